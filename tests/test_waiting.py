@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from journeyman.cancel import ended, within
+from journeyman.cancel import wait_until_ended, within
 from tests.play import cancelled
 
 
@@ -17,7 +17,7 @@ async def steps() -> None:
 async def test_a_cancellation_of_the_waiting_is_raised_when_the_task_has_ended() -> None:
     release = asyncio.Event()
     task = asyncio.create_task(release.wait())
-    waiting = asyncio.create_task(ended(task))
+    waiting = asyncio.create_task(wait_until_ended(task))
     await steps()
     for reason in ("first", "second"):
         waiting.cancel(reason)
@@ -31,7 +31,7 @@ async def test_a_cancellation_of_the_waiting_is_raised_when_the_task_has_ended()
 
 async def test_a_cancellation_of_the_waiting_may_end_the_task() -> None:
     task = asyncio.create_task(asyncio.Event().wait())
-    waiting = asyncio.create_task(ended(task, on_cancel=task.cancel))
+    waiting = asyncio.create_task(wait_until_ended(task, on_cancel=task.cancel))
     await steps()
     await cancelled(waiting)
     assert task.cancelled()
@@ -47,7 +47,7 @@ async def test_a_task_that_outlasts_the_patience_is_cancelled_until_it_ends() ->
             except asyncio.CancelledError:
                 caught.append(name)
 
-    await ended(asyncio.create_task(stubborn()), patience_s=0.01)
+    await wait_until_ended(asyncio.create_task(stubborn()), patience_s=0.01)
     assert caught == ["first", "second"]
 
 
@@ -56,7 +56,7 @@ async def test_how_the_task_ended_is_not_looked_at() -> None:
         raise LookupError("lost")
 
     task = asyncio.create_task(broken())
-    await ended(task)
+    await wait_until_ended(task)
     assert isinstance(task.exception(), LookupError)
 
 

@@ -505,7 +505,7 @@ def _check_functions(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
 
 
 def _check_parts(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
-    """Check what is made of objects of the user's own."""
+    """Check the fields that hold objects of the user's own."""
     for policy in agent.budget_policies or ():
         hint = "Pass objects with a name and a check(spent), or use Limits."
         yield from lacking("A policy of budget", policy, "name", "check", hint=hint)
@@ -582,7 +582,7 @@ _NEVER_GIVEN_DEPS: Final = ("transform_messages", "on_message")
 
 
 def _functions_of(agent: Agent[Any, Any, Any]) -> Iterator[tuple[object, int]]:
-    """Give what may take deps, with the number of its other arguments."""
+    """Yield the functions that may take deps, each with the number of its other arguments."""
     yield from ((agent.system, 1), (agent.prompt, 1), (agent.error_prompt, 1))
     yield from ((getattr(agent, name), n) for name, n, _, _ in _FUNCTIONS if name not in _NEVER_GIVEN_DEPS)
     yield (agent.stop_guard.factory, 2) if isinstance(agent.stop_guard, PerRun) else (None, 1)

@@ -1,4 +1,4 @@
-"""What a run may spend, and what it has spent.
+"""The limits of a run, and the account of its spending.
 
 A budget draws on the budget above it: an attempt's on its run's, a child's on its parent's. Nothing is spent that was
 not reserved first, in the whole chain at once; what was reserved and not used is given back. So a limit holds however
@@ -26,7 +26,7 @@ SMALLEST_ANSWER_TOKENS: Final = 256
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """How much may be spent. None: without limit."""
+    """A limit for each kind of spending. None: without limit."""
 
     tokens: int | None = None
     """Tokens of input and output of all requests, cached or not."""
@@ -43,7 +43,7 @@ UNLIMITED: Final = Allowance()
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How far a run may go. Attempts and iterations are always finite."""
+    """The limits of a run. Attempts and iterations are always finite."""
 
     attempts: int = 3
     """Outputs that may be validated before the run gives up."""
@@ -80,7 +80,7 @@ class Limits:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Spending:
-    """What a run has spent so far, for a policy of the user's."""
+    """The spending of a run so far, for a policy of the user's."""
 
     usage: Usage
     """What the run has used so far."""
@@ -95,7 +95,7 @@ class Spending:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class LimitExceeded:
-    """What a policy returns to end the run."""
+    """The answer of a policy that ends the run."""
 
     limit: float
     """What is allowed: tokens, US dollars, seconds or calls, as the policy says."""
@@ -108,7 +108,7 @@ class BudgetPolicy(Protocol):
 
     @property
     def name(self) -> str:
-        """What the failure calls it."""
+        """The name of the policy, by which a failure calls it."""
         ...
 
     def check(self, spent: Spending) -> LimitExceeded | None:
@@ -128,7 +128,7 @@ class Grant:
     """How many US dollars it holds back."""
 
     def usage(self) -> Usage:
-        """Return it as what a request used of which nothing else is known."""
+        """Return the reservation as the usage of a request of which nothing else is known."""
         return Usage(
             requests=1,
             input_tokens=self.tokens - self.max_tokens,
@@ -214,8 +214,8 @@ class Budget:
         )
 
     def take_calls(self, n: int = 1) -> bool:
-        """Count so many tool calls, here and above, where calls are limited. False, and nothing counted, if they are
-        too many."""
+        """Count `n` tool calls, here and above, where calls are limited. Return False, and count none, if they are too
+        many."""
         left = self.left().calls
         if left is not None and left < n:
             return False
@@ -229,7 +229,7 @@ class Budget:
                 level.calls += n
 
     def recall(self, journal: object, spent: Callable[[], tuple[int, Usage]]) -> None:
-        """Count the calls and the use of earlier lives of a run, whatever the limits say; of each journal once.
+        """Add the calls and the use of a run's earlier lives, whatever the limits say; of each journal once.
 
         `spent` is asked if what the journal knows was not spent here already: by a life in this process.
         """
@@ -348,7 +348,7 @@ class _Tally:
 
 
 class Ledger:
-    """Adds up one run, and in it the runs that it started: what they use is counted in both at once."""
+    """The account of one run, and in it of the runs that it started: what they use is counted in both at once."""
 
     __slots__ = (
         "_above",
@@ -381,7 +381,7 @@ class Ledger:
         """What the last model call used, including failed requests."""
 
     def begin_attempt(self) -> None:
-        """Count what follows as another attempt's."""
+        """Count all that follows for another attempt."""
         if self._attempt:
             self._earlier, self._attempt = self.usage, []
 
@@ -426,7 +426,7 @@ class Ledger:
         self._recall_background(background)
 
     def recall(self, usage: Usage, tools: Mapping[str, ToolStats], *, background: Usage, calls_below: int) -> None:
-        """Count a run that ended in an earlier life of the run above."""
+        """Count a run below that ended in an earlier life of the run above."""
         self.add(usage)
         self._calls_below = calls_below
         for name, stats in tools.items():
@@ -453,19 +453,19 @@ class Ledger:
 
     @property
     def attempt_usage(self) -> Usage:
-        """What this attempt has used."""
+        """The usage of this attempt."""
         if len(self._attempt) > 1:
             self._attempt = [Usage.total(self._attempt)]
         return self._attempt[0] if self._attempt else NOTHING_USED
 
     @property
     def usage(self) -> Usage:
-        """Of all attempts."""
+        """The usage of all attempts."""
         return self._earlier + self.attempt_usage
 
     @property
     def background_usage(self) -> Usage:
-        """What the background runs that this run, or one below it, started have used so far."""
+        """The usage so far of the background runs that this run, or one below it, started."""
         if len(self._background) > 1:
             self._background = [Usage.total(self._background)]
         return self._background[0] if self._background else NOTHING_USED

@@ -1,9 +1,9 @@
 """Stopping: the signal a caller holds, and the scope that obeys it.
 
 `Abort` is for callers. `Scope` is for the loop: it carries work in a task of its own, cancels that when the signal
-fires, the time is up or whoever waits for it is cancelled, and leaves it behind when it will not end. `ended`,
-`within` and `cancel_within` are for whoever waits for work of its own;
-`is_awaited` tells whether the caller of a hook waits for what the hook returned.
+fires, the time is up or whoever waits for it is cancelled, and leaves it behind when it will not end. Whoever waits for
+work of its own uses `wait_until_ended`, `within` and `cancel_within`. `is_awaited` tells whether the caller of a hook
+waits for what the hook returned.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Abort:
             call_in(loop, callback)
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` in the running event loop when the signal fires. Return what unsubscribes it."""
+        """Call `callback` in the running event loop when the signal fires. Return a function that unsubscribes it."""
         key = object()
         with self._lock:
             if self._reason is None:
@@ -169,7 +169,7 @@ current_call: ContextVar[Scope | None] = ContextVar("journeyman_call", default=N
 GRACE_S: Final = 10.0
 """How many seconds stopped work has to end by itself before it is left behind."""
 
-_BEAT_S: Final = 0.5
+_BEAT_S: Final = 0.5  # so long at most the stop button of a notebook goes unnoticed
 _AGAIN_S: Final = 0.05
 _MOST_AGAIN: Final = 20
 """A run waits this often, and so long each time, for the runs below to be done with what they have left behind."""
@@ -319,7 +319,8 @@ class Scope:
         self._wake()
 
     def limit_attempt(self, seconds: float | None) -> None:
-        """Stop the block `seconds` from now, whatever an earlier call said. None: not for the attempt's sake."""
+        """Stop the block `seconds` from now, whatever an earlier call said. None: the attempt has no limit of its
+        own."""
         if seconds is None and self._attempt_deadline is None:
             return
         self._disarm()
@@ -341,7 +342,7 @@ class Scope:
         return any(task in (scope._task, scope._caller) for scope in (self, *self._scopes_above()))
 
     @asynccontextmanager
-    async def unhurried(self) -> AsyncGenerator[None]:
+    async def pause_deadlines(self) -> AsyncGenerator[None]:
         """Let no time pass towards the deadlines in this block, nor towards those of the runs above."""
         scopes = [self, *self._scopes_above()]
         for scope in scopes:
@@ -470,7 +471,7 @@ _abandoned: Final[set[asyncio.Task[Any]]] = set()
 """Work that was left behind and goes on: a task that nobody holds may be lost to the garbage collector."""
 
 
-async def ended(
+async def wait_until_ended(
     task: asyncio.Future[Any], *, patience_s: float | None = None, on_cancel: Callable[[], object] | None = None
 ) -> None:
     """Wait until `task` has ended, whoever cancels the waiting. Such a cancellation is raised when the task has ended.
@@ -513,7 +514,8 @@ async def cancel_within(seconds: float, tasks: Collection[asyncio.Task[Any]]) ->
 
 
 async def within(seconds: float, work: Awaitable[object]) -> None:
-    """Wait for `work` for so long at most, also while a cancellation is on its way. What has not ended is cancelled."""
+    """Wait at most `seconds` for `work`, also while a cancellation is on its way. Work that has not ended by then is
+    cancelled."""
     # `asyncio.timeout` takes its own cancellation for that one, in the first versions of Python 3.11.
     waiting = asyncio.ensure_future(work)
     # What was gathered ends with a cancellation as its error: asyncio need not complain that nobody looked.
@@ -522,7 +524,7 @@ async def within(seconds: float, work: Awaitable[object]) -> None:
         await asyncio.wait({waiting}, timeout=seconds)
     finally:
         waiting.cancel()
-        await ended(waiting)
+        await wait_until_ended(waiting)
 
 
 class NeverAwaited:

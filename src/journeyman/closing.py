@@ -20,7 +20,8 @@ _LAST_WORDS_S: Final = 5.0
 
 
 def time_of_work(within_s: float) -> float:
-    """Return how long what goes on may go on, in seconds, where everything has to have ended within so many."""
+    """Return the seconds that running work may still take where everything must have ended `within_s` seconds from now:
+    the rest is for last words."""
     return max(0.0, within_s - min(_LAST_WORDS_S, max(within_s, LEAST_S) / 4))
 
 

@@ -38,7 +38,7 @@ NO_SUMMARY: Final = "The model gave no summary; it stopped with {reason!r}. Try 
 _TOOL: Final = "record_summary"
 _LONGEST_CHARS: Final = 2_000
 """The longest text in a transcript, in characters. A longer one loses its middle."""
-_BYTES_PER_TOKEN: Final = 4
+_BYTES_PER_TOKEN: Final = 4  # as `estimate_text` counts
 _LEAST_KEPT_TOKENS: Final = 2_000
 _MOST_KEPT_TOKENS: Final = 20_000
 _WORTH_TOKENS: Final = 500
@@ -57,7 +57,8 @@ _SYSTEM: Final = (
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class ClearToolResults:
-    """Puts a notice in the place of old results. The calls stay, so that the model knows what it did."""
+    """A strategy that puts a notice in the place of old results. The calls stay, so that the model knows what it
+    did."""
 
     keep: int = 5
     """How many of the newest results stay. Of equal calls only the newest counts, and only its result stays."""
@@ -75,17 +76,17 @@ class ClearToolResults:
         if not notices:
             return Shortened(messages=messages)
 
-        def cleared(block: Block) -> Block:
+        def clear_block(block: Block) -> Block:
             if isinstance(block, ToolResult) and block.tool_use_id in notices:
                 return replace(block, content=notices[block.tool_use_id])
             return block
 
         end = open_turn(messages)
-        changed = [_with_blocks(message, cleared) for message in messages[:end]]
+        changed = [_with_blocks(message, clear_block) for message in messages[:end]]
         return Shortened(messages=[*changed, *messages[end:]], changed=True)
 
     def _notices(self, messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
-        """Give what comes in the place of each result that goes, by the id of its call; the newest first."""
+        """Yield the notice for each result that is cleared, by the id of its call; the newest first."""
         calls = {call.id: call for message in messages for call in message.tool_uses}
         kept: set[tuple[str, str]] = set()
         end = open_turn(messages)
@@ -108,7 +109,7 @@ class ClearToolResults:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class TrimTexts:
-    """Cuts the middle out of long texts: of users, of results, and of answers that called no tool.
+    """A strategy that cuts the middle out of long texts: of users, of results, and of answers that called no tool.
 
     The prompt that the run works on stays whole.
     """
@@ -130,12 +131,12 @@ class TrimTexts:
         end = min(len(messages) - self.keep_messages, open_turn(messages))
         prompt = _last_prompt(messages)
         trimmed = [
-            message if index == prompt or message.tool_uses else _with_blocks(message, self._trimmed)
+            message if index == prompt or message.tool_uses else _with_blocks(message, self._trim_block)
             for index, message in enumerate(messages[: max(end, 0)])
         ]
         return Shortened(messages=[*trimmed, *messages[max(end, 0) :]], changed=True)
 
-    def _trimmed(self, block: Block) -> Block:
+    def _trim_block(self, block: Block) -> Block:
         match block:
             case Text(text) if len(text) > self.longest_chars and block.extra is None and not text.startswith(OPENING):
                 return replace(block, text=self._cut(text))
@@ -155,8 +156,8 @@ class TrimTexts:
 
 @lazy_dataclass(frozen=True)
 class Summarise:
-    """Lets a model sum up the older part of the conversation. The prompt that the run works on and the newest messages
-    stay.
+    """A strategy that lets a model sum up the older part of the conversation. The prompt that the run works on and the
+    newest messages stay.
 
     The next time, the summary is brought up to date; there is never a summary of summaries. It is made from the results
     as the tools gave them, even if another strategy has cleared or cut them since.
@@ -177,13 +178,13 @@ class Summarise:
     """What the strategy is called in events."""
 
     def informed(self, situation: Situation) -> Strategy:
-        """Return what makes the summary."""
+        """Return the strategy that makes one summary."""
         return _Summariser(self, situation)
 
 
 @lazy_dataclass(frozen=True)
 class _Stretch:
-    """What is summed up, and where the summary goes."""
+    """The part of a conversation that is summed up, and the place of its summary."""
 
     start: int
     end: int
@@ -193,7 +194,7 @@ class _Stretch:
 
 @lazy_dataclass(frozen=True)
 class _Summariser:
-    """Makes one summary."""
+    """A strategy that makes one summary."""
 
     given: Summarise
     situation: Situation
@@ -201,20 +202,20 @@ class _Summariser:
     name = Summarise.name
 
     async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
-        known = [(block, summary) for block, summary in self._known() if _holds(messages, block)]
+        known = [(block, summary) for block, summary in self._list_summaries() if _holds(messages, block)]
         self.situation.memory["summaries"] = known
         part = self._part(messages, excess_tokens)
         if part is None:
             return Shortened(messages=messages)
         touched = messages[part.start if part.into is None else part.into : part.end]
         earlier = [summary for block, summary in known if _holds(touched, block)]
-        summary = await self._summary(earlier, self._unsummed(messages, part))
+        summary = await self._summary(earlier, self._select_unsummed(messages, part))
         text = Text(summary.text(), origin="summary")
-        view = self._placed(messages, part, text)
+        view = self._insert_summary(messages, part, text)
         known.append((text, summary))
         return Shortened(messages=view, changed=True)
 
-    def _known(self) -> list[tuple[Text, Summary]]:
+    def _list_summaries(self) -> list[tuple[Text, Summary]]:
         """Return the summaries that this conversation has, with the very blocks that they stand in."""
         known = self.situation.memory.get("summaries", [])
         return known if isinstance(known, list) else []  # pyright: ignore[reportUnknownVariableType] - put there above
@@ -226,8 +227,8 @@ class _Summariser:
         if end is None:
             return None
         whole, within = _Stretch(0, end, None), _within_turn(messages, end)
-        n_whole = sum(map(estimate_message, self._unsummed(messages, whole)))
-        n_within = 0 if within is None else sum(map(estimate_message, self._unsummed(messages, within)))
+        n_whole = sum(map(estimate_message, self._select_unsummed(messages, whole)))
+        n_within = 0 if within is None else sum(map(estimate_message, self._select_unsummed(messages, within)))
         worth = min(_WORTH_TOKENS, self.situation.threshold_tokens // 8)
         if n_within >= worth and n_within >= min(excess_tokens, n_whole // 2):
             return within
@@ -251,14 +252,18 @@ class _Summariser:
                     break
         return end
 
-    def _unsummed(self, messages: Sequence[Message], part: _Stretch) -> list[Message]:
+    def _select_unsummed(self, messages: Sequence[Message], part: _Stretch) -> list[Message]:
         """Return the messages to sum up, without what is a summary already, and without the prompt that stays."""
         prompt = _last_prompt(messages) if part.into is None else -1
-        return [self._said(message) for index, message in enumerate(messages[part.start : part.end]) if index != prompt]
+        return [
+            self._drop_summaries(message)
+            for index, message in enumerate(messages[part.start : part.end])
+            if index != prompt
+        ]
 
-    def _said(self, message: Message) -> Message:
+    def _drop_summaries(self, message: Message) -> Message:
         """Return the message without its summaries."""
-        known = [block for block, _ in self._known()]
+        known = [block for block, _ in self._list_summaries()]
         content = tuple(block for block in message.content if not any(block is each for each in known))
         return message if len(content) == len(message.content) else replace(message, content=content)
 
@@ -275,13 +280,13 @@ class _Summariser:
 
     # -- where it goes
 
-    def _placed(self, messages: Sequence[Message], part: _Stretch, text: Text) -> list[Message]:
+    def _insert_summary(self, messages: Sequence[Message], part: _Stretch, text: Text) -> list[Message]:
         rest = messages[part.end :]
         if part.into is not None:
-            into = self._said(messages[part.into])
+            into = self._drop_summaries(messages[part.into])
             return [*messages[: part.into], replace(into, content=(*into.content, text)), *rest]
         prompt = _last_prompt(messages)
-        said = self._said(messages[prompt]).content if 0 <= prompt < part.end else ()
+        said = self._drop_summaries(messages[prompt]).content if 0 <= prompt < part.end else ()
         if not said and rest[0].role == "user":
             said, rest = rest[0].content, rest[1:]
         return [Message("user", (text, *said)), *rest]
@@ -385,7 +390,7 @@ def _with_blocks(message: Message, change: Callable[[Block], Block]) -> Message:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What an agent has to know of an earlier part of its conversation."""
+    """All that an agent has to know of an earlier part of its conversation."""
 
     goal: str = ""
     """What the user wants in the end."""
@@ -470,9 +475,9 @@ def summary_in(response: Response, *, max_tokens: int) -> Summary | None:
                 summary = _summaries().validate_python(said)
             except ValueError:  # that of pydantic is one
                 break
-            return _capped(summary, max_tokens) if summary.fields_text() else None
+            return _shorten_summary(summary, max_tokens) if summary.fields_text() else None
     words = "".join(block.text for block in response.content if isinstance(block, Text)).strip()
-    return _capped(Summary(facts=(words,)), max_tokens) if words else None
+    return _shorten_summary(Summary(facts=(words,)), max_tokens) if words else None
 
 
 @cache
@@ -480,8 +485,8 @@ def _summaries() -> TypeAdapter[Summary]:
     return TypeAdapter(Summary)
 
 
-def _capped(summary: Summary, max_tokens: int) -> Summary:
-    """Return the summary at a length that the agent's model is spared more of."""
+def _shorten_summary(summary: Summary, max_tokens: int) -> Summary:
+    """Return the summary with its fields cut to about `max_tokens` together."""
     longest = max_tokens * _BYTES_PER_TOKEN
     if len(summary.fields_text()) <= longest:
         return summary
@@ -516,17 +521,17 @@ def transcript_of(messages: Sequence[Message]) -> list[str]:
 def _line(block: Block) -> str:
     match block:
         case Text(text):
-            return _escaped(text)
+            return _escape_text(text)
         case ToolUse():
-            return f"<call name={_escaped(block.name)!r}>{_escaped(block.input_json)}</call>"
+            return f"<call name={_escape_text(block.name)!r}>{_escape_text(block.input_json)}</call>"
         case ToolResult():
             kind = "error" if block.is_error else "result"
-            return f"<{kind}>{_escaped(block.text or '(no words)')}</{kind}>"
+            return f"<{kind}>{_escape_text(block.text or '(no words)')}</{kind}>"
         case _:
             return "" if block.type in ("thinking", "redacted_thinking") else f"[{block.type}]"
 
 
-def _escaped(text: str) -> str:
+def _escape_text(text: str) -> str:
     half = _LONGEST_CHARS // 2
     return escape(_without_middle(text, half, half) if len(text) > _LONGEST_CHARS else text, quote=False)
 

@@ -78,7 +78,7 @@ class Connected(Model, Protocol):
 
 
 class Fetch(Protocol):
-    """Returns a file of the web with its bytes in place of its address."""
+    """A function that returns a file of the web with its bytes in place of its address."""
 
     async def __call__(self, block: Image | Document | Audio, /, *, max_bytes: int) -> Image | Document | Audio: ...
 
@@ -87,7 +87,7 @@ _FORM: Final = re.compile(r"[A-Za-z][\w.-]*:\S+")
 
 
 def name_problem(name: str) -> Problem | None:
-    """Return what is wrong with the form of a model's name, without looking for its provider; None if nothing is."""
+    """Return the fault in the form of a model's name, without looking for its provider; None if it has none."""
     if _FORM.fullmatch(name):
         return None
     return Problem(
@@ -123,7 +123,7 @@ def connect(name: str, **options: object) -> Connected:
             hint=f"Install it: pip install {_EXTRAS.get(missing, missing)}",
         ) from error
     if maker is None:
-        known = sorted({*_PROVIDERS, *(entry_point.name for entry_point in _offered())})
+        known = sorted({*_PROVIDERS, *(entry_point.name for entry_point in _load_entry_points())})
         close = get_close_matches(provider, known, n=1)
         meant = f"Did you mean '{close[0]}:{model}'? " if close else ""
         bridged = f"Others may be reached over the bridge, as 'bridge:{provider}:{model}'."
@@ -153,12 +153,12 @@ def connect_session(
 
 
 def connect_fetch() -> Fetch:
-    """Return what fetches a file from the web: see `toolbox.download_media`."""
+    """Return the function that fetches a file from the web: see `toolbox.download_media`."""
     return cast("Fetch", import_module("journeyman.toolbox.fetch").download_media)
 
 
 def recorder_at(path: str | os.PathLike[str], *, is_for_one: bool = False) -> OpenRecords:
-    """Return what records runs in the store at `path`; `is_for_one`: it is closed with the first that ends.
+    """Return a recorder that records runs in the store at `path`; `is_for_one`: it is closed with the first that ends.
 
     Raises:
         StoreError: the store cannot be opened.
@@ -171,13 +171,13 @@ def _maker(provider: str) -> Maker | None:
     if target := _PROVIDERS.get(provider):
         module, _, function = target.partition(":")
         return cast("Maker", getattr(import_module(module), function))
-    for entry_point in _offered():
+    for entry_point in _load_entry_points():
         if entry_point.name == provider:
             return cast("Maker", entry_point.load())
     return None
 
 
-def _offered() -> Iterable[EntryPoint]:
+def _load_entry_points() -> Iterable[EntryPoint]:
     from importlib.metadata import entry_points  # noqa: PLC0415 - slow to load, and few runs look a provider up
 
     return entry_points(group=GROUP)

@@ -1,4 +1,4 @@
-"""Why a run failed: a closed set of ways, each with its facts, its message and its hint in one class.
+"""The reasons for which a run fails: a closed set of classes, each with its facts, its message and its hint.
 
 The code follows from the class, so that a code can never carry another's facts. Where the run was when it ended is in
 `ErrorInfo.place`, not in the facts.
@@ -291,7 +291,7 @@ class TruncatedContext:
 
     @property
     def hint(self) -> str:
-        """What to do about it."""
+        """The advice on what to do."""
         return _CUT_HINTS[self.cut_by]
 
     def __str__(self) -> str:
@@ -356,7 +356,7 @@ class InvalidResponseContext:
 
     @property
     def hint(self) -> str:
-        """What to do about it."""
+        """The advice on what to do."""
         if self.shown_no_tools:
             return _SHOW_TOOLS
         if self.stop_reason == "other":
@@ -428,7 +428,7 @@ class IterationsContext:
 
     @property
     def hint(self) -> str:
-        """What to do about it."""
+        """The advice on what to do."""
         if self.never_called_tools:
             return f"See whether the model can call tools. {_SHOW_TOOLS}"
         return "Raise Limits(iterations=…), or help the model get there in fewer steps."
@@ -594,7 +594,7 @@ Context: TypeAlias = (
 
 @lazy_dataclass(frozen=True)
 class ErrorInfo:
-    """Why a run failed."""
+    """The reason why a run failed, and its place in the run."""
 
     context: Context
     """The facts, in the class that belongs to the code."""
@@ -627,12 +627,12 @@ class ErrorInfo:
 
     @property
     def message(self) -> str:
-        """What happened, with the values."""
+        """The report of what happened, with the values."""
         return str(self.context)
 
     @property
     def hint(self) -> str:
-        """What to do about it."""
+        """The advice on what to do."""
         return self.context.hint
 
     def __str__(self) -> str:

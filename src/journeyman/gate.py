@@ -181,7 +181,7 @@ Verdict: TypeAlias = Allow | Deny | Ask | Rewrite | Stop
 
 
 class Gate(Protocol):
-    """Decides about calls."""
+    """A gate that decides about calls."""
 
     async def decide(self, request: GateRequest) -> Verdict:
         """Decide about one call. Raising denies it."""
@@ -189,7 +189,7 @@ class Gate(Protocol):
 
 
 class GateWithDeps(Protocol[Needs]):
-    """Decides about calls with the run's deps, for example by the rights of its user."""
+    """A gate that decides about calls with the run's deps, for example by the rights of its user."""
 
     async def decide(self, request: GateRequest, deps: Needs, /) -> Verdict:
         """Decide about one call of a run with these deps, or of a run in it. Raising denies it."""
@@ -219,7 +219,7 @@ Approver: TypeAlias = Callable[[Approval], Awaitable[Decision]]
 
 
 class DecisionCodec:
-    """Stores decisions as JSON."""
+    """A codec that stores decisions as JSON."""
 
     def encode(self, value: Decision) -> bytes:
         facts = {each.name: getattr(value, each.name) for each in fields(value)}
@@ -284,11 +284,11 @@ class Hides(Protocol):
 
 @runtime_checkable
 class ChecksTools(Protocol):
-    """An optional ability of a gate: it knows whether it was told of tools that are none."""
+    """An optional ability of a gate: it finds the tools that its rules name and that do not exist."""
 
     def tool_problems(self, names: Collection[str]) -> Iterable[Problem]:
-        """Give what is wrong, where `names` are those of all tools that the run and the runs in it have. Asked before
-        the outermost run begins, which a problem ends."""
+        """Yield the problems of its rules, where `names` are those of all tools that the run and the runs in it have.
+        Asked before the outermost run begins, which a problem ends."""
         ...
 
 
@@ -491,9 +491,9 @@ class Guard:
         )
 
     def recall(self, messages: Sequence[Message], is_untrusted: Callable[[str], bool]) -> None:
-        """Tell the gates of an earlier conversation. A result is as trusted as its tool was then, and is now, which
-        `is_untrusted` tells by its name. What its user's side says after a result that is not trusted may
-        quote that, so it is left out."""
+        """Tell the gates of an earlier conversation. A result is trusted if it was when it came, and if its tool is
+        now: `is_untrusted` tells that by the tool's name. A text of the user's side after a result that is not trusted
+        may quote it, so it is left out."""
         if not self.memories:
             return
         calls: dict[str, ToolUse] = {}
@@ -501,14 +501,14 @@ class Guard:
         for block in (block for message in messages for block in _blocks_to_gates(message)):
             if isinstance(block, HostedCall):
                 is_clean = is_clean and not block.is_untrusted
-                self.see(seen_of_hosted(block, n_model_calls=0))
+                self.see(make_seen_hosted_call(block, n_model_calls=0))
             elif isinstance(block, ToolUse):
                 calls[block.id] = block
             elif isinstance(block, ToolResult):
                 call = calls[block.tool_use_id]
                 untrusted = bool(block.untrusted) or is_untrusted(call.name)
                 is_clean = is_clean and not untrusted
-                self.see(seen_of(call, block, untrusted=untrusted, n_model_calls=0))
+                self.see(make_seen_result(call, block, untrusted=untrusted, n_model_calls=0))
             elif is_clean:
                 self.hear([block])
 
@@ -542,7 +542,7 @@ def _seen_of_text(text: str, origin: TextOrigin) -> Seen:
     return Seen(tool_use_id="", tool_name=source, arguments={}, text=text, untrusted=True, n_model_calls=0)
 
 
-def seen_of(
+def make_seen_result(
     call: ToolUse, result: ToolResult, *, untrusted: bool, n_model_calls: int, may_have_run: bool = True
 ) -> Seen:
     """Return a result as gates see it."""
@@ -557,7 +557,7 @@ def seen_of(
     )
 
 
-def seen_of_hosted(call: HostedCall, *, n_model_calls: int) -> Seen:
+def make_seen_hosted_call(call: HostedCall, *, n_model_calls: int) -> Seen:
     """Return what a tool of the provider's own did as gates see it."""
     return Seen(
         tool_use_id=call.id,
@@ -578,7 +578,7 @@ def guard_for(
     deps: object = None,
     takes_deps: Container[int] = (),
 ) -> Guard | None:
-    """Return what guards a run that is about to begin here. `takes_deps` holds the `id` of each gate that decides with
+    """Return the guard of a run that is about to begin here. `takes_deps` holds the `id` of each gate that decides with
     `deps`: those of this run, also about the calls of runs in it."""
     above = current_guard.get()
     inherited = () if above is None else above.posts
@@ -624,9 +624,9 @@ _current_call: ContextVar[tuple[tuple[str, ...], str] | None] = ContextVar("jour
 """The run and the `tool_use_id` of the call that was let through last here."""
 
 
-def hidden(use: Use, base: str) -> Callable[[str], bool] | None:
-    """Return what tells of each path whether this call must not touch it, nor show its name. None: no gate `Hides`.
-    `base` is the folder that relative paths of the tool belong to."""
+def make_path_hider(use: Use, base: str) -> Callable[[str], bool] | None:
+    """Return a function that tells of each path whether this call must not touch it, nor show its name. None: no gate
+    `Hides`. `base` is the folder that relative paths of the tool belong to."""
     guard, call = current_guard.get(), _current_call.get()
     gates = [gate for gate in (() if guard is None else guard.gates) if isinstance(gate, Hides)]
     if not gates or call is None:

@@ -93,7 +93,7 @@ class History:
 
     @property
     def staged(self) -> tuple[UserContent | ToolResult, ...]:
-        """What the next user message will hold, as far as it is known: results, then texts."""
+        """The content of the next user message, as far as it is known: results, then texts."""
         return (*self._answers.values(), *self._said)
 
     @property

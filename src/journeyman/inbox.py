@@ -240,18 +240,18 @@ class Inbox:  # noqa: PLR0904 - one verb for each thing that becomes of a text
     # -- saying
 
     def leave(self, status: Literal["withdrawn", "kept"]) -> None:
-        """The chat is left: nobody will read what waits, or comes later."""
+        """Withdraw all that waits, because the chat was left: nobody will read it, nor what comes later."""
         with self._lock:
             self.is_left = True
         self.clear("steering", "follow_ups", status=status)
 
     def open(self) -> None:
-        """A run begins: from now on steering reaches it."""
+        """Let steering reach the run that begins now."""
         with self._lock:
             self._is_open = True
 
     def close(self) -> None:
-        """The run has ended: from now on everything waits."""
+        """Let everything wait from now on: the run has ended."""
         with self._lock:
             self._is_open = False
 
@@ -322,7 +322,7 @@ class Outside(Protocol):
         """True while no further step may begin."""
         ...
 
-    async def released(self) -> None:
+    async def wait_until_released(self) -> None:
         """Wait until it is not held."""
         ...
 
@@ -333,7 +333,8 @@ class Outside(Protocol):
         ...
 
     def open(self, id: str, *, digest: str = "", take: Callable[[Decision | str], object]) -> Callable[[], None]:
-        """Let what waits under `id` be answered from outside; for a call, only as it is now. Return what ends that."""
+        """Let what waits under `id` be answered from outside; for a call, only as it is now. Return a function that
+        ends that."""
         ...
 
     def approver(self, place: tuple[RunPath, Place], *, beside: Approver | None = None) -> Approver:

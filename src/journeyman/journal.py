@@ -87,7 +87,7 @@ StepKind: TypeAlias = Literal[
 
 
 class Codec(Protocol[T]):
-    """Turns a step's value into JSON and back."""
+    """A codec that turns a step's value into JSON and back."""
 
     def encode(self, value: T) -> bytes: ...
 
@@ -95,7 +95,7 @@ class Codec(Protocol[T]):
 
 
 class TypedCodec(Generic[T]):
-    """Stores values of a type that Pydantic can write as JSON."""
+    """A codec that stores values of a type which Pydantic can write as JSON."""
 
     def __init__(self, kind: Any) -> None:  # noqa: ANN401 - whatever Pydantic takes for a type
         self._kind: Final = kind
@@ -108,7 +108,8 @@ class TypedCodec(Generic[T]):
 
 
 def as_json(value: object) -> bytes:
-    """Return what is made of JSON's types as JSON. Half a surrogate pair, which it cannot carry, is replaced."""
+    """Return a value that is made of JSON's types as JSON. Half a surrogate pair, which JSON in UTF-8 cannot carry, is
+    replaced."""
     try:
         return write_json(value)
     except TypeError:
@@ -292,7 +293,7 @@ class SentRuns(Protocol):
 
 
 class Journal(Protocol):
-    """Remembers the steps of a run, and of the runs below it, by key."""
+    """The memory of the steps of a run, and of the runs below it, by key."""
 
     @property
     def sent(self) -> SentRuns | None:
@@ -428,7 +429,7 @@ class Steps(Protocol):
         ...
 
     def go_live(self, key: str) -> None:
-        """Be told that this step is not known."""
+        """Take note that this step is not known: its run replays no more."""
         ...
 
 
@@ -566,8 +567,8 @@ class InMemoryJournal(StoringJournal):
 
 
 class Lives:
-    """Which of the runs in a journal replay: those with steps of an earlier life, until a step of theirs, or of a run
-    below them, is new. A run is known by the prefix of its keys."""
+    """The runs of a journal that replay. A run replays from its first known step until a step of its own, or of a run
+    below it, is new. It is known by the prefix of its keys."""
 
     def __init__(self) -> None:
         self._known: list[str] = []
@@ -699,7 +700,8 @@ TapeEnd: TypeAlias = Literal["success", "failure", "cancelled", "left"]
 
 
 class RecordingSink(Protocol):
-    """Records what happens in a run, and in all runs in it. Nothing here raises, and only `room` and `end` wait."""
+    """A tape that records what happens in a run, and in all runs in it. Nothing here raises, and only `room` and `end`
+    wait."""
 
     @property
     def is_behind(self) -> bool:
@@ -708,7 +710,7 @@ class RecordingSink(Protocol):
 
     @property
     def outside(self) -> Outside | None:
-        """Who speaks from outside of the process, and is asked there; None: nobody can."""
+        """The way to those who speak from outside of the process, and are asked there; None: nobody can."""
         ...
 
     @property
@@ -725,7 +727,7 @@ class RecordingSink(Protocol):
         ...
 
     def tap(self, where: Where, model: Model, request: Request) -> Tap:
-        """Return what hears a request that is made here, from now until it has finished or failed."""
+        """Return a tap that hears the request which is made here, from now until it has finished or failed."""
         ...
 
     def active(self, path: RunPath, use: ToolUse | None = None) -> AbstractContextManager[object]:
@@ -733,10 +735,10 @@ class RecordingSink(Protocol):
         ...
 
     def apart(self) -> None:
-        """Be told, in the context of work that nobody waits for, that it begins."""
+        """Take note that work begins which nobody waits for. This is called in the context of that work."""
         ...
 
-    def failed(self, path: RunPath, tool_use_id: str, error: str) -> None:
+    def note_call_failure(self, path: RunPath, tool_use_id: str, error: str) -> None:
         """Take down of which kind the failure of a call is that finishes next."""
         ...
 
@@ -755,7 +757,7 @@ class RecordingSink(Protocol):
 
 @lazy_dataclass(frozen=True)
 class SharedTape:
-    """Gives the same tape to all who begin to record, none of whom ends it."""
+    """A recorder that gives the same tape to all who begin to record, none of whom ends it."""
 
     tape: RecordingSink
 
@@ -764,7 +766,7 @@ class SharedTape:
 
 
 class Telemetry(Protocol):
-    """Gives tapes that tell others what happens, as it happens: `Runtime(telemetry=…)`."""
+    """A source of tapes that tell others what happens, as it happens: `Runtime(telemetry=…)`."""
 
     def begin(
         self, kind: TapeKind, agent: str, *, id: str | None = None, traceparent: str = "", conversation: str = ""
@@ -780,7 +782,7 @@ class Telemetry(Protocol):
 
 
 class Records(Protocol):
-    """Gives tapes: `Runtime(record=…)`."""
+    """A source of tapes: `Runtime(record=…)`."""
 
     def begin(self, kind: TapeKind, agent: str, *, id: str | None = None) -> RecordingSink:
         """Begin a recording, or go on with that of this `id`."""
@@ -788,7 +790,7 @@ class Records(Protocol):
 
 
 class OpenRecords(Records, Protocol):
-    """What has to be closed once nothing is recorded any more."""
+    """Records that are open, and must be closed when nothing more is to be recorded."""
 
     def close(self) -> None:
         """Write what waits, and close it."""

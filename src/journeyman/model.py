@@ -65,7 +65,7 @@ ToolChoice: TypeAlias = Literal["auto", "any", "none"]
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """How a model is asked. None always means: the provider's default."""
+    """The settings of a model's requests. None always means: the provider's default."""
 
     max_tokens: int | None = None
     """The longest answer, in tokens. None: the model's documented maximum, or 8,192 where that is not known."""
@@ -125,7 +125,8 @@ class OutputFormat:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Prefix:
-    """What stays the same from call to call of one run: the system prompt, the tools, and the form of the answer."""
+    """The part of a request that stays the same from call to call of one run: the system prompt, the tools, and the
+    form of the answer."""
 
     system: tuple[Text, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
@@ -255,7 +256,7 @@ class Restarted:
 
 @lazy_dataclass()
 class Answered:
-    """Which of several models gives the answer that follows (from a model around models)."""
+    """The model, of several, that gives the answer which follows (from a model around models)."""
 
     provider: str
     model: str
@@ -299,30 +300,31 @@ class Model(Protocol):
 
 
 class Tap(Protocol):
-    """Learns what one request to a model sends, and what comes back. Nothing here raises or waits."""
+    """A tap on one request to a model: it learns what is sent, and what comes back. Nothing here raises or waits."""
 
-    def assembled(self, body: bytes, pieces: Sequence[bytes]) -> None:
-        """A body was made: it is the pieces, joined. The encoder keeps them from request to request."""
+    def note_body(self, body: bytes, pieces: Sequence[bytes]) -> None:
+        """Take note of a body that was made: it is the pieces, joined. The encoder keeps them from request to
+        request."""
         ...
 
-    def sent(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
-        """A request goes out now; another one, if a model asks several."""
+    def note_request(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
+        """Take note of a request that goes out now; of another one, if a model asks several."""
         ...
 
-    def answered(self, status: int, request_id: str | None) -> None:
-        """The answer begins."""
+    def note_status(self, status: int, request_id: str | None) -> None:
+        """Take note of the beginning of the answer."""
         ...
 
-    def received(self, data: bytes | Sequence[tuple[bytes, bytes]]) -> None:
-        """Something of the answer has come: events, by name and data, or a body."""
+    def note_data(self, data: bytes | Sequence[tuple[bytes, bytes]]) -> None:
+        """Take note of a part of the answer: events, by name and data, or a body."""
         ...
 
-    def finished(self, response: Response) -> None:
-        """The answer is complete."""
+    def note_response(self, response: Response) -> None:
+        """Take note of the complete answer."""
         ...
 
-    def failed(self, error: BaseException) -> None:
-        """There is no answer, or not all of it."""
+    def note_failure(self, error: BaseException) -> None:
+        """Take note that there is no answer, or not all of it."""
         ...
 
 
@@ -343,7 +345,7 @@ class Opens(Protocol):
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What is known about a model before it is asked."""
+    """The facts that are known about a model before it is asked."""
 
     max_output_tokens: int | None = None
     """The longest answer it can give, in tokens; None when unknown."""
@@ -410,7 +412,7 @@ def sent_tools(tools: Sequence[ToolSpec], *, loads_tools: bool) -> tuple[ToolSpe
     return tuple([tool for tool in tools if not tool.deferred])
 
 
-def unpriced(model: Model) -> ModelUnavailable:
+def make_no_price_error(model: Model) -> ModelUnavailable:
     """Return the reason why a run whose cost is limited cannot use `model`: its price is unknown."""
     return ModelUnavailable(
         "its cost is limited, and it has no known price",
@@ -420,7 +422,7 @@ def unpriced(model: Model) -> ModelUnavailable:
 
 
 def opened(model: Model) -> AbstractAsyncContextManager[object]:
-    """Return what holds open what an `Opens` model needs; nothing for any other."""
+    """Return a context that holds open what an `Opens` model needs; an empty one for any other model."""
     opens: Callable[[], AbstractAsyncContextManager[object]] | None = getattr(model, "open", None)
     return _NOTHING_TO_OPEN if opens is None else opens()
 
@@ -436,7 +438,7 @@ MAX_BLOCKS: Final = 1_000
 
 
 class Room:
-    """How much of an answer may still come: a service that sends without end does not fill the memory.
+    """The room that is left for an answer: a service that sends without end does not fill the memory.
 
     Who reads an answer lowers `chars` by what came, and calls `check` when that is below 0.
     """
@@ -450,7 +452,7 @@ class Room:
         self.n_blocks = MAX_BLOCKS
 
     def check(self) -> None:
-        """Go on only while there is room.
+        """Raise if the room is used up.
 
         Raises:
             UnusableAnswer: there is none left.
@@ -499,7 +501,7 @@ def is_negative(usage: Usage) -> bool:
 
 
 def checked_usage(usage: Usage) -> Usage:
-    """Return the use that a service reports.
+    """Return the usage that a service reports, if it can be true.
 
     Raises:
         UnusableAnswer: a count of it is negative, which would give a run more than it may use.
@@ -512,15 +514,15 @@ def checked_usage(usage: Usage) -> Usage:
 _NOTHING_TO_OPEN: Final = nullcontext()
 
 
-def unfinished(parts: object) -> str:
+def read_unfinished_text(parts: object) -> str:
     """Return the text of the block in which an answer broke off, where its parts have not told it: without listeners,
-    only whole blocks are. Models that cannot say have nothing of it."""
-    told: Callable[[], str] | None = getattr(parts, "unfinished", None)
+    only whole blocks are told. It is empty for models that cannot tell."""
+    told: Callable[[], str] | None = getattr(parts, "unfinished_text", None)
     return "" if told is None else told()
 
 
 class Collector:
-    """Adds up the parts of one model call."""
+    """A collector of the parts of one model call, which adds them up."""
 
     __slots__ = (
         *("_blocks", "_finished", "_id", "_is_counted", "_lost", "_max_tokens", "_model"),
@@ -581,7 +583,7 @@ class Collector:
             case ResponseStarted():
                 self._model, self._id, self._usage = part.model, part.id, checked_usage(part.usage)
             case Restarted():
-                self._lost = self.used() if part.usage is None else self._lost + part.usage
+                self._lost = self.sum_usage() if part.usage is None else self._lost + part.usage
                 self._blocks.clear()
                 self._texts.clear()
                 self._pieces.clear()
@@ -592,7 +594,7 @@ class Collector:
                 return
 
     def response(self) -> Response:
-        """Return the sum.
+        """Return the response that the parts make.
 
         Raises:
             ProviderError: the parts ended before the response did (`stream_cut`).
@@ -603,14 +605,14 @@ class Collector:
             content=tuple(self._blocks),
             stop_reason=self._finished.stop_reason,
             stop_detail=self._finished.stop_detail,
-            usage=self.used(),
+            usage=self.sum_usage(),
             model=self._model,
             id=self._id,
         )
 
     @property
     def text(self) -> str:
-        """What the model has said so far."""
+        """The text of the answer so far."""
         finished = [block.text for block in self._blocks if isinstance(block, Text)]
         return "\n\n".join([text for text in (*finished, "".join(self._texts)) if text])
 
@@ -628,8 +630,8 @@ class Collector:
                     pass
         return "".join(written)
 
-    def used(self) -> Usage:
-        """Return what the call has used, as far as it is known: exact when it finished and told."""
+    def sum_usage(self) -> Usage:
+        """Return the usage of the call, as far as it is known: exact when the call has finished and told its usage."""
         if self._finished is not None and self._is_counted and self._usage is not None:
             return self._usage if self._lost is NOTHING_USED else self._lost + self._usage
         seen = self._usage or Usage(requests=1)
@@ -638,7 +640,7 @@ class Collector:
     def used_before(self, failure: BaseException) -> Usage:
         """Return what the call has used up to its failure."""
         told = failure.usage if isinstance(failure, ProviderError) else None
-        return self.used() if told is None else self._lost + told
+        return self.sum_usage() if told is None else self._lost + told
 
 
 async def collect(parts: AsyncIterator[Part]) -> Response:

@@ -47,7 +47,7 @@ class SubmitTool:
 # No slots: Python 3.11 cannot make a frozen generic dataclass with slots as `Output[Report](…)`.
 @lazy_dataclass(frozen=True, slots=False)
 class Reflection(Generic[T, Needs]):
-    """Shows a proposed output back to the model, which may propose again before it submits."""
+    """A reflection that shows a proposed output back to the model, which may propose again before it submits."""
 
     handler: Renderer[T, Needs]
     """Renders the draft as the model should see it. If it raises, the model reads the error."""
@@ -95,13 +95,13 @@ class Output(Generic[T, Needs]):
 
 
 def native_format(output: Output[Any, Any], schema: JsonObject) -> OutputFormat:
-    """Return what a provider is told of a native output."""
+    """Return the form of a native output, as a provider is asked for it."""
     about = output.description.strip()
     return OutputFormat(name=output.name, description=about, schema=schema, strict=output.strict)
 
 
 def native_problems(output: Output[Any, Any], model: object) -> Iterator[Problem]:
-    """Give what is wrong with an output that is no tool, as far as the model is known."""
+    """Yield the problems of an output that is no tool, as far as the model is known."""
     if output.mode != "native":
         yield Problem("INVALID_OUTPUT_MODE", f"Output.mode is {output.mode!r}.", "Pass 'tool' or 'native'.")
         return
@@ -170,7 +170,8 @@ gets the run's deps as its second argument, if it needs them."""
 
 @lazy_dataclass(frozen=True)
 class PerRun:
-    """Makes a stop guard for each run, so that a guard which counts or remembers shares nothing between runs."""
+    """A maker of stop guards, one for each run, so that a guard which counts or remembers shares nothing between
+    runs."""
 
     factory: (
         Callable[[str, str], StopGuard | Awaitable[StopGuard | None] | None]

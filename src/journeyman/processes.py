@@ -162,12 +162,12 @@ def is_secret(name: str, value: str) -> bool:
     return _SECRET_NAME.search(name) is not None or _SECRET_VALUE.search(value) is not None
 
 
-def filtered(keep: Collection[str]) -> dict[str, str]:
+def filter_environment(keep: Collection[str]) -> dict[str, str]:
     """Return the environment of this process without its secrets, but with those that shall be kept."""
     return {name: value for name, value in os.environ.items() if name in keep or not is_secret(name, value)}
 
 
-def marked(environment: Mapping[str, str], mark: str) -> dict[str, str]:
+def mark_environment(environment: Mapping[str, str], mark: str) -> dict[str, str]:
     """Return an environment with a mark in it, after the marks of the commands that this process belongs to."""
     outer = os.environ.get(MARK)
     return {**environment, MARK: f"{outer}:{mark}" if outer else mark}

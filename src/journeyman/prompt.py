@@ -67,7 +67,7 @@ class PromptBlank(PromptFailed):
     """A prompt gave no words and no files."""
 
 
-async def made(prompt: object) -> tuple[UserContent, ...]:
+async def make_content(prompt: object) -> tuple[UserContent, ...]:
     """Return the content of a prompt that a function returned, or of a ready one.
 
     Raises:

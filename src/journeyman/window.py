@@ -1,4 +1,4 @@
-"""What of a conversation is sent: the view, the strategies that shorten it, and the size of things in tokens.
+"""The part of a conversation that is sent: the view, the strategies that shorten it, and the size of things in tokens.
 
 The history is never shortened. Without strategies all of it is sent. With strategies, a *view* of it is sent, which
 stays the same from request to request and, in a chat, from run to run: it only grows at its end until the next
@@ -36,10 +36,11 @@ from journeyman.types import (
 
 __all__ = ["AnyStrategy", "Informed", "Shortened", "Strategy"]
 
-_BLOCK_TOKENS = 8
+_BLOCK_TOKENS = 8  # for the JSON around a block: its type, its ids
 _PICTURE_TOKENS = 1_200
 _SOUND_CHARS_PER_TOKEN = 600
 _THINKING = (Thinking, RedactedThinking)
+# The room for the answer that compaction leaves: a share of the window, within these bounds.
 LEAST_RESERVE_TOKENS: Final = 4_096
 MOST_RESERVE_TOKENS: Final = 16_384
 _RESERVED_SHARE: Final = 0.13
@@ -73,7 +74,7 @@ class Strategy(Protocol):
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Situation:
-    """What a strategy may need beside the messages."""
+    """The circumstances of one compaction, for a strategy that needs more than the messages."""
 
     model: Model
     """The run's."""
@@ -172,7 +173,7 @@ OLDEST_DROPPED: Final = "[Older turns of this conversation were left out to save
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class DropOldestTurns:
-    """Leaves out the oldest turns: whole, from their prompt to the next one, and never the last.
+    """A strategy that leaves out the oldest turns: whole, from their prompt to the next one, and never the last.
 
     It is no strategy that an agent is given, but the last resort where those that it has are not enough: a summary
     fails, or the window is too small for one. A summary that stands in a dropped turn stays.
@@ -285,7 +286,8 @@ def estimate_request(request: Request) -> int:
 
 
 def believable_usage(usage: Usage, request: Request, words: Callable[[], str]) -> Usage:
-    """Return what a request used whose answer has these words: as it was told, or estimated where that cannot be.
+    """Return the usage of a request: as the service reports it, or as estimated from `words`, the answer's, where the
+    report cannot be true.
 
     Many services tell the use at the end of an answer alone, or begin with a figure that stands for nothing; some tell
     that an answer with words has no tokens.
@@ -337,12 +339,12 @@ def _text_of(block: Block) -> str:
             return ""
 
 
-_FAILURES_AT_MOST: Final = 3
+_FAILURES_AT_MOST: Final = 3  # each compaction costs model calls, or the provider's cache once
 _RATIO_AT_MOST: Final = 4.0
 
 
 class View(Protocol):
-    """What is sent of one history."""
+    """A view of a history: the messages of it that are sent."""
 
     @property
     def prefix(self) -> Prefix: ...
@@ -355,12 +357,13 @@ class View(Protocol):
         ...
 
     def measure(self, usage: Usage, history: Sequence[Message]) -> None:
-        """Remember how long the view is, now that the model has told: with its answer, which the history holds."""
+        """Store the length that the provider reports: `usage` counts the view and its answer, which the history holds
+        by now."""
         ...
 
 
 class WholeView:
-    """All of the history is sent. Nothing is estimated before somebody asks."""
+    """A view that is the whole history. Nothing is estimated before somebody asks."""
 
     __slots__ = ("_covered", "_reported", "messages", "prefix")
 
@@ -437,14 +440,14 @@ class CompactedView:
         self._anchor += prefix_tokens - self._prefix_tokens
         self.prefix, self.compaction, self._prefix_tokens = prefix, compaction, prefix_tokens
 
-    def kept(self) -> SentView | None:
-        """Return what a session keeps of it; None when the history is sent."""
+    def make_sent_view(self) -> SentView | None:
+        """Return the view as a session keeps it; None when the history itself is sent."""
         if self._last is None or not self.is_compacted:
             return None
         return SentView(position=self._covered, last=self._last, messages=tuple(self.messages))
 
     def restore(self, kept: SentView) -> None:
-        """Be the view again that a session has kept."""
+        """Take over the view that a session has kept."""
         self._covered, self._last = kept.position, kept.last
         self.messages, self.is_compacted = list(kept.messages), True
         self._estimate = self._anchored_at = sum(map(estimate_message, self.messages))
@@ -473,7 +476,8 @@ class CompactedView:
         self._estimate += estimate_message(self.messages[-1]) - estimate_message(mine)
 
     def measure(self, usage: Usage, history: Sequence[Message]) -> None:
-        """Remember how long the view is, now that the model has told: with its answer, which the history holds.
+        """Store the length that the provider reports: `usage` counts the view and its answer, which the history holds
+        by now.
 
         A report of less than half of the estimate is not believed: some servers, and scripts of tests, do not count.
         """
@@ -488,7 +492,8 @@ class CompactedView:
         self.ceiling_tokens = self.tokens * 9 // 10
 
     def rewrite(self, messages: Sequence[Message]) -> None:
-        """Send these from now on.
+        """Replace the messages that are sent from now on. The report on the old view does not count for them; it only
+        tells by how much the estimate was wrong.
 
         The report on the old view does not count for them; it only tells by how much the estimate was wrong.
         """
@@ -500,7 +505,7 @@ class CompactedView:
 
     # -- the breaker
 
-    def failed(self) -> None:
+    def count_failure(self) -> None:
         """Count a compaction that saved nothing."""
         self._n_failures += 1
 

@@ -278,7 +278,7 @@ async def any_act(chat: Chat, chance: random.Random, door: Door, before: list[Co
         chat.follow_up(f"follow-up {text}")
     door.reached.clear()
     turn = chat.start(f"prompt {text}")
-    ended, waiting = asyncio.ensure_future(turn.settled()), asyncio.ensure_future(door.reached.wait())
+    ended, waiting = asyncio.ensure_future(turn.wait_until_settled()), asyncio.ensure_future(door.reached.wait())
     await asyncio.wait({ended, waiting}, return_when=asyncio.FIRST_COMPLETED)
     if not ended.done():
         chat.steer(f"steering {text}")

@@ -10,7 +10,7 @@ import pytest
 from journeyman import Agent, Runtime, run
 from journeyman.errors import PinsDiffer
 from journeyman.mcp import mcp, pin
-from journeyman.mcp.pins import Definition, Offer, Pins, differences, pinned
+from journeyman.mcp.pins import Definition, Offer, Pins, differences, pin_offer
 from journeyman.models.scripted import ScriptedModel, call
 from journeyman.permission.taint import TaintGate
 from journeyman.tools.tools import AnyTool
@@ -28,7 +28,7 @@ ECHO = Definition(
     annotations={"readOnlyHint": True},
 )
 OFFER = Offer(server="small", identity={"transport": "stdio", "program": "echoer", "name": "echo-server"}, tools=[ECHO])
-PINS = Pins(servers={"small": pinned(OFFER)})
+PINS = Pins(servers={"small": pin_offer(OFFER)})
 
 
 @pytest.fixture

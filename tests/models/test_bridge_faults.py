@@ -112,7 +112,7 @@ def test_an_answer_that_breaks_off_is_told_from_a_whole_one(service: Service, na
     error = on_patient_clock(failed)
     # Before its first part an answer that ends may also be called one that never began.
     assert error.kind in {kind, "network", "unknown"} if error.usage is None else error.kind == kind
-    assert not collector.used().exact
+    assert not collector.sum_usage().exact
 
 
 async def test_the_use_that_was_reported_is_kept() -> None:

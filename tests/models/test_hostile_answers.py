@@ -227,7 +227,7 @@ def test_a_negative_use_is_refused(n: int) -> None:
         collector = Collector()
         with pytest.raises(UnusableAnswer, match="reports a negative use"):
             collector.add(part)
-        assert min(collector.used().total_tokens, collector.used().cost or 0) >= 0
+        assert min(collector.sum_usage().total_tokens, collector.sum_usage().cost or 0) >= 0
 
 
 # -- over HTTP, and in a run -------------------------------------------------------------------------------------------

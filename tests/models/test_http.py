@@ -344,7 +344,7 @@ async def test_an_answer_that_breaks_off_keeps_the_use_it_reported(
     async with carrier.server([reply], judging=False) as api, carrier.model(api.url) as model:
         error = await failure_of(model, collector)
     assert (error.kind, error.usage, error.status, error.request_id) == (kind, usage, 200, "req_1")
-    assert collector.used() == (usage or Usage(requests=1, exact=False))
+    assert collector.sum_usage() == (usage or Usage(requests=1, exact=False))
     assert KEY not in everything_said_by(error)
     assert (error.__cause__, error.__context__) == (None, None)
 

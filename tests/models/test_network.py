@@ -14,7 +14,7 @@ import aiohttp_socks
 import pytest
 
 from journeyman.errors import ProviderError
-from journeyman.models.answers import refused
+from journeyman.models.answers import read_refusal
 from journeyman.models.transport import FOREIGN, Exchange, Network, Timeouts, failure_before, open_stream
 from journeyman.proxies import Proxy
 from journeyman.types import Usage
@@ -35,7 +35,7 @@ async def ask(url: str, *, network: Network = USUAL, timeouts: Timeouts = PATIEN
     """Return what a service answers."""
     async with open_stream(url, headers=HEADERS, body=b"{}", timeouts=timeouts, network=network) as answer:
         if answer.status != 200:
-            raise await refused(answer)
+            raise await read_refusal(answer)
         return (await answer.body()).decode().strip()
 
 

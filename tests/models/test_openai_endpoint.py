@@ -14,7 +14,7 @@ from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import Facts, ModelSettings, Prefix, Request, ThinkingLevel, ToolSpec
 from journeyman.models.error_reports import error_within
 from journeyman.models.openai import LLAMA_CPP, LM_STUDIO, OPENROUTER, OpenAIChatModel, OpenAIModel
-from journeyman.models.openai.endpoint import AZURE, OLLAMA, OPENAI, VLLM, Endpoint, known_of
+from journeyman.models.openai.endpoint import AZURE, OLLAMA, OPENAI, VLLM, Endpoint, look_up_model
 from journeyman.models.transport import Timeouts
 from journeyman.types import JsonObject, Message, Price, Text
 from tests.models.asking import unavailable
@@ -93,7 +93,7 @@ def test_a_url_is_made_of_address_path_and_query() -> None:
     ],
 )
 def test_what_is_known_of_a_model_is_found_by_its_prefix(name: str, output_tokens: int, window: int | None) -> None:
-    assert (known_of(name).max_output_tokens, known_of(name).context_window) == (output_tokens, window)
+    assert (look_up_model(name).max_output_tokens, look_up_model(name).context_window) == (output_tokens, window)
     facts = replace(OpenAIChatModel(name).facts, media=None, native_output=None, hosted=None)
     assert facts == Facts(max_output_tokens=output_tokens, context_window=window)
 

@@ -22,7 +22,7 @@ from yarl import URL
 
 from journeyman.errors import ProviderError
 from journeyman.models import transport
-from journeyman.models.answers import refused
+from journeyman.models.answers import read_refusal
 from journeyman.models.sse import Event, Parser, TooLarge
 from journeyman.models.transport import EVENT_LIMIT_BYTES, HttpAnswer, Timeouts, open_stream
 from journeyman.types import Usage
@@ -200,7 +200,7 @@ async def test_a_redirect_is_not_followed_so_that_no_key_travels() -> None:
     async with RawServer(http()) as elsewhere:
         redirect = http(status=307, headers={"Location": elsewhere.url})
         async with RawServer(redirect) as server, stream(server.url) as answer:
-            error = await refused(answer)
+            error = await read_refusal(answer)
         assert (error.kind, error.status, elsewhere.requests) == ("unknown", 307, [])
         assert f"It leads to {elsewhere.url}" in str(error)
 
@@ -322,7 +322,7 @@ async def test_keys_appear_in_no_error(answer: RawAnswer) -> None:
     async def read() -> None:
         async with stream(server.url.replace("//", "//name:pass-word-1@")) as got:
             if got.status != 200:
-                raise await refused(got)
+                raise await read_refusal(got)
             await events_of(got)
 
     async with RawServer(answer) as server:
@@ -345,7 +345,7 @@ def test_keys_appear_in_no_repr() -> None:
 
 async def refusal(answer: bytes) -> ProviderError:
     async with RawServer(answer) as server, stream(server.url) as got:
-        return await refused(got)
+        return await read_refusal(got)
 
 
 @pytest.mark.parametrize(

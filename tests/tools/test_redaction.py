@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from journeyman import Agent, Event, Runtime, run_sync, tool
-from journeyman.mcp.servers import scrubbed
+from journeyman.mcp.servers import scrub_text
 from journeyman.model import Request
 from journeyman.models.cassette.cassette import Cassette
 from journeyman.models.scripted import ScriptedModel, call
@@ -182,10 +182,10 @@ def test_no_error_of_a_provider_or_an_mcp_server_quotes_a_secret() -> None:
     exchange = Exchange(url="https://api.example.org/v1", headers={})
     texts = [parts(each) for each in SECRETS]
     said = [
-        (text, secret, str(exchange.failure("refused", "auth", text)), scrubbed(text, [])) for text, secret in texts
+        (text, secret, str(exchange.failure("refused", "auth", text)), scrub_text(text, [])) for text, secret in texts
     ]
     assert [text for text, secret, *errors in said if any(secret in each for each in errors)] == []
 
 
 def test_the_error_of_an_mcp_server_quotes_no_secret() -> None:
-    assert scrubbed("connect postgres://ada:hunter2@db failed", []) == f"connect postgres://ada:{MARK}@db failed"
+    assert scrub_text("connect postgres://ada:hunter2@db failed", []) == f"connect postgres://ada:{MARK}@db failed"

@@ -27,7 +27,7 @@ from typing_extensions import TypeVar
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
 from journeyman.budget import Allowance, Budget
-from journeyman.cancel import Abort, ended, is_failure, running_loop
+from journeyman.cancel import Abort, is_failure, running_loop, wait_until_ended
 from journeyman.endings import BudgetContext, CancelledContext, Context, ErrorInfo, InternalContext
 from journeyman.errors import DefinitionError, JourneymanError, Problem, name_and_words
 from journeyman.events import BatchEvent, BatchPaused, Callbacks, InputFinished, Listener
@@ -220,7 +220,7 @@ async def leaving(abort: Abort | None, work: Coroutine[Any, Any, Result[Out]]) -
 
     unsubscribe = None if abort is None else abort.subscribe(leave)
     try:
-        await ended(driving, on_cancel=driving.cancel)
+        await wait_until_ended(driving, on_cancel=driving.cancel)
         return driving.result()
     except asyncio.CancelledError:
         if abort is None or not abort.aborted:
@@ -426,7 +426,7 @@ class BatchWork(Generic[Given, Handed]):
         for task in tasks:
             task.cancel()
         try:
-            await ended(asyncio.gather(*tasks, return_exceptions=True))
+            await wait_until_ended(asyncio.gather(*tasks, return_exceptions=True))
         finally:
             unread = sorted(
                 [each for each in held if not (each.run.cancelled() or each.run.exception())],

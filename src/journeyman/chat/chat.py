@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, TypeAlias, Unpack, cast, overload
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent, Runtime
-from journeyman.cancel import call_in, ended, running_loop
+from journeyman.cancel import call_in, running_loop, wait_until_ended
 from journeyman.chat.questions import Questions
 from journeyman.chat.runs import Runs, end_of
 from journeyman.chat.turn import ChatOptions, ChatState, Hold, OpenOptions, Turn, opened_model, problems_of
@@ -195,11 +195,11 @@ class Chat(Generic[Out, In]):
         try:
             if any(raised) and self._turn is not None and self._runs.unfinished is not None:
                 self._turn.cancel()  # whoever opens the chat next goes on with it
-                await self._turn.settled()
+                await self._turn.wait_until_settled()
             await self._stop("the chat was left")
             if self._compaction is not None:
                 self._compaction.cancel()
-                await ended(self._compaction)
+                await wait_until_ended(self._compaction)
         finally:
             self._runs.writer.leave()
             await end_tape(self._runs.runtime, self._watch.tape, "left")
@@ -223,7 +223,7 @@ class Chat(Generic[Out, In]):
             ChatHeld: the chat is held.
         """
         turn = self.start(input)
-        await turn.stopped()
+        await turn.wait_until_stopped()
         return await turn
 
     @overload
@@ -274,13 +274,13 @@ class Chat(Generic[Out, In]):
         self._check_free()
         if self._runs.unfinished is not None:
             turn = self._begin(None, goes_on=True, is_new=False, resumes=True)
-            await turn.stopped()
+            await turn.wait_until_stopped()
             return await turn
         has_texts = self._is_at_rest() and self._inbox.pick_up()
         if self._is_at_rest() and not has_texts:
             raise NothingToContinue("The model has nothing to answer, and no text waits. Use prompt().")
         turn = self._begin(self._runs.input, goes_on=True, is_new=has_texts or not self._runs.turns)
-        await turn.stopped()
+        await turn.wait_until_stopped()
         return await turn
 
     def undo(self) -> None:
@@ -323,7 +323,7 @@ class Chat(Generic[Out, In]):
         try:
             work = self._runs.compact()
             self._compaction = task = asyncio.create_task(work, name=f"compaction of chat {self.agent.name}")
-            await ended(task, on_cancel=task.cancel)
+            await wait_until_ended(task, on_cancel=task.cancel)
             return task.result()
         finally:
             self._holds -= 1
@@ -417,7 +417,8 @@ class Chat(Generic[Out, In]):
             await self._runs.keep_patiently()
 
     def _end(self, turn: Turn[Out], result: Result[Out] | None) -> None:
-        """Be idle again, then tell. Whoever is told may begin another turn, so nothing changes after that."""
+        """Make the chat idle, then tell the end of the turn. Whoever is told may begin another turn, so nothing changes
+        after that."""
         if turn.is_over:
             return
         turn.is_over = True
@@ -484,7 +485,8 @@ class Chat(Generic[Out, In]):
             self._turn.abort(reason)
 
     def hold(self) -> Hold:
-        """Return what keeps the chat from beginning turns: `async with chat.hold():` stops the one that goes on first.
+        """Return a `Hold`, which keeps the chat from beginning turns: `async with chat.hold():` stops the one that goes
+        on first. The model is not told, and the queues stay. Holds add up.
 
         The model is not told, and the queues stay. Holds add up.
         """
@@ -514,7 +516,7 @@ class Chat(Generic[Out, In]):
         turn = self._turn
         if turn is not None:
             turn.stop(reason)
-            await turn.stopped()
+            await turn.wait_until_stopped()
 
     async def reset(self) -> None:
         """Stop, and forget the conversation, the queues, the usage and the last error.
@@ -531,7 +533,7 @@ class Chat(Generic[Out, In]):
         this does not wait for it."""
         self._check_elsewhere("waited for")
         if self._turn is not None:
-            await self._turn.settled()
+            await self._turn.wait_until_settled()
 
     def _check_elsewhere(self, what: str) -> None:
         if self._turn is not None and self._turn.is_here():
@@ -549,7 +551,7 @@ class Chat(Generic[Out, In]):
         self._questions.answer(id, answer)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Let `listener` hear every event from now on, after those before it. Return what unsubscribes it.
+        """Let `listener` hear every event from now on, after those before it. Return a function that unsubscribes it.
 
         If nobody listened before, the listener does not hear a run that already goes on, only the next one.
 
@@ -598,8 +600,8 @@ class Chat(Generic[Out, In]):
 
     @property
     def usage(self) -> Usage:
-        """What all turns have used so far, including the one that goes on."""
-        return self._runs.usage if self._turn is None else self._runs.usage + self._turn.used()
+        """The usage of all turns so far, including the one that goes on."""
+        return self._runs.usage if self._turn is None else self._runs.usage + self._turn.sum_usage()
 
     @property
     def state(self) -> ChatState:

@@ -1,4 +1,5 @@
-"""What waits for a person: calls that a gate asks about, and questions that the model asks with the tool `ask_user`.
+"""The questions to a person that wait: calls that a gate asks about, and questions of the model through the tool
+`ask_user`.
 
 Each is one event, then its answer, then the event of the answer. A turn that ends answers what is still open with a
 denial. Where nobody listens, nothing is asked.
@@ -65,7 +66,7 @@ class Questions:
         call_in(future.get_loop(), resolve)
 
     async def approve(self, approval: Approval, *, opened: Callable[[str], None] | None = None) -> Decision:
-        """Let the chat's user decide about a call. `opened` is told the id under which it waits."""
+        """Let the chat's user decide about a call. `opened` is called with the id under which it waits."""
         if not self._is_anybody_there:
             return Deny(approval.question)
         id, request = self._next("approval"), approval.request
@@ -83,7 +84,7 @@ class Questions:
         decision: Decision = Deny(UNANSWERED)
         try:
             shown = partial(self.watch.show, asked)
-            answer = await self._answered(id, "a decision", shown, opened, digest=approval.question_id)
+            answer = await self._wait_for_answer(id, "a decision", shown, opened, digest=approval.question_id)
             decision = Deny(answer) if isinstance(answer, str) else answer
             return decision
         finally:
@@ -98,7 +99,7 @@ class Questions:
         call: str = "",
         opened: Callable[[str], None] | None = None,
     ) -> str | None:
-        """Let the chat's user answer a question. None: nobody is there. `opened` is told the id under which it
+        """Let the chat's user answer a question. None: nobody is there. `opened` is called with the id under which it
         waits."""
         if not self._is_anybody_there:
             return None
@@ -106,7 +107,7 @@ class Questions:
         asked = QuestionAsked(path=path, id=id, question=question, options=tuple(options))
         answer: str | None = None
         try:
-            given = await self._answered(id, "a text", lambda: self.watch.show(asked), opened)
+            given = await self._wait_for_answer(id, "a text", lambda: self.watch.show(asked), opened)
             answer = given if isinstance(given, str) else None
             return answer
         finally:
@@ -116,7 +117,7 @@ class Questions:
     def _is_anybody_there(self) -> bool:
         return self.watch.is_heard or (self.outside is not None and self.outside.asks)
 
-    async def _answered(
+    async def _wait_for_answer(
         self,
         id: str,
         expects: _Expected,
@@ -125,7 +126,7 @@ class Questions:
         *,
         digest: str = "",
     ) -> Decision | str:
-        """Show what waits, once it can be answered, and wait for the answer."""
+        """Show the question, once it can be answered, and wait for the answer."""
         future: asyncio.Future[Decision | str] = asyncio.get_running_loop().create_future()
         self._open[id] = (expects, future)
         close = None if self.outside is None else self.outside.open(id, digest=digest, take=partial(self.answer, id))

@@ -1,4 +1,4 @@
-"""What the runs of one chat share: the conversation, what all of them have used, and the session that keeps both.
+"""The state that the runs of one chat share: the conversation, the use of all of them, and the session that keeps both.
 
 What is new is written to the session before anything comes of it. A step is everything that changed since the last
 one: messages, staged results, texts that were said or withdrawn, and usage. So no text is both in a queue and in the
@@ -41,7 +41,7 @@ _AGAIN_S: Final = 0.02
 
 
 class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a conversation
-    """What the runs of one chat share."""
+    """The runs of one chat, with the conversation, the use and the session that they share."""
 
     def __init__(
         self,
@@ -95,15 +95,15 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         return (*self._above, self.agent.name)
 
     def listen(self, say: Callable[[str], Receipt], stop: Callable[[str], None]) -> None:
-        """Let what is said from outside of the process be said here."""
+        """Connect the chat to those outside of the process: they can say texts in it, withdraw them, and stop it."""
         if self.tape is None or self.tape.outside is None or isinstance(self.runtime.recorder, SharedTape):
             return
         self._questions.outside = self.tape.outside
 
-        def said(text: str, queue: Queue) -> Receipt:
+        def say_or_queue(text: str, queue: Queue) -> Receipt:
             return say(text) if queue == "steering" else self.inbox.put(text, queue)
 
-        self.tape.outside.listen(say=said, withdraw=self.inbox.withdraw, stop=stop)
+        self.tape.outside.listen(say=say_or_queue, withdraw=self.inbox.withdraw, stop=stop)
 
     async def run(self, turn: Turn[Any], input: Any, *, goes_on: bool) -> Result[Any]:  # noqa: ANN401 - any agent's
         """Do one run of a turn. Its conversation and its usage are kept, however it ends.
@@ -155,7 +155,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
     # -- turns that are durable runs
 
     async def find(self) -> bool:
-        """Tell whether a turn has begun and not ended, which is then `unfinished`."""
+        """Find a turn that has begun and not ended: `unfinished` holds it then. Return whether there is one."""
         if self._durable is None:
             return False
         found = await self._durable.open_turn(self.agent, self.n_runs + 1)
@@ -181,10 +181,10 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         assert durable is not None
         assert life is not None
 
-        def told(run: Run) -> None:
+        def adopt_run(run: Run) -> None:
             turn.run, self.history, run.digests = run, life.history, self._digests
 
-        life.told = told
+        life.told = adopt_run
         life.around = lambda options: replace(
             options, callbacks=self._callbacks, listeners=self.listeners, abort_note=lambda: turn.note
         )
@@ -192,7 +192,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         try:
             runtime = self.runtime if self.tape is None else replace(self.runtime, recorder=SharedTape(self.tape))
             result, stored = await durable.carry(life, runtime=runtime, abort=turn.signal)
-            turn.spent += turn.used() if life.is_ended else result.metadata.usage or NOTHING_USED
+            turn.spent += turn.sum_usage() if life.is_ended else result.metadata.usage or NOTHING_USED
         finally:
             turn.run = None
         self.unfinished = None
@@ -223,7 +223,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
             history=self.history,
             runtime=replace(self.runtime, journal=journal) if journal else self.runtime,
             inbox=self.inbox,
-            store_step=None if self.writer.session is None else lambda: self.keep_patiently(turn.used()),
+            store_step=None if self.writer.session is None else lambda: self.keep_patiently(turn.sum_usage()),
             going_on=self.inbox.hand_over if goes_on else None,
             abort_note=lambda: turn.note,
             numbers=self._numbers,
@@ -231,7 +231,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         )
 
     def _end(self, turn: Turn[Any]) -> None:
-        used = turn.used()
+        used = turn.sum_usage()
         turn.run = None
         turn.spent += used
         self.usage += used
@@ -249,7 +249,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
             await asyncio.sleep(_AGAIN_S)
 
     def keep(self, more: Usage = NOTHING_USED) -> None:
-        """Keep what is new. `more` is what the run that goes on has used."""
+        """Write what is new to the session. `more` is the usage of the run that goes on."""
         self.writer.write(self.history, self.usage + more, self.n_runs, self.turns)
 
     async def compact(self) -> ContextCompacted:

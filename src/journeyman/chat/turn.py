@@ -11,7 +11,7 @@ from typing import Final, Generic, TypedDict, cast
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent, Runtime
-from journeyman.cancel import Abort, NeverAwaited, ended, is_done_for
+from journeyman.cancel import Abort, NeverAwaited, is_done_for, wait_until_ended
 from journeyman.chat.questions import Questions
 from journeyman.connect import connect
 from journeyman.data import lazy_dataclass
@@ -33,7 +33,7 @@ ABORTED: Final = "[The user stopped the work here.]"
 
 
 class OpenOptions(TypedDict, total=False):
-    """What `Chat.open` takes beside the agent, the place and the deps."""
+    """The options of `Chat.open`, besides the agent, the place and the deps."""
 
     id: str | None
     runtime: Runtime | None
@@ -44,7 +44,7 @@ class OpenOptions(TypedDict, total=False):
 
 
 class ChatOptions(TypedDict, total=False):
-    """What `Chat` takes beside the agent and the deps."""
+    """The options of `Chat`, besides the agent and the deps."""
 
     runtime: Runtime | None
     history: Sequence[Message]
@@ -80,7 +80,7 @@ class ChatState:
 
 
 class Turn(NeverAwaited, Generic[Out]):
-    """What one prompt began. Await it for its result. Cancelling the wait does not stop the turn.
+    """The work that one prompt began. Await it for its result. Cancelling the wait does not stop the turn.
 
     A hook may return it: it is not awaited there.
     """
@@ -125,37 +125,37 @@ class Turn(NeverAwaited, Generic[Out]):
         if self.task is not None:
             self.task.cancel()
 
-    async def settled(self) -> None:
-        """Wait until the turn has ended and everybody was told."""
+    async def wait_until_settled(self) -> None:
+        """Wait until the turn has ended and all listeners were told."""
         if self.task is not None and not self.task.done():
             await asyncio.wait([self.task])
-        await self._told()
+        await self._let_chat_tell()
 
-    async def stopped(self) -> None:
+    async def wait_until_stopped(self) -> None:
         """Wait for a turn that nobody else waits for: whoever stops waiting cancels it, and still waits for its end."""
         try:
             if self.task is not None:
-                await ended(self.task, on_cancel=self.task.cancel)
+                await wait_until_ended(self.task, on_cancel=self.task.cancel)
         finally:
-            await self._told()
+            await self._let_chat_tell()
 
-    async def _told(self) -> None:
+    async def _let_chat_tell(self) -> None:
         """Let the chat tell of a turn that was cancelled before it began: that happens in this step of the loop."""
         if not self.is_over:
             await asyncio.sleep(0)
 
     @property
     def usage(self) -> Usage:
-        """What all runs of this turn have used so far, including steering and follow-ups, however they ended."""
-        return self.spent + self.used()
+        """The usage of all runs of this turn so far, including steering and follow-ups, however they ended."""
+        return self.spent + self.sum_usage()
 
     @property
     def cost(self) -> float | None:
-        """What the turn cost so far in US dollars; None when the price of anything is unknown."""
+        """The cost of the turn so far in US dollars; None when the price of anything is unknown."""
         return self.usage.cost
 
-    def used(self) -> Usage:
-        """Return what the run that goes on has used."""
+    def sum_usage(self) -> Usage:
+        """Return the usage of the run that goes on."""
         return NOTHING_USED if self.run is None else self.run.ledger.usage
 
     def pending_calls(self) -> tuple[ToolUse, ...]:
@@ -165,7 +165,7 @@ class Turn(NeverAwaited, Generic[Out]):
     def __await__(self) -> Generator[object, None, Result[Out]]:
         if self.is_here():
             raise RuntimeError("A turn cannot be waited for from inside itself: that would never end.")
-        yield from self.settled().__await__()
+        yield from self.wait_until_settled().__await__()
         if self.task is None:
             raise RuntimeError("The turn never began.")
         return self.task.result()
@@ -175,7 +175,7 @@ class Turn(NeverAwaited, Generic[Out]):
 
 
 class Hold(NeverAwaited):
-    """Keeps a chat from beginning turns, from the moment when it is entered or awaited until it is left or released.
+    """A hold on a chat: no turn begins from the moment when it is entered or awaited until it is left or released.
 
     A hook that returns it holds nothing: it is not awaited there.
     """
@@ -219,7 +219,7 @@ async def opened_model(model: Model | str, stack: AsyncExitStack) -> Model | Non
 
 
 def problems_of(agent: object, deps: object, history: object) -> Iterator[Problem]:
-    """Return what is wrong with what a chat is made of."""
+    """Return the problems of the agent, the deps or the history that a chat is given."""
     declared: object = getattr(agent, "deps", None)
     if not isinstance(agent, Agent):
         yield Problem("INVALID_ARGUMENT", f"The agent is {agent!r}.", "Pass an Agent(name=…, model=…).")

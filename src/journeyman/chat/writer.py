@@ -1,4 +1,5 @@
-"""What a chat writes to its session, and what a turn that is a durable run takes from there and adds to it.
+"""The writer of a chat's session; and the share in it of a turn that is a durable run: what the turn takes from the
+session, and adds to it.
 
 What is new is written before anything comes of it. A turn that is a durable run keeps its steps elsewhere: what it adds
 to the conversation is written when it ends, in the same step as its end, by whoever drives it then.
@@ -32,7 +33,7 @@ BOTH: Final[tuple[Queue, Queue]] = ("steering", "follow_ups")
 
 
 class SessionWriter:
-    """Writes one chat to one session. Without a session, it writes nothing."""
+    """The writer of one chat to one session. Without a session, it writes nothing."""
 
     def __init__(self, session: Session | None, inbox: Inbox, snapshot: Snapshot | None = None) -> None:
         """Put the texts that had been queued into `inbox`, and keep what is queued from now on. `snapshot` is what is
@@ -106,7 +107,7 @@ class SessionWriter:
 
     def delivered(self) -> list[int]:
         """Return the numbers of the texts that were said, and are not stored as part of the conversation yet."""
-        return self._gone("delivered")
+        return self._list_numbers("delivered")
 
     def loaded(self, given: Sequence[Message], closing: Callable[[ToolUse], str]) -> History:
         """Return the conversation that is kept, or else the one that is `given`, with its open calls closed."""
@@ -147,7 +148,7 @@ class SessionWriter:
         """Return what is sent in place of the first messages, and as it is stored; made again only if it is another."""
         view = history.view if isinstance(history.view, CompactedView) and history.view.is_compacted else None
         sent = None if view is None else view.messages
-        return sent, self._kept_view if sent is self._sent else None if view is None else view.kept()
+        return sent, self._kept_view if sent is self._sent else None if view is None else view.make_sent_view()
 
     def step(
         self, history: History, usage: Usage, n_runs: int, turns: Sequence[TurnStart]
@@ -164,7 +165,7 @@ class SessionWriter:
             position=position,
             messages=history.messages[position:] if has_changed else None,
             staged=staged if has_changed else [block for block in staged if id(block) not in known],
-            gone=self._gone("delivered", "withdrawn"),
+            gone=self._list_numbers("delivered", "withdrawn"),
             usage=None if (usage, n_runs) == (self.usage, self.n_runs) else usage,
             n_runs=n_runs,
             turns=turns[n_turns:] if n_turns < max(len(turns), len(self.turns)) else None,
@@ -187,7 +188,7 @@ class SessionWriter:
         """Withdraw what waits, and return it; raise a `StoreError` if that could not be written. Any thread may."""
         withdrawn = self._inbox.clear(*(queues or BOTH))
         with self._lock:
-            gone = self._gone("withdrawn")
+            gone = self._list_numbers("withdrawn")
             if gone and self.session is not None:
                 self.session.write(Step(position=self._n_messages, gone=gone))
                 self._forget(gone)
@@ -206,7 +207,7 @@ class SessionWriter:
             if self.session is not None:
                 self._numbers[receipt] = self.session.add(receipt.text, queue)
 
-    def _gone(self, *statuses: str) -> list[int]:
+    def _list_numbers(self, *statuses: str) -> list[int]:
         return [number for receipt, number in self._numbers.items() if receipt.status in statuses]
 
 

@@ -508,7 +508,7 @@ class ShownCassette:
             collector.add(part)
             for event in _deltas(run.path, part):
                 self._tell(event)
-        self._usage += collector.used()
+        self._usage += collector.sum_usage()
         if (error := request.error()) is not None:
             text = f"{error.kind}: {error} ({duration((request.answer.ms if request.answer else 0) / 1000)})"
             self._screen.say([Line(indent=4, mark="failed", text=text, rows=4)])

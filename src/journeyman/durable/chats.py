@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from journeyman.agent import Agent, Runtime
-from journeyman.cancel import Abort, ended
+from journeyman.cancel import Abort, wait_until_ended
 from journeyman.chat.writer import DurableSession, TurnLife
 from journeyman.durable.dispatch import LATE_S
 from journeyman.durable.handle import RunHandle
@@ -79,7 +79,7 @@ class ChatSession:
         if isinstance(self._session, InMemorySession):
             return work()
         working = asyncio.ensure_future(asyncio.to_thread(work))
-        await ended(working)  # also if the waiting is cancelled: what it writes counts
+        await wait_until_ended(working)  # also if the waiting is cancelled: what it writes counts
         return working.result()
 
     # -- turns

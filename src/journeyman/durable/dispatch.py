@@ -118,8 +118,8 @@ class Dispatcher(Protocol):
 
 
 class Tickets(Protocol):
-    """What an engine does whose runs are brought by tickets: it writes them when it makes a run ready, in the same
-    transaction."""
+    """The share of an engine in runs that tickets bring to workers: it writes the ticket in the transaction that makes
+    its run ready."""
 
     dispatcher: Dispatcher
     """What carries the tickets to workers."""

@@ -15,7 +15,7 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from journeyman.cancel import Abort, ended
+from journeyman.cancel import Abort, wait_until_ended
 from journeyman.chat.writer import SessionWriter, TurnLife
 from journeyman.data import lazy_dataclass
 from journeyman.durable.engine import Engine
@@ -79,7 +79,7 @@ class FollowingAbort(Abort):
 
 @lazy_dataclass()
 class PendingEnd:
-    """How a run is about to end."""
+    """The end that a run is about to have."""
 
     result: Result[Any]
     is_stored: asyncio.Future[bool]
@@ -212,7 +212,7 @@ class RunDriver:
         """End the run in memory. Nothing that it does by then is stored."""
         self.has_left = True
         carrying.cancel()
-        await ended(carrying, on_cancel=carrying.cancel)
+        await wait_until_ended(carrying, on_cancel=carrying.cancel)
         if not carrying.cancelled():
             carrying.exception()  # nobody else looks
 

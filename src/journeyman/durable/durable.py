@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack, cast, overload
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
-from journeyman.cancel import Abort, ended, running_loop
+from journeyman.cancel import Abort, running_loop, wait_until_ended
 from journeyman.definition import explain_arguments
 from journeyman.durable.chats import ChatSession
 from journeyman.durable.dispatch import LATE_S, Dispatcher
@@ -69,13 +69,13 @@ _MOST_SHOWN: Final = 1_000_000
 
 
 class DurableOptions(RunOptions, total=False):
-    """What `Durable.run` takes beside the agent, its input and the deps."""
+    """The options of `Durable.run`, besides the agent, its input and the deps."""
 
     id: str | None
 
 
 class StartOptions(TypedDict, total=False):
-    """What `Durable.start` takes beside the agent and its input."""
+    """The options of `Durable.start`, besides the agent and its input."""
 
     id: str | None
     queue: str
@@ -521,11 +521,11 @@ class Durable:
             asyncio.to_thread(self.hub.engine.session, id, agent=agent, any_agent=False, create=True)
         )
         try:
-            await ended(opening)
+            await wait_until_ended(opening)
             yield ChatSession(self.hub, opening.result(), head=self._head, app=self._app)
         finally:
             if opening.done() and not opening.cancelled() and opening.exception() is None:
-                await ended(asyncio.ensure_future(asyncio.to_thread(opening.result().close)))
+                await wait_until_ended(asyncio.ensure_future(asyncio.to_thread(opening.result().close)))
 
     # -- inside
 

@@ -62,7 +62,7 @@ class _ClaimPlace(TypedDict):
 
 
 class Hub:
-    """What a `Durable`, its handles and its workers share. It is used from one event loop."""
+    """The state that a `Durable`, its handles and its workers share. It is used from one event loop."""
 
     def __init__(
         self,

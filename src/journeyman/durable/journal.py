@@ -68,7 +68,7 @@ _LONGEST_ARGUMENTS: Final = 8_000
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Exit:
-    """Why a run cannot stay in this process."""
+    """The reason why a run cannot stay in this process."""
 
     how: Literal["fenced", "suspended", "held", "blocked", "lost", "released"]
     why: str = ""
@@ -105,7 +105,7 @@ class Departure:
 
 @lazy_dataclass()
 class Known:
-    """What is stored of a step."""
+    """A step as it is stored."""
 
     about: bytes | None
     epoch: int
@@ -465,7 +465,7 @@ class RunJournal(Journal):
         asking = None if here is None or not here.watch.is_heard else _Here(here, text)
         self.life.n_working -= 1  # its call only waits
         try:
-            async with nullcontext() if scope is None else scope.unhurried():
+            async with nullcontext() if scope is None else scope.pause_deadlines():
                 value = await self._asked(asked, "text", expires_s=None, here=asking)
         finally:
             self.life.n_working += 1

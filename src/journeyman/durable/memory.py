@@ -42,7 +42,7 @@ from journeyman.types import Usage
 
 @explain_arguments
 class Memory:
-    """What several `InMemoryEngine`s share, as processes share a file."""
+    """The storage that several `InMemoryEngine`s share, as processes share a file."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
@@ -401,7 +401,7 @@ class InMemoryEngine:
 
 @lazy_dataclass()
 class _Said:
-    """What is kept of a session."""
+    """A session in memory: the records of what was said in it."""
 
     agent: str
     created: float = field(default_factory=time.time)
@@ -451,7 +451,7 @@ class InMemorySession:
 
 
 class _InMemoryTickets:
-    """What the engines on a memory do whose runs are brought by tickets."""
+    """The tickets of engines that share a memory."""
 
     def __init__(self, memory: Memory, dispatcher: Dispatcher) -> None:
         self.dispatcher: Dispatcher = dispatcher

@@ -1,4 +1,4 @@
-"""What a program gives its durable runs, and is not stored: agents, deps, gates, and who listens."""
+"""The program's share in its durable runs, which is not stored: agents, deps, gates, and listeners."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_ITERATIONS: Final = 10_000
 
 @lazy_dataclass(kw_only=True)
 class Program:
-    """What is not stored of a run, and comes from the program in each of its lives."""
+    """The part of a run that is not stored, and comes from the program in each of its lives."""
 
     agent: Agent[Any, Any, Any]
     """The agent."""

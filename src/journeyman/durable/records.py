@@ -1,4 +1,4 @@
-"""What is stored of durable runs: a row for each run, a record for each step, a signal for each word from outside.
+"""The stored form of durable runs: a row for each run, a record for each step, a signal for each word from outside.
 
 A record is never changed. Its body is JSON with the number of its format, deflated where that saves a quarter. Every
 format can be read forever: a changed format gets the next number, and one function in `UPCASTS` that converts what was
@@ -249,7 +249,7 @@ class Above:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Head:
-    """What a run was begun with, as far as it can be stored. The rest comes from the program, in each life."""
+    """The beginning of a run, as far as it can be stored. The rest comes from the program, in each life."""
 
     agent: str
     input: str
@@ -398,7 +398,7 @@ class Row:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class QueueState:
-    """How many runs of a queue have which status. Runs that have ended are not counted."""
+    """The number of a queue's runs in each status. Runs that have ended are not counted."""
 
     queue: str
     ready: int
@@ -535,7 +535,7 @@ QuestionKind: TypeAlias = Literal["approve", "answer"]
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class PendingQuestion:
-    """What waits for an answer: a call that waits for a decision, or a question of the model that waits for a text."""
+    """A question that waits for an answer: a call waits for a decision, or the model asks for a text."""
 
     key: str
     """The key of the step that stores the answer."""
@@ -557,7 +557,7 @@ class PendingQuestion:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class RunInfo:
-    """What is known of a run."""
+    """The facts that the store has of a run."""
 
     id: str
     name: str | None
@@ -625,7 +625,7 @@ def dump_questions(questions: Sequence[PendingQuestion]) -> bytes | None:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Change:
-    """What becomes of a run that is no longer driven here."""
+    """The change that a run's row gets when the run is no longer driven here."""
 
     status: Status
     why: str | None = None

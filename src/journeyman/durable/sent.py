@@ -1,4 +1,4 @@
-"""What a durable run sends out: runs in the background, which are runs of their own, and what it says to them.
+"""The runs that a durable run starts in the background, which are runs of their own, and the texts that it sends them.
 
 Such a run is stored in the transaction of the step that starts it, and its end tells the run above in the transaction
 in which it ends: neither is lost, and neither happens twice. It may be driven wherever the run above may be, since only
@@ -56,7 +56,7 @@ _STARTS: Final = re.compile(r"/(background|member)/[^/]+\Z")
 
 
 class Here(Protocol):
-    """What a process does for the runs that are driven in it."""
+    """The services of a process for the runs that are driven in it."""
 
     def adopt(self, id: str, program: Program) -> None:
         """Drive a run here, unless another process does, until it is over."""
@@ -463,7 +463,8 @@ def budget_of(head: Head, runtime: Runtime) -> Budget | None:
 
 
 class SignalPost:
-    """What other runs have said to one: it is read before its next model call, and is never taken for the user's."""
+    """The texts that other runs have sent to one. It reads them before its next model call, and never takes them for
+    the user's."""
 
     def __init__(self) -> None:
         self._waiting: list[Signal] = []

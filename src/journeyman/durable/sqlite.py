@@ -20,7 +20,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from journeyman.cancel import ended
+from journeyman.cancel import wait_until_ended
 from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
 from journeyman.durable.memory import killer, settled
 from journeyman.durable.records import (
@@ -351,7 +351,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
                     if not in_thread:
                         return work()
                     working = asyncio.ensure_future(asyncio.to_thread(work))
-                    await ended(working)  # also if the waiting is cancelled: what it writes counts
+                    await wait_until_ended(working)  # also if the waiting is cancelled: what it writes counts
                     return working.result()
             except StoreError as error:
                 if not error.is_busy or loop.time() > until:

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Final, Literal, TypeAlias
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
-from journeyman.cancel import cancel_within, ended
+from journeyman.cancel import cancel_within, wait_until_ended
 from journeyman.closing import TimeToEnd, time_of_work
 from journeyman.connect import connect
 from journeyman.data import lazy_dataclass
@@ -47,7 +47,7 @@ _UNFIT_S: Final = 10.0
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Queue:
-    """How a worker serves a queue."""
+    """The rule by which a worker serves a queue."""
 
     max_concurrency: int | None = None
     """How many runs of this queue go on at once in all workers together. None: as many as there are slots."""
@@ -160,7 +160,7 @@ class Worker:
             raise
         finally:
             timing.cancel()
-            await ended(timing)
+            await wait_until_ended(timing)
         if closing.has_begun:
             await self._leave(running, closing)
         if not running.done() or running.cancelled():
@@ -208,7 +208,7 @@ class Worker:
             driving = list(self._driving.values())
             for task in driving:
                 task.cancel()
-            await ended(asyncio.gather(*driving, return_exceptions=True), patience_s=GIVE_BACK_S)
+            await wait_until_ended(asyncio.gather(*driving, return_exceptions=True), patience_s=GIVE_BACK_S)
 
     async def _claim(self) -> int:
         """Begin to drive what is ready, as far as there are slots. Return how many that are."""
@@ -268,7 +268,7 @@ class Worker:
             )
         finally:
             looking.cancel()
-            await ended(looking)
+            await wait_until_ended(looking)
 
     async def _taken(self, tickets: Tickets, ticket: Ticket) -> None:
         """Drive what a ticket brings, until it has nothing more to do."""

@@ -39,17 +39,17 @@ from journeyman.loop.record import (
     Outcome,
     Run,
     RunOptions,
-    applied,
     attempt_place,
+    call_with_deps,
     current_path,
     current_run,
     input_for_functions,
 )
-from journeyman.loop.steps import decided, first_state, recall
+from journeyman.loop.steps import decide_once, first_state, recall
 from journeyman.loop.validation import Verdict, validate
 from journeyman.loop.watch import ANYWHERE
 from journeyman.model import max_output_tokens_of, opened
-from journeyman.prompt import ErrorPromptContext, PromptBlank, PromptFailed, default_error_prompt, made
+from journeyman.prompt import ErrorPromptContext, PromptBlank, PromptFailed, default_error_prompt, make_content
 from journeyman.result import Failure, Metadata, Result
 from journeyman.tools.check import n_taken
 from journeyman.tools.context import current_asker, isolated
@@ -186,7 +186,7 @@ async def carry_out(run: Run) -> Result[Any]:
             result = known
             return known
         try:
-            ended = await run.scope.carry(_ended(run))
+            ended = await run.scope.carry(_run_to_end(run))
         finally:
             if run.scope.is_abandoned:
                 run = left_behind(run)
@@ -213,8 +213,8 @@ async def carry_out(run: Run) -> Result[Any]:
             await watch.tape.end(how, code)
 
 
-async def _ended(run: Run) -> Finished | ErrorInfo:
-    """Return how the run ended, whatever was raised."""
+async def _run_to_end(run: Run) -> Finished | ErrorInfo:
+    """Do the whole run, and return its end. A failure that is raised on the way becomes an `ErrorInfo`."""
     if run.tape is not None and current_asker.get() is None:
         current_asker.set(run.tape.outside)
     try:
@@ -291,7 +291,7 @@ async def _begin_attempt(run: Run, attempt: int) -> None:
         given = (input_for_functions(run), isolated(run.states.run, "run"))
 
         async def made_state(_: Run) -> object:
-            state = applied(run, make, *given, attempt) if numbered else make(*given)
+            state = call_with_deps(run, make, *given, attempt) if numbered else make(*given)
             return await state if is_awaited(state) else state
 
         state = await first_state(run, f"attempt/{attempt}/state", make, made_state)
@@ -307,13 +307,14 @@ async def _accept(run: Run, candidate: Candidate, verdict: Verdict) -> Finished:
 
 
 async def _reject(run: Run, candidate: Candidate, verdict: Verdict) -> ErrorInfo | None:
-    """Tell the model what is wrong with its output, and close the attempt. An ending: there is no way to tell."""
+    """Tell the model what is wrong with its output, and close the attempt. Return an `ErrorInfo` if the error prompt
+    fails."""
     if run.watch is not None:
         await run.tell(ValidationFailed(**attempt_place(run), feedback=verdict.report.feedback))
     run.enter("prompt_generation", "building the error prompt")
     try:
         key = f"attempt/{run.attempt.number}/feedback"
-        feedback = await decided(
+        feedback = await decide_once(
             run, key, lambda run: _feedback(run, verdict), kind="feedback", codec=TypedCodec[str](str)
         )
     except PromptFailed as failed:
@@ -325,7 +326,8 @@ async def _reject(run: Run, candidate: Candidate, verdict: Verdict) -> ErrorInfo
 
 
 async def _feedback(run: Run, verdict: Verdict) -> str:
-    """Return what the model is told. On the last attempt nobody will read it, so the caller's function is not asked."""
+    """Return the feedback for the model. On the last attempt nobody will read it, so the caller's function is not
+    asked."""
     failed = verdict.report.layers[-1]
     rejection = ErrorPromptContext(
         feedback=failed.feedback,
@@ -338,9 +340,9 @@ async def _feedback(run: Run, verdict: Verdict) -> str:
     if run.attempt.number == run.max_attempts:
         return default_error_prompt(rejection)
     try:
-        given = applied(run, run.agent.error_prompt, rejection)
+        given = call_with_deps(run, run.agent.error_prompt, rejection)
         given = await given if is_awaited(given) else given
-        content = await made("" if given is None else given)  # pyright: ignore[reportUnnecessaryComparison] - users' code may not be typed
+        content = await make_content("" if given is None else given)  # pyright: ignore[reportUnnecessaryComparison] - users' code may not be typed
     except PromptBlank:
         content = ()
     except PromptFailed:

@@ -21,11 +21,22 @@ from typing import Any, Final, cast
 from journeyman.cancel import Scope, current_call, is_awaited, is_failure
 from journeyman.errors import InvalidArguments, OutcomeUnknown, Rejected, StepTooLarge, count, log_caught
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
-from journeyman.gate import DECISION, Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, answer, seen_of
+from journeyman.gate import (
+    DECISION,
+    Approval,
+    Approver,
+    Decision,
+    Deny,
+    GateRequest,
+    Guard,
+    Stop,
+    answer,
+    make_seen_result,
+)
 from journeyman.journal import Journal, Reservation, TypedCodec, about_call
 from journeyman.json_numbers import write_json
-from journeyman.loop.record import Call, Outcome, Run, StepTally, current_tally, iteration_place, released
-from journeyman.loop.steps import OutcomeCodec, StepCodec, decided, facts_of, note_outcome, recall_runs, take_step
+from journeyman.loop.record import Call, Outcome, Run, StepTally, current_tally, iteration_place, wait_while_held
+from journeyman.loop.steps import OutcomeCodec, StepCodec, decide_once, facts_of, note_outcome, recall_runs, take_step
 from journeyman.loop.watch import ANYWHERE
 from journeyman.result import ToolKind
 from journeyman.tools.context import ToolContext
@@ -71,8 +82,8 @@ async def run_calls(run: Run, uses: Sequence[ToolUse]) -> tuple[Call, ...]:
 
 
 async def _take_all(run: Run, uses: Sequence[ToolUse]) -> None:
-    """Take what the limits leave for all calls of a response at once, or refuse all of them; as in earlier lives of the
-    run, of which the limits know the calls that have begun."""
+    """Reserve calls of the run's limits for all calls of a response at once, or refuse all of them. A call that an
+    earlier life of the run has begun is counted already."""
     budget, journal = run.attempt.budget, run.options.runtime.journal
     known = set[str]() if journal is None else {key for key, _ in journal.stored(run.key("call/"))}
     counted = [use for use in uses if use.name in run.calls.tools and use.name not in run.hand_in.tools]
@@ -84,7 +95,7 @@ async def _take_all(run: Run, uses: Sequence[ToolUse]) -> None:
         left, is_taken = budget.left().calls or 0, budget.take_calls(n_open)
         return "" if is_taken else _TOO_MANY.format(left=count(left, "more call"), asked=len(counted))
 
-    run.calls.refusal = await decided(run, run.key("calls"), take, kind="calls", codec=TypedCodec[str](str))
+    run.calls.refusal = await decide_once(run, run.key("calls"), take, kind="calls", codec=TypedCodec[str](str))
     if run.calls.refusal:
         n_open = 0
     elif not is_taken:  # an earlier life has promised them
@@ -119,7 +130,7 @@ def _groups(run: Run, uses: Sequence[ToolUse]) -> Iterator[list[ToolUse]]:
     """Cut the calls into groups: neighbours whose tools are parallel, and single others."""
     group: list[ToolUse] = []
     for use in uses:
-        tool, _ = _meant(run, use)
+        tool, _ = _resolve_call(run, use)
         if tool is not None and tool.parallel:
             group.append(use)
             continue
@@ -144,14 +155,14 @@ async def _run_together(run: Run, group: Sequence[ToolUse]) -> list[Call]:
 
 
 def _kind(run: Run, use: ToolUse) -> ToolKind:
-    """Say whose call it is."""
+    """Return the kind of a call: of a tool of the agent's, of one that hands in, or of no known tool."""
     own = run.hand_in.tools.get(use.name)
     if own is not None:
         return own.kind
     return "tool" if use.name in run.calls.tools else "unknown"
 
 
-def _meant(run: Run, use: ToolUse) -> tuple[AnyTool | None, ToolUse]:
+def _resolve_call(run: Run, use: ToolUse) -> tuple[AnyTool | None, ToolUse]:
     """Return the tool that is called, if there is one, and the call under its name: a call of the tool that passes
     calls on is another spelling of one of the tool behind it."""
     tool = None if use.name in run.hand_in.tools else run.calls.tools.get(use.name)
@@ -183,7 +194,7 @@ def _reserve(run: Run, use: ToolUse) -> Reservation | None:
     journal = run.options.runtime.journal
     if journal is None:
         return None
-    tool, _ = _meant(run, use)
+    tool, _ = _resolve_call(run, use)
     effect = "pure" if tool is None else _effect(run, tool)
     return journal.reserve(run.key(f"call/{use.id}"), effect=effect, about=lambda: about_call(use))
 
@@ -194,7 +205,7 @@ def _reserve(run: Run, use: ToolUse) -> Reservation | None:
 async def _run_call(run: Run, use: ToolUse, reservation: Reservation | None) -> Call:
     if reservation is None:
         return await _made_call(run, use, None)
-    tool, _ = _meant(run, use)
+    tool, _ = _resolve_call(run, use)
     around = current_tally.set(StepTally(run, run.calls.tally, is_stored=tool is not None and tool.resumes))
     try:
         return await _made_call(run, use, reservation)
@@ -205,21 +216,23 @@ async def _run_call(run: Run, use: ToolUse, reservation: Reservation | None) -> 
 async def _made_call(run: Run, use: ToolUse, reservation: Reservation | None) -> Call:
     inbox, own, started = run.options.inbox, run.hand_in.tools.get(use.name), run.clock.now()
     if reservation is not None and reservation.is_known:
-        outcome: Outcome | None = await _known(run, use, reservation)
+        outcome: Outcome | None = await _recall_outcome(run, use, reservation)
     elif run.calls.stop is not None:
-        outcome = await _settled(run, reservation, Outcome.failed("skipped", STOPPED))
+        outcome = await _settle_outcome(run, reservation, Outcome.failure("skipped", STOPPED))
     elif run.calls.refusal:
-        outcome = await _settled(run, reservation, Outcome.failed("over_budget", run.calls.refusal))
+        outcome = await _settle_outcome(run, reservation, Outcome.failure("over_budget", run.calls.refusal))
     elif inbox is not None and inbox.has_steering and not _is_begun(run, use):
-        outcome = await _settled(run, reservation, Outcome.failed("skipped", SKIPPED))
+        outcome = await _settle_outcome(run, reservation, Outcome.failure("skipped", SKIPPED))
     elif own is None:
         if run.tape is not None:
-            await released(run)
+            await wait_while_held(run)
         outcome = await _outcome(run, use, reservation)
     else:
         result = await own.handle(use)
         outcome = None if result is None else Outcome(result, "rejected" if result.is_error else None)
     if outcome is not None:
+        # Stored after each call and not after all: what one has done is not forgotten when the next one ends the
+        # process.
         await finish(run, use, outcome, duration_s=run.clock.now() - started)
         if run.options.store_step is not None:
             await run.options.store_step()
@@ -236,7 +249,7 @@ def _is_begun(run: Run, use: ToolUse) -> bool:
     return any(True for prefix in (below, f"answer/{below}") for _ in journal.stored(prefix))
 
 
-async def _known(run: Run, use: ToolUse, reservation: Reservation) -> Outcome:
+async def _recall_outcome(run: Run, use: ToolUse, reservation: Reservation) -> Outcome:
     """Return what came of a call in an earlier life of the run."""
 
     async def never() -> Outcome:
@@ -246,50 +259,53 @@ async def _known(run: Run, use: ToolUse, reservation: Reservation) -> Outcome:
     try:
         outcome = await reservation.step(never, codec=step)
     except OutcomeUnknown as unknown:
-        return await _settled(run, reservation, Outcome.failed("interrupted", f"Error: {unknown}"))
+        return await _settle_outcome(run, reservation, Outcome.failure("interrupted", f"Error: {unknown}"))
     # Neither its tool nor its approver is asked again.
     asked = () if journal is None else journal.stored(run.key(f"call/{use.id}/approval/"))
     recall_runs(run, *[facts_of(stored) for _, stored in asked], *([] if step.known is None else [step.known]))
     return outcome
 
 
-async def _settled(run: Run, reservation: Reservation | None, outcome: Outcome) -> Outcome:
-    """Store the outcome of a call that was not made, because of what may be otherwise in another life of the run."""
+async def _settle_outcome(run: Run, reservation: Reservation | None, outcome: Outcome) -> Outcome:
+    """Store the outcome of a call that was not made. Another life of the run could decide otherwise, and must find this
+    one."""
     if reservation is not None:
         await reservation.settle(outcome, codec=_codec_of(run))
     return outcome
 
 
 async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> Outcome:
-    """Say what comes of one call: is the tool known, may it still fail, is there budget?"""
-    most, (tool, use) = run.agent.limits.tool_failures, _meant(run, use)
+    """Return the outcome of one call. It is refused if its tool is unknown or has failed too often, or if no call is
+    left."""
+    most, (tool, use) = run.agent.limits.tool_failures, _resolve_call(run, use)
     if most is not None and run.calls.failures.get(use.name, 0) >= most:
-        return Outcome.failed(
+        return Outcome.failure(
             "failing", _FAILING.format(name=use.name, times=count(run.calls.failures[use.name], "time"))
         )
     if tool is None:
-        return Outcome.failed("unknown", f"Error: Unknown tool {use.name}")
+        return Outcome.failure("unknown", f"Error: Unknown tool {use.name}")
     if not _is_found(run, tool):
-        return Outcome.failed("unknown", _NOT_FOUND.format(name=use.name))
+        return Outcome.failure("unknown", _NOT_FOUND.format(name=use.name))
     if run.calls.n_taken is not None:
         is_left, run.calls.n_taken = True, run.calls.n_taken - 1
     else:
         is_left = not run.attempt.budget.limits_calls or run.attempt.budget.take_calls()
     if not is_left:
-        outcome = Outcome.failed("over_budget", "Error: not run: this run may make no more tool calls.")
+        outcome = Outcome.failure("over_budget", "Error: not run: this run may make no more tool calls.")
     else:
         if run.calls.tally is not None:
             run.calls.tally.count_call()
-        outcome = await gated(run, tool, use, None if tool.resumes else reservation)
+        outcome = await call_through_gates(run, tool, use, None if tool.resumes else reservation)
     is_decided = outcome.error in _DECIDED or (tool.resumes and outcome.error == "timeout")
     if is_decided:
-        return await _settled(run, reservation, outcome)
+        return await _settle_outcome(run, reservation, outcome)
     run.calls.n_unstored += tool.resumes
     return outcome
 
 
 def _codec_of(run: Run) -> StepCodec[Outcome]:
-    """Return what stores the call that goes on here, with the runs that its tool, or who judged it, has begun."""
+    """Return the codec for the outcome of the call that goes on here, with the runs that its tool, or who judged it,
+    has begun."""
     tally, uncounted = current_tally.get(), ("over_budget", "skipped")
     return StepCodec("call", OutcomeCodec(run), tally, counts=lambda outcome: int(outcome.error not in uncounted))
 
@@ -299,14 +315,14 @@ _DECIDED: Final = frozenset(("denied", "over_budget"))
 
 
 def _effect(run: Run, tool: AnyTool) -> Effect:
-    """Say what the tool does to the world; where it does not say so itself, the agent does."""
+    """Return the effect of a tool on the world: the one that it declares, or else the agent's."""
     return tool.effect or ("idempotent" if run.agent.tools_are_idempotent else "once")
 
 
 # -- the gates --------------------------------------------------------------------------------------------------------
 
 
-async def gated(run: Run, tool: AnyTool, use: ToolUse, reservation: Reservation | None) -> Outcome:
+async def call_through_gates(run: Run, tool: AnyTool, use: ToolUse, reservation: Reservation | None) -> Outcome:
     """Validate the arguments, ask the gates, and run the tool with what they let through."""
     try:
         arguments = tool.parse(use.malformed if use.malformed is not None else use.input_json)
@@ -316,7 +332,7 @@ async def gated(run: Run, tool: AnyTool, use: ToolUse, reservation: Reservation 
         return Outcome(replace(refused, content=told), "invalid_input")
     guard = run.guard
     if guard is None or not guard.gates:
-        return await _journalled(run, reservation, lambda: executed(run, tool, use, arguments))
+        return await _do_as_step(run, reservation, lambda: execute_call(run, tool, use, arguments))
     asked = GateRequest(
         path=run.path,
         tool_use_id=use.id,
@@ -331,47 +347,49 @@ async def gated(run: Run, tool: AnyTool, use: ToolUse, reservation: Reservation 
         server_names=tool.server_names,
     )
     approve = _approver(run, guard)
-    allowed = await guard.consult(asked, approve if run.tape is None or approve is None else _noted(run, approve))
+    if approve is not None and run.tape is not None:
+        approve = _note_answers(run, approve)
+    allowed = await guard.consult(asked, approve)
     if run.tape is not None:
         _note_decision(run, asked, allowed)
     if isinstance(allowed, Deny | Stop):
-        return Outcome.failed("denied", f"Error: denied: {allowed.reason}")
+        return Outcome.failure("denied", f"Error: denied: {allowed.reason}")
     if allowed is asked:
-        return await _journalled(run, reservation, lambda: executed(run, tool, use, arguments))
+        return await _do_as_step(run, reservation, lambda: execute_call(run, tool, use, arguments))
     try:
         arguments = tool.parse(allowed.input_json)
     except InvalidArguments as invalid:
-        return Outcome.failed("invalid_input", f"Error: denied: the gate's own arguments do not fit. {invalid}")
+        return Outcome.failure("invalid_input", f"Error: denied: the gate's own arguments do not fit. {invalid}")
 
-    async def rewritten() -> Outcome:
-        outcome = await executed(run, tool, use, arguments)
+    async def execute_rewritten() -> Outcome:
+        outcome = await execute_call(run, tool, use, arguments)
         return outcome.noting(f"The call was made with other arguments: {allowed.input_json}")
 
-    return await _journalled(run, reservation, rewritten)
+    return await _do_as_step(run, reservation, execute_rewritten)
 
 
-async def _journalled(run: Run, reservation: Reservation | None, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
+async def _do_as_step(run: Run, reservation: Reservation | None, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
     """Do the work of a call as a step of the journal. It begins here, when nobody has to be asked any more."""
     if reservation is None:
         return await work()
     stop: str | None = None
 
-    async def made() -> Outcome:
+    async def do_work() -> Outcome:
         nonlocal stop
         outcome = await work()
         stop = outcome.stop
         return outcome
 
     try:
-        return await reservation.step(made, codec=_codec_of(run))
+        return await reservation.step(do_work, codec=_codec_of(run))
     except StepTooLarge as error:  # what it did, it has done
-        outcome = Outcome.failed("raised", f"Error: the call was made, but {error}")
-        return await _settled(run, reservation, replace(outcome, stop=stop))
+        outcome = Outcome.failure("raised", f"Error: the call was made, but {error}")
+        return await _settle_outcome(run, reservation, replace(outcome, stop=stop))
 
 
 def _approver(run: Run, guard: Guard) -> Approver | None:
-    """Return who answers what a gate asks, with the time that the limits give for it. Where the program names nobody,
-    a journal may wait for an answer from elsewhere; and it stores what is answered."""
+    """Return the approver for what a gate asks, held to the time that the limits give. Where the program names none, a
+    journal may wait for an answer from elsewhere, and stores it."""
     approve, seconds, journal = guard.approve, run.agent.limits.approval_seconds, run.options.runtime.journal
     if journal is not None and journal.waits:
         return _stored_approver(run, journal, approve, seconds)
@@ -382,10 +400,10 @@ def _approver(run: Run, guard: Guard) -> Approver | None:
     return _timely(run, approve, seconds)
 
 
-def _noted(run: Run, approve: Approver) -> Approver:
+def _note_answers(run: Run, approve: Approver) -> Approver:
     """Return an approver whose answers are recorded."""
 
-    async def noted(approval: Approval) -> Decision:
+    async def ask_and_note(approval: Approval) -> Decision:
         decision = await answer(approval, approve)
         if run.tape is not None:
             run.tape.note(
@@ -402,7 +420,7 @@ def _noted(run: Run, approve: Approver) -> Approver:
             )
         return decision
 
-    return noted
+    return ask_and_note
 
 
 def _note_decision(run: Run, asked: GateRequest, allowed: GateRequest | Deny | Stop) -> None:
@@ -421,25 +439,25 @@ def _note_decision(run: Run, asked: GateRequest, allowed: GateRequest | Deny | S
 def _stored_approver(run: Run, journal: Journal, approve: Approver | None, seconds: float | None) -> Approver:
     numbers = count_from(1)
 
-    async def answered(approval: Approval) -> Decision:
+    async def answer_once(approval: Approval) -> Decision:
         request = approval.request
         key = run.key(f"call/{request.tool_use_id}/approval/{next(numbers)}/{approval.question_id[:16]}")
         if approve is not None:
             asked = approve if seconds is None else _timely(run, approve, seconds)
             place = journal.reserve(key, effect="pure")
             return await take_step(run, place, partial(answer, approval, asked), kind="approval", codec=DECISION)
-        async with run.scope.unhurried():
+        async with run.scope.pause_deadlines():
             decision = await journal.wait(key, approval, expires_s=seconds)
         return Deny(f"nobody answered within {seconds:g}s: {approval.question}") if decision is None else decision
 
-    return answered
+    return answer_once
 
 
 def _timely(run: Run, approve: Approver, seconds: float) -> Approver:
 
     async def approve_in_time(approval: Approval) -> Decision:
         try:
-            async with run.scope.unhurried(), asyncio.timeout(seconds):
+            async with run.scope.pause_deadlines(), asyncio.timeout(seconds):
                 return await answer(approval, approve)
         except TimeoutError:
             return Deny(f"nobody answered within {seconds:g}s: {approval.question}")
@@ -450,12 +468,12 @@ def _timely(run: Run, approve: Approver, seconds: float) -> Approver:
 # -- the cache, the middlewares, the handler --------------------------------------------------------------------------
 
 
-def executed(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -> Coroutine[object, object, Outcome]:
+def execute_call(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -> Coroutine[object, object, Outcome]:
     """Run the handler, or take its result from the cache."""
-    return _cached(run, tool, use, arguments) if tool.cache else _executed(run, tool, use, arguments)
+    return _execute_cached(run, tool, use, arguments) if tool.cache else _execute_handler(run, tool, use, arguments)
 
 
-async def _cached(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -> Outcome:
+async def _execute_cached(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -> Outcome:
     """Take the result from the cache; who comes first runs the handler, and shares its result if it succeeds."""
     cache = run.calls.cache if tool.cache == "run" else run.attempt.cache
     key = tool.cache_key(arguments)
@@ -464,7 +482,7 @@ async def _cached(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -
         return replace(await asyncio.shield(known), cached=True)
     cache[key] = shared = asyncio.get_running_loop().create_future()
     try:
-        outcome = await _executed(run, tool, use, arguments)
+        outcome = await _execute_handler(run, tool, use, arguments)
     except BaseException:
         del cache[key]
         shared.cancel()
@@ -475,11 +493,11 @@ async def _cached(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -
     return outcome
 
 
-async def _executed(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -> Outcome:
+async def _execute_handler(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -> Outcome:
     """Run the handler, which may end the run, however its own call ends."""
     context = _context(run, tool, use) if tool.wants_context or run.agent.tool_middleware else None
     try:
-        outcome = await _handled(run, tool, use, arguments=arguments, context=context)
+        outcome = await _run_handler(run, tool, use, arguments=arguments, context=context)
     finally:
         stop = None if context is None else context.close()
     if tool.untrusted and outcome.error not in _NOT_RUN:  # before it is stored: the tool may be another one later
@@ -487,7 +505,7 @@ async def _executed(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments)
     return outcome if stop is None else replace(outcome, stop=stop)
 
 
-async def _handled(
+async def _run_handler(
     run: Run, tool: AnyTool, use: ToolUse, *, arguments: Arguments, context: ToolContext[Any] | None
 ) -> Outcome:
     """Run the handler within its time, and adopt the states it set if it succeeded."""
@@ -500,7 +518,7 @@ async def _handled(
         with ANYWHERE if run.watch is None else run.watch.active(use):
             result = await (work if tool.timeout_s is None else _within(run, use, tool.timeout_s, work))
     except _TimedOut:
-        return Outcome.failed("timeout", f"Error: {tool.name} timed out after {tool.timeout_s:g}s")
+        return Outcome.failure("timeout", f"Error: {tool.name} timed out after {tool.timeout_s:g}s")
     except BaseException as error:
         # Parsers of arguments raise SystemExit for wrong ones: that is no wish of the program to end.
         if not is_failure(error) and not isinstance(error, SystemExit):
@@ -584,14 +602,14 @@ async def _through_middlewares(
 
     step = innermost
     for middleware in reversed(run.agent.tool_middleware):
-        step = _wrapped(middleware, step)
+        step = _wrap_middleware(middleware, step)
     returned = cast("object", await step(MiddlewareCall(tool_name=tool.name, arguments=arguments, context=context)))
     if not isinstance(returned, ToolResult):
         raise TypeError(f"a middleware returned {type(returned).__name__}, not a ToolResult")
     return to_result(returned)
 
 
-def _wrapped(
+def _wrap_middleware(
     middleware: Middleware, inner: Callable[[MiddlewareCall], Awaitable[ToolResult]]
 ) -> Callable[[MiddlewareCall], Awaitable[ToolResult]]:
     async def step(call: MiddlewareCall) -> ToolResult:
@@ -625,7 +643,7 @@ async def _in_thread(run: Run, use: ToolUse, work: Callable[[], object]) -> obje
             ended.set_result((value, error))
 
     def work_here() -> None:
-        value, error = _caught(work)
+        value, error = _catch_error(work)
         with suppress(RuntimeError):  # the loop may be closed by now: then nobody waits for the result
             loop.call_soon_threadsafe(deliver, value, error)
 
@@ -641,7 +659,7 @@ async def _in_thread(run: Run, use: ToolUse, work: Callable[[], object]) -> obje
     return value
 
 
-def _caught(work: Callable[[], object]) -> tuple[object, BaseException | None]:
+def _catch_error(work: Callable[[], object]) -> tuple[object, BaseException | None]:
     try:
         return work(), None
     except BaseException as error:  # noqa: BLE001 - carried over to the loop's thread and raised there
@@ -652,7 +670,7 @@ def _caught(work: Callable[[], object]) -> tuple[object, BaseException | None]:
 
 
 async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float = 0.0) -> None:
-    """Stage the result of a call, count it, and tell."""
+    """Stage the result of a call, count it, and tell the listeners."""
     kind, result = _kind(run, use), outcome.result
     if result.tool_use_id != use.id:
         result = replace(result, tool_use_id=use.id)
@@ -662,8 +680,8 @@ async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float 
         result = replace(result, untrusted=True)
     result = run.history.answer(result)
     if run.guard is not None and run.guard.memories and kind == "tool":
-        seen = seen_of(
-            _meant(run, use)[1],
+        seen = make_seen_result(
+            _resolve_call(run, use)[1],
             result,
             untrusted=bool(result.untrusted),
             n_model_calls=run.ledger.n_model_calls,
@@ -671,13 +689,13 @@ async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float 
         )
         run.guard.see(seen)
     if run.agent.limits.tool_failures is not None and kind in ("tool", "unknown"):
-        _count_failure(run, _meant(run, use)[1].name, outcome)
+        _count_failure(run, _resolve_call(run, use)[1].name, outcome)
     run.calls.announced.pop(use.id, None)
     run.ledger.count(kind, use.name, error=outcome.error, cached=outcome.cached, duration_s=duration_s)
     if run.tape is not None:
         note_outcome(run, use, outcome)
         if outcome.error is not None:
-            run.tape.failed(run.path, use.id, outcome.error)
+            run.tape.note_call_failure(run.path, use.id, outcome.error)
     if run.watch is not None:  # the words of a result may be long
         await run.tell(
             ToolFinished(
@@ -698,7 +716,7 @@ def _is_of_strangers(run: Run, use: ToolUse, outcome: Outcome) -> bool:
     named = run.calls.tools[use.name]
     if not named.untrusted:  # what passes calls on declares it of those behind it, too
         return False
-    tool = _meant(run, use)[0] or named
+    tool = _resolve_call(run, use)[0] or named
     quotes_schema = tool.untrusted == "throughout" and outcome.error == "invalid_input"
     return (bool(tool.untrusted) and outcome.error not in _NOT_RUN) or quotes_schema
 

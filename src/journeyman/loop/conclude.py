@@ -1,4 +1,4 @@
-"""How a run begins and ends for those who watch and for the caller: what is told, and what the result carries."""
+"""The beginning and the end of a run, as those who watch it hear of them, and the result that the caller gets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from journeyman.events import CallAbandoned, RunFailed, RunStarted, RunSucceeded
 from journeyman.history import History
 from journeyman.journal import END, Journal, TypedCodec
 from journeyman.loop.calls import finish
-from journeyman.loop.record import Finished, Outcome, Run, applied
+from journeyman.loop.record import Finished, Outcome, Run, call_with_deps
 from journeyman.loop.results import dump_result, load_result
 from journeyman.loop.steps import StepCodec
 from journeyman.loop.validation import complete_layer
@@ -73,7 +73,7 @@ async def announce(run: Run) -> None:
 
 
 def failed_inside(run: Run, error: BaseException) -> ErrorInfo:
-    """Something around the loop raised."""
+    """Return the ending of a run in which something around the loop raised `error`."""
     first = error
     while isinstance(first, BaseExceptionGroup):  # as of calls that ran together: the group's own words say nothing
         first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]
@@ -81,8 +81,8 @@ def failed_inside(run: Run, error: BaseException) -> ErrorInfo:
     return run.ending(InternalContext(where=where, error=words_without_secrets(first)), error)
 
 
-def _stopped(run: Run, cause: Cause | None) -> ErrorInfo:
-    """The caller's signal fired, or time is up."""
+def _describe_stop(run: Run, cause: Cause | None) -> ErrorInfo:
+    """Return the ending of a run that the caller's signal, or a deadline, has stopped."""
     if cause != "abort":
         return run.ending(_late(run))
     reason = run.scope.reason or (run.abort.reason if run.abort is not None else None) or ""
@@ -90,7 +90,7 @@ def _stopped(run: Run, cause: Cause | None) -> ErrorInfo:
 
 
 def _late(run: Run) -> Context:
-    """Say whose time was up: that of the run, of its attempt, or of a run above."""
+    """Return the facts of a deadline that has passed: the run's, its attempt's, or that of a run above."""
     late, scope = run, run.scope.source
     while late.scope is not scope and late.above is not None:
         late = late.above
@@ -127,14 +127,18 @@ def left_behind(run: Run) -> Run:
 
 
 async def conclude(run: Run, ended: Finished | ErrorInfo | None) -> Result[Any]:
-    """Close the history and the attempt, make the result, and tell it. A run that was stopped has not `ended`."""
+    """Close the history and the attempt, make the result, and tell it. `ended` is None for a run that was stopped."""
     if ended is None or run.scope.cause is not None:
-        ended = _stopped(run, run.scope.cause)
+        ended = _describe_stop(run, run.scope.cause)
     await _close(run)
     state: object = None
     if isinstance(ended, Finished):
         try:
-            state = None if run.agent.final_state is None else applied(run, run.agent.final_state, run.states.copied())
+            state = (
+                None
+                if run.agent.final_state is None
+                else call_with_deps(run, run.agent.final_state, run.states.copied())
+            )
             state = await state if is_awaited(state) else state
         except BaseException as error:
             if not is_failure(error):
@@ -146,7 +150,7 @@ async def conclude(run: Run, ended: Finished | ErrorInfo | None) -> Result[Any]:
     await _note_end(run, result)
     settle = run.options.settle
     while settle is not None and not await settle(result):
-        result = _result(run, _stopped(run, "abort"), None)
+        result = _result(run, _describe_stop(run, "abort"), None)
     return await _told_result(run, result)
 
 
@@ -176,7 +180,7 @@ async def _close(run: Run) -> None:
     if run.attempt.open_layer is not None:
         await complete_layer(run, run.attempt.open_layer.cut_short("The run was stopped."))
     for use in list(run.calls.announced.values()):
-        await finish(run, use, Outcome.failed("interrupted", INTERRUPTED))
+        await finish(run, use, Outcome.failure("interrupted", INTERRUPTED))
     note = run.options.abort_note
     if note is not None and run.history.expects_answer:
         words = note() if run.scope.cause == "abort" else ""
@@ -241,7 +245,7 @@ def _metadata(run: Run) -> Metadata:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class _End:
-    """What a journal keeps of the end of a run. Of one that another run waits for it is all there is to know: it is
+    """The end of a run, as a journal keeps it. When another run waits for this one, nothing else is read of it: it is
     not replayed."""
 
     code: str

@@ -1,4 +1,4 @@
-"""How an output is handed in: by the output tool, after reflection and submit, or as the text of the last message.
+"""The ways to hand in an output: the output tool, after reflection and submit, or the text of the last message.
 
 After every iteration the loop asks one of these whether there is a candidate now, whether the run must end, or whether
 to continue.
@@ -19,9 +19,19 @@ from journeyman.endings import ErrorInfo, InvalidResponseContext, RefusedContext
 from journeyman.errors import InvalidArguments, Rejected, log_caught, name_and_words
 from journeyman.journal import Journal, TypedCodec
 from journeyman.loop.calls import finish
-from journeyman.loop.record import Call, Candidate, HandIn, HandInTool, Iterated, Outcome, Run, applied, current_run
+from journeyman.loop.record import (
+    Call,
+    Candidate,
+    HandIn,
+    HandInTool,
+    Iterated,
+    Outcome,
+    Run,
+    call_with_deps,
+    current_run,
+)
 from journeyman.loop.request import explain_cut
-from journeyman.loop.steps import decided
+from journeyman.loop.steps import decide_once
 from journeyman.loop.validation import SCHEMA_LAYER, ValidatorBroken, broken_code
 from journeyman.model import facts_of
 from journeyman.output import ContinueRun, FailRun, Reflection, StopAfter, StopContext
@@ -38,7 +48,7 @@ SUPERSEDED = "Error: superseded by a later call in the same response."
 
 
 def hand_in_of(agent: Agent[Any, Any, Any]) -> HandIn:
-    """Return how `agent` hands in."""
+    """Return the way in which `agent` hands in its output."""
     plan = agent.plan
     if plan.output is None or plan.output_name is None:
         return TextHandIn(agent.stop_after, is_native=plan.native is not None)
@@ -51,7 +61,7 @@ def hand_in_of(agent: Agent[Any, Any, Any]) -> HandIn:
 
 
 class OutputHandIn:
-    """Without reflection: the last output call of a response is handed in."""
+    """The way without reflection: the last output call of a response is handed in."""
 
     has_draft = False
 
@@ -85,7 +95,7 @@ class _Draft:
 
 
 class SubmitHandIn:
-    """With reflection: outputs are drafts that the model sees again; submit hands in the last one."""
+    """The way with reflection: outputs are drafts that the model sees again; submit hands in the last one."""
 
     def __init__(
         self, output_name: str, reflection: Reflection[Any], schema: OutputSchema[Any], agent: Agent[Any, Any, Any]
@@ -119,11 +129,11 @@ class SubmitHandIn:
     async def _reflect(self, use: ToolUse) -> ToolResult:
         """Keep the draft, and show it to the model."""
         self.last_raw = _raw(use)
-        result = await self._shown(use.id, self.last_raw, use.malformed)
+        result = await self._show_draft(use.id, self.last_raw, use.malformed)
         self._draft, self._fresh = _Draft(self.last_raw, clean=not result.is_error), True
         return result
 
-    async def _shown(self, id: str, raw: str, malformed: str | None) -> ToolResult:
+    async def _show_draft(self, id: str, raw: str, malformed: str | None) -> ToolResult:
         run = cast("Run", current_run.get())  # whose call it is
         try:
             draft = self._schema.parse(raw)
@@ -135,7 +145,7 @@ class SubmitHandIn:
 
         async def preview(_: Run) -> ToolResult:
             try:
-                shown = applied(run, self._reflection.handler, draft)
+                shown = call_with_deps(run, self._reflection.handler, draft)
                 return to_result(await shown if is_awaited(shown) else shown, max_chars=self._max_chars)
             except BaseException as error:
                 if not is_failure(error):
@@ -146,7 +156,7 @@ class SubmitHandIn:
                 log_caught("The reflection", error, level=logging.ERROR)
                 return replace(told, content=f"{told.text}\n{_NO_PREVIEW}")
 
-        return await decided(run, run.key(f"preview/{id}"), preview, kind="preview", codec=_PREVIEW)
+        return await decide_once(run, run.key(f"preview/{id}"), preview, kind="preview", codec=_PREVIEW)
 
     async def look(self, run: Run, iterated: Iterated) -> Candidate | ErrorInfo | None:
         fresh, self._fresh = self._fresh, False
@@ -166,11 +176,11 @@ class SubmitHandIn:
             return Candidate(draft.raw, call.use)
         if draft is None and self._reflection.early_submit == "fail":
             return run.ending(SubmitContext(output_tool=self._output_name, submit_tool=self._submit_name))
-        await finish(run, call.use, Outcome.failed("rejected", f"Error: {refusal}"))
+        await finish(run, call.use, Outcome.failure("rejected", f"Error: {refusal}"))
         return None
 
     def _refusal(self, draft: _Draft | None, *, fresh: bool) -> str | None:
-        """Say why the draft may not be submitted now."""
+        """Return the reason why the draft may not be submitted now; None if it may."""
         if draft is None:
             return f"nothing to submit yet. Propose the output with {self._output_name!r} first."
         if self._reflection.submit_alone and fresh:
@@ -187,7 +197,7 @@ def _raw(use: ToolUse) -> str:
 async def _last(run: Run, withheld: Sequence[Call]) -> Call:
     """Return the last of the calls that wait for the verdict; those before it are superseded."""
     for call in withheld[:-1]:
-        await finish(run, call.use, Outcome.failed("rejected", SUPERSEDED))
+        await finish(run, call.use, Outcome.failure("rejected", SUPERSEDED))
     return withheld[-1]
 
 
@@ -195,7 +205,8 @@ async def _last(run: Run, withheld: Sequence[Call]) -> Call:
 
 
 class TextHandIn:
-    """The text with which the model ends its turn is handed in; of a native output, the last of its texts."""
+    """The way without an output tool: the text with which the model ends its turn is handed in; of a native output, the
+    last of its texts."""
 
     has_draft = False
     tools: Mapping[str, HandInTool] = {}
@@ -213,12 +224,12 @@ class TextHandIn:
     async def look(self, run: Run, iterated: Iterated) -> Candidate | ErrorInfo | None:
         if iterated.calls:
             key, work = run.key("stop_after/guard"), partial(self._ending_result, iterated.calls)
-            asks = decided(run, key, lambda _: work(), kind="guard", codec=_ENDING_RESULT) if self._rules else work()
-            terminal = await asks
+            decides = partial(decide_once, run, key, lambda _: work(), kind="guard", codec=_ENDING_RESULT)
+            terminal = await (decides() if self._rules else work())
             if terminal is None:
                 return None
             text = _turn_text(run.history.messages)
-            return await self._guarded(run, Candidate(text or terminal, terminal_result=terminal))
+            return await self._ask_stop_guard(run, Candidate(text or terminal, terminal_result=terminal))
         if iterated.response.stop_reason not in ("end_turn", "stop_sequence"):
             return await _without_calls(run, iterated, None, reminder=False, has_draft=False)
         text = _turn_text(run.history.messages)
@@ -227,7 +238,7 @@ class TextHandIn:
             text = said[-1] if said else ""
         if iterated.said is None or not text.strip():
             return _invalid(run, iterated, None, has_draft=False)
-        return None if await _is_said_more(run) else await self._guarded(run, Candidate(text))
+        return None if await _is_said_more(run) else await self._ask_stop_guard(run, Candidate(text))
 
     async def _ending_result(self, calls: Sequence[Call]) -> str | None:
         """Return the result of the first call that ends the run."""
@@ -245,7 +256,7 @@ class TextHandIn:
                 return True
         return False
 
-    async def _guarded(self, run: Run, candidate: Candidate) -> Candidate | ErrorInfo | None:
+    async def _ask_stop_guard(self, run: Run, candidate: Candidate) -> Candidate | ErrorInfo | None:
         self.last_raw = candidate.raw
         inbox, guard = run.options.inbox, run.stop_guard
         if guard is None:
@@ -261,11 +272,11 @@ class TextHandIn:
             task=run.task,
         )
 
-        async def guarded(_: Run) -> ContinueRun | FailRun | None:
+        async def ask_guard(_: Run) -> ContinueRun | FailRun | None:
             if inbox is not None and not inbox.is_empty and candidate.terminal_result is None:
                 return None  # no stop at all: the chat goes on with what its user wrote
             try:
-                given: object = applied(run, guard, stopping)
+                given: object = call_with_deps(run, guard, stopping)
                 verdict = cast("object", await given) if is_awaited(given) else given
             except BaseException as error:
                 if not is_failure(error):
@@ -274,7 +285,7 @@ class TextHandIn:
                 return FailRun(name_and_words(error))
             return verdict if isinstance(verdict, ContinueRun | FailRun) else None
 
-        match await decided(run, run.key("guard"), guarded, kind="guard", codec=_GUARDED):
+        match await decide_once(run, run.key("guard"), ask_guard, kind="guard", codec=_GUARDED):
             case ContinueRun(text) if text.strip():
                 run.history.say(Text(text))
                 return None
@@ -292,7 +303,7 @@ async def _is_said_more(run: Run) -> bool:
         return False
     if (journal := options.runtime.journal) is not None and (known := _was_said_more(run, journal)) is not None:
         return known
-    async with run.scope.unhurried():
+    async with run.scope.pause_deadlines():
         return await options.more()
 
 
@@ -327,7 +338,7 @@ def _turn_text(messages: Sequence[Message]) -> str:
 async def _without_calls(
     run: Run, iterated: Iterated, expected: str | None, *, reminder: bool, has_draft: bool
 ) -> ErrorInfo | None:
-    """Say what a response means that asks for no call: the end of the run, or None to go on."""
+    """Return the end of the run to which a response leads that asks for no call; None to go on."""
     is_natural = iterated.response.stop_reason in ("end_turn", "stop_sequence")
     is_said_more = is_natural and expected is not None and await _is_said_more(run)
     match iterated.response.stop_reason:

@@ -39,14 +39,14 @@ from journeyman.events import (
     ThinkingDelta,
     ToolInputDelta,
 )
-from journeyman.gate import seen_of_hosted
+from journeyman.gate import make_seen_hosted_call
 from journeyman.hosted.calls import hosted_calls
 from journeyman.inbox import Inbox
 from journeyman.loop.calls import run_calls
-from journeyman.loop.record import Iterated, Run, iteration_place, released
+from journeyman.loop.record import Iterated, Run, iteration_place, wait_while_held
 from journeyman.loop.request import ModelCall, explain_cut, fit, note_failure, once, room_for_answer, shrink, taps_of
 from journeyman.loop.retry import respond
-from journeyman.loop.steps import CONTENT, decided
+from journeyman.loop.steps import CONTENT, decide_once
 from journeyman.model import (
     Answered,
     InputPart,
@@ -72,6 +72,8 @@ async def iterate(run: Run) -> Iterated | ErrorInfo:
     said = run.history.respond(response.content)
     run.cut = ""
     run.answer = (said.text.strip() and said.text if said is not None else "") or run.answer
+    # The view is measured with the answer in the history, and the answer is stored before any of its calls has an
+    # effect.
     run.view.measure(response.usage, run.history.messages)
     if run.options.store_step is not None:
         await run.options.store_step()
@@ -108,7 +110,7 @@ async def _tell_hosted(run: Run, response: Response) -> None:
     before = [block for message in reversed([*turn][1:]) for block in message.content]
     for call in hosted_calls(response.content, before=before):
         if run.guard is not None:
-            run.guard.see(seen_of_hosted(call, n_model_calls=run.ledger.n_model_calls - 1))
+            run.guard.see(make_seen_hosted_call(call, n_model_calls=run.ledger.n_model_calls - 1))
         if run.watch is not None:
             await run.tell(HostedToolRan(**iteration_place(run), call=call))
 
@@ -119,6 +121,7 @@ async def _begin(run: Run) -> None:
     inbox = options.inbox
     if inbox is not None and run.history.may_say and (inbox.has_news or options.runtime.journal is not None):
         await _hear(run, inbox)
+    # Stored before the model is asked, so that nothing is answered that a death of the process could lose.
     committed = run.history.commit()
     if options.store_step is not None:
         await options.store_step()
@@ -133,13 +136,14 @@ async def _begin(run: Run) -> None:
     if run.watch is not None:
         if run.watch.tape is not None and run.watch.tape.is_behind:
             await run.watch.tape.room()
-        await released(run)
+        await wait_while_held(run)
         await run.tell(IterationStarted(**iteration_place(run)))
         await run.scope.checkpoint()
 
 
 async def _hear(run: Run, inbox: Inbox) -> None:
-    """Say what the user said meanwhile, or said at this point in an earlier life of the run."""
+    """Stage the texts that the user said meanwhile; in a run that replays, those that were said at this point in an
+    earlier life."""
 
     async def take(_: Run) -> tuple[UserContent, ...]:
         return inbox.take_steering()
@@ -152,7 +156,7 @@ async def _hear(run: Run, inbox: Inbox) -> None:
     elif journal is not None:
         is_said = True
     if is_said:
-        run.say(*await decided(run, f"{here}/said", take, kind="texts", codec=CONTENT))
+        run.say(*await decide_once(run, f"{here}/said", take, kind="texts", codec=CONTENT))
 
 
 def _answer_unrun(run: Run, response: Response) -> None:
@@ -172,9 +176,9 @@ async def ask(run: Run) -> Response | ErrorInfo:
     if over is not None:
         return run.ending(over)
     try:
-        response = await _asked(run, run.max_tokens, step="model")
+        response = await _ask_model(run, run.max_tokens, step="model")
         longer = _longer_answer(run, response)
-        return response if longer is None else await _asked(run, longer, step="model/extended")
+        return response if longer is None else await _ask_model(run, longer, step="model/extended")
     except BudgetRefused as refused:
         return run.ending(_budget_context(refused), refused)
     except ProviderError as error:
@@ -192,14 +196,14 @@ def _longer_answer(run: Run, response: Response) -> int | None:
     return longer if longer > run.max_tokens else None
 
 
-def _asked(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object, Response]:
+def _ask_model(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object, Response]:
     run.attempt.asked_by = "max_tokens"
     if isinstance(run.view, CompactedView):
-        return _fitted(run, run.view, max_tokens, step=step)
+        return _ask_fitting(run, run.view, max_tokens, step=step)
     return _send(run, _call_of(run, max_tokens), step=step)
 
 
-async def _fitted(run: Run, view: CompactedView, max_tokens: int, *, step: str) -> Response:
+async def _ask_fitting(run: Run, view: CompactedView, max_tokens: int, *, step: str) -> Response:
     """Ask with what fits the window; with a smaller view, if the provider says that it does not, and with a smaller one
     yet."""
     await fit(run, view, step=step)
@@ -237,7 +241,8 @@ def _call_of(run: Run, max_tokens: int) -> ModelCall:
 
 
 def _send(run: Run, call: ModelCall, *, step: str) -> Coroutine[object, object, Response]:
-    """Make a call. Where neither a journal nor a budget is asked, nothing stands between here and the retries."""
+    """Make a call, under its name in the journal and within the budget. Without both, it goes straight to the
+    retries."""
     run.attempt.asked_max_tokens = call.request.max_tokens or run.max_tokens
     if run.options.runtime.journal is None and not run.attempt.budget.limits_spending:
         return respond(
@@ -257,7 +262,7 @@ def _over_policy(run: Run) -> Context | None:
     level: Run | None = run
     while level is not None:
         for policy in level.agent.budget_policies or ():
-            exceeded = policy.check(_spent(level, level.ledger.n_model_calls - (level is run)))
+            exceeded = policy.check(_sum_spending(level, level.ledger.n_model_calls - (level is run)))
             if exceeded is not None:
                 refused = BudgetRefused(policy.name, limit=exceeded.limit, used=exceeded.used, scope="run")
                 return _budget_context(refused)
@@ -265,7 +270,7 @@ def _over_policy(run: Run) -> Context | None:
     return None
 
 
-def _spent(run: Run, iterations: int) -> Spending:
+def _sum_spending(run: Run, iterations: int) -> Spending:
     return Spending(
         usage=run.ledger.usage,
         iterations=iterations,
@@ -307,7 +312,8 @@ def _provider_context(error: ProviderError) -> Context:
 
 
 def _shower(run: Run, *, shows_pieces: bool = True) -> Callable[[Part], None]:
-    """Return what shows the parts of one model call to the listeners; or, where only a tape runs, no pieces."""
+    """Return a function that shows the parts of one model call to the listeners, or only those about requests, where a
+    tape alone hears them."""
     watch = run.watch
     written: dict[str, str] = {}
     """The output as far as it is written, by call: a model may propose several in one response."""

@@ -1,4 +1,5 @@
-"""How a run begins: its record is opened; then its input is checked, its model found, and its prompts are made.
+"""The preparations of a run: its record is opened; then its input is checked, its model found, and its prompts are
+made.
 
 Whatever goes wrong here is an `ErrorInfo`.
 """
@@ -42,7 +43,7 @@ from journeyman.loop.record import (
     Clock,
     Options,
     Run,
-    applied,
+    call_with_deps,
     content_of,
     current_path,
     current_run,
@@ -51,11 +52,20 @@ from journeyman.loop.record import (
     iteration_place,
 )
 from journeyman.loop.request import view_of
-from journeyman.loop.steps import CONTENT, TEXTS, decided, difference, first_state, recall
+from journeyman.loop.steps import CONTENT, TEXTS, decide_once, difference, first_state, recall
 from journeyman.loop.watch import NO_CALLBACKS, Watch, begin_tape
-from journeyman.model import Model, Prefix, ToolSpec, facts_of, loads_tools_of, price_of, sent_tools, unpriced
+from journeyman.model import (
+    Model,
+    Prefix,
+    ToolSpec,
+    facts_of,
+    loads_tools_of,
+    make_no_price_error,
+    price_of,
+    sent_tools,
+)
 from journeyman.output import PerRun, StopGuard
-from journeyman.prompt import Prompt, PromptFailed, made
+from journeyman.prompt import Prompt, PromptFailed, make_content
 from journeyman.tools.check import (
     callback_problems,
     function_problem,
@@ -157,12 +167,12 @@ class Delegates(Protocol):
 
 
 def _rules_without_effect(agent: Agent[Any, Any, Any], host_gate: object) -> list[str]:
-    """Return what the gates of a run say of tools that neither it has nor the agents below it. The gates of the run
-    above may be about its tools."""
+    """Return the complaints of a run's gates about rules for tools that neither the run nor an agent below it has.
+    Gates of the run above are left out: their rules may be about its own tools."""
     guard = current_guard.get()
     given = [agent.gate, host_gate if guard is None else None]
     known = [] if guard is None else [id(each) for each, _ in guard.posts]
-    gates = [each for each in _listed(given) if isinstance(each, ChecksTools) and id(each) not in known]
+    gates = [each for each in _list_gates(given) if isinstance(each, ChecksTools) and id(each) not in known]
     if not gates:
         return []
     names: set[str] = set()
@@ -177,7 +187,8 @@ def _rules_without_effect(agent: Agent[Any, Any, Any], host_gate: object) -> lis
 
 
 def _hear_outside(run: Run, outside: Outside) -> None:
-    """Let what is said from outside be said in the run, also once it has its answer; and let it be stopped."""
+    """Connect the run to those outside of the process: their texts reach its inbox, also once it has its answer, and
+    they can stop it."""
     inbox = run.options.inbox or Inbox()
 
     async def has_more() -> bool:
@@ -208,7 +219,8 @@ def _budget(
 
 
 def _mute_of(run: Run, watch: Watch, journal: Journal) -> Callable[[], bool]:
-    """Return what mutes those who watch as long as the run replays, and then tells them that it goes on."""
+    """Return a function that tells whether the listeners hear nothing because the run replays. Its first False tells
+    them that the run goes on."""
 
     def is_muted() -> bool:
         if journal.is_replaying():
@@ -224,7 +236,7 @@ def _mute_of(run: Run, watch: Watch, journal: Journal) -> Callable[[], bool]:
 
 
 def wrong_options(agent: Agent[Any, Any, Any], options: Options) -> list[str]:
-    """Return what a run would say of options that cannot be used."""
+    """Return the complaints that a run would make about options that cannot be used."""
     sound, wrong = _sound(options)
     _, error = _history_of(sound.history, agent)
     return wrong if error is None else [*wrong, _wrong_history(sound.history, error)]
@@ -259,7 +271,7 @@ _UNUSABLE: Final[Mapping[str, Any]] = {
 
 
 def runtime_problems(runtime: object) -> Iterator[Problem]:
-    """Give what is wrong with what surrounds a run."""
+    """Yield the problems of a runtime: everything that cannot work as it was given."""
     if runtime is None or not isinstance(runtime, Runtime):
         if runtime is not None:
             yield Problem("INVALID_ARGUMENT", f"runtime is {runtime!r}.", "Pass a Runtime(…), or leave it out.")
@@ -279,7 +291,7 @@ def runtime_problems(runtime: object) -> Iterator[Problem]:
 
 
 def _journal_problems(journal: object) -> Iterator[Problem]:
-    """Give what is wrong with a journal: it is no subclass of `Journal`, or its `reserve` takes other arguments."""
+    """Yield the problems of a journal: it is no subclass of `Journal`, or its `reserve` takes other arguments."""
     if journal is None:
         return
     hint = "Pass InMemoryJournal(), Store(…).journal(…), or a subclass of journeyman.journal.StoringJournal."
@@ -313,7 +325,7 @@ def _attempts_problem(given: object) -> Iterator[Problem]:
 
 
 def _budget_above(given: Budget | None, above: Run | None) -> Budget | None:
-    """Return what a run draws on: its caller's budget, unless the run above draws on that one itself."""
+    """Return the budget that a run draws on: its caller's, unless the run above draws on that one itself."""
     if above is None:
         return given
     spending = above.attempt.budget
@@ -321,7 +333,7 @@ def _budget_above(given: Budget | None, above: Run | None) -> Budget | None:
 
 
 def _scope(budget: Budget, options: Options, above: Run | None) -> Scope:
-    """Return what stops a run. A deadline of the run above is not its own: that one's scope stops both."""
+    """Return the scope that stops a run. A deadline of the run above is not its own: that one's scope stops both."""
     inherited = above is not None and budget.parent is not None and budget.parent is above.attempt.budget
     deadline = budget.own_deadline if inherited else budget.deadline
     above_scope, journal = None if above is None else above.scope, options.runtime.journal
@@ -421,7 +433,7 @@ async def prepare(run: Run) -> None:
         raise Unprepared(InvalidInputContext(issues=(f"{other}. Give each run a journal of its own",)))
     run.states = States(run=await _run_state(run))
     system = await (
-        decided(run, "system", _system, kind="texts", codec=TEXTS) if callable(run.agent.system) else _system(run)
+        decide_once(run, "system", _system, kind="texts", codec=TEXTS) if callable(run.agent.system) else _system(run)
     )
     prompt = await _said_first(run)
     if prompt:
@@ -430,7 +442,7 @@ async def prepare(run: Run) -> None:
     tools = sent_tools(run.agent.plan.specs, loads_tools=loads_tools_of(run.model))
     native = run.agent.plan.native
     run.view = view_of(run, Prefix(system=system, tools=tools or _retired_tools(run.history), output=native))
-    gates: list[Gate | GateWithDeps[Any]] = _listed((run.agent.gate, run.options.runtime.gate))
+    gates: list[Gate | GateWithDeps[Any]] = _list_gates((run.agent.gate, run.options.runtime.gate))
     run.guard = guard_for(
         gates,
         run.options.runtime.approver,
@@ -458,13 +470,13 @@ async def _said_first(run: Run) -> tuple[UserContent, ...]:
         # At an address, something else may be found in another life of the run.
         has_address = any(not isinstance(each, Text) and isinstance(each.source, Url) for each in content_of(run))
         is_fixed = not callable(run.agent.prompt) and not has_address
-        return await (_prompt(run) if is_fixed else decided(run, "prompt", _prompt, kind="texts", codec=CONTENT))
+        return await (_prompt(run) if is_fixed else decide_once(run, "prompt", _prompt, kind="texts", codec=CONTENT))
     waiting = tuple(run.options.going_on())
 
-    async def taken(_: Run) -> tuple[UserContent, ...]:
+    async def take_waiting(_: Run) -> tuple[UserContent, ...]:
         return waiting
 
-    return await decided(run, "prompt", taken, kind="texts", codec=CONTENT)
+    return await decide_once(run, "prompt", take_waiting, kind="texts", codec=CONTENT)
 
 
 def _retired_tools(history: History) -> tuple[ToolSpec, ...]:
@@ -496,17 +508,17 @@ def _resolved_model(run: Run) -> Model:
         except ModelUnavailable as error:
             raise Unprepared(ModelUnavailableContext.of(error), error) from error
     if run.budget.limits_cost and price_of(model) is None:
-        raise Unprepared(ModelUnavailableContext.of(unpriced(model)))
+        raise Unprepared(ModelUnavailableContext.of(make_no_price_error(model)))
     if run.agent.plan.native is not None and facts_of(model).native_output is False:
         hint = "Use Output(…, mode='tool'), or another model."
         lacks = ModelUnavailable("it has no native output", model=f"{model.provider}:{model.name}", hint=hint)
         raise Unprepared(ModelUnavailableContext.of(lacks))
-    if (lacks := _unhosted(run, model)) is not None:
+    if (lacks := _check_hosted_tools(run, model)) is not None:
         raise Unprepared(ModelUnavailableContext.of(lacks))
     return model
 
 
-def _unhosted(run: Run, model: Model) -> ModelUnavailable | None:
+def _check_hosted_tools(run: Run, model: Model) -> ModelUnavailable | None:
     """Return why the model cannot run the hosted tools that the agent asks its provider for; None if it can."""
     hosted, facts, name = run.agent.settings.hosted, facts_of(model), f"{model.provider}:{model.name}"
     if hosted and facts.hosted is not None:
@@ -526,7 +538,7 @@ async def _stop_guard(run: Run) -> StopGuard | None:
     given = run.agent.stop_guard
     if not isinstance(given, PerRun):
         return given
-    guard = await _made_by(run, "stop_guard", given.factory, run.agent.name, run.task)
+    guard = await _call_maker(run, "stop_guard", given.factory, run.agent.name, run.task)
     if guard is not None and not callable(guard):
         error = f"PerRun made {guard!r}, which is no function"
         raise Unprepared(InternalContext(where="Agent.stop_guard", error=error))
@@ -539,7 +551,7 @@ async def _run_state(run: Run) -> object:
         return None
 
     async def made_state(_: Run) -> object:
-        return await _made_by(run, "run_state", make, input_for_functions(run))
+        return await _call_maker(run, "run_state", make, input_for_functions(run))
 
     try:
         return isolated(await first_state(run, "state", make, made_state), "run")
@@ -547,10 +559,10 @@ async def _run_state(run: Run) -> object:
         raise Unprepared(InternalContext(where="Agent.run_state", error=name_and_words(error)), error) from error
 
 
-async def _made_by(run: Run, where: str, make: Callable[..., object], *given: object) -> object:
+async def _call_maker(run: Run, where: str, make: Callable[..., object], *given: object) -> object:
     """Return what a function of the agent makes for this run."""
     try:
-        value = applied(run, make, *given)
+        value = call_with_deps(run, make, *given)
         return await value if is_awaited(value) else value
     except BaseException as error:
         if not is_failure(error):
@@ -630,8 +642,8 @@ async def _made(
     run: Run, which: Literal["system", "user"], prompt: Prompt | Callable[..., Any], given: object
 ) -> tuple[UserContent, ...]:
     try:
-        value = applied(run, prompt, given) if callable(prompt) else prompt
-        return await made(await value if is_awaited(value) else value)
+        value = call_with_deps(run, prompt, given) if callable(prompt) else prompt
+        return await make_content(await value if is_awaited(value) else value)
     except PromptFailed as failed:
         raise Unprepared(PromptContext(prompt=which, reason=failed.reason), failed) from failed
     except BaseException as error:
@@ -641,7 +653,7 @@ async def _made(
         raise Unprepared(context, error) from error
 
 
-def _listed(given: Iterable[object]) -> list[Any]:
+def _list_gates(given: Iterable[object]) -> list[Any]:
     """Return gates, each of which may be none or a list of them."""
     gates: list[Any] = []
     for each in given:

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Origin:
-    """How a sub-agent, or a run of a batch, got its task."""
+    """The way in which a sub-agent, or a run of a batch, got its task."""
 
     mode: Literal["single", "parallel", "chain", "background", "batch"]
     tool_use_id: str | None = None
@@ -49,7 +49,7 @@ class Origin:
 
 
 class StreamOptions(TypedDict, total=False):
-    """What `stream` and `run` take beside the agent, its input and the deps."""
+    """The options that `stream` and `run` share, besides the agent, its input and the deps."""
 
     max_attempts: int | None
     callbacks: Callbacks | None
@@ -63,7 +63,7 @@ class StreamOptions(TypedDict, total=False):
 
 
 class RunOptions(StreamOptions, total=False):
-    """What `run` takes beside the agent, its input and the deps."""
+    """The options of `run`, besides the agent, its input and the deps."""
 
     on_event: Listener | None
     """Called with every event, in order, and never awaited: what is async goes into `callbacks`."""
@@ -71,7 +71,7 @@ class RunOptions(StreamOptions, total=False):
 
 @lazy_dataclass(kw_only=True)
 class Options:
-    """What a caller may say about one run."""
+    """All that a caller may say about one run, as the loop reads it."""
 
     deps: object = field(default=None, repr=False)
     """What the agent's functions and tools use. None: what the agent was given for all its runs."""
@@ -141,7 +141,7 @@ class Clock:
 
 @lazy_dataclass()
 class Attempt:
-    """What belongs to the attempt that is under way, and to no other; before the first, to the preparations."""
+    """The state of the attempt that is under way, and of no other; before the first, that of the preparations."""
 
     number: int
     """0 before the first attempt."""
@@ -167,7 +167,7 @@ class Attempt:
 
 @lazy_dataclass()
 class StepTally:
-    """What the runs that begin in one step of a journal use. They are no steps of it themselves, so the step's record
+    """The use of all runs that begin in one step of a journal. They are no steps of it themselves, so the step's record
     says what they used."""
 
     run: Run
@@ -197,7 +197,7 @@ class StepTally:
 
 @lazy_dataclass()
 class Calls:
-    """What has to be known before the next call."""
+    """The state of a run's tool calls, which decides on the next call."""
 
     tools: Mapping[str, AnyTool]
     """The tools that the model may call, by name; those that hand in are not among them."""
@@ -316,26 +316,26 @@ class Run:
 
     @property
     def report(self) -> ValidationReport | None:
-        """What validation last said, in this attempt or an earlier one; None when it never ran."""
+        """The last report of validation, in this attempt or an earlier one; None when it never ran."""
         reports = [self.attempt.report, *[record.report for record in reversed(self.records)]]
         return next((report for report in reports if report is not None), None)
 
     @property
     def place(self) -> Place:
-        """Where the run is, as endings and callbacks take it."""
+        """The place that the run has reached, as endings and events take it."""
         attempt = self.attempt
         return Place(attempt.number, attempt.iteration, attempt.phase, attempt.doing)
 
     def enter(self, phase: Phase, doing: str) -> None:
-        """Be in another phase of the same attempt and iteration."""
+        """Begin another phase of the same attempt and iteration."""
         self.attempt.phase, self.attempt.doing = phase, doing
 
     def key(self, step: str) -> str:
-        """Return the name of a step in the journal."""
+        """Return the name of a step of this run in the journal, which the runs around it may share."""
         return f"attempt/{self.attempt.number}/iteration/{self.attempt.iteration}/{step}"
 
     def ending(self, context: Context, cause: BaseException | None = None) -> ErrorInfo:
-        """Return the end of the run, here."""
+        """Return an `ErrorInfo` with these facts, at the place that the run has reached."""
         return ErrorInfo(context, self.place, cause)
 
     def tell(self, event: Event) -> Awaitable[None]:
@@ -414,7 +414,7 @@ def input_for_functions(run: Run) -> object:
     return own_copy(run.input)
 
 
-def applied(run: Run, function: Callable[..., T], *given: object) -> T:
+def call_with_deps(run: Run, function: Callable[..., T], *given: object) -> T:
     """Call a function of the agent; with the run's deps, if it takes them."""
     return function(*given, run.deps) if id(function) in run.agent.plan.takes_deps else function(*given)
 
@@ -451,7 +451,7 @@ def detach() -> None:
 
 
 @contextmanager
-def detached() -> Generator[None]:
+def detach_runs() -> Generator[None]:
     """Let the runs and tasks that begin in this block be nobody's children, as `detach` does."""
     run, scope, timeout = current_run.set(None), current_scope.set(None), current_call.set(None)
     try:
@@ -478,7 +478,7 @@ class Candidate:
 
 
 class HandIn(Protocol):
-    """Decides after each iteration whether there is an output."""
+    """The way in which an agent hands in its output: it decides after each iteration whether there is one."""
 
     @property
     def tools(self) -> Mapping[str, HandInTool]:
@@ -492,7 +492,7 @@ class HandIn(Protocol):
 
     @property
     def last_raw(self) -> str | None:
-        """What was proposed last, in any attempt."""
+        """The last proposal, in any attempt."""
         ...
 
     def begin_attempt(self) -> None: ...
@@ -513,7 +513,7 @@ class Call:
 
 @lazy_dataclass()
 class Iterated:
-    """What one iteration brought."""
+    """The outcome of one iteration: the response, and the calls that were made for it."""
 
     response: Response
     said: Message | None
@@ -558,7 +558,7 @@ class Outcome:
     """Why the call ends its run; None: it does not."""
 
     @classmethod
-    def failed(cls, error: str, text: str) -> Outcome:
+    def failure(cls, error: str, text: str) -> Outcome:
         """Return the outcome of a call that was not made, or failed: the model reads `text`."""
         return cls(ToolResult(text, is_error=True), error)
 
@@ -578,8 +578,8 @@ class HandInTool:
     """Answers the call; None withholds the answer until the output was validated."""
 
 
-async def released(run: Run) -> None:
+async def wait_while_held(run: Run) -> None:
     """Wait while the run is held from outside."""
     outside = None if run.tape is None else run.tape.outside
     if outside is not None and outside.is_held:
-        await outside.released()
+        await outside.wait_until_released()

@@ -1,4 +1,4 @@
-"""What a model call needs around it: the budget, the journal, and a view that fits the window.
+"""The frame of a model call: the budget, the journal, and a view that fits the window.
 
 A call is paid for before it is made, and remembered once it is. The strategies that shorten the view are asked one
 after the other, at the threshold or when the provider says that the window is full. What they do wrong costs only
@@ -30,7 +30,17 @@ from journeyman.history import SUMMARY_MARK, encodable
 from journeyman.journal import Journal, Reservation, StepFacts, decode_step, encode_step
 from journeyman.loop.record import Run, iteration_place
 from journeyman.loop.retry import respond
-from journeyman.model import Model, Part, Prefix, Request, Response, Tap, context_window_of, price_of, unpriced
+from journeyman.model import (
+    Model,
+    Part,
+    Prefix,
+    Request,
+    Response,
+    Tap,
+    context_window_of,
+    make_no_price_error,
+    price_of,
+)
 from journeyman.types import NOTHING_USED, Message, ToolUse, Usage, adapter_of
 from journeyman.window import (
     AnyStrategy,
@@ -78,7 +88,7 @@ class ModelCall:
 
 
 def taps_of(run: Run) -> Callable[[Model, Request], Tap] | None:
-    """Return what makes the taps of the requests that the run makes here; None where nothing is recorded."""
+    """Return a function that makes a tap for each request which the run makes here; None where nothing is recorded."""
     tape, watch, where = run.tape, run.watch, (run.path, run.place)
     if tape is None:
         return None
@@ -160,7 +170,7 @@ class _Payment:
     grant: Grant | None = None
 
     async def reserve(self, *, waits: bool = True) -> Request:
-        """Reserve what the next request may use, and return it as long as that pays for.
+        """Reserve the budget for the next request, and return the request, with an answer no longer than that pays for.
 
         Raises:
             BudgetRefused: too little is left.
@@ -168,7 +178,7 @@ class _Payment:
         run, call = self.run, self.call
         budget, price = run.attempt.budget, price_of(call.model)
         if price is None and budget.limits_cost:
-            raise unpriced(call.model).in_stream()
+            raise make_no_price_error(call.model).in_stream()
         longest = call.request.max_tokens or run.max_tokens
         n_input = call.input_tokens()
         self.grant = await budget.reserve(input_tokens=n_input, max_tokens=longest, price=price, waits=waits)
@@ -192,7 +202,7 @@ class _Payment:
             self.settle(self.call.lost[-1])
 
     def settle(self, usage: Usage) -> None:
-        """Give the reservation back, if there is one, and count this instead."""
+        """Give the reservation back, if there is one, and count `usage` instead."""
         if self.grant is not None:
             self.run.attempt.budget.settle(self.grant, usage)
             self.grant = None
@@ -258,7 +268,7 @@ def _stored_failure(error: ProviderError | BudgetRefused) -> _StoredAnswer:
 
 
 class _AnswerCodec:
-    """Stores a model call together with the use by all its requests, failed ones included."""
+    """A codec that stores a model call together with the use by all its requests, failed ones included."""
 
     def __init__(self, call: ModelCall) -> None:
         self.known: StepFacts | None = None
@@ -295,7 +305,7 @@ Reason = Literal["threshold", "overflow", "breaker", "asked"]
 
 
 def view_of(run: Run, prefix: Prefix) -> View:
-    """Return what is sent of the run's history: as the run before left it, if there was one and it was compacted."""
+    """Return the view of the run's history: the one that the run before left, if that was compacted."""
     given = run.agent.compaction
     made = given(run.model) if callable(given) else given
     compaction = made if isinstance(made, Compaction) else Compaction(made or ())  # None means nothing
@@ -322,8 +332,8 @@ async def fit(run: Run, view: CompactedView, *, step: str) -> None:
 
 
 async def shrink(run: Run, view: CompactedView, *, step: str, again: bool = False) -> bool:
-    """Make the view smaller because the provider said of the model call `step` that it is too long; `again`: also of
-    what the strategies have made of it. Return whether it is smaller."""
+    """Make the view smaller after the provider has refused the model call `step` as too long. `again`: the strategies
+    have had their turn, so shorten what they left, too. Return whether the view is smaller."""
     view.was_too_long()
     threshold = _threshold(run, view) or view.tokens
     excess_tokens = max(view.tokens - threshold * 4 // 5, view.tokens // 2)
@@ -362,7 +372,8 @@ def _shortest_answer_tokens(window: int) -> int:
 
 
 def explain_cut(run: Run, response: Response) -> TruncatedContext:
-    """Return what cut a response that did not come to its end.
+    """Return the cause that cut a response short. Services say `max_tokens` of an answer that fills the window, and of
+    one that meets a limit of their own.
 
     Services say `max_tokens` of an answer that fills the window, and of one that meets a limit of their own.
     """
@@ -409,7 +420,7 @@ class _Shortening:
         """Let one strategy shorten the messages. Return how many tokens that saves."""
         error, saved = None, 0
         try:
-            shortened = await self._shortened(position, strategy, excess_tokens)
+            shortened = await self._shorten_messages(position, strategy, excess_tokens)
             error = fault_of_view(self.messages, shortened.messages)
         except BaseException as raised:
             if not is_failure(raised):
@@ -422,7 +433,7 @@ class _Shortening:
         self.steps.append(CompactionStep(strategy=strategy.name, saved_tokens=saved, error=error))
         return saved
 
-    async def _shortened(self, position: int, strategy: AnyStrategy, excess_tokens: int) -> Shortened:
+    async def _shorten_messages(self, position: int, strategy: AnyStrategy, excess_tokens: int) -> Shortened:
         if isinstance(strategy, Informed):
             situation = Situation(
                 model=self.run.model,
@@ -476,7 +487,7 @@ async def _compact(
         if work.messages is not view.messages:
             view.rewrite(without_stale_thinking(view.messages, work.messages))
         elif reason not in ("breaker", "asked"):
-            view.failed()
+            view.count_failure()
     compacted = ContextCompacted(
         **iteration_place(run),
         reason=reason,

@@ -28,7 +28,7 @@ from journeyman.model import (
     current_tap,
     paid_max_tokens,
     price_of,
-    unfinished,
+    read_unfinished_text,
 )
 from journeyman.tools.redaction import words_without_secrets
 from journeyman.types import Price, Usage
@@ -46,7 +46,8 @@ LONGEST_PAUSE_S: Final = 3_600.0
 
 
 class RatePause:
-    """What the runs of a batch share: when a provider limits the rate of one, none of them asks it for a while."""
+    """The pauses that the runs of a batch share: when a provider limits the rate of one, none of them asks it for a
+    while."""
 
     def __init__(self, told: Callable[[str, float], object]) -> None:
         """`told` is called with the provider and the seconds of each pause, when it begins or becomes longer."""
@@ -74,7 +75,7 @@ rate_pause: ContextVar[RatePause | None] = ContextVar("journeyman_rate_pause", d
 
 
 class _Reserve(Protocol):
-    """Pays for the next request, and returns it."""
+    """A function that pays for the next request, and returns it."""
 
     async def __call__(self, *, waits: bool = True) -> Request:
         """`waits`: what others have reserved may be waited for."""
@@ -113,7 +114,7 @@ async def respond(
         try:
             tap = None if asked is None else asked(model, paid)
             asking = _ask_once(model, paid, spent=spent, on_part=on_part, on_cut=on_cut, reserve=reserve)
-            return await (asking if tap is None else _tapped(tap, asking))
+            return await (asking if tap is None else _ask_with_tap(tap, asking))
         except ProviderError as error:
             wait_s = _wait_before_next(error, number, jitter)
             if pause is not None and error.kind == "rate_limited":
@@ -130,17 +131,17 @@ async def respond(
     raise AssertionError("unreachable: the last request returns or raises")
 
 
-async def _tapped(tap: Tap, asking: Awaitable[Response]) -> Response:
-    """Let a request be heard."""
+async def _ask_with_tap(tap: Tap, asking: Awaitable[Response]) -> Response:
+    """Make a request that `tap` hears, and tell the tap how it ended."""
     token = current_tap.set(tap)
     try:
         response = await asking
     except BaseException as error:
-        tap.failed(error)
+        tap.note_failure(error)
         raise
     finally:
         current_tap.reset(token)
-    tap.finished(response)
+    tap.note_response(response)
     return response
 
 
@@ -165,7 +166,7 @@ class _Asking:
 
     async def begin_next(self, used: Usage | None) -> None:
         """Begin another request, which has to be paid for, too."""
-        self.spend(self.collector.used() if used is None else used)
+        self.spend(self.collector.sum_usage() if used is None else used)
         self.collector, self.is_asked = Collector(self.request.max_tokens or self.request.settings.max_tokens), False
         if self.reserve is not None:
             # Who waits inside of a model may hold what others need to go on: a place of a `RateLimitedModel`.
@@ -195,7 +196,7 @@ async def _ask_once(
                     on_part(part)
         response = asking.collector.response()
     except BaseException as error:
-        collector, unread = asking.collector, unfinished(parts)
+        collector, unread = asking.collector, read_unfinished_text(parts)
         if on_cut is not None and (said := "\n\n".join(filter(None, (collector.text, unread)))):
             on_cut(said)
         if asking.is_asked:

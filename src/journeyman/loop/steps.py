@@ -1,4 +1,5 @@
-"""What a run keeps in its journal beside its model calls: what code outside of the loop decides, what calls result in.
+"""The steps that a run keeps in its journal besides its model calls: decisions of code outside of the loop, and the
+outcomes of calls.
 
 Where there is no journal, nothing here does more than call that code.
 """
@@ -38,7 +39,7 @@ TEXTS: Final = TypedCodec[tuple[Text, ...]](tuple[Text, ...])
 
 
 class StepCodec(Generic[T]):
-    """Stores a step with its facts: what its kind is, and what the runs that began in it used."""
+    """A codec that stores a step with its facts: its kind, and the use by the runs that began in it."""
 
     def __init__(
         self, kind: StepKind, values: Codec[T], tally: StepTally | None, *, counts: Callable[[T], int] = lambda _: 0
@@ -72,8 +73,9 @@ class StepCodec(Generic[T]):
         return self._values.decode(value)
 
 
-async def decided(run: Run, key: str, work: Callable[[Run], Awaitable[T]], *, kind: StepKind, codec: Codec[T]) -> T:
-    """Return what code outside of the loop decides, or what it decided in an earlier life of the run."""
+async def decide_once(run: Run, key: str, work: Callable[[Run], Awaitable[T]], *, kind: StepKind, codec: Codec[T]) -> T:
+    """Return the decision of code outside of the loop; in a run that goes on, the one that was made in its earlier
+    life."""
     journal = run.options.runtime.journal
     if journal is None:
         return await work(run)
@@ -86,14 +88,14 @@ async def take_step(
     """Do a step, or take it from the journal, together with the runs that began in it."""
     step, is_done = StepCodec(kind, codec, StepTally(run, run.calls.tally)), False
 
-    async def done() -> T:
+    async def do_work() -> T:
         nonlocal is_done
         is_done = True
         return await work()
 
     around = current_tally.set(step.tally)
     try:
-        value = await place.step(done, codec=step)
+        value = await place.step(do_work, codec=step)
     finally:
         current_tally.reset(around)
     if step.known is not None and not is_done:
@@ -112,27 +114,27 @@ def recall_runs(run: Run, *steps: StepFacts) -> None:
 
 
 def recall(budget: Budget, journal: Journal, prefix: str = "", *, is_root: bool = False) -> None:
-    """Count in a budget what the steps whose keys begin with `prefix` have spent in earlier lives; `is_root`: also in
-    the budgets above, which no run has done it for.
+    """Count in a budget the spending of earlier lives: of all steps whose keys begin with `prefix`. `is_root`: also in
+    the budgets above, since no run above does it.
 
-    It is counted before the first step: of runs at the same time, one would else spend what another one is yet to
-    recall.
+    It is counted before the first step: of runs that go on at the same time, one could else spend what another one
+    has spent already and not counted yet.
     """
 
     @cache
-    def spent() -> tuple[int, Usage]:
+    def sum_spending() -> tuple[int, Usage]:
         each = [facts_of(stored) for _, stored in journal.stored(prefix)]
         used = [usage for facts in each for usage in (facts.spent, facts.lost)]
         return sum([facts.counts for facts in each]), Usage.total(used)
 
     if budget.limits_calls or budget.limits_spending:
         for level in budget.levels() if is_root else (budget,):
-            level.recall(journal, spent)
+            level.recall(journal, sum_spending)
 
 
 def facts_of(stored: bytes | None) -> StepFacts:
-    """Return what a stored step stands for. One that was begun and not finished is a call: of others it is not stored
-    that they begin."""
+    """Return the facts of a stored step. One that was begun and not finished counts as a call: no other kind of step
+    stores its beginning."""
     if stored is None:
         return StepFacts(kind="call", counts=1)
     return decode_step(stored)[0] if stored else StepFacts(kind="answer")
@@ -143,14 +145,14 @@ def facts_of(stored: bytes | None) -> StepFacts:
 
 @lazy_dataclass(frozen=True)
 class _Head:
-    """What a journal knows its run by."""
+    """The agent and the input by which a journal knows its run again."""
 
     agent: str
     input: str
 
 
 async def difference(run: Run) -> str | None:
-    """Say why the journal is not that of this run; None if it is, or if there is none."""
+    """Return the reason why the journal is not that of this run; None if it is, or if there is none."""
     if run.options.runtime.journal is None:
         return None
     codec = TypedCodec[_Head](_Head)
@@ -160,7 +162,7 @@ async def difference(run: Run) -> str | None:
         return now
 
     try:
-        known = await decided(run, "head", head, kind="head", codec=codec)
+        known = await decide_once(run, "head", head, kind="head", codec=codec)
     except ValueError as error:
         return f"the journal cannot be read: {error}"
     if known.agent != now.agent:
@@ -176,7 +178,8 @@ _WITHOUT_TYPE: Final = (type(None), list, tuple, set, frozenset)
 
 
 class StateCodec:
-    """Stores a state by the type that the function which makes it declares; else by that of the state itself."""
+    """A codec that stores a state by the type that the function which makes it declares; else by that of the state
+    itself."""
 
     def __init__(self, make: Callable[..., object] | None, state: object = None) -> None:
         self._type = None if make is None else declared_type(make)
@@ -212,7 +215,7 @@ async def first_state(
     each life: nothing else would tell how to read what calls have made of it."""
     codec = StateCodec(make)
     if run.options.runtime.journal is None or declared_type(make) is not None:
-        return await decided(run, key, work, kind="state", codec=codec)
+        return await decide_once(run, key, work, kind="state", codec=codec)
     state = await work(run)
     codec.check(state)
     return state
@@ -237,7 +240,7 @@ _ANYTHING: Final = (Any, object)
 
 @lazy_dataclass(frozen=True)
 class _Stored:
-    """What came of one call, in a journal; beside it stand those states that the call changed."""
+    """The outcome of one call, in a journal; beside it stand those states that the call changed."""
 
     result: ToolResult
     error: str | None = None
@@ -246,7 +249,8 @@ class _Stored:
 
 
 class OutcomeCodec:
-    """Stores a call's outcome together with the states that it changed, and puts those back when it is read."""
+    """A codec that stores a call's outcome together with the states that it changed, and puts those back when it is
+    read."""
 
     def __init__(self, run: Run) -> None:
         self._run = run

@@ -11,7 +11,7 @@ from typing import Any, Generic, Unpack, overload
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent, Deps, In, Out, Runtime
-from journeyman.cancel import Abort, ended, running_loop
+from journeyman.cancel import Abort, running_loop, wait_until_ended
 from journeyman.events import Callbacks, Event, Listener
 from journeyman.foreign import refuse_old_arguments
 from journeyman.loop.attempts import run
@@ -49,7 +49,7 @@ class Events(Generic[Given]):
     ) -> None:
         if self._task is not None and self._stop is not None and not self._task.done():
             self._stop()
-            await ended(self._task)
+            await wait_until_ended(self._task)
 
     def _end(self, task: asyncio.Task[Result[Given]]) -> None:
         if not task.cancelled():
@@ -76,7 +76,7 @@ class Events(Generic[Given]):
 
     @property
     def result(self) -> Result[Given]:
-        """How it ended.
+        """The result of the run.
 
         Raises:
             RuntimeError: it has not ended.

@@ -20,8 +20,8 @@ from journeyman.endings import ErrorInfo, ValidationContext
 from journeyman.errors import InvalidArguments, Rejected, log_caught, place_of, words_of
 from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.journal import as_json
-from journeyman.loop.record import Candidate, Layer, Run, applied, attempt_place
-from journeyman.loop.steps import decided
+from journeyman.loop.record import Candidate, Layer, Run, attempt_place, call_with_deps
+from journeyman.loop.steps import decide_once
 from journeyman.result import LayerOutcome, ValidationReport
 from journeyman.tools.context import own_copy
 from journeyman.tools.issues import written_path
@@ -34,8 +34,8 @@ T = TypeVar("T")
 
 @lazy_dataclass(frozen=True)
 class _LayerCodec:
-    """Stores what a validator said. What it raised is not kept: it is no JSON, and nothing reads it but the report. Of
-    what may be a bug, the line is kept."""
+    """A codec that stores the verdict of a layer. What a validator raised is not kept: it is no JSON, and nothing reads
+    it but the report. Of what may be a bug, the line is kept."""
 
     doubtful: set[str]
     """Where the validators of this run raised such."""
@@ -61,7 +61,7 @@ _SCHEMA_DESCRIPTION = "The output must fit its type."
 
 @lazy_dataclass()
 class Verdict:
-    """What the layers said of a candidate."""
+    """The report of all layers on a candidate, with the output if it passed."""
 
     report: ValidationReport
     value: Any
@@ -112,7 +112,7 @@ async def _schema_layer(run: Run, schema: OutputSchema[Any], candidate: Candidat
             error=error,
         )
 
-    await _announced(run, Layer(SCHEMA_LAYER, "schema", _SCHEMA_DESCRIPTION, parse))
+    await _run_layer(run, Layer(SCHEMA_LAYER, "schema", _SCHEMA_DESCRIPTION, parse))
     return value
 
 
@@ -127,16 +127,16 @@ async def _validators(run: Run, candidate: Candidate, value: object) -> None:
     try:
         for number, validator in enumerate(validators):
             key = f"attempt/{run.attempt.number}/verdict/{number}"
-            judged = partial(_judged, validator, value, pristine)
-            work = partial(decided, run, key, judged, kind="verdict", codec=_LayerCodec(run.doubtful))
+            judged = partial(_judge_value, validator, value, pristine)
+            work = partial(decide_once, run, key, judged, kind="verdict", codec=_LayerCodec(run.doubtful))
             layer = Layer(layer_name(validator), "validator", layer_description(validator), work)
-            if not (await _announced(run, layer)).passed:
+            if not (await _run_layer(run, layer)).passed:
                 return
     finally:
         _checking.reset(token)
 
 
-async def _judged(
+async def _judge_value(
     validator: Callable[..., Any], value: object, pristine: Pristine[Any] | None, run: Run
 ) -> LayerOutcome:
     outcome = await check(run, validator, value, pristine)
@@ -146,7 +146,7 @@ async def _judged(
     return outcome
 
 
-async def _announced(run: Run, layer: Layer) -> LayerOutcome:
+async def _run_layer(run: Run, layer: Layer) -> LayerOutcome:
     """Run one layer between its two events. One that is cut short is completed when the run ends."""
     await run.scope.checkpoint()
     run.attempt.open_layer = layer
@@ -176,7 +176,7 @@ async def complete_layer(run: Run, outcome: LayerOutcome) -> None:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Checking:
-    """What a validator may know besides the output."""
+    """The circumstances of a check, for a validator that takes them besides the output."""
 
     input: object
     """The run's input, in a copy of its own."""
@@ -240,7 +240,7 @@ def _bug_in(error: BaseException | None) -> BaseException | None:
 
 
 class Pristine(Generic[T]):
-    """Knows what an output was before any validator saw it."""
+    """The state of an output before any validator saw it, to tell afterwards whether one has changed it."""
 
     def __init__(self, value: T, copy: T, dump: Callable[[T], bytes]) -> None:
         """`copy` is a second value made of the same source; `dump` gives the bytes of one."""
@@ -269,7 +269,7 @@ async def check(run: Run, validator: Callable[..., object], value: T, pristine: 
         ValidatorBroken: it changed the value, or returned something.
     """
     name = layer_name(validator)
-    error = await _raised(partial(applied, run, validator), value, name)
+    error = await _catch_rejection(partial(call_with_deps, run, validator), value, name)
     if pristine is not None and pristine.is_changed():
         raise ValidatorBroken(name, "changed the output; validators only judge")
     return LayerOutcome(
@@ -282,7 +282,7 @@ async def check(run: Run, validator: Callable[..., object], value: T, pristine: 
     )
 
 
-async def _raised(judge: Callable[[T], object], value: T, name: str) -> BaseException | None:
+async def _catch_rejection(judge: Callable[[T], object], value: T, name: str) -> BaseException | None:
     try:
         verdict = judge(value)
         if is_awaited(verdict):

@@ -51,7 +51,7 @@ ANYWHERE: Final = nullcontext()
 
 @lazy_dataclass(kw_only=True)
 class Watch:
-    """Who watches one run."""
+    """The audience of one run: all who hear of it, and the recording of it."""
 
     path: RunPath
     listeners: Sequence[Listener] = ()
@@ -169,7 +169,7 @@ class Watch:
 
 @lazy_dataclass(frozen=True)
 class _CallFacts:
-    """What a callback learns of the call it is about; nothing for the others."""
+    """The facts that a callback learns of the call it is about; empty for the callbacks that are about no call."""
 
     tool_use_id: str | None = None
     kind: ToolKind | None = None
@@ -240,9 +240,9 @@ def begin_tape(
     traceparent: str = "",
     conversation: str = "",
 ) -> RecordingSink | None:
-    """Begin to record, or go on with the recording of this `id`, and to tell others, as a part of what `traceparent`
-    names and of the stored `conversation`. None: neither is wanted, or it cannot be done, which is logged: no run fails
-    because of it."""
+    """Begin a recording, or go on with that of this `id`, and a report to telemetry, as a part of the trace of
+    `traceparent` and of the stored `conversation`. None: the host wants neither, or it cannot be done, which is logged:
+    no run fails because of it."""
     given, tapes = runtime.recorder, list[RecordingSink]()
     if isinstance(given, SharedTape):
         return given.tape  # whoever began it has begun all of it
@@ -278,7 +278,7 @@ def traceparent_of(runtime: Runtime, agent: str) -> str:
 
 @lazy_dataclass(frozen=True)
 class TwoTapes:
-    """Two tapes of the same: one records, one tells others."""
+    """Two tapes of the same run: one records it, the other reports it to telemetry."""
 
     first: RecordingSink
     second: RecordingSink
@@ -315,9 +315,9 @@ class TwoTapes:
         self.first.apart()
         self.second.apart()
 
-    def failed(self, path: RunPath, tool_use_id: str, error: str) -> None:
-        self.first.failed(path, tool_use_id, error)
-        self.second.failed(path, tool_use_id, error)
+    def note_call_failure(self, path: RunPath, tool_use_id: str, error: str) -> None:
+        self.first.note_call_failure(path, tool_use_id, error)
+        self.second.note_call_failure(path, tool_use_id, error)
 
     async def room(self) -> None:
         await self.first.room()
@@ -333,34 +333,34 @@ class TwoTapes:
 
 @lazy_dataclass(frozen=True)
 class TwoTaps:
-    """Two that hear the same request. The one that hears last began last."""
+    """Two taps of the same request. The end reaches them in reverse order: the one that began last ends first."""
 
     first: Tap
     second: Tap
 
-    def assembled(self, body: bytes, pieces: Sequence[bytes]) -> None:
-        self.first.assembled(body, pieces)
-        self.second.assembled(body, pieces)
+    def note_body(self, body: bytes, pieces: Sequence[bytes]) -> None:
+        self.first.note_body(body, pieces)
+        self.second.note_body(body, pieces)
 
-    def sent(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
-        self.first.sent(url, headers, body)
-        self.second.sent(url, headers, body)
+    def note_request(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
+        self.first.note_request(url, headers, body)
+        self.second.note_request(url, headers, body)
 
-    def answered(self, status: int, request_id: str | None) -> None:
-        self.first.answered(status, request_id)
-        self.second.answered(status, request_id)
+    def note_status(self, status: int, request_id: str | None) -> None:
+        self.first.note_status(status, request_id)
+        self.second.note_status(status, request_id)
 
-    def received(self, data: bytes | Sequence[tuple[bytes, bytes]]) -> None:
-        self.first.received(data)
-        self.second.received(data)
+    def note_data(self, data: bytes | Sequence[tuple[bytes, bytes]]) -> None:
+        self.first.note_data(data)
+        self.second.note_data(data)
 
-    def finished(self, response: Response) -> None:
-        self.second.finished(response)
-        self.first.finished(response)
+    def note_response(self, response: Response) -> None:
+        self.second.note_response(response)
+        self.first.note_response(response)
 
-    def failed(self, error: BaseException) -> None:
-        self.second.failed(error)
-        self.first.failed(error)
+    def note_failure(self, error: BaseException) -> None:
+        self.second.note_failure(error)
+        self.first.note_failure(error)
 
 
 if TYPE_CHECKING:

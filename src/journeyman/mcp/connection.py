@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, TypeAdapter
 
-from journeyman.cancel import ended
+from journeyman.cancel import wait_until_ended
 from journeyman.errors import McpUnavailable, Rejected, count
 from journeyman.mcp.elicitation import CallQuestions
 from journeyman.mcp.http import HttpTransport
 from journeyman.mcp.pins import Definition, Offer, changes
-from journeyman.mcp.servers import Http, Server, Stdio, scrubbed
+from journeyman.mcp.servers import Http, Server, Stdio, scrub_text
 from journeyman.mcp.stdio import StdioTransport
 from journeyman.tools.context import current_asker
 from journeyman.tools.issues import bounded
@@ -253,7 +253,7 @@ class Connection:
         if error.code == _CLOSED:
             await asyncio.wait({running.task}, timeout=_SETTLE_S)  # the end of a server is known a moment later
         if not running.is_finished:
-            return self._make_rejection(running.transport.explained(error.message))
+            return self._make_rejection(running.transport.explain_error(error.message))
         await self._note_failure(running)
         why = self._fit(running.transport.trouble)
         return self._make_rejection(
@@ -264,11 +264,11 @@ class Connection:
         return Rejected(f"Error: the MCP server {self.name!r}: {self._fit(why)}.")
 
     def _fit(self, text: str) -> str:
-        """Return what comes from the server as it may be shown: not too long, and without secrets."""
+        """Return a text of the server's as it may be shown: not too long, and without secrets."""
         return self._scrub(bounded(text, _SHOWN))
 
     def _scrub(self, text: str) -> str:
-        return scrubbed(text, self._server.secrets)
+        return scrub_text(text, self._server.secrets)
 
     # -- starting, and starting again
 
@@ -394,7 +394,7 @@ class Connection:
         raise ValueError(f"it has more than {MAX_TOOLS:,} tools or {MAX_PAGES} pages of them")
 
     def _compare(self, offer: Offer) -> None:
-        """Note what is not as it was first."""
+        """Note the tools that differ from what the server first offered, and the fields that do."""
         first = self._offer or offer
         now = {each.name: each.digests() for each in offer.tools}
         self._changed = {
@@ -405,7 +405,7 @@ class Connection:
 
 
 class _Listener:
-    """Passes on what a server says of the progress of one call, but not forever."""
+    """A listener that passes on the progress of one call, as the server tells it, but not forever."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -523,7 +523,7 @@ class _Running:
     async def end(self, *, at_once: bool = False) -> None:
         """End the server, and let nobody interrupt that."""
         self.task.cancel() if at_once else self.transport.finished.set()
-        await ended(self.task, patience_s=_CLOSE_S)
+        await wait_until_ended(self.task, patience_s=_CLOSE_S)
 
 
 def _leaves(error: Exception) -> Iterator[Exception]:

@@ -34,7 +34,7 @@ _LONGEST_END: Final = 3
 
 
 class HttpTransport:
-    """Speaks to a server at an address."""
+    """A transport to a server at an address."""
 
     def __init__(self, server: Http, *, timeout_s: float) -> None:
         """`timeout_s`: how long the server may be silent in the middle of an answer, in seconds."""
@@ -64,7 +64,7 @@ class HttpTransport:
     def _refusal(self) -> str:
         return f"{self._server.shown} answered with HTTP {self._status}{_phrase(self._status)}" if self._status else ""
 
-    def explained(self, message: str) -> str:
+    def explain_error(self, message: str) -> str:
         """Return the message of a call's error, with the answer of HTTP that explains it, if there was one."""
         return f"{message} ({self._refusal})" if self._status else message
 

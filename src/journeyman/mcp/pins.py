@@ -107,7 +107,7 @@ def save_pins(path: Path, pins: Pins) -> None:
     replace_file(path, text.encode(), mode=0o644)
 
 
-def pinned(offer: Offer) -> PinnedServer:
+def pin_offer(offer: Offer) -> PinnedServer:
     """Return the pins of what a server offers now."""
     tools = {each.name: each.digests() for each in offer.tools}
     return PinnedServer(identity=dict(offer.identity), tools=tools)

@@ -181,7 +181,7 @@ class ConnectedServer:
         """
         return [_content(self.name, each) for each in (await self._read(uri)).contents]
 
-    async def shown(self, uri: str) -> ToolResult:
+    async def read_as_result(self, uri: str) -> ToolResult:
         """Return what a resource holds as the result of a tool: pictures and PDFs as they are, other files only by kind
         and size.
 

@@ -86,7 +86,7 @@ class Http:
         """The address without what may be secret: user, password and query."""
         parts = urlsplit(self.url)
         bare = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-        return scrubbed(bare, self.hidden)
+        return scrub_text(bare, self.hidden)
 
     @property
     def identity(self) -> dict[str, str]:
@@ -112,7 +112,7 @@ Target: TypeAlias = Server | Sequence[str] | str | Mapping[str, object]
 such as `{"command": "npx", "args": ["…"]}`."""
 
 
-def scrubbed(text: str, secrets: Collection[str]) -> str:
+def scrub_text(text: str, secrets: Collection[str]) -> str:
     """Return the text with every secret in it replaced by `***`, and without what looks like another."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, "***")
@@ -450,7 +450,7 @@ def _log_ignored(file: Path, content: object, entries: Mapping[str, _Entry]) -> 
 
 @lazy_dataclass()
 class _Reading:
-    """Turns entries into servers, with the environment's values in them."""
+    """A reading of a file's entries: it makes servers of them, with the environment's values in them."""
 
     environ: Mapping[str, str]
     problems: list[Problem] = field(default_factory=list[Problem])

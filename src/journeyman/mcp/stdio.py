@@ -18,7 +18,7 @@ from journeyman.cancel import within
 from journeyman.errors import count, name_and_words, quoted
 from journeyman.mcp.contents import leave_out_bad_tools, message_fault
 from journeyman.mcp.servers import Stdio
-from journeyman.processes import Processes, filtered, marked, plain, signal_name
+from journeyman.processes import Processes, filter_environment, mark_environment, plain, signal_name
 from journeyman.tools.issues import bounded
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ _DRAIN_S: Final = 0.5
 
 
 class StdioTransport:
-    """Starts the server when it is entered, and leaves no process of it behind."""
+    """A transport to a server that is a program: it starts it when it is entered, and leaves no process of it
+    behind."""
 
     def __init__(self, server: Stdio) -> None:
         self._server: Final = server
@@ -81,7 +82,7 @@ class StdioTransport:
             return f"it ended with exit code {code}"
         return f"it was ended by {signal_name(-code)}"
 
-    def explained(self, message: str) -> str:
+    def explain_error(self, message: str) -> str:
         """Return the message of a call's error as it is: nothing else is known of it here."""
         return message
 
@@ -128,7 +129,7 @@ class StdioTransport:
                 stderr=asyncio.subprocess.PIPE,
                 limit=MAX_MESSAGE_BYTES,
                 cwd=self._server.cwd,
-                env=marked({**filtered(self._server.keep), **self._server.env}, mark),
+                env=mark_environment({**filter_environment(self._server.keep), **self._server.env}, mark),
                 start_new_session=True,
             )
         )

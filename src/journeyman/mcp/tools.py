@@ -23,11 +23,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from journeyman.cancel import ended
+from journeyman.cancel import wait_until_ended
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, Problem
 from journeyman.mcp.connection import Connection
 from journeyman.mcp.contents import to_tool_result
-from journeyman.mcp.pins import Definition, Offer, Pins, beginning, differences, load_pins, pinned, save_pins
+from journeyman.mcp.pins import Definition, Offer, Pins, beginning, differences, load_pins, pin_offer, save_pins
 from journeyman.mcp.resources import LIST_RESOURCES, READ_RESOURCE, ConnectedServer, read_schema, resource_list
 from journeyman.mcp.servers import Server, Target, plain_name, to_servers
 from journeyman.tools.context import ToolContext
@@ -129,7 +129,7 @@ async def pin(
     named = to_servers(servers)
     async with _open_servers(named, start_timeout_s, CALL_TIMEOUT_S) as opened:
         offers = [offer for _, offer in opened]
-    save_pins(file, Pins(servers={**known.servers, **{offer.server: pinned(offer) for offer in offers}}))
+    save_pins(file, Pins(servers={**known.servers, **{offer.server: pin_offer(offer) for offer in offers}}))
     return [line for offer in offers for line in _news(known, offer)]
 
 
@@ -164,7 +164,7 @@ async def _open_servers(
         yield [(at, offer) for at, offer in zip(connections, offers, strict=True) if isinstance(offer, Offer)]
     finally:
         closing = asyncio.gather(*(each.close() for each in connections))
-        await ended(closing)  # it takes a moment, and nothing must be left
+        await wait_until_ended(closing)  # it takes a moment, and nothing must be left
         closing.result()
 
 
@@ -185,7 +185,7 @@ class _Taking:
     def effect(self, name: str) -> Effect:
         return self.effects if isinstance(self.effects, str) else self.effects.get(name, "once")
 
-    def made(
+    def make_tool(
         self, name: str, description: str, schema: JsonObject, call: _Handler, *, origin: tuple[str, str] | None = None
     ) -> AnyTool:
         return Tool(
@@ -227,7 +227,7 @@ async def _tools(
     return [
         *tools,
         *(
-            options.made(name, description, schema, call)
+            options.make_tool(name, description, schema, call)
             for (_, description, schema, call), name in zip(readers, names[len(taken) :], strict=True)
         ),
     ]
@@ -243,7 +243,7 @@ def _readers(servers: Mapping[str, ConnectedServer]) -> list[tuple[str, str, Jso
         return await resource_list(servers)
 
     async def read(arguments: dict[str, object], context: ToolContext) -> ToolResult:
-        return await servers[str(arguments["server"])].shown(str(arguments["uri"]))
+        return await servers[str(arguments["server"])].read_as_result(str(arguments["uri"]))
 
     if not servers:
         return []
@@ -276,7 +276,7 @@ def _tool(at: Connection, definition: Definition, name: str, options: _Taking) -
 
     origin = (at.name, definition.name)
     schema, description = flatten(definition.input_schema, _description(definition))
-    made = options.made(name, description, schema, call, origin=origin)
+    made = options.make_tool(name, description, schema, call, origin=origin)
     problems = tool_problems(made)
     if not problems:
         return made
@@ -287,7 +287,7 @@ def _tool(at: Connection, definition: Definition, name: str, options: _Taking) -
     # The server checks its arguments itself; a faulty schema would have the provider refuse every request.
     _log.warning("MCP server %r: the arguments of the tool %r are not checked. %s", *origin, said)
     text = bounded(json.dumps(schema, ensure_ascii=False), MAX_DESCRIPTION)
-    return options.made(name, f"{description}\n\nIts arguments: {text}", {"type": "object"}, call, origin=origin)
+    return options.make_tool(name, f"{description}\n\nIts arguments: {text}", {"type": "object"}, call, origin=origin)
 
 
 def _description(definition: Definition) -> str:

@@ -49,7 +49,8 @@ _ENDS_WITH_HALF: Final = re.compile(r"[\ud800-\udbff]\Z").search
 
 
 class Decoder(Protocol):
-    """Turns one answer into parts. Everything raises `ProviderError` for an answer that is damaged or an error."""
+    """A reader of one answer: it turns the answer into parts. Everything raises `ProviderError` for an answer that is
+    damaged or an error."""
 
     @property
     def complete(self) -> bool:
@@ -65,15 +66,15 @@ class Decoder(Protocol):
         ...
 
     def end(self) -> Sequence[Part]:
-        """Return what is left to say when the events have ended."""
+        """Return the last parts, once the events have ended."""
         ...
 
     def usage(self) -> Usage | None:
-        """Return what the answer has reported as used so far; None before it has reported anything."""
+        """Return the usage that the answer has reported so far; None before it has reported any."""
         ...
 
-    def unfinished(self) -> str:
-        """Return the text that no part has told yet, of an answer that breaks off here; see `model.unfinished`."""
+    def unfinished_text(self) -> str:
+        """Return the text that no part has told yet, of an answer that breaks off here (`read_unfinished_text`)."""
         ...
 
 
@@ -99,7 +100,7 @@ class RequestedStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
         try:
             if answer.status < 300:
                 raise await _failure_of_packed(answer)
-            raise await refused(answer)
+            raise await read_refusal(answer)
         finally:
             await self._opened.__aexit__(None, None, None)
 
@@ -122,11 +123,12 @@ class Parts(ABC):
 
     @abstractmethod
     def _failure(self, error: Exception) -> ProviderError:
-        """Return what it means that `error` came instead of the next parts; raise it if it is a mistake of ours."""
+        """Return the error that `error`, which came instead of the next parts, stands for; raise it if it is a mistake
+        of ours."""
 
     @abstractmethod
-    def unfinished(self) -> str:
-        """Return the text that no part has told yet; see `model.unfinished`."""
+    def unfinished_text(self) -> str:
+        """Return the text that no part has told yet; see `model.read_unfinished_text`."""
 
     def __aiter__(self) -> Parts:
         return self
@@ -153,10 +155,11 @@ class Parts(ABC):
         raise failure.with_traceback(None)
 
 
-def completed(
+def complete_error(
     error: ProviderError, text: str, *, status: int, request_id: str | None, used: Usage | None
 ) -> ProviderError:
-    """Add what a decoder does not know: `text` without the keys, the status, the request and the use so far."""
+    """Add to an error of a decoder what only the transport knows: `text` without the keys, the status, the request's id
+    and the usage so far."""
     error.args = (text,)
     error.status = error.status or status
     error.request_id = error.request_id or request_id
@@ -175,15 +178,15 @@ class _Parts(Parts):
     _form: str = field(default="", init=False)
     """Whether it is `events` or a `document`; empty before its first bytes have come."""
 
-    def unfinished(self) -> str:
-        return self._decoder.unfinished()
+    def unfinished_text(self) -> str:
+        return self._decoder.unfinished_text()
 
     def _failure(self, error: Exception) -> ProviderError:
         if not isinstance(error, ProviderError):
             raise error
-        answer, text = self._answer, self._answer.scrubbed(str(error))
+        answer, text = self._answer, self._answer.scrub_text(str(error))
         used = self._decoder.usage()
-        return completed(error, text, status=answer.status, request_id=answer.request_id, used=used)
+        return complete_error(error, text, status=answer.status, request_id=answer.request_id, used=used)
 
     async def _more(self) -> Iterable[Part]:
         answer, decoder = self._answer, self._decoder
@@ -200,16 +203,16 @@ class _Parts(Parts):
             # Some servers put `data: [DONE]` even behind an error that is no event.
             parts = decoder.document(_EVENT_AFTER.split(body, 1)[0] if body.endswith(b"\n") else body)
         else:
-            found = quoted(answer, await answer.body(_QUOTED_BYTES))
+            found = quote_body(answer, await answer.body(_QUOTED_BYTES))
             raise answer.failure(f"did not answer with {self._expected}", "unknown", found)
         self._has_ended = True
         return parts
 
 
 def form_of(media_type: str, start: bytes) -> str:
-    """Return whether an answer is `events` or a `document`, by how it begins: gateways give it any media type.
+    """Return whether an answer is `events` or a `document`, by its beginning: gateways give it any media type.
 
-    `page`: it is neither, such as the login page of a proxy. Of what is empty or damaged the media type tells.
+    `page`: it is neither, such as the login page of a proxy. For an empty or damaged answer, the media type decides.
     """
     start = start.removeprefix(_BYTE_ORDER_MARK).lstrip()
     if start.startswith(b"<"):
@@ -224,15 +227,15 @@ def form_of(media_type: str, start: bytes) -> str:
 # -- answers with a failure status -------------------------------------------------------------------------------------
 
 
-async def refused(answer: HttpAnswer) -> ProviderError:
+async def read_refusal(answer: HttpAnswer) -> ProviderError:
     """Return the error that an answer with a failure status reports. Such an answer is not billed."""
     try:
         body = _unpack(answer.packing, await answer.body(_ERROR_BODY_BYTES))
     except ProviderError:
         body = b""
-    report, status = _reported(body), answer.status
+    report, status = _parse_refusal(body), answer.status
     named = f" {report.label}" if report.label else ""
-    said = f"answered {status}{named}: {report.message or quoted(answer, body)}".rstrip(".") + _advice(answer)
+    said = f"answered {status}{named}: {report.message or quote_body(answer, body)}".rstrip(".") + _advice(answer)
     failure = answer.failure(said, report.kind or kind_of_status(status))
     failure.type = report.label
     waits = (retry_after_s(answer.headers), report.wait_s)
@@ -245,7 +248,7 @@ async def refused(answer: HttpAnswer) -> ProviderError:
 
 async def _failure_of_packed(answer: HttpAnswer) -> ProviderError:
     """Return the error of an answer that was packed although it was asked not to be, with what it reports itself."""
-    report = _reported(_unpack(answer.packing, await answer.body(_ERROR_BODY_BYTES)))
+    report = _parse_refusal(_unpack(answer.packing, await answer.body(_ERROR_BODY_BYTES)))
     words = f"packed its answer ({answer.packing[:40]}), which it was asked not to"
     failure = answer.failure(f"{words}{': ' if report.message else ''}{report.message}", report.kind or "unknown")
     failure.type = report.label
@@ -253,7 +256,7 @@ async def _failure_of_packed(answer: HttpAnswer) -> ProviderError:
 
 
 def _advice(answer: HttpAnswer) -> str:
-    """Return what to look at, where it is not the request that is at fault."""
+    """Return advice on what to look at, where it is not the request that is at fault."""
     if answer.target is not None:
         return f". It leads to {answer.target}, where the key is not sent by itself: if that is right, set base_url"
     if answer.status == 407:
@@ -262,7 +265,8 @@ def _advice(answer: HttpAnswer) -> str:
 
 
 def _unpack(packing: str, body: bytes) -> bytes:
-    """Return a body, or its first part, that was packed although that was not asked for; what is not known stays."""
+    """Return a body, or its first part, unpacked, if it was packed although that was not asked for. A packing that is
+    not known here is left as it is."""
     if packing not in _UNPACKED:
         return body
     try:
@@ -271,9 +275,9 @@ def _unpack(packing: str, body: bytes) -> bytes:
         return body
 
 
-def _reported(body: bytes) -> Report:
-    """Return what the body of a refusal reports. Google's document may be the one element of a list, and what is
-    refused as a stream may come as an event."""
+def _parse_refusal(body: bytes) -> Report:
+    """Return the report in the body of a refusal. Google's document may be the one element of a list, and a service
+    that was asked for a stream may refuse with an event."""
     start = body.lstrip()
     try:
         document: object = orjson.loads(start.removeprefix(b"data:") if start.startswith(b"data:") else body)
@@ -284,14 +288,15 @@ def _reported(body: bytes) -> Report:
     return read_report(find_error(as_object(document)) or (document if isinstance(document, str) else {}))
 
 
-def quoted(answer: HttpAnswer, body: bytes) -> str:
-    """Return the beginning of a body that was not understood, and what it claims to be."""
+def quote_body(answer: HttpAnswer, body: bytes) -> str:
+    """Return the beginning of a body that was not understood, and the media type that it claims to have."""
     start = body.decode("utf-8", "replace")[:_QUOTED_CHARACTERS].strip()
     return f"{answer.media_type or 'no content type'}, {start!r}" if start else "an empty body"
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return how long the provider asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date.
+    """Return the seconds that the provider asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date. A
+    date is of the provider's clock, and so is the answer's own `date`: ours may be an hour off.
 
     A date is of the provider's clock, and so is the answer's own `date`: ours may be an hour off.
     """
@@ -325,7 +330,8 @@ _UNITS: Final = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
 def _reset_s(headers: Mapping[str, str]) -> float | None:
-    """Return when the limit that was met has room again, by `x-ratelimit-reset-*`, such as `6m0s` or `1.5`.
+    """Return the seconds until the limit that was met has room again, by `x-ratelimit-reset-*`, such as `6m0s` or
+    `1.5`.
 
     There is one for requests and one for tokens. The one met is that of which nothing is left; where that is not told,
     the shorter one.

@@ -83,7 +83,7 @@ def kind_of_status(status: int) -> ProviderErrorKind:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a document says of an error."""
+    """The facts that a service's document gives of an error."""
 
     labels: tuple[str, ...] = ()
     """The service's own labels, the most precise first."""
@@ -95,7 +95,8 @@ class Report:
 
     @property
     def kind(self) -> ProviderErrorKind | None:
-        """What the labels mean; None if none is known. A spent quota counts more than what it is wrapped in."""
+        """The kind of error that the labels mean; None if none is known. A spent quota counts more than what it is
+        wrapped in."""
         known: list[ProviderErrorKind] = [LABELS[label] for label in self.labels if label in LABELS]
         if "quota" in known:
             return "quota"
@@ -107,7 +108,7 @@ class Report:
 
 
 def read_report(error: object) -> Report:
-    """Return what an error says: an object in the form of any service, or a text."""
+    """Return the report of an error: of an object in the form of any service, or of a text."""
     fields: JsonObject = as_object(error) or {"message": as_text(error)}
     passed_on, raw = _upstream(fields)
     rpc_labels, wait_s = _rpc_details(fields)
@@ -120,7 +121,8 @@ def read_report(error: object) -> Report:
 
 
 def find_error(document: JsonObject) -> object:
-    """Return what a document reports as an error, in whichever service's form; None if it reports none.
+    """Return the error that a document reports, in whichever service's form; None if it reports none. Only for a
+    document that is no answer: some forms are a bare `message`.
 
     Only for a document that is no answer: some forms are a bare `message`.
     """
@@ -149,8 +151,8 @@ def error_within(error: object) -> ProviderError:
 
 
 def tell_wrapped(error: ProviderError) -> ProviderError:
-    """Tell a conversation that is too long, a spent quota and what a server cannot do from other errors, by what the
-    service says of them.
+    """Give an error its true kind, where the service's words show that it is a conversation that is too long, a spent
+    quota, or something that the server cannot do.
 
     This reads the message, which nothing else does, for services that give no code, and gateways that lose it.
     """

@@ -120,7 +120,7 @@ class FaultyModel(WrapperModel):
             case "repeated_ids":
                 return _repeating(request)
             case "empty":
-                return _emptied
+                return _empty_part
             case _:
                 return _breaking(self._failure(kind), after=random.randint(1, _LONGEST_BEGINNING))
 
@@ -201,23 +201,23 @@ def _repeating(request: Request) -> _Spoil:
     """Give every call the id of the last one in the conversation, or of the first one in the answer."""
     ids = [call.id for message in request.messages for call in message.tool_uses][-1:]
 
-    def repeated(id: str) -> str:
+    def repeat_id(id: str) -> str:
         ids[:] = ids or [id]
         return ids[0]
 
     def spoil(part: Part) -> Part:
         match part:
-            case BlockFinished(ToolUse(id=id) as block) if repeated(id) != id:
-                return BlockFinished(replace(block, id=repeated(id)))
-            case InputPart(tool_use_id=id) if repeated(id) != id:
-                return replace(part, tool_use_id=repeated(id))
+            case BlockFinished(ToolUse(id=id) as block) if repeat_id(id) != id:
+                return BlockFinished(replace(block, id=repeat_id(id)))
+            case InputPart(tool_use_id=id) if repeat_id(id) != id:
+                return replace(part, tool_use_id=repeat_id(id))
             case _:
                 return part
 
     return spoil
 
 
-def _emptied(part: Part) -> Part | None:
+def _empty_part(part: Part) -> Part | None:
     match part:
         case TextPart() | ThinkingPart() | InputPart() | BlockFinished():
             return None

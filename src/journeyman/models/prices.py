@@ -1,4 +1,4 @@
-"""What models cost: a table that comes with the package, and tables of one's own.
+"""The prices of models: a table that comes with the package, and tables of one's own.
 
 The table holds what providers ask for plain requests, as of a certain day: `prices.json` says which and by what source,
 and `make prices` brings it up to date. A model that the table does not hold has an unknown price; it is not free.
@@ -71,7 +71,7 @@ def price_for(provider: str, model: str) -> Price | None:
 
     With it come the prices of the provider's own tools, as far as they are by the call.
     """
-    price = _bundled().price_for(provider, model)
+    price = _load_bundled().price_for(provider, model)
     fees = by_longest_prefix(_HOSTED, f"{_ALIASES.get(provider, provider)}:{model.lower()}")
     return None if price is None else replace(price, **fees)
 
@@ -91,11 +91,11 @@ _HOSTED: Final[Mapping[str, Mapping[str, float]]] = {
 
 def prices_as_of() -> date:
     """Return the day of the bundled prices."""
-    return _bundled().as_of or date.min
+    return _load_bundled().as_of or date.min
 
 
 @cache
-def _bundled() -> PriceTable:
+def _load_bundled() -> PriceTable:
     return _table(as_object(from_json(cast("bytes", get_data("journeyman.models", BUNDLED.name)))))
 
 
@@ -154,14 +154,14 @@ class _Amounts:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class _Step(_Amounts):
-    """What a longer request costs."""
+    """The price of a request that is longer than `tokens`."""
 
     tokens: Annotated[int, Field(gt=0, strict=True)]
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class _Entry(_Amounts):
-    """What a model costs."""
+    """The price of a model in the table, with its steps for longer requests."""
 
     web_search: _Amount | None = None
     code_execution: _Amount | None = None

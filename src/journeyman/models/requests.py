@@ -1,4 +1,4 @@
-"""What adapters share when they make a request: its key, its limits, the user's own fields and its body.
+"""The common part of the requests of all adapters: the key, the limits, the user's own fields and the body.
 
 The rule: what the service would refuse is not sent, but fails here, as a `bad_request` that says what to do.
 """
@@ -97,7 +97,7 @@ def by_longest_prefix(table: Mapping[str, _Known], name: str) -> _Known:
     return table[max((prefix for prefix in table if name.startswith(prefix)), key=len)]
 
 
-def refused_here(text: str) -> ProviderError:
+def make_unsent_error(text: str) -> ProviderError:
     """Return the error of a request that is not sent because it would be refused."""
     return ProviderError(text, kind="bad_request", usage=NOTHING_USED, hint="Nothing was sent.")
 
@@ -122,7 +122,7 @@ def check_hosted(request: Request, facts: Facts, *, model: str) -> None:
         and facts.hosted is not None
         and (lack := facts.hosted.lack(hosted, has_tools=bool(request.prefix.tools)))
     ):
-        raise refused_here(f"{model} cannot be asked: {lack[0]}. {lack[1]}")
+        raise make_unsent_error(f"{model} cannot be asked: {lack[0]}. {lack[1]}")
 
 
 def with_hosted(head: JsonObject, hosted: Sequence[JsonObject]) -> JsonObject:
@@ -131,7 +131,7 @@ def with_hosted(head: JsonObject, hosted: Sequence[JsonObject]) -> JsonObject:
     return {**head, "tools": [*hosted, *(given if isinstance(given, list) else [])]} if hosted else head
 
 
-def placed(location: Location | None) -> JsonObject:
+def encode_location(location: Location | None) -> JsonObject:
     """Return where the user is, as Anthropic and OpenAI are told it; nothing for nowhere."""
     if location is None:
         return {}
@@ -150,7 +150,7 @@ def sampling_fields(settings: ModelSettings, names: Mapping[str, str], *, model:
     if settings.stop:
         asked["stop"] = list(settings.stop)
     if lacking := " and no ".join([name for name in asked if name not in names]):
-        raise refused_here(f"{model} takes no {lacking} over {api}. Leave it out of ModelSettings.")
+        raise make_unsent_error(f"{model} takes no {lacking} over {api}. Leave it out of ModelSettings.")
     return {names[name]: value for name, value in asked.items()}
 
 
@@ -161,14 +161,16 @@ def with_extra(head: JsonObject, extra: JsonObject, *, reserved: frozenset[str])
         ProviderError: a field of `reserved` is among them (`bad_request`).
     """
     if taken := reserved & extra.keys():
-        raise refused_here(f"ModelSettings.extra has {sorted(taken)}. These come from the agent's prompts and history.")
+        raise make_unsent_error(
+            f"ModelSettings.extra has {sorted(taken)}. These come from the agent's prompts and history."
+        )
     for key, value in extra.items():
         before = head.get(key)
         head[key] = {**before, **value} if isinstance(before, dict) and isinstance(value, dict) else value
     return head
 
 
-def written(head: JsonObject, encode: Callable[[JsonObject, Sequence[object]], bytes]) -> bytes:
+def write_body(head: JsonObject, encode: Callable[[JsonObject, Sequence[object]], bytes]) -> bytes:
     """Return the body that `encode` makes of `head` and of the tools that the user's own fields have.
 
     Raises:
@@ -179,4 +181,4 @@ def written(head: JsonObject, encode: Callable[[JsonObject, Sequence[object]], b
         return encode(head, tools if isinstance(tools, list) else [])
     except (TypeError, ValueError) as error:
         text = f"The request cannot be written as JSON: {error}. Look at schemas and ModelSettings.extra."
-    raise refused_here(text)
+    raise make_unsent_error(text)

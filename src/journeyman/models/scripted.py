@@ -83,12 +83,12 @@ class ScriptedModel:
 
     @property
     def facts(self) -> Facts:
-        """What is known of the model: its price, if it has one."""
+        """The facts of the model: its price, if it has one."""
         return self._function.facts
 
     @property
     def remaining(self) -> int:
-        """How many answers are left."""
+        """The number of answers that are left."""
         return max(0, len(self._answers) - len(self.requests))
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
@@ -248,7 +248,7 @@ def _response(answer: Answer, model: str) -> Response:
 
 
 def _of_input(usage: Usage) -> Usage:
-    """Return what a provider tells when it begins to answer."""
+    """Return the usage that a provider reports when it begins to answer."""
     return Usage(
         requests=usage.requests,
         input_tokens=usage.input_tokens,

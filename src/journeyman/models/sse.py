@@ -10,7 +10,7 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 # Nearly every chunk is whole events in this form, which are found at once: the benchmark `over-http` needs it.
 _USUAL: Final = re.compile(rb"^event: (.*+)\ndata: (\S.*+)\n\n", re.MULTILINE)
 _FIELDS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
-_MOST_LINES: Final = 10_000
+_MOST_LINES: Final = 10_000  # each becomes an object, and 32 MiB hold millions of them
 MAX_VALUES: Final = 500_000
 """The most values of one event or document: the commas in it are counted, also those in its texts."""
 _USUAL_FRAME_BYTES: Final = len(b"event: \ndata: \n\n")
@@ -25,7 +25,7 @@ class TooLarge(ValueError):
 
 @dataclass(slots=True, repr=False, eq=False)
 class Parser:
-    """Turns chunks of an event stream into events.
+    """A parser that turns chunks of an event stream into events.
 
     Lines may end in LF, CR or CRLF, and chunks may end anywhere. Comments, ids and retry times are left out, and so
     are events without data, or with blank data, which some gateways send as heartbeats. A JSON object that stands

@@ -1,4 +1,5 @@
-"""Why a model stopped, in the words of all wires: one table, because gateways pass on the word of another service.
+"""A table of the words with which services say why a model stopped: one for all, because gateways pass on the word of
+another service.
 
 What one decoder knows, all know. A word that is not known here is given back as it is, and never taken for an end.
 """

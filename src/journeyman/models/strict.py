@@ -1,4 +1,4 @@
-"""Which tool schemas a provider can enforce while the model writes, without loss.
+"""The test whether a provider can enforce a tool's schema while the model writes, without loss.
 
 A provider turns such a schema into a grammar. Only what every grammar keeps is let through: closed objects whose
 properties are all required, and no keyword that would be dropped or refused. What only some services take (patterns,
@@ -38,7 +38,7 @@ _TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "obj
 
 @dataclass(slots=True)
 class Grammars:
-    """Counts what one request may still ask the Messages API to enforce."""
+    """The number of tools and unions that one request may still ask the Messages API to enforce."""
 
     _tools: int = TOOLS_AT_MOST
     _unions: int = UNIONS_AT_MOST
@@ -61,7 +61,8 @@ class _Walk:
         self.n_unions = 0
 
     def accepts(self, value: object, above: tuple[str, ...] = ()) -> bool:
-        """`above` are the definitions that this schema is part of: one that contains itself has no grammar."""
+        """Tell whether the API can enforce this part of a schema. `above` are the definitions that it is part of: one
+        that contains itself has no grammar."""
         schema = as_object(value)
         if not schema.keys() <= KEYWORDS | {"$ref"} or not schema.keys() & DECIDING:
             return False
@@ -87,7 +88,7 @@ class _Walk:
         return self.accepts(self._definitions.get(name), (*above, name))
 
 
-def closed(schema: JsonObject) -> JsonObject:
+def close_schema(schema: JsonObject) -> JsonObject:
     """Return a schema as the Messages API takes it for an answer: with closed objects, and what it has no keyword for
     in descriptions, where the model reads it.
 
@@ -96,12 +97,12 @@ def closed(schema: JsonObject) -> JsonObject:
     """
     definitions = as_object(schema.get("$defs"))
     for name in definitions:
-        if name in _reached(definitions, name):
+        if name in _find_references(definitions, name):
             raise ValueError(f"{name} contains itself")
-    return _closed(schema)
+    return _close_part(schema)
 
 
-def _reached(definitions: JsonObject, name: str) -> set[str]:
+def _find_references(definitions: JsonObject, name: str) -> set[str]:
     """Return the definitions that a definition refers to, also by others."""
     found: set[str] = set()
     waiting: list[JsonValue] = [definitions.get(name)]
@@ -115,22 +116,22 @@ def _reached(definitions: JsonObject, name: str) -> set[str]:
     return found
 
 
-def _closed(schema: JsonObject) -> JsonObject:
+def _close_part(schema: JsonObject) -> JsonObject:
     made: JsonObject = {}
     if definitions := as_object(schema.get("$defs")):
-        made["$defs"] = {name: _closed(as_object(each)) for name, each in definitions.items()}
+        made["$defs"] = {name: _close_part(as_object(each)) for name, each in definitions.items()}
     if "$ref" in schema:
         return {**made, "$ref": schema["$ref"]}
     choices = as_list(schema.get("anyOf")) or as_list(schema.get("oneOf"))
     if choices:
-        made["anyOf"] = [_closed(as_object(choice)) for choice in choices]
+        made["anyOf"] = [_close_part(as_object(choice)) for choice in choices]
     made |= {key: schema[key] for key in ("type", "enum", "const", "title") if key in schema}
     if not made.keys() & DECIDING:
         raise ValueError("a part of it may be anything")
     if "object" in _types(schema):
         _close_object(schema, made)
     if "items" in schema:
-        made["items"] = _closed(as_object(schema["items"]))
+        made["items"] = _close_part(as_object(schema["items"]))
     if schema.get("format") in (*FORMATS, URI):
         made["format"] = schema["format"]
     notes = {key: value for key, value in schema.items() if key not in _SAID and key not in made}
@@ -144,7 +145,7 @@ def _close_object(schema: JsonObject, made: JsonObject) -> None:
     properties = as_object(schema.get("properties"))
     if not properties and schema.get("additionalProperties", False) is not False:
         raise ValueError("a part of it is an object whose names are not known, such as a dict")
-    made["properties"] = {name: _closed(as_object(each)) for name, each in properties.items()}
+    made["properties"] = {name: _close_part(as_object(each)) for name, each in properties.items()}
     made["required"] = as_list(schema.get("required"))
     made["additionalProperties"] = False
 

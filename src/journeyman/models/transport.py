@@ -50,10 +50,10 @@ _DRAIN_S: Final = 0.25  # an answer is complete, only its connection is at stake
 _KEEP_ALIVE_S: Final = 45.0
 _READ_BYTES: Final = 16 * 1024
 """How much of a stream is read before others have their turn, in bytes."""
-_LOOKED_AT_BYTES: Final = 64
+_LOOKED_AT_BYTES: Final = 64  # the first word of a body tells an event stream from JSON and from HTML
 _HEADER_BYTES: Final = 64 * 1024  # a company's gateway sends policies and cookies longer than aiohttp's 8 KB
 _MOST_HEADERS: Final = 500
-_SOCKS_PORT: Final = 1080
+_SOCKS_PORT: Final = 1080  # registered for SOCKS with IANA
 _UNBOUNDED_REQUESTS: Final = 100_000
 _DESCRIPTORS_SHARE: Final = (3, 4)
 """How much of the process's descriptors requests may have: files, databases and idle connections need some, too."""
@@ -65,7 +65,8 @@ _PUBLIC_HEADERS: Final = frozenset(
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Timeouts:
-    """How long a request may be silent, in seconds. There is no limit on the whole: an answer may take its time."""
+    """The limits on the silence of a request, in seconds. There is no limit on the whole: an answer may take its
+    time."""
 
     connect_s: float = 30.0
     """The time to look up the host, connect and agree on TLS."""
@@ -78,7 +79,7 @@ class Timeouts:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Network:
-    """How a service is reached, where the address and the environment do not tell."""
+    """The way to a service, where the address and the environment do not tell."""
 
     tls: ssl.SSLContext | None = None
     """Whom to trust, and the client's own certificate (`load_cert_chain`). None: the authorities of the system, or of
@@ -100,7 +101,8 @@ _USUAL_NETWORK: Final = Network()
 
 @lazy_dataclass(frozen=True, repr=False)
 class Exchange:
-    """What error messages may say about a request, and what they must not: hence no repr of the headers."""
+    """The address and headers of a request, for error messages: they name the address, and never the headers, which
+    hold the keys. Hence no repr."""
 
     url: str
     headers: Mapping[str, str]
@@ -116,7 +118,7 @@ class Exchange:
         names = [pair.partition("=")[0] for pair in query.split("&")]
         return address + mark + "&".join([f"{name}=…" for name in names if name])
 
-    def scrubbed(self, text: str) -> str:
+    def scrub_text(self, text: str) -> str:
         """Return `text` without the keys of the request, and without what looks like another secret."""
         values = [value for name, value in self.headers.items() if name.lower() not in _PUBLIC_HEADERS]
         words = [word for value in [*values, urlsplit(self.url).password or ""] for word in (value, *value.split())]
@@ -127,9 +129,9 @@ class Exchange:
     def failure(
         self, words: str, kind: ProviderErrorKind, detail: object = "", *, usage: Usage | None = None
     ) -> ProviderError:
-        detail = self.scrubbed(str(detail))  # alone, as it was written
+        detail = self.scrub_text(str(detail))  # alone, as it was written
         said = f" ({detail})" if detail else ""
-        return ProviderError(self.scrubbed(f"{self.host} {words}{said}."), kind=kind, usage=usage)
+        return ProviderError(self.scrub_text(f"{self.host} {words}{said}."), kind=kind, usage=usage)
 
 
 @lazy_dataclass(repr=False, eq=False)
@@ -165,7 +167,7 @@ class HttpAnswer:
 
     @property
     def packing(self) -> str:
-        """How the body is packed, in the server's words; empty if it is not, as it was asked for."""
+        """The name of the body's compression, in the server's words; empty if it has none, as it was asked for."""
         encoding = self.headers.get("Content-Encoding", "").strip().lower()
         return "" if encoding == "identity" else encoding
 
@@ -181,7 +183,7 @@ class HttpAnswer:
 
     @property
     def target(self) -> str | None:
-        """Where a redirect leads, without secrets; None for any other answer."""
+        """The address to which a redirect leads, without secrets; None for any other answer."""
         to = self.headers.get("Location") if 300 <= self.status < 400 else None
         return None if to is None else Exchange(urljoin(self._exchange.url, to), {}).address
 
@@ -227,7 +229,7 @@ class HttpAnswer:
                 else:
                     self._quiet_since_s = None
                 if self._tap is not None:
-                    self._tap.received(events)
+                    self._tap.note_data(events)
                 return events
             return self._parser.end()
         except (TooLarge, *FOREIGN) as error:
@@ -258,7 +260,7 @@ class HttpAnswer:
             raise _OnlyHeartbeats(f"nothing but heartbeats in {self._timeouts.heartbeats_s:g} s")
 
     async def body(self, first_bytes: int | None = None) -> bytes:
-        """Return the body, or not much more than its first bytes.
+        """Return the body; with `first_bytes`, the rest is left unread after about so many.
 
         Raises:
             ProviderError: the body broke off, fell silent, or has more than `EVENT_LIMIT_BYTES`.
@@ -278,7 +280,7 @@ class HttpAnswer:
         else:
             body = b"".join(pieces)
             if self._tap is not None:
-                self._tap.received(body)
+                self._tap.note_data(body)
             return body
         raise failure
 
@@ -293,9 +295,9 @@ class HttpAnswer:
         except FOREIGN:
             return  # the answer is complete; only the connection is lost
 
-    def scrubbed(self, text: str) -> str:
+    def scrub_text(self, text: str) -> str:
         """Return `text` without the keys of the request."""
-        return self._exchange.scrubbed(text)
+        return self._exchange.scrub_text(text)
 
     def failure(self, words: str, kind: ProviderErrorKind, detail: object = "") -> ProviderError:
         """Return the error of an answer that is of no use; `words` go on from the host's name."""
@@ -344,7 +346,7 @@ class _Posted(AbstractAsyncContextManager[HttpAnswer]):
     async def __aenter__(self) -> HttpAnswer:
         tap = current_tap.get()
         if tap is not None:
-            tap.sent(self._exchange.url, self._exchange.headers, self._body or b"")
+            tap.note_request(self._exchange.url, self._exchange.headers, self._body or b"")
         self._connections = await _connections()
         self._pool = await self._connections.take(self._exchange, self._network, self._owner)
         try:
@@ -354,7 +356,7 @@ class _Posted(AbstractAsyncContextManager[HttpAnswer]):
             raise
         answer = HttpAnswer(self._response, self._exchange, self._timeouts, self._pool.proxy, tap)
         if tap is not None:
-            tap.answered(answer.status, answer.request_id)
+            tap.note_status(answer.status, answer.request_id)
         return answer
 
     async def __aexit__(self, *raised: object) -> None:
@@ -574,7 +576,7 @@ class _Connections:
 
 @lazy_dataclass(frozen=True)
 class _Process:
-    """What all event loops of the process have together."""
+    """The state that all event loops of the process share."""
 
     connections: WeakKeyDictionary[asyncio.AbstractEventLoop, _Connections] = field(
         default_factory=WeakKeyDictionary[asyncio.AbstractEventLoop, _Connections]
@@ -589,10 +591,10 @@ _process: Final = _Process()
 async def _connections() -> _Connections:
     loop = asyncio.get_running_loop()
     connections = _process.connections.get(loop)
-    return await _begun(loop) if connections is None or connections.pid != os.getpid() else connections
+    return await _open_connections(loop) if connections is None or connections.pid != os.getpid() else connections
 
 
-async def _begun(loop: asyncio.AbstractEventLoop) -> _Connections:
+async def _open_connections(loop: asyncio.AbstractEventLoop) -> _Connections:
     """Return the connections of a loop that had none, and forget those of loops that were closed by hand."""
     connections = _process.connections[loop] = _Connections(inherited=_process.connections.get(loop))
     atexit.register(connections.end_at_exit)
@@ -627,7 +629,7 @@ class OverHttp:
     def _posting(
         self, url: str, headers: Mapping[str, str], timeouts: Timeouts
     ) -> partial[AbstractAsyncContextManager[HttpAnswer]]:
-        """Return what posts a `body` over the connections of this model; see `open_stream`."""
+        """Return a function that posts a `body` over the connections of this model; see `open_stream`."""
         network, owner = self.network, self._owner
         return partial(open_stream, url, headers=headers, timeouts=timeouts, network=network, owner=owner)
 
@@ -691,7 +693,7 @@ def _pool(url: str, network: Network, owner: object) -> _Pool:
 def _over_socks(
     proxy: Proxy, trust: ssl.SSLContext | bool
 ) -> tuple[aiohttp.BaseConnector, tuple[type[Exception], ...]]:
-    """Return what connects through a SOCKS proxy, and what it raises besides aiohttp's exceptions.
+    """Return a connector for a SOCKS proxy, and the exceptions that it raises besides aiohttp's.
 
     Raises:
         ProxyRefused: the package for it is not installed.
@@ -756,7 +758,7 @@ def offline(reason: str) -> Generator[Silence]:
 
 
 def _refused(exchange: Exchange) -> ProviderError | None:
-    """Return why nobody may be asked now, and note who would have been; None when anybody may."""
+    """Return the error that nobody may be asked now, and note who would have been; None when anybody may."""
     for silence in _process.silences:
         silence.refused.append(exchange.host)
     if not _process.silences:
@@ -790,13 +792,13 @@ _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"
 """OpenSSL's names for an answer that is not TLS."""
 _TLS_ALERT: Final = r"\x15\x03"
 """How an answer in TLS to a request in the clear begins, as aiohttp quotes it."""
-_PASSING_FOR_PROXIES: Final = (408, 425, 429)
+_PASSING_FOR_PROXIES: Final = (408, 425, 429)  # the request took too long, came too early, or was one too many
 
 
 def failure_before(error: Exception, exchange: Exchange, proxy: Proxy | None = None) -> ProviderError:
-    """Return what `error` means when there is no answer yet."""
+    """Return the error for `error`, where no answer has begun."""
     kind, unbilled, words = _meaning_before(error, proxy)
-    return exchange.failure(words, kind, _said(error), usage=NOTHING_USED if unbilled else None)
+    return exchange.failure(words, kind, _describe_error(error), usage=NOTHING_USED if unbilled else None)
 
 
 def _meaning_before(error: Exception, proxy: Proxy | None) -> tuple[ProviderErrorKind, bool, str]:
@@ -835,19 +837,19 @@ _LOGIN: Final = "Write them into the variable: http://NAME:PASSWORD@HOST:PORT"
 
 
 def failure_within(error: Exception, exchange: Exchange) -> ProviderError:
-    """Return what `error` means when the answer had begun. The use is not known here."""
+    """Return the error for `error`, where the answer had begun. The usage is not known here."""
     match error:
         case TooLarge():
             return exchange.failure("sent more in one piece than can be right", "unknown", error)
         case _OnlyHeartbeats():
             return exchange.failure("kept the connection open without going on with its answer", "stream_idle", error)
         case TimeoutError():
-            return exchange.failure("stopped sending in the middle of an answer", "stream_idle", _said(error))
+            return exchange.failure("stopped sending in the middle of an answer", "stream_idle", _describe_error(error))
         case _:
-            return exchange.failure("broke off in the middle of an answer", "stream_cut", _said(error))
+            return exchange.failure("broke off in the middle of an answer", "stream_cut", _describe_error(error))
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     # The text of a ClientResponseError quotes the whole URL; aiohttp tells its TLS where there is none, too.
     text = error.message if isinstance(error, aiohttp.ClientResponseError) else str(error).replace(" ssl:default", "")
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

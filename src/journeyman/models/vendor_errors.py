@@ -1,4 +1,4 @@
-"""What the exceptions of other packages mean when they carry a request: by the names of their classes, not their words.
+"""A reading of other packages' exceptions, for carriers of requests: by the names of their classes, not their words.
 
 A carrier is an official SDK or another library; which HTTP client it uses is its own affair, so nothing is imported
 here to recognise its exceptions. And nothing of them is passed on but a text without secrets: they hold requests, and
@@ -22,7 +22,7 @@ _LEAST_SECRET: Final = 7  # shorter values are not replaced: they would be found
 
 
 class Meaning(NamedTuple):
-    """What an exception says about a request."""
+    """An exception in our terms: its kind, a text for it, and whether the request may have been billed."""
 
     kind: ProviderErrorKind
     words: str
@@ -71,7 +71,8 @@ _WITHIN: Final[Mapping[str, Meaning]] = {
 
 
 def meaning(error: BaseException, *, begun: bool) -> Meaning | None:
-    """Return what an exception means, or else the one that it was raised from; None when neither is known.
+    """Return the meaning of an exception, or else of the one that it was raised from; None when neither is known.
+    `begun`: whether the answer had begun.
 
     `begun`: whether the answer had begun.
     """
@@ -95,12 +96,12 @@ def _chain_of(error: BaseException) -> Iterator[BaseException]:
 # -- texts without keys ------------------------------------------------------------------------------------------------
 
 
-def said(error: BaseException) -> str:
+def quote_error(error: BaseException) -> str:
     """Return the class and the beginning of the text of an exception."""
     return name_and_words(error)[:_QUOTED_CHARACTERS]
 
 
-def scrubbed(text: str, secrets: Iterable[str]) -> str:
+def scrub_secrets(text: str, secrets: Iterable[str]) -> str:
     """Return `text` without `secrets`, without what the environment holds as such, and without what looks like one."""
     found = {*secrets, *named_secrets(os.environ)}
     for secret in sorted((secret for secret in found if len(secret) >= _LEAST_SECRET), key=len, reverse=True):

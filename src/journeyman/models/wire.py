@@ -1,4 +1,4 @@
-"""What every adapter needs to write and read JSON, and to read another provider's messages.
+"""The reading and writing of JSON for all adapters, and of messages that came from another provider.
 
 Whatever a provider has sent, nothing here raises but `ProviderError`. And a conversation may go on with another
 provider: reasoning then becomes a text in tags, encrypted reasoning is left out, and any other block of the old
@@ -63,11 +63,11 @@ _HALF_ESCAPES: Final = re.compile(
 # -- what providers send -----------------------------------------------------------------------------------------------
 
 
-def damaged(what: str, kind: ProviderErrorKind = "stream_cut") -> ProviderError:
+def make_damage_error(what: str, kind: ProviderErrorKind = "stream_cut") -> ProviderError:
     return ProviderError(f"The answer cannot be read: {what}.", kind=kind)
 
 
-def parsed(data: bytes) -> JsonObject:
+def parse_object(data: bytes) -> JsonObject:
     """Return the JSON object; an empty one for any other JSON.
 
     Raises:
@@ -83,19 +83,19 @@ def parsed(data: bytes) -> JsonObject:
         damage = f"{error}, in {data[:200].decode('utf-8', 'replace')!r}"
     else:
         return as_object(value)
-    raise damaged(damage)
+    raise make_damage_error(damage)
 
 
 def all_parsed(data: Sequence[bytes]) -> Iterator[JsonObject]:
-    """Yield what each of several texts holds, as `parsed` would: one after the other only where one is damaged."""
+    """Yield the JSON object in each of several texts, which are read one after the other only where one is damaged."""
     if len(data) == 1:
-        return iter((parsed(data[0]),))
+        return iter((parse_object(data[0]),))
     try:
         values: list[object] = read_json(b"[%b]" % b",".join(data))
     except orjson.JSONDecodeError:
         values = []
     whole = len(values) == len(data)
-    return map(as_object, values) if whole else map(parsed, data)
+    return map(as_object, values) if whole else map(parse_object, data)
 
 
 def _read_with_halves(data: bytes) -> object:
@@ -110,7 +110,8 @@ def _read_with_halves(data: bytes) -> object:
 
 
 def _whole(value: object, *, is_piece: bool | None) -> object:
-    """Replace the halves in a value; not in one that `is_piece`. None: nothing in it is, whatever it is called."""
+    """Return a value with its halves of surrogate pairs replaced. With `is_piece` a text stays as it is, since the next
+    piece may bring the other half. None: no text in it is a piece, whatever its field is called."""
     if isinstance(value, str):
         return value if is_piece else encodable_text(value)
     if isinstance(value, list):
@@ -245,16 +246,16 @@ def is_marked_inside(block: Block) -> bool:
     return any(isinstance(part, Text) and part.cache_mark for part in block.content)
 
 
-def assembled(pieces: Sequence[bytes]) -> bytes:
-    """Return a request's body, joined from pieces that are mostly those of the request before. Whoever records the
-    request is told of them."""
+def join_body(pieces: Sequence[bytes]) -> bytes:
+    """Return a request's body, joined from pieces that are mostly those of the request before. The tap, if there is
+    one, is given both."""
     body, tap = b"".join(pieces), current_tap.get()
     if tap is not None:
-        tap.assembled(body, pieces)
+        tap.note_body(body, pieces)
     return body
 
 
-def joined(tools: bytes, more: Sequence[object]) -> bytes:
+def join_tools(tools: bytes, more: Sequence[object]) -> bytes:
     """Return the elements of a list of tools, with those that are given in the provider's own form at their end."""
     return b",".join([part for part in (tools, to_json(more)[1:-1]) if part]) if more else tools
 
@@ -283,7 +284,7 @@ def readable(block: Block, provider: str) -> Block | None:
 
 
 def is_taken(block: Image | Document | Audio, media: MediaSupport) -> bool:
-    """Tell whether bytes can be sent to a model: another may have taken them before."""
+    """Tell whether a model takes this file. Its bytes may be from a conversation with another model."""
     source = block.source
     if not isinstance(source, Base64):
         return True
@@ -332,5 +333,5 @@ def safe_name(name: str, *, longest: int) -> str:
 
 
 def shorten_names(tools: Iterable[ToolSpec], *, longest: int) -> dict[str, str]:
-    """Return the names of the tools that a service knows by another name, by that."""
+    """Return the names of those tools that must be called otherwise at a service, by their names there."""
     return {short: each.name for each in tools if (short := safe_name(each.name, longest=longest)) != each.name}

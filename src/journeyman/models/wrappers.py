@@ -34,7 +34,7 @@ from journeyman.model import (
     opened,
     paid_max_tokens,
     price_of,
-    unfinished,
+    read_unfinished_text,
 )
 from journeyman.models.requests import UNKNOWN_MAX_TOKENS
 from journeyman.types import Message, Price, Usage
@@ -64,7 +64,7 @@ class WrapperModel:
 
     @property
     def facts(self) -> Facts:
-        """What is known about the model inside."""
+        """The facts of the model inside."""
         return facts_of(self._inner)
 
     def open(self) -> AbstractAsyncContextManager[object]:
@@ -106,7 +106,7 @@ PASSED_ON: Final[frozenset[ProviderErrorKind]] = frozenset(
 
 @explain_arguments
 class FallbackModel:
-    """Asks the first model; if it fails in a way in which another may not, asks the next.
+    """A model around several: it asks the first one; if that fails in a way in which another may not, it asks the next.
 
     Every call begins with the first model again. An answer that broke off is thrown away (`Restarted`), and what it
     used stays counted. `Answered` tells who gives the answer that follows. When no model is left, the last error is
@@ -139,8 +139,9 @@ class FallbackModel:
 
     @property
     def facts(self) -> Facts:
-        """What holds whichever model answers: the smallest known limits, and whether every model loads tools. The price
-        is the highest that an answer may cost, for budgets; it is unknown unless the price of every model is known."""
+        """The facts that hold whichever model answers: the smallest known limits, and whether every model loads tools.
+        The price is the highest that an answer may cost, for budgets; it is unknown unless the price of every model is
+        known."""
         every = [*map(facts_of, self.models)]
         prices = [facts.price for facts in every if facts.price is not None]
         known = [facts.hosted for facts in every if facts.hosted is not None]
@@ -183,8 +184,8 @@ class _FirstToAnswer:
     def __aiter__(self) -> _FirstToAnswer:
         return self
 
-    def unfinished(self) -> str:
-        return unfinished(self._parts)
+    def unfinished_text(self) -> str:
+        return read_unfinished_text(self._parts)
 
     async def __anext__(self) -> Part:
         try:
@@ -193,7 +194,7 @@ class _FirstToAnswer:
                 self._collector.response()  # an answer without an end has failed, too
         except ProviderError as error:
             told, collector, parts = self._collector.used_before(error), self._collector, self._parts
-            used = believable_usage(told, self._request, lambda: collector.words + unfinished(parts))
+            used = believable_usage(told, self._request, lambda: collector.words + read_unfinished_text(parts))
             error.usage = used if self._price is None or not used.requests else self._price.charged(used)
             if not self._left or error.kind not in self._on:
                 raise
@@ -206,7 +207,7 @@ class _FirstToAnswer:
             self._collector = Collector()
         else:
             self._collector.add(part)
-        return part if self._price is None else _charged(part, self._price)
+        return part if self._price is None else _charge_part(part, self._price)
 
     async def _next_model(self) -> AsyncIterator[Part]:
         model = self._left.pop(0)
@@ -215,11 +216,11 @@ class _FirstToAnswer:
         paid, request = paid_max_tokens.get(), self._request
         if paid is not None:
             request = replace(request, max_tokens=paid)
-        self._parts = await self._stack.enter_async_context(_announced(model, request))
+        self._parts = await self._stack.enter_async_context(_announce_model(model, request))
         return self._parts
 
 
-def _charged(part: Part, price: Price) -> Part:
+def _charge_part(part: Part, price: Price) -> Part:
     """Return the part with the cost of the usage that it tells, for a model that does not tell costs itself."""
     match part:
         case ResponseStarted(usage=usage) | UsageSeen(usage) | ResponseFinished(usage=Usage() as usage):
@@ -297,12 +298,12 @@ class SwappableModel(WrapperModel):
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         """Ask the current model; see `Model.stream`."""
-        return _announced(self._inner, request)
+        return _announce_model(self._inner, request)
 
 
 @dataclass(frozen=True, slots=True)
 class _NoModel:
-    """What a `SwappableModel` holds as long as it has no model."""
+    """The placeholder in a `SwappableModel` without a model: it refuses to be asked, and says what to do."""
 
     provider: str = "swappable"
     name: str = "none"
@@ -319,15 +320,15 @@ class _NoModel:
 
 
 @asynccontextmanager
-async def _announced(model: Model, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
-    """Ask `model`, and let its answer say whose it is."""
+async def _announce_model(model: Model, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+    """Ask `model`, and let an `Answered` come before its answer."""
     async with model.stream(request) as parts:
         yield _Announced(parts, Answered(model.provider, model.name))
 
 
 @dataclass(slots=True, repr=False, eq=False)
 class _Announced:
-    """The parts of an answer, after whose it is; that is left out where they tell it themselves."""
+    """The parts of an answer after an `Answered` part, which is left out where they bring one themselves."""
 
     _parts: AsyncIterator[Part]
     _answered: Answered | None
@@ -336,8 +337,8 @@ class _Announced:
     def __aiter__(self) -> _Announced:
         return self
 
-    def unfinished(self) -> str:
-        return unfinished(self._parts)
+    def unfinished_text(self) -> str:
+        return read_unfinished_text(self._parts)
 
     async def __anext__(self) -> Part:
         if self._answered is not None:
@@ -418,8 +419,8 @@ class RateLimitedModel(WrapperModel):
             used = seen.used_before(error)
             raise
         finally:
-            used = believable_usage(used or seen.used(), request, lambda: seen.words + unfinished(parts))
-            self._window.leave(held, self._counted(used, held))
+            used = believable_usage(used or seen.sum_usage(), request, lambda: seen.words + read_unfinished_text(parts))
+            self._window.leave(held, self._count_tokens(used, held))
 
     def _estimated_tokens(self, request: Request) -> int:
         if self.tokens_per_minute is None:
@@ -431,7 +432,7 @@ class RateLimitedModel(WrapperModel):
         input_tokens = _tokens_of(request.prefix) + sum(map(_tokens_of, request.messages))
         return min(self.tokens_per_minute, input_tokens + answer)
 
-    def _counted(self, usage: Usage, held: int) -> int:
+    def _count_tokens(self, usage: Usage, held: int) -> int:
         """Return how many tokens count afterwards: what was reported, and all that was held where that is not exact."""
         cached = 0 if self.count_cache_reads else usage.cache_read_tokens or 0
         tokens = usage.total_tokens - cached
@@ -498,7 +499,8 @@ class _Window:
         queue.changed.set()
 
     def _next_chance_s(self, tokens: int, now_s: float) -> float | None:
-        """Return when to look again, on the loop's clock: None for at once, infinity for when a call has ended."""
+        """Return the moment to look again, on the loop's clock: None for at once, infinity for when a call has
+        ended."""
         while self._starts and self._starts[0] < now_s - _MINUTE_S:
             self._starts.popleft()
         while self._ended and self._ended[0][0] < now_s - _MINUTE_S:
@@ -534,8 +536,8 @@ class _Seen:
     def __aiter__(self) -> _Seen:
         return self
 
-    def unfinished(self) -> str:
-        return unfinished(self._parts)
+    def unfinished_text(self) -> str:
+        return read_unfinished_text(self._parts)
 
     async def __anext__(self) -> Part:
         part = await anext(self._parts)

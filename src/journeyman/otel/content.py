@@ -36,7 +36,7 @@ _PLACE: Final = 200
 
 
 class Shapes:
-    """Makes what goes out of what was said."""
+    """The forms in which messages, tools and texts go out as values of attributes."""
 
     def __init__(self, redactor: Redactor, *, max_bytes: int) -> None:
         """`max_bytes`: the longest value of an attribute."""
@@ -76,7 +76,7 @@ class Shapes:
         return self._fitting(made[::-1])
 
     def answer(self, response: Response) -> str:
-        """Return what the model said."""
+        """Return the answer of the model."""
         parts = [self._part(block) for block in response.content]
         reason = FINISHES.get(response.stop_reason, response.stop_reason)
         return self._fitting([{"role": "assistant", "parts": parts, "finish_reason": reason}])
@@ -116,7 +116,7 @@ class Shapes:
         return self._cut(self._redactor.redacted_json_text(text), self._longest)
 
     def _cut(self, text: str, most: int) -> str:
-        """Cut a text to so many bytes, about: what stands for what was left out takes some, too."""
+        """Return a text cut to `most` bytes, with a note on how many more there were."""
         if len(text) * 4 <= most:
             return text
         written = text.encode("utf-8", "replace")
@@ -125,7 +125,7 @@ class Shapes:
         return f"{written[:most].decode('utf-8', 'ignore')}… [{len(written) - most} more bytes]"
 
     def _fitting(self, values: list[Any]) -> str:
-        """Return JSON of values: without those after the first that make it too long, the oldest first."""
+        """Return JSON of values. Where all would be too long, the oldest after the first are left out."""
         while True:
             text = write_json(values, default=str).decode("utf-8", "replace")
             if len(text) <= self._most + self._longest + _PLACE or len(values) == 1:

@@ -43,7 +43,8 @@ _LOGGERS: Final = (
 
 
 class Exporting:
-    """Sends what its `telemetry` is told until it is closed; inside of `with configure_exporter() as telemetry:`."""
+    """An exporter that sends what its `telemetry` reports until it is closed; inside of
+    `with configure_exporter() as telemetry:`."""
 
     def __init__(self, tracers: TracerProvider, meters: MeterProvider, *, content: bool) -> None:
         self.telemetry: Final = OpenTelemetry(tracers, meters, content=content)
@@ -79,7 +80,7 @@ class Exporting:
 
 
 class _Once(logging.Filter):
-    """Says once what the SDK says again and again."""
+    """A filter that logs once what the SDK logs again and again."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -83,7 +83,7 @@ class Meter:
                 counter.add(tokens.get(attribute, 0), told)
 
     def invoke(self, seconds: float, agent: str, model: str, *, error: str | None, requests: int, calls: int) -> None:
-        """Count a run: how long it took, and what it did itself."""
+        """Count a run: how long it took, and its own requests and calls."""
         whose = {names.AGENT_NAME: agent}
         facts = whose | ({names.REQUEST_MODEL: model} if model else {})
         self._agent_s.record(seconds, facts if error is None else {**facts, names.ERROR: error})

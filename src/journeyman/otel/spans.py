@@ -65,7 +65,8 @@ class Instruments:
 
 
 def context_with_links() -> tuple[Context, Sequence[Link]]:
-    """Return the context of what begins here, and what it is linked with because that does not wait for it."""
+    """Return the context for a span that begins here, and a link to the span that started this work and does not wait
+    for it."""
     here = contexts.get_current()
     origin = contexts.get_value(_APART, here)
     return here, (Link(origin),) if isinstance(origin, SpanContext) else ()
@@ -109,7 +110,7 @@ def _quietly(take: Callable[Concatenate[SpanTape, P], None]) -> Callable[Concate
 
 
 class SpanTape:
-    """Tells of one recording, by spans."""
+    """A tape that reports one recording as spans."""
 
     def __init__(
         self, instruments: Instruments, kind: TapeKind, *, id: str | None, remote: Context | None, conversation: str
@@ -177,13 +178,13 @@ class SpanTape:
         if origin.is_valid:
             contexts.attach(contexts.set_value(_APART, origin, Context()))
 
-    def failed(self, path: RunPath, tool_use_id: str, error: str) -> None:
+    def note_call_failure(self, path: RunPath, tool_use_id: str, error: str) -> None:
         run = self._runs.get(path)
         if run is not None:
             run.errors[tool_use_id] = error
 
     async def room(self) -> None:
-        """Nothing waits here."""
+        """Do nothing: nothing waits here to be written."""
 
     def ended_early(self) -> None:
         """Do nothing: nothing is written here, so nothing can fail to be."""
@@ -201,7 +202,7 @@ class SpanTape:
             self._close(path, run, None if status == "left" and code is None else code or _CANCELLED)
 
     def regret(self, error: Exception) -> None:
-        """Log, once, that something could not be told."""
+        """Log, once, that something could not be reported."""
         if not self._has_regretted:
             self._has_regretted = True
             _log.warning("telemetry of a run is not complete: %s", name_and_words(error))
@@ -474,10 +475,10 @@ class RequestSpan:
         self._active = Active(self._span)
         self._active.__enter__()
 
-    def assembled(self, body: bytes, pieces: Sequence[bytes]) -> None:
+    def note_body(self, body: bytes, pieces: Sequence[bytes]) -> None:
         """Do nothing: the span tells of the request by its messages."""
 
-    def sent(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
+    def note_request(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
         if self._span is None or not self._span.is_recording():
             return
         try:
@@ -487,16 +488,16 @@ class RequestSpan:
         except ValueError:
             return  # an address that the request itself will fail with
 
-    def answered(self, status: int, request_id: str | None) -> None:
-        """Do nothing: the answer is told of by `received` and `finished`."""
+    def note_status(self, status: int, request_id: str | None) -> None:
+        """Do nothing: the answer is told of by `note_data` and `note_response`."""
 
-    def received(self, data: bytes | Sequence[tuple[bytes, bytes]]) -> None:
+    def note_data(self, data: bytes | Sequence[tuple[bytes, bytes]]) -> None:
         if self._first_s is None and not isinstance(data, bytes):
             self._first_s = time.perf_counter() - self._began_s
             if self._span is not None:
                 self._span.set_attribute(names.REQUEST_STREAM, True)
 
-    def finished(self, response: Response) -> None:
+    def note_response(self, response: Response) -> None:
         reason = names.FINISHES.get(response.stop_reason, response.stop_reason)
         facts: dict[str, Any] = {**usage_attributes(response.usage), names.FINISH_REASONS: (reason,)}
         facts |= {names.RESPONSE_MODEL: response.model} if response.model else {}
@@ -505,7 +506,7 @@ class RequestSpan:
             facts[names.OUTPUT] = self._instruments.shapes.answer(response)
         self._end(facts, None)
 
-    def failed(self, error: BaseException) -> None:
+    def note_failure(self, error: BaseException) -> None:
         if isinstance(error, ProviderError):
             kind = error.kind
         else:
@@ -532,7 +533,8 @@ class RequestSpan:
 
 
 def _settings_of(settings: ModelSettings) -> dict[str, Any]:
-    """Return how a model is asked, as attributes: of the further fields those that say how it picks its words."""
+    """Return the settings of a request as attributes; of the further fields those that say how the model picks its
+    words."""
     facts: dict[str, Any] = {}
     if settings.stop:
         facts[names.REQUEST_STOPS] = settings.stop
@@ -554,13 +556,13 @@ def as_text(value: object) -> str:
 
 
 def mark(span: Span, code: str, message: str = "") -> None:
-    """Say that what a span stands for has failed."""
+    """Mark the span of something that has failed, with the code and the message."""
     span.set_attribute(names.ERROR, code)
     span.set_status(Status(StatusCode.ERROR, message or code))
 
 
 def usage_attributes(usage: Usage) -> dict[str, Any]:
-    """Return what was used, as attributes. The conventions count cached tokens among those of the input."""
+    """Return the usage as attributes. The conventions count cached tokens among those of the input."""
     cached = (usage.cache_read_tokens or 0) + (usage.cache_write_tokens or 0)
     facts: dict[str, Any] = {
         names.INPUT_TOKENS: usage.input_tokens + cached,

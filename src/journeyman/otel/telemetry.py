@@ -26,7 +26,7 @@ _MOST_BYTES: Final = 32_768
 
 @explain_arguments
 class OpenTelemetry:
-    """Reports to OpenTelemetry what runs do: `Runtime(telemetry=OpenTelemetry())`.
+    """The telemetry that reports to OpenTelemetry what runs do: `Runtime(telemetry=OpenTelemetry())`.
 
     It makes spans and metrics with the providers that the program has set up, and sends nothing itself. No failure here
     can break a run.

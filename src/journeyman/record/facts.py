@@ -1,4 +1,4 @@
-"""What is recorded of an event: its facts as plain JSON values, without what is always the same.
+"""The facts of an event as they are recorded: plain JSON values, without those that are always the same.
 
 No event may fail here: a value that JSON cannot carry becomes its `repr`.
 """

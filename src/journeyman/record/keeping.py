@@ -1,4 +1,4 @@
-"""How long recordings are kept, and how they are forgotten."""
+"""The time and the space that recordings are kept for, and how they are forgotten."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from journeyman.store.storage import Storage, Transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """What is kept."""
+    """The limits on the recordings that are kept."""
 
     seconds: float | None
     """How many seconds after its end a recording is kept; None: forever."""

@@ -1,4 +1,4 @@
-"""What a tape takes down, and the rows that become of it: recordings, events, and requests.
+"""The notes of a tape, and the rows that are made of them: recordings, events, and requests.
 
 A request says only how it differs from the one before it of the same run, and its parts are stored once: so a recording
 grows with the conversation, and not with its square.
@@ -52,7 +52,7 @@ _ERROR_BYTES: Final = 64 * 1024
 
 @lazy_dataclass()
 class Note:
-    """What is taken down beside events."""
+    """A note on a tape that is no event."""
 
     kind: str
     where: Where
@@ -95,7 +95,7 @@ class SentRequest:
 
 @lazy_dataclass()
 class ReceivedResponse:
-    """What came back for a request. Times are in seconds, by a clock that only goes on."""
+    """The answer to a request, with the times of its pieces. Times are in seconds, by a clock that only goes on."""
 
     began_s: float
     ended_s: float = 0.0
@@ -147,7 +147,7 @@ class ReceivedResponse:
 
 @lazy_dataclass()
 class Exchange:
-    """What a model was asked for a run, and what it answered, in terms of ours: what a cassette is made of."""
+    """A request of a run to a model and its answer, in terms of ours: a cassette is made of these."""
 
     where: Where
     model: Model
@@ -202,7 +202,7 @@ class _Last:
 
 @dataclass(slots=True, eq=False)
 class Live:
-    """What is shown of a recording that goes on, while somebody looks."""
+    """The part of a recording that changes as it goes on, for those who look at it now."""
 
     is_watched: bool = False
     """Set by the writer: somebody looks at it now."""

@@ -1,4 +1,4 @@
-"""What a recorder and those who look at its recordings tell each other through the store, while runs go on.
+"""The exchange between a recorder and those who look at its recordings, through the store, while runs go on.
 
 Somebody who looks says so in `rec_watched`; then the last words of answers that are being written are put into
 `rec_words`, one row for each recording. What is said from outside is read from `jm_signals`, and handed to the run.

@@ -1,4 +1,4 @@
-"""What is said to a recorded run from outside of its process, and what waits for an answer from there.
+"""The words that reach a recorded run from outside of its process, and the questions that wait there for an answer.
 
 All of this happens in the event loop of the run. Each word that comes is taken down, with who said it: nothing is
 steered without a trace.
@@ -77,10 +77,10 @@ class FromOutside:
     def is_held(self) -> bool:
         return not self._released.is_set()
 
-    async def released(self) -> None:
+    async def wait_until_released(self) -> None:
         scope = current_scope.get()
         assert scope is not None  # a run waits within its scope
-        async with scope.unhurried():
+        async with scope.pause_deadlines():
             await self._released.wait()
 
     def listen(
@@ -232,7 +232,7 @@ class FromOutside:
                 if scope is None:
                     await asyncio.wait(first, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
                 else:
-                    async with scope.unhurried():
+                    async with scope.pause_deadlines():
                         await asyncio.wait(first, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
                 left_s = PATIENCE_S if self.asks or here is not None else left_s - _LOOK_S
         finally:

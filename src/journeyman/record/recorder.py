@@ -204,7 +204,7 @@ class RunRecording:
     def apart(self) -> None:
         """Runs that nobody waits for are recorded as all others."""
 
-    def failed(self, path: RunPath, tool_use_id: str, error: str) -> None:
+    def note_call_failure(self, path: RunPath, tool_use_id: str, error: str) -> None:
         """The call's result says it."""
 
     def put(self, item: object) -> None:
@@ -254,10 +254,10 @@ class RequestTap:
         self._came = ReceivedResponse(time.perf_counter())
         self._began_s = self._came.began_s
 
-    def assembled(self, body: bytes, pieces: Sequence[bytes]) -> None:
+    def note_body(self, body: bytes, pieces: Sequence[bytes]) -> None:
         self._assembled = body, pieces
 
-    def sent(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
+    def note_request(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
         if self._sent is not None:  # a model around models asks the next
             self._end()
             self._came = ReceivedResponse(time.perf_counter())
@@ -266,18 +266,18 @@ class RequestTap:
         self._sent = self._made(around=around(url, headers), body=body, pieces=pieces)
         self._tape.put(self._sent)
 
-    def answered(self, status: int, request_id: str | None) -> None:
+    def note_status(self, status: int, request_id: str | None) -> None:
         self._came.status, self._came.request_id = status, request_id
 
-    def received(self, data: bytes | Sequence[tuple[bytes, bytes]]) -> None:
+    def note_data(self, data: bytes | Sequence[tuple[bytes, bytes]]) -> None:
         self._came.take(time.perf_counter(), data)
 
-    def finished(self, response: Response) -> None:
+    def note_response(self, response: Response) -> None:
         self._came.response = response
         self._end()
         self._tape.put(Exchange(self._where, self._model, self._neutral(), self._took_s(), response))
 
-    def failed(self, error: BaseException) -> None:
+    def note_failure(self, error: BaseException) -> None:
         self._came.error = error
         self._end()
         self._tape.put(Exchange(self._where, self._model, self._neutral(), self._took_s(), error=error))

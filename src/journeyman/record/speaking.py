@@ -1,4 +1,4 @@
-"""What a recorded run waits for, and what is said to it, from any process that can write to its store.
+"""The questions of a recorded run, and the words to it, from any process that can write to its store.
 
 A word is a row that is never changed. The process that records reads it, and records what became of it.
 """
@@ -34,7 +34,7 @@ ToldState: TypeAlias = Literal["waits", "taken", "withdrawn", "late"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenQuestion:
-    """What waits for an answer: a call that waits for a decision, or a question of the model that waits for a text."""
+    """A question that waits for an answer: a call waits for a decision, or the model asks for a text."""
 
     key: str
     """Its id in the recording."""
@@ -50,7 +50,7 @@ class OpenQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What was said to a run, and what came of it."""
+    """A word that was said to a run, and its outcome."""
 
     n: int
     """Its number in the store."""

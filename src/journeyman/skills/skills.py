@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 
 from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem, count
-from journeyman.gate import hidden
+from journeyman.gate import make_path_hider
 from journeyman.skills.format import MAX_SKILL_BYTES, SKILL_FILE, Skill, read_skill
 from journeyman.toolbox.files import LocalFiles, Reach, ToolRefused, first_lines, lines_of, nothing_hidden, text_of
 from journeyman.tools.check import is_count
@@ -108,7 +108,7 @@ class Skills(Tool[..., Any]):
         skill, file = self.skills[cast("str", arguments["name"])], cast("str | None", arguments.get("file"))
         offset = cast("int", arguments.get("offset", 1))
         reach = Reach(skill.folder, LocalFiles(), also=(), confined=True)
-        is_hidden = hidden("read", skill.folder) or nothing_hidden
+        is_hidden = make_path_hider("read", skill.folder) or nothing_hidden
         if file is not None:
             return _part(_file_of(reach, file), offset)
         if is_hidden(f"{skill.folder}/{SKILL_FILE}"):
@@ -186,7 +186,7 @@ def _file_of(reach: Reach, file: str) -> str:
     Raises:
         Refusal: there is no such file, it is out of the skill, no text, or a rule forbids it.
     """
-    is_hidden = hidden("read", reach.root) or nothing_hidden
+    is_hidden = make_path_hider("read", reach.root) or nothing_hidden
     try:
         located, facts = reach.existing(file, is_hidden)
     except ToolRefused as refusal:

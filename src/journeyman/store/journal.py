@@ -1,4 +1,4 @@
-"""What is stored of a run: the journal of its steps, and its events.
+"""The stored rows of a run: the journal of its steps, and its events.
 
 Each row carries a checksum, so that a damaged step counts as not finished, and a damaged event is left out.
 """

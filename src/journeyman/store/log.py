@@ -59,7 +59,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What all turns of a session have used."""
+    """The use of all turns of a session."""
 
     usage: Usage
     runs: int
@@ -131,7 +131,7 @@ class Unreadable(Exception):
 
 @dataclass(slots=True)
 class _Sum:
-    """What the records up to here add up to."""
+    """The state of a session after its records so far: the conversation, and what waits to be said in it."""
 
     bodies: list[bytes] = field(default_factory=list[bytes])
     numbers: list[int] = field(default_factory=list[int])

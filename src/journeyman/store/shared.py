@@ -99,7 +99,7 @@ def _values(given: Sequence[object]) -> list[Any]:
 
 
 class _Found:
-    """What a statement found."""
+    """The rows that a statement found."""
 
     __slots__ = ("_rows",)
 

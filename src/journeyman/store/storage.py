@@ -1,4 +1,4 @@
-"""Where the rows of recordings are: a port, with the SQLite file behind it; `shared` has Postgres.
+"""The storage of the rows of recordings: a port, with the SQLite file behind it; `shared` has Postgres.
 
 Both understand the same statements, which are written as SQLite reads them. What the two do in ways of their own is a
 method here, and nothing above asks which of the two it has.
@@ -24,7 +24,7 @@ forgets any meanwhile; `forgets`; `speaks`: it numbers what is said, so that who
 
 
 class Rows(Protocol):
-    """What a statement found."""
+    """The rows that a statement found."""
 
     def fetchone(self) -> Any: ...  # noqa: ANN401 - whatever the columns hold
 

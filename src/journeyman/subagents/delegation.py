@@ -30,7 +30,7 @@ from journeyman.journal import Journal, Section, SentRun, SentRuns
 from journeyman.json_numbers import read_json, write_json
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin
-from journeyman.loop.record import Options, Origin, Run, current_path, current_run, current_tally, detached
+from journeyman.loop.record import Options, Origin, Run, current_path, current_run, current_tally, detach_runs
 from journeyman.model import Model
 from journeyman.result import COUNTED, Result, Success
 from journeyman.subagents.calls import BackgroundCall, ChainCall, ParallelCall, SingleCall, TeamCall
@@ -440,7 +440,7 @@ def _work(delegation: Delegation, call: BackgroundCall) -> Work:
                 n_calls = sum([ledger.own_calls for ledger in ledgers])
                 task.count(n_calls=n_calls, usage=Usage.total([ledger.usage for ledger in ledgers]))
 
-        with detached():
+        with detach_runs():
             result = await one_more(first)
             while isinstance(result, Success) and result.terminal_result is None and task.inbox.pick_up():
                 result = await one_more(replace(first, going_on=task.inbox.hand_over))

@@ -12,7 +12,7 @@ from dataclasses import field
 from threading import Lock
 
 from journeyman.data import lazy_dataclass
-from journeyman.gate import Use, hidden
+from journeyman.gate import Use, make_path_hider
 from journeyman.toolbox.files import FileInfo, Located, Reach, Spill, ToolRefused, nothing_hidden
 
 
@@ -39,7 +39,7 @@ class Bench:
             Refusal: nothing is there, or it may not be touched.
         """
         self.locate(path, use)
-        is_hidden = hidden(use, self.reach.root) or nothing_hidden
+        is_hidden = make_path_hider(use, self.reach.root) or nothing_hidden
         located, facts = self.reach.existing(path, is_hidden)
         _refuse_hidden(located, is_hidden)
         return located, facts, is_hidden
@@ -51,7 +51,7 @@ class Bench:
             Refusal: it may not be touched.
         """
         located = self.reach.locate(path, writing=use == "write")
-        _refuse_hidden(located, hidden(use, self.reach.root) or nothing_hidden)
+        _refuse_hidden(located, make_path_hider(use, self.reach.root) or nothing_hidden)
         return located
 
     def replace(self, located: Located, data: bytes) -> None:

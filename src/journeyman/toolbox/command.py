@@ -22,8 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from journeyman.cancel import ended, within
-from journeyman.processes import QUIET, Processes, filtered, marked, plain, signal_name
+from journeyman.cancel import wait_until_ended, within
+from journeyman.processes import QUIET, Processes, filter_environment, mark_environment, plain, signal_name
 from journeyman.toolbox.bench import Bench, Shell
 from journeyman.toolbox.files import MAX_BYTES, MAX_LINES, MAX_SPILL_BYTES, LocalFiles, Spill, ToolRefused
 from journeyman.tools.context import ToolContext
@@ -202,11 +202,11 @@ async def _start_safely(shell: Shell, command: str, folder: str, pipe: _Pipe) ->
 
 async def _start(shell: Shell, command: str, folder: str, *, output: int) -> _Running:
     """Start the shell below a keeper; as a child of this process where no keeper can be."""
-    environment = {**filtered(shell.keep), **QUIET} if shell.environment is None else shell.environment
+    environment = {**filter_environment(shell.keep), **QUIET} if shell.environment is None else shell.environment
     mark = secrets.token_hex(8)
     start = partial(asyncio.create_subprocess_exec, cwd=folder, start_new_session=True)
     running = await _start_below_keeper(
-        partial(start, env=marked({**environment, _KEEPS: command}, mark)), shell.program, output, mark
+        partial(start, env=mark_environment({**environment, _KEEPS: command}, mark)), shell.program, output, mark
     )
     if running is not None:
         return running
@@ -214,7 +214,7 @@ async def _start(shell: Shell, command: str, folder: str, *, output: int) -> _Ru
         shell.program,
         "-c",
         command,
-        env=marked(environment, mark),
+        env=mark_environment(environment, mark),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=output,
         stderr=output,
@@ -248,7 +248,7 @@ async def _start_below_keeper(
     finally:
         if not has_begun:
             running.close()
-            await ended(asyncio.ensure_future(process.wait()))
+            await wait_until_ended(asyncio.ensure_future(process.wait()))
     return running if has_begun else None
 
 
@@ -266,7 +266,7 @@ async def _end(running: _Running, pipe: _Pipe, grace_s: float) -> bool:
     finally:  # also when this is cancelled in the meantime
         dying = running.process.wait() if not (is_alive or were_left) else _kill_all(running)
         try:
-            await ended(asyncio.ensure_future(dying), patience_s=_REAP_S)  # the system may not let go of it
+            await wait_until_ended(asyncio.ensure_future(dying), patience_s=_REAP_S)  # the system may not let go of it
         finally:
             running.close()
     await within(_DRAIN_S, pipe.ended.wait())

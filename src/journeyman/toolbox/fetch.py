@@ -284,7 +284,7 @@ def _proxy_for(url: str) -> Proxy | None:
 
 
 class _Pinned(AbstractResolver):
-    """Knows the addresses that were checked, and no others."""
+    """A resolver that knows the addresses which were checked, and no others."""
 
     def __init__(self, addresses: Sequence[tuple[socket.AddressFamily, str]]) -> None:
         self._addresses = addresses

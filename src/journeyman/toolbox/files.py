@@ -323,7 +323,7 @@ class Reach:
         """
         resolved = self._resolve(path)
         if any(_is_inside(resolved, root) for root in self._roots):
-            return Located(resolved, self.shown(resolved), self.files)
+            return Located(resolved, self.show_path(resolved), self.files)
         if self._read_only is not None and not writing and path.startswith("/"):
             there = os.path.realpath(path)
             if _is_inside(there, self._read_only):
@@ -344,7 +344,7 @@ class Reach:
             raise ToolRefused("not_found", f"{located.shown} does not exist.{self._similar(located, hidden)}")
         return located, facts
 
-    def shown(self, path: str) -> str:
+    def show_path(self, path: str) -> str:
         """Return a resolved path as the model reads it."""
         if path == self.root:
             return "."
@@ -370,9 +370,9 @@ class Reach:
         try:
             names = {entry.name.lower(): entry.name for entry in located.files.list(folder or "/")}
         except OSError:
-            return f" Nor does the folder {self.shown(folder)}." if folder != self.root else ""
+            return f" Nor does the folder {self.show_path(folder)}." if folder != self.root else ""
         near = get_close_matches(name.lower(), names, n=_N_SIMILAR, cutoff=0.6)
-        found = [self.shown(path) for each in near if not hidden(path := f"{folder}/{names[each]}")]
+        found = [self.show_path(path) for each in near if not hidden(path := f"{folder}/{names[each]}")]
         return f" Did you mean {' or '.join(found)}?" if found else ""
 
 

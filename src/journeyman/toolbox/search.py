@@ -152,7 +152,7 @@ def _files_to_search(
         every = (f"{folder}/{each}" for each in files_below(bench, located, deadline) if wanted(each))
         n_hidden = sum(map(is_hidden, every))
     paths = (f"{folder}/{each}" for each in found)
-    shown = (Located(each, bench.reach.shown(each), located.files) for each in paths if not is_hidden(each))
+    shown = (Located(each, bench.reach.show_path(each), located.files) for each in paths if not is_hidden(each))
     return shown, n_hidden
 
 
@@ -224,7 +224,9 @@ def glob_tool(bench: Bench) -> AnyTool:
 
 def _list_paths(bench: Bench, located: Located, found: list[str]) -> str:
     paths = [f"{located.path.rstrip('/')}/{each}" for each in found]
-    dated = [(-facts.modified_ns, bench.reach.shown(each)) for each in paths if (facts := located.files.facts(each))]
+    dated = [
+        (-facts.modified_ns, bench.reach.show_path(each)) for each in paths if (facts := located.files.facts(each))
+    ]
     lines = [path for _, path in sorted(dated)]
     more = len(lines) - MAX_FILES
     note = [f"[{more:,} more. Use a narrower pattern, or a folder further down.]"] if more > 0 else []

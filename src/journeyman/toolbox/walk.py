@@ -84,7 +84,7 @@ def files_below(bench: Bench, located: Located, deadline: Deadline, pattern: str
 
     With a `pattern`, a regular expression, files in which no line matches it may be missing.
     """
-    inside = bench.reach.shown(located.path)
+    inside = bench.reach.show_path(located.path)
     prefix = "" if inside == "." or inside.startswith("/") else inside  # empty, too, for what is not inside of the root
     above = _rules_above(located.files, bench.reach.root, prefix, deadline)
     if bench.ripgrep is None or not isinstance(located.files, LocalFiles):

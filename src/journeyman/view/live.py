@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from journeyman.cancel import ended
+from journeyman.cancel import wait_until_ended
 from journeyman.errors import StoreError
 from journeyman.record.fold import dumped
 from journeyman.view.source import Document, Source
@@ -69,7 +69,7 @@ class Reader:
         async with self._alone:
             reading = asyncio.ensure_future(asyncio.to_thread(read_source))
             reading.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be left to look
-            await ended(reading)
+            await wait_until_ended(reading)
             return reading.result()
 
     async def close(self) -> None:

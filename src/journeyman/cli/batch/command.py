@@ -23,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from journeyman.agent import Agent, Runtime
 from journeyman.batch.batch import Batch, BatchWork, Order, leaving
 from journeyman.budget import Allowance, Budget
-from journeyman.cancel import Abort, ended
+from journeyman.cancel import Abort, wait_until_ended
 from journeyman.cli.app import Mistake
 from journeyman.cli.batch.files import (
     Fields,
@@ -414,7 +414,7 @@ class _Worker:
                     raise _Waits(f"The durable run {id!r} waits for a person.")
         finally:
             driving.cancel()
-            await ended(driving)
+            await wait_until_ended(driving)
 
     def _keep(self, line: InputLine, result: Result[Any]) -> None:
         """Write a result, unless the line was stopped from outside: then it is done again."""

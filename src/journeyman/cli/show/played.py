@@ -20,7 +20,7 @@ from journeyman.model import (
     ResponseFinished,
     ResponseStarted,
 )
-from journeyman.models.cassette.format import FORMAT, VERSION, CassetteFile, Header, ModelLine, written
+from journeyman.models.cassette.format import FORMAT, VERSION, CassetteFile, Header, ModelLine, write_line
 from journeyman.models.cassette.pieces import ErrorJson, error_of
 from journeyman.models.cassette.record import NewRequest, Recording
 from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings
@@ -52,7 +52,7 @@ def cassette_lines(recordings: Recordings, run: RecordedRun, path: RunPath = ())
         raise Refused(f"The recording holds no request of {'/'.join(path)}.", "There is nothing to replay.")
     made = datetime.fromtimestamp(run.started, UTC).isoformat(timespec="seconds")
     header = Header(format=FORMAT, version=VERSION, recorded=made, agent=played.target, input=played.input)
-    return [written(header), *played.lines]
+    return [write_line(header), *played.lines]
 
 
 class _Played:
@@ -129,7 +129,7 @@ class _Played:
             told: list[Message] = adapter_of(list[Message]).validate_python(facts["messages"])
             self._messages[facts.get("kept", 0) :] = told
         request = Request(prefix=self._prefix, messages=[*self._messages], settings=self._settings)
-        asked = self._recording.compared(self._run, self._model, request)
+        asked = self._recording.make_comparable(self._run, self._model, request)
         self._recording.begin(asked)
         if "content" not in facts.get("answer", ("content",)):
             self._open = asked, facts

@@ -1,4 +1,4 @@
-"""Which of the dispatchers brings the runs of a database: one, since each brings only the tickets that it wrote."""
+"""The choice of the one dispatcher that brings the runs of a database: each brings only the tickets that it wrote."""
 
 from __future__ import annotations
 

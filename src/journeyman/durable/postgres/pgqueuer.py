@@ -20,7 +20,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-from journeyman.cancel import ended
+from journeyman.cancel import wait_until_ended
 from journeyman.durable.dispatch import GIVE_BACK_S, LEASE_S, Dispatcher, Requeue, ResumeRun, Ticket
 from journeyman.durable.postgres.tickets import AGAIN_S, Lender, Patience, check_package, place_of, places_of
 from journeyman.errors import StoreError, name_and_words
@@ -221,7 +221,7 @@ class PgQueuer:
             manager.shutdown.set()
             for each in list(drives):
                 each.cancel()
-            await ended(running, patience_s=GIVE_BACK_S)
+            await wait_until_ended(running, patience_s=GIVE_BACK_S)
             if not running.cancelled():
                 running.exception()  # nobody else looks
 
@@ -233,7 +233,7 @@ class PgQueuer:
 
 
 class _Driver(Patience):
-    """What a worker of PgQueuer asks the database through, as its `Driver`."""
+    """The way on which a worker of PgQueuer asks the database, as its `Driver`."""
 
     def __init__(self, lender: Lender, all_of: tuple[str, ...], *, stop: asyncio.Event, lease_s: float) -> None:
         """Besides the queues that are served, those are whose names begin with one of `all_of`."""
@@ -265,7 +265,7 @@ class _Driver(Patience):
     async def __aexit__(self, *_: object) -> None:
         if self._hearing is not None:
             self._hearing.cancel()
-            await ended(self._hearing)
+            await wait_until_ended(self._hearing)
 
     def tell(self) -> None:
         """Let the worker look for work."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from journeyman.cancel import ended
+from journeyman.cancel import wait_until_ended
 from journeyman.durable.dispatch import GIVE_BACK_S, LEASE_S, Dispatcher, Requeue, ResumeRun, Ticket
 from journeyman.durable.postgres.tickets import AGAIN_S, Lender, Patience, check_package, place_of, places_of
 from journeyman.errors import StoreError, name_and_words
@@ -184,7 +184,7 @@ class Procrastinate:
                 await _until(stop, made(), drives)
         finally:
             rescuing.cancel()
-            await ended(rescuing)
+            await wait_until_ended(rescuing)
 
     async def _rescue(self, connector: _Connector, hand_over: Requeue, now: Callable[[], float]) -> None:
         """Hand over what silent workers have: seen twice, a quarter of a lease apart, with one last beat. So a jump
@@ -229,8 +229,8 @@ async def _until(stop: asyncio.Event, worker: Worker, drives: Collection[asyncio
         giving_back = list(drives)
         for each in giving_back:
             each.cancel()
-        await ended(asyncio.gather(*giving_back, return_exceptions=True), patience_s=GIVE_BACK_S)
-        await ended(running, patience_s=_LAST_CALL_S)
+        await wait_until_ended(asyncio.gather(*giving_back, return_exceptions=True), patience_s=GIVE_BACK_S)
+        await wait_until_ended(running, patience_s=_LAST_CALL_S)
         raise
     finally:
         stopping.cancel()
@@ -239,7 +239,7 @@ async def _until(stop: asyncio.Event, worker: Worker, drives: Collection[asyncio
 
 
 class _Connector(Patience):
-    """What a worker of Procrastinate asks the database through, as its `BaseAsyncConnector`."""
+    """The way on which a worker of Procrastinate asks the database, as its `BaseAsyncConnector`."""
 
     def __init__(
         self, lender: Lender, places: list[str], all_of: Collection[str], *, stop: asyncio.Event, lease_s: float

@@ -1,4 +1,4 @@
-"""How a run, its steps and its signals are kept as rows of Postgres, and the statements that read and write them."""
+"""The statements that read and write runs, their steps and their signals as rows of Postgres."""
 
 from __future__ import annotations
 

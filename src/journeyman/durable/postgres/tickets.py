@@ -1,4 +1,5 @@
-"""What the dispatchers on the database of the runs share: its connections, patience with it, and names for queues."""
+"""The common part of the dispatchers on the database of the runs: its connections, patience with it, and names for
+queues."""
 
 from __future__ import annotations
 

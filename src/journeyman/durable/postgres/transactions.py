@@ -1,4 +1,5 @@
-"""What the engine on Postgres stands on: its connections, transactions with their tickets, and what is written soon."""
+"""The foundation of the engine on Postgres: connections, transactions with their tickets, and records that are written
+soon."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from dataclasses import astuple, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from journeyman.cancel import ended
+from journeyman.cancel import wait_until_ended
 from journeyman.durable.dispatch import LATE_S, LEASE_S, SWEEP_S, Dispatcher, Ticket, may_be_handed_over, urgency
 from journeyman.durable.engine import MOST_DEATHS
 from journeyman.durable.memory import killer
@@ -222,7 +223,7 @@ class Transactions:
         sending = work if self.dispatcher.joins else self._sent(work)
         writing = asyncio.ensure_future(self.connections.patiently(sending, takes_long=takes_long))
         try:
-            await ended(writing)
+            await wait_until_ended(writing)
         except asyncio.CancelledError:
             if not writing.cancelled():
                 writing.exception()

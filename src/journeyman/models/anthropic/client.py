@@ -30,7 +30,7 @@ from journeyman.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
 from journeyman.hosted.tools import HostedToolSupport
 from journeyman.model import Facts, Part, Request, room_for
-from journeyman.models.answers import Parts, completed, retry_after_s
+from journeyman.models.answers import Parts, complete_error, retry_after_s
 from journeyman.models.anthropic.decode import PROVIDER, Decoder
 from journeyman.models.anthropic.encode import media
 from journeyman.models.anthropic.model import BASE_URL, AnthropicModel
@@ -39,7 +39,7 @@ from journeyman.models.error_reports import LABELS, kind_of_status, tell_wrapped
 from journeyman.models.prices import price_for
 from journeyman.models.requests import environment
 from journeyman.models.transport import Timeouts
-from journeyman.models.vendor_errors import meaning, named_secrets, said, scrubbed
+from journeyman.models.vendor_errors import meaning, named_secrets, quote_error, scrub_secrets
 from journeyman.models.wire import as_object
 from journeyman.types import NOTHING_USED, JsonObject, Price
 
@@ -185,7 +185,7 @@ def from_environment(
 
 @lazy_dataclass(eq=False)
 class _Lease:
-    """What one event loop has open."""
+    """The client's model on one event loop, with the number of its users there: the last of them closes it."""
 
     model: AnthropicClientModel
     n_users: int = 0
@@ -262,7 +262,7 @@ class AnthropicCloudModel:
         try:
             return self.spare.pop() if self.spare else self.make()
         except Exception as error:  # noqa: BLE001 - whatever the SDK raises, or what it asks for credentials
-            problem = scrubbed(said(error), ())
+            problem = scrub_secrets(quote_error(error), ())
         words = f"The client for {self.prefix}:{self.name} cannot be made ({problem})."
         raise ProviderError(words, kind="auth", usage=NOTHING_USED)
 
@@ -333,7 +333,7 @@ def _in_cloud(
     try:
         first = make()  # it opens nothing, and tells now what is missing, not in the middle of a run
     except (AnthropicError, TypeError, ValueError) as error:
-        problem = scrubbed(said(error), named_secrets(options))
+        problem = scrub_secrets(quote_error(error), named_secrets(options))
     else:
         return AnthropicCloudModel(name, make=make, prefix=prefix, spare=[first], **of_model)
     raise ModelUnavailable(
@@ -367,8 +367,8 @@ class _Parts(Parts):
     _events: _Events
     _decoder: Decoder
 
-    def unfinished(self) -> str:
-        return self._decoder.unfinished()
+    def unfinished_text(self) -> str:
+        return self._decoder.unfinished_text()
 
     async def _more(self) -> Iterable[Part]:
         decoder, response = self._decoder, self._events.response
@@ -390,14 +390,14 @@ class _Parts(Parts):
         response, used = self._events.response, self._decoder.usage()
         failure = error if isinstance(error, ProviderError) else _failure(error, self._client, begun=True)
         text, request_id = _without_keys(str(failure), self._client), _request_id(response.headers)
-        return completed(failure, text, status=response.status_code, request_id=request_id, used=used)
+        return complete_error(failure, text, status=response.status_code, request_id=request_id, used=used)
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 
 def _failure(error: Exception, client: Client, *, begun: bool) -> ProviderError:
-    """Return what an exception of the SDK, or of what lies below it, means."""
+    """Return the error that an exception of the SDK, or of a package below it, stands for."""
     from anthropic import AnthropicError, APIConnectionError, APIStatusError  # noqa: PLC0415 - as above
 
     if isinstance(error, APIStatusError):
@@ -405,16 +405,16 @@ def _failure(error: Exception, client: Client, *, begun: bool) -> ProviderError:
     host, known = _host(client), meaning(error, begun=begun)
     kind: ProviderErrorKind
     if known is not None and (begun or not isinstance(error, ValueError)):
-        failure = ProviderError(f"{host} {known.words} ({said(error)}).", kind=known.kind)
+        failure = ProviderError(f"{host} {known.words} ({quote_error(error)}).", kind=known.kind)
         failure.usage = NOTHING_USED if known.unbilled else None
     elif isinstance(error, APIConnectionError) or begun:
         kind = "stream_cut" if begun else "network"
-        failure = ProviderError(f"{host} could not be understood ({said(error)}).", kind=kind)
+        failure = ProviderError(f"{host} could not be understood ({quote_error(error)}).", kind=kind)
     else:
         # Before a request is sent, the SDK raises its own class, or that of a credentials package, for lack of a key.
         no_key = isinstance(error, AnthropicError) or type(error).__module__.startswith(("google.auth", "botocore"))
         words = f"{host} was not asked: the client has no valid credentials" if no_key else f"{host} was not asked"
-        failure = ProviderError(f"{words} ({said(error)}).", kind="bad_request", usage=NOTHING_USED)
+        failure = ProviderError(f"{words} ({quote_error(error)}).", kind="bad_request", usage=NOTHING_USED)
         if no_key:
             failure.kind = "auth"
     failure.args = (_without_keys(str(failure), client),)
@@ -429,7 +429,7 @@ def _refused(error: APIStatusError, client: Client, *, begun: bool) -> ProviderE
     for one in reversed(labels):
         kind = _KINDS.get(one or "", kind)
     words = f"broke off with {label or 'an error'}" if begun else f"answered {error.status_code} {label or ''}".rstrip()
-    text = f"{_host(client)} {words}: {error.api_message or said(error)}".rstrip(".")
+    text = f"{_host(client)} {words}: {error.api_message or quote_error(error)}".rstrip(".")
     failure = ProviderError(
         _without_keys(f"{text}.", client),
         kind=kind,
@@ -451,4 +451,4 @@ def _request_id(headers: Mapping[str, str]) -> str | None:
 
 
 def _without_keys(text: str, client: Client) -> str:
-    return scrubbed(text, [*named_secrets(vars(client)), *named_secrets(client.default_headers)])
+    return scrub_secrets(text, [*named_secrets(vars(client)), *named_secrets(client.default_headers)])

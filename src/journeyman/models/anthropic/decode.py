@@ -27,7 +27,17 @@ from journeyman.model import (
 )
 from journeyman.models.error_reports import error_within, find_error
 from journeyman.models.stop_reasons import stop_of
-from journeyman.models.wire import all_parsed, as_list, as_object, as_text, damaged, is_object, own_id, parsed, tool_use
+from journeyman.models.wire import (
+    all_parsed,
+    as_list,
+    as_object,
+    as_text,
+    is_object,
+    make_damage_error,
+    own_id,
+    parse_object,
+    tool_use,
+)
 from journeyman.types import Block, JsonObject, Opaque, Price, RedactedThinking, Text, Thinking, ToolUse, Usage
 
 PROVIDER: Final = "anthropic"
@@ -38,7 +48,7 @@ _COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "c
 
 @dataclass(slots=True, repr=False, eq=False)
 class Decoder:
-    """Turns the events of one answer into parts."""
+    """A decoder that turns the events of one answer into parts."""
 
     price: Price | None = None
     _: KW_ONLY
@@ -67,7 +77,7 @@ class Decoder:
         Raises:
             ProviderError: the event reports an error, or is damaged.
         """
-        return self.take(parsed(data))
+        return self.take(parse_object(data))
 
     def take(self, event: JsonObject) -> Sequence[Part]:
         """Return the parts that an event brings which somebody else has parsed.
@@ -90,7 +100,7 @@ class Decoder:
             case "message_stop":
                 parts = self._finish()
             case "error":
-                raise _reported(event)
+                raise _read_event_error(event)
             case None if error := find_error(event):
                 raise error_within(error)
             case _:
@@ -103,11 +113,11 @@ class Decoder:
         Raises:
             ProviderError: the document reports an error, or is no answer.
         """
-        message = parsed(data)
+        message = parse_object(data)
         if message.get("type") != "message":
             if find_error(message):
-                raise _reported(message)
-            raise damaged("it is not a message", "unknown")
+                raise _read_event_error(message)
+            raise make_damage_error("it is not a message", "unknown")
         parts = [*self._start({"message": message})]
         for index, block in enumerate(as_list(message.get("content"))):
             parts += self._start_block({"index": index, "content_block": block})
@@ -118,7 +128,7 @@ class Decoder:
         return [*parts, *self._change({"delta": message, "usage": message.get("usage")}), *self._finish()]
 
     def end(self) -> Sequence[Part]:
-        """Return what is left to say when the events have ended.
+        """Return the last parts, once the events have ended.
 
         Raises:
             ProviderError: the answer was not complete.
@@ -126,11 +136,11 @@ class Decoder:
         if self.complete:
             return ()
         if self._stop is None or self._open:
-            raise damaged("it ended before it was complete" if self._started else "it is empty")
+            raise make_damage_error("it ended before it was complete" if self._started else "it is empty")
         return self._finish()
 
     def usage(self) -> Usage | None:
-        """Return what the answer has reported as used so far; None before it has reported anything."""
+        """Return the usage that the answer has reported so far; None before it has reported any."""
         if not self._counts:
             return None
         counts = self._counts
@@ -147,7 +157,7 @@ class Decoder:
         )
         return usage if self.price is None else self.price.charged(usage)
 
-    def unfinished(self) -> str:
+    def unfinished_text(self) -> str:
         if self.deltas:
             return ""
         return "\n\n".join([opened.text for opened in self._open.values() if isinstance(opened, _OpenText)])
@@ -161,7 +171,7 @@ class Decoder:
 
     def _start_block(self, event: JsonObject) -> Sequence[Part]:
         if not self._started:
-            raise damaged("it has no beginning")
+            raise make_damage_error("it has no beginning")
         self.room.n_blocks -= 1
         if self.room.n_blocks < 0:
             self.room.check()
@@ -174,7 +184,7 @@ class Decoder:
     def _extend_block(self, event: JsonObject) -> Sequence[Part]:
         opened = self._open.get(_index(event))
         if opened is None:
-            raise damaged(f"block {event.get('index')} goes on without having begun")
+            raise make_damage_error(f"block {event.get('index')} goes on without having begun")
         return self._extend(opened, as_object(event.get("delta")))
 
     def _extend(self, opened: OpenBlock, delta: JsonObject) -> Sequence[Part]:
@@ -209,7 +219,7 @@ class Decoder:
 
     def _finish(self) -> Sequence[Part]:
         if not self._started:
-            raise damaged("it has no beginning")
+            raise make_damage_error("it has no beginning")
         self.complete = True
         blocks = [part for index in [*self._open] for part in self._finish_block({"index": index})]
         stop, detail = ("other", None) if self._stop is None else stop_of(self._stop, has_calls=self._calls)
@@ -244,7 +254,7 @@ def _detail(reason: str, delta: JsonObject) -> str | None:
     return as_text(delta.get("stop_sequence")) or None if reason == "stop_sequence" else None
 
 
-def _reported(event: JsonObject) -> ProviderError:
+def _read_event_error(event: JsonObject) -> ProviderError:
     """Return the error that the API reports within an answer."""
     failure = error_within(find_error(event))
     failure.request_id = as_text(event.get("request_id")) or None

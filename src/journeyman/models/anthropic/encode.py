@@ -22,14 +22,14 @@ from typing import Final
 
 from journeyman.content.media import PICTURES, MediaLimit, MediaSupport
 from journeyman.model import CachePolicy, Prefix, ToolSpec
-from journeyman.models.requests import refused_here
+from journeyman.models.requests import make_unsent_error
 from journeyman.models.strict import Grammars
 from journeyman.models.wire import (
-    assembled,
     is_marked_inside,
     is_reasoning,
     is_taken,
-    joined,
+    join_body,
+    join_tools,
     kept_beside,
     missing,
     readable,
@@ -69,16 +69,16 @@ _OPEN: Final[dict[Role, bytes]] = {
 _END_OF_MESSAGE: Final = b"]}"
 
 _MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
-_MARKS_AT_MOST: Final = 4
+_MARKS_AT_MOST: Final = 4  # of tools, system and messages together; the API refuses more
 _LOOK_BACK_BLOCKS: Final = 20  # the API finds a cached beginning up to so many blocks before a mark
 _SPECIAL: Final = f"{CODEC}/special"  # in `Message.wire`, in place of CODEC: its bytes are not yet all there is to it
 _ALWAYS_SENT: Final = frozenset((ToolUse, ToolResult))  # as they are
 _LOOK: Final = b"?"  # compared by identity
 _HAND_MARKS: Final = f"{CODEC}/marks"  # in `Message.wire`: how many marks the user has set; absent for none
 _MARKABLE_OPAQUE: Final = re.compile(r"server_tool_use|(\w+_)?tool_result|container_upload|search_result")
-_NAME_CHARACTERS: Final = 128
+_NAME_CHARACTERS: Final = 128  # the API's pattern for names of tools: ^[a-zA-Z0-9_-]{1,128}$
 
-_REQUEST_BYTES: Final = 32_000_000
+_REQUEST_BYTES: Final = 32_000_000  # a longer body is answered with 413
 # As "Vision" and "PDF support" of the API's documentation say; of more than 20 pictures less is taken, which is not
 # looked at.
 _SIDE: Final = 8_000
@@ -126,18 +126,18 @@ def encode(
         marks.add_to_last(pieces, messages)
         end_of_prefix = bool(marks.take(1))
         marks.add_before_long_turn(pieces, messages)
-    fixed = _fixed(prefix, more_tools, kept=kept_in_system, end=end_of_prefix)
-    return assembled((to_json(head)[:-1], fixed, *_list(pieces), b"}"))
+    fixed = _encode_prefix(prefix, more_tools, kept=kept_in_system, end=end_of_prefix)
+    return join_body((to_json(head)[:-1], fixed, *_list(pieces), b"}"))
 
 
-def _fixed(prefix: Prefix, more_tools: Sequence[object], *, kept: int, end: bool) -> bytes:
+def _encode_prefix(prefix: Prefix, more_tools: Sequence[object], *, kept: int, end: bool) -> bytes:
     """Return the fields for tools and system, with the last `kept` of their marks, and with `end` one at the end."""
     key = f"{CODEC}/{kept}/{end}"
     if more_tools or key not in prefix.wire:
         system = _system(prefix, kept=kept, end=end)
         tools = _tools(prefix, end=end and not system)
         if more_tools:
-            return _field(b"tools", joined(tools, more_tools)) + _field(b"system", system)
+            return _field(b"tools", join_tools(tools, more_tools)) + _field(b"system", system)
         prefix.wire[key] = _field(b"tools", tools) + _field(b"system", system)
     return prefix.wire[key]
 
@@ -169,6 +169,7 @@ def _pieces(messages: Sequence[Message]) -> tuple[list[bytes], list[int]]:
         if is_marked:
             marked.append(index)
         pieces[index] = piece
+    # The API refuses a last text of the assistant's that ends with white space.
     _trim(messages, pieces, len(pieces) - 1)
     return pieces, marked
 
@@ -201,10 +202,10 @@ def _trim(messages: Sequence[Message], pieces: list[bytes], index: int) -> bool:
 
 
 def _without_trailing_space(message: Message, piece: bytes) -> bytes:
-    content, is_shorter = _sent(message.content, "assistant"), False
+    content, is_shorter = _select_readable(message.content, "assistant"), False
     while content and isinstance(last := content[-1], Text) and last.text != (words := last.text.rstrip()):
         content[-1:] = [replace(last, text=words)] if words else []
-        content, is_shorter = _answered(content), True
+        content, is_shorter = _trim_reasoning(content), True
     if not is_shorter:
         return piece
     blocks = _blocks(content, "assistant")
@@ -212,10 +213,10 @@ def _without_trailing_space(message: Message, piece: bytes) -> bytes:
 
 
 def _blocks(content: Sequence[Block], role: Role) -> bytes:
-    return b",".join([_block(block, role) for block in _sent(content, role)])
+    return b",".join([_block(block, role) for block in _select_readable(content, role)])
 
 
-def _sent(content: Sequence[Block], role: Role) -> list[Block]:
+def _select_readable(content: Sequence[Block], role: Role) -> list[Block]:
     """Return the blocks as this provider can read them, without those that it would refuse."""
     if all([type(block) in _ALWAYS_SENT for block in content]):
         return [*content]
@@ -225,11 +226,11 @@ def _sent(content: Sequence[Block], role: Role) -> list[Block]:
         for each in blocks
     ]
     sent = [block for block in blocks if block is not None and _is_sent(block, role)]
-    return _answered(sent) if role == "assistant" else sent
+    return _trim_reasoning(sent) if role == "assistant" else sent
 
 
-def _answered(content: list[Block]) -> list[Block]:
-    """Return what the model said, as far as something comes of it: not the reasoning at the end."""
+def _trim_reasoning(content: list[Block]) -> list[Block]:
+    """Return the blocks without the reasoning at their end; none if nothing is said in them."""
     while content and is_reasoning(content[-1]):
         content = content[:-1]
     return [] if says_nothing(content) else content
@@ -238,9 +239,10 @@ def _answered(content: list[Block]) -> list[Block]:
 def _is_sent(block: Block, role: Role) -> bool:
     match block:
         case Text(text):
+            # The API refuses empty texts, and blank ones of the user's.
             return text != "" and (role == "assistant" or not text.isspace())
         case Thinking():
-            return bool(block.signature)
+            return bool(block.signature)  # without it the API refuses the thought
         case _:
             return True
 
@@ -261,7 +263,7 @@ def _block(block: Block, role: Role) -> bytes:
             encoded = to_json({"type": "image", "source": _source(source)})
         case Document():
             encoded = _document(block)
-        case Audio():  # one at an address; see `_sent`
+        case Audio():  # one at an address; see `_select_readable`
             encoded = _text(Text(missing(block)), role)
         case Opaque():
             encoded = block.json.strip().encode("utf-8", "replace")
@@ -276,6 +278,7 @@ def _text(block: Text, role: Role) -> bytes:
 
 
 def _tool_use(block: ToolUse) -> bytes:
+    # Ids of other providers may have other characters than the API takes: ^[a-zA-Z0-9_-]+$.
     id, name = safe_id(block.id).encode(), safe_name(block.name, longest=_NAME_CHARACTERS).encode()
     arguments = block.input_json.encode("utf-8", "replace")
     beside = b"," + to_json(kept)[1:-1] if (kept := kept_beside(block, CODEC)) else b""
@@ -330,7 +333,7 @@ def _tool(spec: ToolSpec, *, strict: bool) -> bytes:
             tool = {**form, "name": spec.name}
         elif problems := anthropic_problems(spec):
             reasons = " ".join(map(str, problems))
-            raise refused_here(f"The tool {spec.name!r} cannot be sent. {reasons}")
+            raise make_unsent_error(f"The tool {spec.name!r} cannot be sent. {reasons}")
         marks: JsonObject = {"strict": True} if strict else {}
         spec.wire[key] = to_json({**tool, **marks, "defer_loading": True} if spec.deferred else {**tool, **marks})
     return spec.wire[key]
@@ -398,10 +401,10 @@ class _Marks:
             self._add(pieces, messages, len(messages) - 3)
 
     def _add(self, pieces: list[bytes], messages: Sequence[Message], index: int) -> bool:
-        """Mark the end of a message; return False when it cannot be marked."""
+        """Mark the end of a message; return False if it cannot be marked."""
         message, piece = messages[index], pieces[index]
         if piece and type(message.content[-1]) not in _ALWAYS_SENT:
-            sent = _sent(message.content, message.role)
+            sent = _select_readable(message.content, message.role)
             piece = piece if sent and _is_markable(sent[-1]) else b""
         if not piece:
             return False
@@ -416,7 +419,7 @@ def _hand_marked(message: Message, kept: int) -> bytes:
     if key not in message.wire:
         blocks: list[bytes] = []
         left = kept
-        for block in reversed(_sent(message.content, message.role)):
+        for block in reversed(_select_readable(message.content, message.role)):
             marked = left > 0 and _is_marked(block)
             left -= marked
             encoded = _block(block, message.role)
@@ -434,19 +437,19 @@ def _hand_marked(message: Message, kept: int) -> bytes:
 
 def _referring(message: Message, loadable: Collection[str]) -> Message:
     """Return the message, its references to `loadable` tools as blocks of the provider's own."""
-    if message.role != "user" or not any(_found(block, loadable) for block in message.content):
+    if message.role != "user" or not any(_find_tool_names(block, loadable) for block in message.content):
         return message
     return replace(message, content=tuple([_own(block, loadable) for block in message.content]))
 
 
-def _found(block: Block, loadable: Collection[str]) -> list[str]:
+def _find_tool_names(block: Block, loadable: Collection[str]) -> list[str]:
     if not isinstance(block, ToolResult) or isinstance(block.content, str) or block.is_error:
         return []
     return [part.name for part in block.content if isinstance(part, ToolReference) and part.name in loadable]
 
 
 def _own(block: Block, loadable: Collection[str]) -> Block:
-    names = _found(block, loadable)
+    names = _find_tool_names(block, loadable)
     if not names or not isinstance(block, ToolResult):
         return block
     references = [{"type": "tool_reference", "tool_name": name} for name in names]

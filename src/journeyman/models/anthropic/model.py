@@ -26,18 +26,18 @@ from journeyman.models.requests import (
     by_longest_prefix,
     check_hosted,
     check_key,
+    encode_location,
     environment,
     join_address,
     limits,
+    make_unsent_error,
     missing,
-    placed,
-    refused_here,
     sampling_fields,
     with_extra,
     with_hosted,
-    written,
+    write_body,
 )
-from journeyman.models.strict import closed
+from journeyman.models.strict import close_schema
 from journeyman.models.transport import Network, OverHttp, Timeouts
 from journeyman.models.wire import as_object
 from journeyman.types import JsonObject, Price
@@ -90,7 +90,7 @@ class AnthropicModel(OverHttp):
     def __post_init__(self) -> None:
         for key in (self.api_key, self.auth_token):
             check_key(key, model=self.name)
-        known = _known_of(self.name)
+        known = _look_up_model(self.name)
         loads_tools = self.deferred_loading
         if loads_tools is None:  # Anthropic's models from the fourth on do
             is_late = self.name.startswith("claude-") and not self.name.startswith("claude-3-")
@@ -134,7 +134,7 @@ class AnthropicModel(OverHttp):
             ProviderError: the settings ask for what the API would refuse (`bad_request`).
         """
         prefix, messages, cache = request.prefix, request.messages, request.settings.cache
-        return written(
+        return write_body(
             self._head(request), lambda head, more: encode(head, prefix, messages, cache=cache, more_tools=more)
         )
 
@@ -157,25 +157,26 @@ class AnthropicModel(OverHttp):
     def _sampling(self, settings: ModelSettings) -> JsonObject:
         fields = sampling_fields(settings, _SAMPLING, model=f"{PROVIDER}:{self.name}", api="the Messages API")
         asked = " and no ".join([name for name in ("temperature", "top_p") if name in fields])
-        if asked and not _known_of(self.name).takes_sampling:
-            raise refused_here(
+        if asked and not _look_up_model(self.name).takes_sampling:
+            raise make_unsent_error(
                 f"{self.name} takes no {asked}. Leave it out of ModelSettings, or choose an older model."
             )
+        # The API refuses a temperature beside reasoning, on the models that still take one.
         if settings.temperature is not None and settings.thinking not in (None, "off"):
-            raise refused_here(f"{self.name} takes no temperature while it reasons. Leave it out, or thinking.")
+            raise make_unsent_error(f"{self.name} takes no temperature while it reasons. Leave it out, or thinking.")
         return fields
 
     def _format(self, output: OutputFormat) -> JsonObject:
-        """Return what makes the model answer with JSON.
+        """Return the field that makes the model answer with JSON.
 
         Raises:
             ProviderError: the schema has what the API would refuse (`bad_request`).
         """
         if PROVIDER not in output.forms:
             try:
-                output.forms[PROVIDER] = {"type": "json_schema", "schema": closed(output.schema)}
+                output.forms[PROVIDER] = {"type": "json_schema", "schema": close_schema(output.schema)}
             except ValueError as error:
-                raise refused_here(
+                raise make_unsent_error(
                     f"{self.name} cannot be made to answer with {output.name!r}: {error}. Change the type, or use"
                     " Output(…, mode='tool')."
                 ) from None
@@ -183,14 +184,14 @@ class AnthropicModel(OverHttp):
 
     def _reasoning(self, asked: ThinkingLevel | int | None, *, ceiling: int, limit: int) -> JsonObject:
         """Return the fields for reasoning; `limit` is `ceiling` or less, when a budget leaves less."""
-        known = _known_of(self.name)
+        known = _look_up_model(self.name)
         if asked is None:
             return {}
         if isinstance(asked, int):
             return _budget(self._checked_budget(asked, known, ceiling), limit)
         if asked == "off":
             if known.off is None:
-                raise refused_here(f"{self.name} always reasons. Ask for thinking='minimal' instead of 'off'.")
+                raise make_unsent_error(f"{self.name} always reasons. Ask for thinking='minimal' instead of 'off'.")
             return {"thinking": {"type": known.off}}
         if known.reasoning == "budget":
             return _budget(min(_BUDGETS[asked], limit * 3 // 4), limit)
@@ -198,10 +199,12 @@ class AnthropicModel(OverHttp):
 
     def _checked_budget(self, budget: int, known: _Known, ceiling: int) -> int:
         if known.reasoning == "adaptive":
-            raise refused_here(f"{self.name} takes no thinking budget. Ask for a level, such as thinking='medium'.")
+            raise make_unsent_error(
+                f"{self.name} takes no thinking budget. Ask for a level, such as thinking='medium'."
+            )
         if not _LEAST_BUDGET <= budget < ceiling:
             said = f"A thinking budget of {budget} is not between {_LEAST_BUDGET} and max_tokens, which is {ceiling}."
-            raise refused_here(f"{said} Change one of the two.")
+            raise make_unsent_error(f"{said} Change one of the two.")
         return budget
 
     def _all_headers(self) -> dict[str, str]:
@@ -221,7 +224,7 @@ def _hosted(tool: HostedTool) -> JsonObject:
     """Return a hosted tool in the API's form: of each the version that every model takes which has it."""
     if not isinstance(tool, WebSearch):
         return {"type": "code_execution_20250825", "name": "code_execution"}
-    form: JsonObject = {"type": "web_search_20250305", "name": "web_search", **placed(tool.location)}
+    form: JsonObject = {"type": "web_search_20250305", "name": "web_search", **encode_location(tool.location)}
     most: JsonObject = {} if tool.max_uses is None else {"max_uses": tool.max_uses}
     lists = {"allowed_domains": tool.allowed_domains, "blocked_domains": tool.blocked_domains}
     return {**form, **most, **{name: [*domains] for name, domains in lists.items() if domains}}
@@ -235,7 +238,7 @@ def _budget(budget: int, limit: int) -> JsonObject:
 
 
 class Reached(TypedDict, total=False):
-    """What may be given besides: see `AnthropicModel`."""
+    """The options of `connect("anthropic:…")` besides the name and the key: those of `AnthropicModel`."""
 
     base_url: str | None
     version: str
@@ -335,11 +338,11 @@ _KNOWN: Final[Mapping[str, _Known]] = {
 }
 
 _BUDGETS: Final[Mapping[str, int]] = {"minimal": 1_024, "low": 4_096, "medium": 12_288, "high": 24_576, "max": 49_152}
-_LEAST_BUDGET: Final = 1_024
+_LEAST_BUDGET: Final = 1_024  # the API takes no smaller budget, and none of max_tokens or more
 
 
 @cache
-def _known_of(name: str) -> _Known:
+def _look_up_model(name: str) -> _Known:
     return by_longest_prefix(_KNOWN, name[name.find("claude-") :] if "claude-" in name else name)
 
 

@@ -41,7 +41,7 @@ from journeyman.model import (
     TextPart,
     ThinkingPart,
 )
-from journeyman.models.wire import as_text, damaged, own_id, split_input, tool_use
+from journeyman.models.wire import as_text, make_damage_error, own_id, split_input, tool_use
 from journeyman.types import (
     Block,
     JsonObject,
@@ -67,7 +67,7 @@ _STOP_REASONS: Final[Mapping[FinishReason, StopReason]] = {
 
 @dataclass(slots=True, repr=False, eq=False)
 class Decoder:
-    """Turns the events of one answer into parts."""
+    """A decoder that turns the events of one answer into parts."""
 
     _stream: StreamedResponse
     _: KW_ONLY
@@ -129,18 +129,18 @@ class Decoder:
             ResponseFinished(stop, detail, self.usage() or Usage(requests=1)),
         )
 
-    def unfinished(self) -> str:
-        """Return the text that no part has told yet; see `model.unfinished`."""
+    def unfinished_text(self) -> str:
+        """Return the text that no part has told yet; see `model.read_unfinished_text`."""
         if self.deltas:
             return ""
         return "\n\n".join([part.content for part in self._stream.get().parts if isinstance(part, ForeignText)])
 
     def usage(self, *, exact: bool = True) -> Usage | None:
-        """Return what the answer has reported as used so far; None before it has reported anything."""
+        """Return the usage that the answer has reported so far; None before it has reported any."""
         seen = self._stream.usage
         if not seen.total_tokens:
             return None
-        read, written = _told(seen, "cache_read_tokens"), _told(seen, "cache_write_tokens")
+        read, written = _read_count(seen, "cache_read_tokens"), _read_count(seen, "cache_write_tokens")
         rest, written, fits = split_input(seen.input_tokens, read, written)
         usage = Usage(
             requests=1,
@@ -190,7 +190,7 @@ class Decoder:
         told = details.get("finish_reason")
         # Some of pydantic-ai's models call an answer complete that has only ended.
         if response.state == "incomplete" or (self.is_remote and told is None and reason in (None, "stop")):
-            raise damaged("it ended before the provider said why")
+            raise make_damage_error("it ended before the provider said why")
         if reason == "error":
             usage = self.usage(exact=False)
             raise ProviderError(f"The answer failed: {told or reason}.", kind="overloaded", type=told, usage=usage)
@@ -225,7 +225,7 @@ class Decoder:
                 return (Opaque(self.owner, to_json({"type": part.part_kind, "response": whole}).decode()),)
 
 
-def _told(usage: RequestUsage, name: str) -> int | None:
+def _read_count(usage: RequestUsage, name: str) -> int | None:
     """Return a count that the provider told, if only a 0: what it did not tell is no attribute of the object itself,
     where reading it gives the 0 of the class."""
     told: Mapping[str, Any] = vars(usage)
@@ -233,7 +233,7 @@ def _told(usage: RequestUsage, name: str) -> int | None:
 
 
 def _reasoning(usage: RequestUsage) -> int | None:
-    told, details = _told(usage, "output_reasoning_tokens"), usage.details
+    told, details = _read_count(usage, "output_reasoning_tokens"), usage.details
     if told is None:
         told = details.get("thinking_tokens", details.get("thoughts_tokens"))
     # Over Responses this one is 0 also where the server has said nothing.
@@ -241,7 +241,7 @@ def _reasoning(usage: RequestUsage) -> int | None:
 
 
 def _details(part: ForeignText | ForeignThinking | ToolCallPart) -> JsonObject:
-    """Return what the provider wants back with the part, and which provider that is."""
+    """Return the details that the provider wants back with the part, and the provider's name."""
     details: JsonObject = {}
     if part.id:
         details["id"] = part.id
@@ -253,7 +253,7 @@ def _details(part: ForeignText | ForeignThinking | ToolCallPart) -> JsonObject:
 
 
 def _envelope(part: ForeignThinking | ToolCallPart, **more: str | None) -> str:
-    """Return what the provider wants back as JSON; empty if that is nothing."""
+    """Return the details that the provider wants back, as JSON; empty if there are none."""
     details = _details(part)
     if more.get("signature"):
         details = {"provider_name": part.provider_name, **details, **more}

@@ -67,7 +67,7 @@ _Made = TypeVar("_Made")
 
 
 class Encoder:
-    """Translates conversations for one provider, and remembers what it has translated."""
+    """An encoder that translates conversations for one provider, and remembers what it has translated."""
 
     def __init__(self, owner: str, profile: ModelProfile) -> None:
         """`owner` stands in the blocks that only this provider can read; `profile` says what the model takes."""
@@ -112,7 +112,7 @@ class Encoder:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """What the model takes, as far as pydantic-ai's models do not see to it."""
+    """The forms of files and ids that a model can read. pydantic-ai's own models do not check them."""
 
     profile: ModelProfile
 
@@ -230,10 +230,10 @@ def _response_parts(blocks: Iterable[Block], owner: str, taken: _Taken) -> list[
                 details_of_text = as_object((block.extra or {}).get(owner))
                 parts += [_with_details(TextPart(content=sendable(text)), details_of_text)] if text else []
             case Thinking(text, signature):
-                own = {"provider_name": owner.removeprefix("bridge:"), **_opened(signature or "")}
+                own = {"provider_name": owner.removeprefix("bridge:"), **_open_envelope(signature or "")}
                 parts.append(_with_details(ThinkingPart(content=sendable(text)), own))
             case RedactedThinking(data):
-                found = _opened(data)
+                found = _open_envelope(data)
                 if call := as_text(found.get("call")):
                     details[call] = found
                 else:
@@ -262,7 +262,7 @@ _Part = TypeVar("_Part", TextPart, ThinkingPart, ToolCallPart)
 
 
 def _with_details(part: _Part, details: JsonObject) -> _Part:
-    """Return the part with what its provider wants back."""
+    """Return the part with the details that its provider wants back."""
     if not details:
         return part
     part = replace(
@@ -276,7 +276,7 @@ def _with_details(part: _Part, details: JsonObject) -> _Part:
     return part
 
 
-def _opened(envelope: str) -> JsonObject:
+def _open_envelope(envelope: str) -> JsonObject:
     """Return the details that `bridge/decode.py` wrote; a signature of any other origin as it is."""
     if is_object(envelope):
         return from_json(envelope)

@@ -1,4 +1,5 @@
-"""What goes wrong on the bridge, as `ProviderError` and `ModelUnavailable`: by class and status, not by words."""
+"""The errors of the bridge: every exception of a provider's package becomes a `ProviderError` or a `ModelUnavailable`,
+by its class and status, not by its words."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from pydantic_ai.models import KnownModelName
 
 from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
 from journeyman.models.error_reports import kind_of_status
-from journeyman.models.vendor_errors import Meaning, meaning, said, scrubbed
+from journeyman.models.vendor_errors import Meaning, meaning, quote_error, scrub_secrets
 from journeyman.types import NOTHING_USED, Usage
 
 # The first class that fits, before the status is asked.
@@ -51,23 +52,23 @@ _OWN_TIMEOUTS: Final = (ModelTimeoutError, ModelRequestTimeout)
 def failure(
     error: Exception, name: str, *, begun: bool, usage: Usage | None = None, secrets: Iterable[str] = ()
 ) -> ProviderError:
-    """Return what an exception of pydantic-ai, or of what lies below it, means.
+    """Return the error that an exception of pydantic-ai, or of a package below it, stands for.
 
     `begun`: whether the answer had begun; `usage`: what it had reported. `name` says in the text which model it was.
     """
     if isinstance(error, ModelHTTPError):
         made = _refused(error, name)
     elif (kind := _kind_by_class(error)) is not None:
-        made = ProviderError(f"{name} refused: {said(error)}.", kind=kind)
+        made = ProviderError(f"{name} refused: {quote_error(error)}.", kind=kind)
         if isinstance(error, ModelAPIError):
             made.type, made.retry_after_s = _label(error), error.retry_after
     else:
-        known = _known(error, begun=begun)
-        made = ProviderError(f"{name} {known.words} ({said(error)}).", kind=known.kind)
+        known = _classify_error(error, begun=begun)
+        made = ProviderError(f"{name} {known.words} ({quote_error(error)}).", kind=known.kind)
         made.usage = NOTHING_USED if known.unbilled else None
     if begun:
         made.usage = usage
-    made.args = (scrubbed(str(made), secrets),)
+    made.args = (scrub_secrets(str(made), secrets),)
     return made
 
 
@@ -77,7 +78,7 @@ def _refused(error: ModelHTTPError, name: str) -> ProviderError:
     kind, label = _kind_by_class(error) or kind_of_status(error.status_code), _label(error)
     words = f"answered {error.status_code} {label or ''}".rstrip()
     return ProviderError(
-        f"{name} {words}: {_message(error.body) or said(error)}".rstrip(".") + ".",
+        f"{name} {words}: {_message(error.body) or quote_error(error)}".rstrip(".") + ".",
         kind=kind,
         status=error.status_code,
         type=label,
@@ -104,7 +105,7 @@ def _message(body: object) -> str:
     return body if isinstance(body, str) else ""
 
 
-def _known(error: Exception, *, begun: bool) -> Meaning:
+def _classify_error(error: Exception, *, begun: bool) -> Meaning:
     if isinstance(error, _OWN_TIMEOUTS) and error.__cause__ is None:
         error = TimeoutError(str(error))
     if (isinstance(error, AgentRunError | OSError) or begun) and (known := meaning(error, begun=begun)) is not None:
@@ -126,8 +127,8 @@ _VARIABLE: Final = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 
 
 def unavailable(error: Exception, name: str, secrets: Iterable[str]) -> ModelUnavailable:
-    """Return what it means that a model cannot even be made: a package or a key is missing, or nobody knows it."""
-    text = scrubbed(" ".join(str(error).split()), secrets)
+    """Return the error of a model that cannot even be made: a package or a key is missing, or nobody knows its name."""
+    text = scrub_secrets(" ".join(str(error).split()), secrets)
     if isinstance(error, ImportError):
         extra = _EXTRA.search(text)
         package = f"pydantic-ai-slim[{extra[1]}]" if extra else error.name or "the provider's package"
@@ -143,7 +144,7 @@ def unavailable(error: Exception, name: str, secrets: Iterable[str]) -> ModelUna
 
 
 def _suggestion(name: str) -> str:
-    """Return what a name may have been meant to be, if pydantic-ai knows a provider that is called almost the same."""
+    """Return a name that may have been meant, if pydantic-ai knows a provider that is called almost the same."""
     bridge, provider, model = name.split(":", 2)
     known = {name.partition(":")[0] for name in get_args(KnownModelName.__value__)}
     close = get_close_matches(provider, sorted(known), n=1)

@@ -60,7 +60,7 @@ from journeyman.models.answers import Parts
 from journeyman.models.bridge.decode import Decoder
 from journeyman.models.bridge.encode import Encoder
 from journeyman.models.bridge.failure import failure, unavailable
-from journeyman.models.requests import refused_here, sampling_fields
+from journeyman.models.requests import make_unsent_error, sampling_fields
 from journeyman.models.transport import Timeouts
 from journeyman.models.vendor_errors import named_secrets
 from journeyman.models.wire import as_object, is_marked_inside
@@ -77,7 +77,7 @@ _RENAMED: Final[Mapping[str, str]] = {"google-gla": "google", "google-vertex": "
 
 @lazy_dataclass()
 class _Lease:
-    """What one event loop has open."""
+    """The foreign model that is open on one event loop, with its encoder and the number of its users."""
 
     model: ForeignModel = field(init=False)
     encoder: Encoder = field(init=False)
@@ -124,7 +124,7 @@ class BridgeModel:
 
     @property
     def facts(self) -> Facts:
-        """What pydantic-ai knows about the model, and what was given."""
+        """The facts that pydantic-ai has about the model, and those that were given."""
         window = self.model.context_window
         profile = self.model.profile
         return Facts(
@@ -152,7 +152,7 @@ class BridgeModel:
 
     async def __aenter__(self) -> Self:
         """Keep connections, and translated messages, until the block is left."""
-        await self._taken()
+        await self._take_lease()
         return self
 
     async def __aexit__(self, *raised: object) -> None:
@@ -160,20 +160,20 @@ class BridgeModel:
 
     @asynccontextmanager
     async def _lease(self) -> AsyncGenerator[_Lease]:
-        lease = await self._taken()
+        lease = await self._take_lease()
         try:
             yield lease
         finally:
             await self._give_back(lease)
 
-    async def _taken(self) -> _Lease:
+    async def _take_lease(self) -> _Lease:
         loop = asyncio.get_running_loop()
         lease = self._leases.get(loop)
         if lease is None:
             lease = self._leases[loop] = _Lease()
         lease.leases += 1
         try:
-            return await self._opened(lease)
+            return await self._open_lease(lease)
         except BaseException:
             await self._give_back(lease)
             raise
@@ -185,7 +185,7 @@ class BridgeModel:
             if lease.is_open:
                 await lease.model.__aexit__(None, None, None)
 
-    async def _opened(self, lease: _Lease) -> _Lease:
+    async def _open_lease(self, lease: _Lease) -> _Lease:
         async with lease.opening:
             if lease.is_open:
                 return lease
@@ -277,7 +277,7 @@ def settings_for(model: ForeignModel, request: Request, defaults: ForeignSetting
     """
     settings, made = request.settings, cast("ForeignSettings", {**_SILENT, **defaults})
     if request.prefix.tools and not model.profile.get("supports_tools", True):
-        raise refused_here(
+        raise make_unsent_error(
             f"{model.model_id} is not known to support tools, and the request has some. Choose a model that supports"
             " tools, or remove tools, typed output and sub-agents from the agent."
         )
@@ -288,7 +288,9 @@ def settings_for(model: ForeignModel, request: Request, defaults: ForeignSetting
     if limits:
         made["max_tokens"] = min(limits)
     if settings.hosted:
-        raise refused_here(f"{model.model_id} has no hosted tools over the bridge. Leave ModelSettings.hosted empty.")
+        raise make_unsent_error(
+            f"{model.model_id} has no hosted tools over the bridge. Leave ModelSettings.hosted empty."
+        )
     if settings.tool_choice != "auto" and request.prefix.tools:
         made["tool_choice"] = "required" if settings.tool_choice == "any" else "none"
     taken = {ours: theirs for ours, theirs in _SAMPLING.items() if theirs not in unsupported}
@@ -309,15 +311,15 @@ def _thinking(settings: ModelSettings, model: ForeignModel) -> ThinkingLevel | N
     if asked is None:
         return None
     if isinstance(asked, int):
-        raise refused_here(
+        raise make_unsent_error(
             f"{model.model_id} takes no thinking budget here. Ask for a level, such as thinking='medium'."
         )
     if asked == "off":
         if always:
-            raise refused_here(f"{model.model_id} always reasons. Ask for thinking='minimal' instead of 'off'.")
+            raise make_unsent_error(f"{model.model_id} always reasons. Ask for thinking='minimal' instead of 'off'.")
         return False if profile.get("supports_thinking", False) else None
     if not (always or profile.get("supports_thinking", False)):
-        raise refused_here(f"{model.model_id} is not known to reason. Leave thinking={asked!r} out.")
+        raise make_unsent_error(f"{model.model_id} is not known to reason. Leave thinking={asked!r} out.")
     return asked
 
 
@@ -330,7 +332,7 @@ def _cache(request: Request) -> CacheSetting:
     if policy != "explicit":
         return policy == "auto"
     if any(is_marked_inside(block) for message in request.messages for block in message.content):
-        raise refused_here(
+        raise make_unsent_error(
             "A cache mark inside of a tool's result cannot be carried. Mark a text of the user, or use "
             "ModelSettings(cache='auto')."
         )
@@ -344,10 +346,10 @@ def _with_extra(
     unified = settings.extra.keys() & _UNIFIED
     others = {name: value for name, value in settings.extra.items() if name not in unified}
     if refused := sorted(unified & unsupported):
-        raise refused_here(f"{model.model_id} does not take {', '.join(refused)}. Leave it out.")
+        raise make_unsent_error(f"{model.model_id} does not take {', '.join(refused)}. Leave it out.")
     if others:
         if "extra_body" in unsupported:
-            raise refused_here(
+            raise make_unsent_error(
                 f"ModelSettings.extra has {sorted(others)}, and pydantic-ai adds no fields to a request of "
                 f"{model.model_id}. Give its own settings to the model: connect(…, settings={{…}})."
             )
@@ -370,8 +372,8 @@ class _Parts(Parts):
     _decoder: Decoder | None = None
     _events: AsyncIterator[ModelResponseStreamEvent] | None = None
 
-    def unfinished(self) -> str:
-        return "" if self._decoder is None else self._decoder.unfinished()
+    def unfinished_text(self) -> str:
+        return "" if self._decoder is None else self._decoder.unfinished_text()
 
     async def open(self) -> None:
         """Send the request, and wait for the answer to begin.
@@ -380,7 +382,7 @@ class _Parts(Parts):
             ProviderError: there was no answer.
         """
         try:
-            carrier = self._carried()
+            carrier = self._open_stream()
             async with asyncio.timeout(self._bridge.timeouts.idle_s):
                 stream = await carrier.__aenter__()
         except ProviderError:
@@ -400,7 +402,7 @@ class _Parts(Parts):
             return
         raise failed.with_traceback(None)  # outside of `except`: their exceptions hold requests, and with them keys
 
-    def _carried(self) -> AbstractAsyncContextManager[StreamedResponse]:
+    def _open_stream(self) -> AbstractAsyncContextManager[StreamedResponse]:
         request, model, encoder = self._request, self._lease.model, self._lease.encoder
         settings = settings_for(model, request, self._bridge.settings)
         parameters = encoder.parameters(request.prefix)

@@ -41,7 +41,7 @@ file does not hold. `all`: everything, and the file is replaced. What is not rec
 
 @explain_arguments
 class Cassette:
-    """Records model traffic and tool results to a file, or replays them from it.
+    """A file to which model traffic and tool results are recorded, or from which they are replayed.
 
     The end of a block (`with Cassette(…) as cassette:`) writes the whole file; so does `close`. While a cassette
     replays, a request or call that the file does not hold fails with `NotRecorded`, and no tool that has an effect
@@ -103,12 +103,12 @@ class Cassette:
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """What was recorded before and was not asked for, each with its line."""
-        return tuple(self._state.playback.unused())
+        """The recorded requests and calls that nobody asked for, each with its line."""
+        return tuple(self._state.playback.list_unused())
 
     @property
     def misses(self) -> tuple[NotRecorded, ...]:
-        """What was asked for and is not recorded."""
+        """The requests and calls that somebody asked for, and that are not recorded."""
         return tuple(self._state.misses)
 
     def model(self, model: Model | str | None = None) -> Model:

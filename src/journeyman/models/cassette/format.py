@@ -51,7 +51,7 @@ class Header:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class ModelLine:
-    """What is known of a model, so that it need not be there when it is replayed."""
+    """The facts of a model, so that it need not be there when it is replayed."""
 
     event: Literal["model"] = "model"
     model: str
@@ -66,7 +66,7 @@ class ModelLine:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Continues:
-    """Which request another one goes on from, and how many of its messages they have in common."""
+    """The earlier request that another one goes on from, and the number of messages that both begin with."""
 
     request: int
     messages: int
@@ -111,7 +111,7 @@ class AnswerLine:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class CallLine:
-    """What came of a tool call, as the journal of a run keeps it."""
+    """The outcome of a tool call, as the journal of a run keeps it."""
 
     event: Literal["call"] = "call"
     """Tells the kinds of lines apart."""
@@ -132,7 +132,7 @@ class CallLine:
 Line: TypeAlias = Annotated[ModelLine | RequestLine | AnswerLine | CallLine, Field(discriminator="event")]
 
 
-def written(line: Header | Line) -> bytes:
+def write_line(line: Header | Line) -> bytes:
     """Return a line as it stands in the file, without its end."""
     adapter = adapter_of(Header) if isinstance(line, Header) else adapter_of(Line)
     dumped: JsonObject = adapter.dump_python(line, mode="json")  # pyright: ignore[reportArgumentType] - fits its class
@@ -174,7 +174,7 @@ class RecordedRequest:
         return self.answer is None or self.answer.stopped
 
     def error(self) -> ProviderError | None:
-        """Return why the request failed, in an exception of its own."""
+        """Return the failure of the request, in an exception of its own; None if it did not fail."""
         return None if self.answer is None or self.answer.error is None else error_of(self.answer.error)
 
 
@@ -192,7 +192,7 @@ class RecordedCall:
 
 @lazy_dataclass()
 class CassetteFile:
-    """What a file holds."""
+    """The content of a cassette's file."""
 
     path: Path
     header: Header | None = None
@@ -215,7 +215,7 @@ def read(path: Path) -> CassetteFile:
     first, *rest = _raw_lines(path)
     file.header = _header(path, first)
     for number, raw in enumerate(rest, 2):
-        _add(file, _validated(adapter_of(Line), path, _object(path, raw, number), number), number)
+        _add(file, _validate_line(adapter_of(Line), path, _object(path, raw, number), number), number)
         file.lines.append(raw)
     return file
 
@@ -226,7 +226,7 @@ def write(path: Path, header: Header, lines: Sequence[bytes]) -> None:
     Raises:
         CassetteError: it cannot be written.
     """
-    data = b"".join(line + b"\n" for line in (written(header), *lines))
+    data = b"".join(line + b"\n" for line in (write_line(header), *lines))
     try:
         make_private_folder(path.parent)
         replace_file(path, data, mode=stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600)
@@ -273,10 +273,10 @@ def _header(path: Path, raw: bytes) -> Header:
     if given.get("version") != VERSION:
         what = f"the cassette is of version {json.dumps(given.get('version'))}, and this journeyman reads {VERSION}"
         raise _wrong(path, 1, what, "Update journeyman, or record it again.")
-    return _validated(adapter_of(Header), path, given, 1)
+    return _validate_line(adapter_of(Header), path, given, 1)
 
 
-def _validated(adapter: TypeAdapter[T], path: Path, given: JsonObject, number: int) -> T:
+def _validate_line(adapter: TypeAdapter[T], path: Path, given: JsonObject, number: int) -> T:
     try:
         return adapter.validate_python(given)
     except ValidationError as error:
@@ -313,7 +313,7 @@ def _add(file: CassetteFile, line: Line, number: int) -> None:
 def _request(file: CassetteFile, line: RequestLine, number: int) -> RecordedRequest:
     if line.request in file.requests:
         raise _wrong(file.path, number, f"there is a request {line.request} before")
-    before, kept = _continued(file, line, number)
+    before, kept = _find_continued(file, line, number)
     body: JsonObject = {"model": line.model}
     for name, value in (("system", line.system), ("tools", line.tools), ("settings", line.settings)):
         if value is None and before is None:
@@ -330,7 +330,7 @@ def _request(file: CassetteFile, line: RequestLine, number: int) -> RecordedRequ
     return RecordedRequest(number=n, run=run, line=number, body=body, digest=digest, canonical=canonical)
 
 
-def _continued(file: CassetteFile, line: RequestLine, number: int) -> tuple[RecordedRequest | None, int]:
+def _find_continued(file: CassetteFile, line: RequestLine, number: int) -> tuple[RecordedRequest | None, int]:
     """Return the request that this one goes on from, and how many of its messages they have in common."""
     if line.continues is None:
         return None, 0

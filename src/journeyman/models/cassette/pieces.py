@@ -165,7 +165,7 @@ def part_json(part: Part, ms: float) -> PartJson:
 
 
 def part_of(given: PartJson) -> tuple[float, Part]:
-    """Return what `part_json` was given.
+    """Return the part that `part_json` has written.
 
     Raises:
         KeyError: there is no such part.
@@ -207,7 +207,7 @@ def error_json(error: ProviderError) -> ErrorJson:
 
 
 def error_of(given: ErrorJson) -> ProviderError:
-    """Return the error that `error_json` was given."""
+    """Return the error that `error_json` has written."""
     usage = given.get("usage")
     return ProviderError(
         given.get("message", ""),

@@ -40,7 +40,7 @@ _DISPLAYED = (TextPart, ThinkingPart, InputPart)
 
 @lazy_dataclass(kw_only=True)
 class CassetteState:
-    """What the model and the journal of a cassette share."""
+    """The state that the model and the journal of a cassette share."""
 
     recording: Recording
     playback: Playback
@@ -53,7 +53,7 @@ class CassetteState:
         """Return the run that is going on here."""
         return self.recording.run_of(current_scope.get())
 
-    def missed(self, miss: NotRecorded) -> NotRecorded:
+    def note_miss(self, miss: NotRecorded) -> NotRecorded:
         self.misses.append(miss)
         return miss
 
@@ -91,7 +91,7 @@ class CassetteModel:
 
     @property
     def facts(self) -> Facts:
-        """What is known about the model that was recorded."""
+        """The facts of the model that was recorded."""
         line = self._line
         return Facts(
             max_output_tokens=line.max_output_tokens,
@@ -108,20 +108,20 @@ class CassetteModel:
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
         """Answer from the cassette, or ask the model and record; see `Model.stream`."""
         state = self._state
-        new = state.recording.compared(state.run(), self._line.model, request)
+        new = state.recording.make_comparable(state.run(), self._line.model, request)
         found = None
         if state.records != "all":
             found = state.playback.request(new.run, new.digest, complete=state.records == "new")
         if found is not None:
-            async with aclosing(self._replayed(found, new.run, deltas=request.deltas)) as parts:
+            async with aclosing(self._replay_answer(found, new.run, deltas=request.deltas)) as parts:
                 yield parts
         elif state.records == "nothing":
-            raise state.missed(state.playback.missing(new.body, new.digest, new.number))
+            raise state.note_miss(state.playback.missing(new.body, new.digest, new.number))
         else:
-            async with self._recorded(new, request) as parts:
+            async with self._record_answer(new, request) as parts:
                 yield parts
 
-    async def _replayed(self, found: RecordedRequest, run: LiveRun, *, deltas: bool) -> AsyncGenerator[Part]:
+    async def _replay_answer(self, found: RecordedRequest, run: LiveRun, *, deltas: bool) -> AsyncGenerator[Part]:
         """Give the parts of a recorded answer."""
         state, started_s = self._state, _now_s()
         for ms, part in found.parts:
@@ -137,10 +137,10 @@ class CassetteModel:
                 error.retry_after_s = 0.0  # it was waited for when it was recorded
             raise error
         if found.is_stopped:
-            raise state.missed(state.playback.cut_off(found))
+            raise state.note_miss(state.playback.cut_off(found))
 
     @asynccontextmanager
-    async def _recorded(self, new: NewRequest, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+    async def _record_answer(self, new: NewRequest, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
         recording = self._state.recording
         try:
             inner = self._inner()
@@ -155,7 +155,7 @@ class CassetteModel:
         try:
             async with (
                 inner.stream(request if request.deltas else replace(request, deltas=True)) as parts,
-                aclosing(answer.passed_on(parts)) as shown,
+                aclosing(answer.pass_on_parts(parts)) as shown,
             ):
                 yield shown
         except ProviderError as error:
@@ -185,7 +185,7 @@ class _Replayed:
     def ms(self) -> float:
         return (_now_s() - self.started_s) * 1000
 
-    async def passed_on(self, parts: AsyncIterator[Part]) -> AsyncGenerator[Part]:
+    async def pass_on_parts(self, parts: AsyncIterator[Part]) -> AsyncGenerator[Part]:
         async for part in parts:
             self.parts.append((self.ms(), part))
             note_tools(self.run, part)
@@ -199,7 +199,8 @@ class _Replayed:
 
 @lazy_dataclass(frozen=True)
 class CassetteJournal(Journal):
-    """Records and replays what comes of tool calls. Model calls pass through: `CassetteModel` records them."""
+    """A journal that records and replays the outcomes of tool calls. Model calls pass through: `CassetteModel` records
+    them."""
 
     state: CassetteState
     """What is recorded and replayed."""
@@ -230,13 +231,13 @@ class CallStep:
             return await work()
         state, found = self.state, self.found
         if found is not None and self._takes_the_place_of(found):
-            return await self._replayed(found, codec)
+            return await self._replay_call(found, codec)
         if state.records != "nothing" and found is None:
-            return await self._recorded(work, codec)
+            return await self._record_call(work, codec)
         if self.effect == "pure" or found is not None or state.runs_tools:
             return await work()
         tool = self.run.tools.get(self.key.rpartition("/")[2])
-        raise state.missed(state.playback.missing_call(self.key, tool, self.effect))
+        raise state.note_miss(state.playback.missing_call(self.key, tool, self.effect))
 
     async def settle(self, value: T, *, codec: Codec[T]) -> None:
         if self.state.records != "nothing" and self.found is None:
@@ -244,14 +245,15 @@ class CallStep:
             async def nothing() -> T:
                 return value
 
-            await self._recorded(nothing, codec)
+            await self._record_call(nothing, codec)
 
     def _takes_the_place_of(self, found: RecordedCall) -> bool:
-        """Tell whether what is recorded is taken instead of the call. A call of another agent runs again, since its
-        requests and calls are on the cassette as well; but not one that must not be repeated."""
+        """Tell whether the recorded outcome is returned, and the call not made. The call of another agent is made
+        again, since that agent's requests and calls are on the cassette as well; but not a call that must not be
+        repeated."""
         return not self.state.runs_tools and not (found.call.runs and self.effect != "once")
 
-    async def _replayed(self, found: RecordedCall, codec: Codec[T]) -> T:
+    async def _replay_call(self, found: RecordedCall, codec: Codec[T]) -> T:
         if self.state.realtime:
             await asyncio.sleep(found.call.ms / 1000)
         self.state.playback.skip(found.call.runs)
@@ -262,7 +264,7 @@ class CallStep:
             what = f"{where}: the outcome cannot be read: {name_and_words(error)}."
             raise CassetteError(what, hint="Record it again.", line=found.line) from error
 
-    async def _recorded(self, work: Callable[[], Awaitable[T]], codec: Codec[T]) -> T:
+    async def _record_call(self, work: Callable[[], Awaitable[T]], codec: Codec[T]) -> T:
         started_s, started = _now_s(), list[LiveRun]()
         token = _started_here.set(started)
         try:

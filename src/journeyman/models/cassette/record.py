@@ -38,7 +38,7 @@ from journeyman.models.cassette.format import (
     RequestLine,
     head_bytes,
     messages_of,
-    written,
+    write_line,
 )
 from journeyman.models.cassette.pieces import digest_of, error_json, head_json, message_json, part_json
 from journeyman.tools.redaction import Redactor
@@ -67,7 +67,7 @@ class _Head:
 
 @lazy_dataclass(eq=False)
 class LiveRun:
-    """What is remembered of a run that is going on now."""
+    """A run that is going on now, with all that its next request is compared to."""
 
     scope: object
     """Kept, so that its identity stays its own."""
@@ -97,7 +97,7 @@ class NewRequest:
 
 
 class Recording:
-    """Encodes what is asked, and collects the lines of what is recorded."""
+    """A recording that goes on: it encodes what is asked, and collects the lines of what is recorded."""
 
     def __init__(self, redactor: Redactor, file: CassetteFile) -> None:
         """`file` is what the recording is added to."""
@@ -111,7 +111,7 @@ class Recording:
         self.lines: list[bytes] = []
 
     def run_of(self, scope: object) -> LiveRun:
-        """Return what is remembered of the run that has this scope; None is a program that asks outside of a run."""
+        """Return the live run that has this scope; the scope None is of a program that asks outside of a run."""
         run = self._runs.get(id(scope))
         if run is None:
             run = self._runs[id(scope)] = LiveRun(scope)
@@ -119,11 +119,11 @@ class Recording:
 
     # -- requests
 
-    def compared(self, run: LiveRun, model: str, request: Request) -> NewRequest:
-        """Return a request as it is compared."""
+    def make_comparable(self, run: LiveRun, model: str, request: Request) -> NewRequest:
+        """Return a request in the form in which requests are compared, under the next number."""
         self._n_asked += 1
         head = self._head(run, model, request)
-        encoded = [run.encoded.get(id(message)) or self._encoded(message) for message in request.messages]
+        encoded = [run.encoded.get(id(message)) or self._encode_message(message) for message in request.messages]
         run.encoded = {id(each.message): each for each in encoded}
         messages: list[JsonValue] = [each.json for each in encoded]
         body: JsonObject = {**head.json, "messages": messages}
@@ -138,24 +138,24 @@ class Recording:
     def _head(self, run: LiveRun, model: str, request: Request) -> _Head:
         head = run.head
         if head is None or (head.model, head.prefix, head.settings) != (model, request.prefix, request.settings):
-            content = self._redacted({"model": model} | head_json(request.prefix, request.settings))
+            content = self._redact_value({"model": model} | head_json(request.prefix, request.settings))
             head = run.head = _Head(model, request.prefix, request.settings, content, head_bytes(content))
         return head
 
-    def _encoded(self, message: Message) -> _Encoded:
-        content = self._redacted(message_json(message))
+    def _encode_message(self, message: Message) -> _Encoded:
+        content = self._redact_value(message_json(message))
         return _Encoded(message, content, canonical_json(content))
 
-    def _redacted(self, value: JsonObject) -> JsonObject:
+    def _redact_value(self, value: JsonObject) -> JsonObject:
         return cast("JsonObject", self._redactor.redacted(value))
 
     # -- lines
 
     def model(self, line: ModelLine) -> None:
-        """Record what is known of a model, unless it is recorded."""
+        """Record the facts of a model, unless they are recorded."""
         if self._models.get(line.model) != line:
             self._models[line.model] = line
-            self.lines.append(written(line))
+            self.lines.append(write_line(line))
 
     def begin(self, asked: NewRequest) -> None:
         """Record a request."""
@@ -175,13 +175,13 @@ class Recording:
             settings=body.get("settings"),
             messages=messages_of(asked.body)[kept:],
         )
-        self.lines.append(written(line))
+        self.lines.append(write_line(line))
         asked.run.last = asked
 
     def end(
         self, asked: NewRequest, parts: Sequence[TimedPart], *, ms: float, error: ProviderError | None, stopped: bool
     ) -> None:
-        """Record what came of a request."""
+        """Record the outcome of a request."""
         shown: JsonValue = [part_json(part, ms) for ms, part in _without_secrets(parts, self._redactor)]
         line = AnswerLine(
             request=asked.recorded_as,
@@ -190,10 +190,10 @@ class Recording:
             ms=round(ms, 1),
             stopped=stopped,
         )
-        self.lines.append(written(line))
+        self.lines.append(write_line(line))
 
     def call(self, run: LiveRun, key: str, *, ms: float, outcome: JsonObject, started: Sequence[LiveRun]) -> None:
-        """Record what came of a call; `started` are the runs that it started."""
+        """Record the outcome of a call; `started` are the runs that it started."""
         usual = {name for name, value in outcome.items() if value is None or value is False}
         line = CallLine(
             run=self._number(run),
@@ -201,9 +201,9 @@ class Recording:
             tool=run.tools.get(key.rpartition("/")[2]),
             ms=round(ms, 1),
             runs=sorted({each.number for each in started}),
-            outcome=self._redacted({name: value for name, value in outcome.items() if name not in usual}),
+            outcome=self._redact_value({name: value for name, value in outcome.items() if name not in usual}),
         )
-        self.lines.append(written(line))
+        self.lines.append(write_line(line))
 
     def _number(self, run: LiveRun) -> int:
         if not run.number:
@@ -213,7 +213,7 @@ class Recording:
 
 
 def model_line(model: Model, called: str | None) -> ModelLine:
-    """Return what is known of a model; `called` is the name that it was asked for by."""
+    """Return the line with the facts of a model; `called` is the name that it was asked for by."""
     name, facts = f"{model.provider}:{model.name}", facts_of(model)
     return ModelLine(
         model=name,
@@ -281,7 +281,7 @@ def _texts(parts: Sequence[TimedPart]) -> Iterator[dict[int, _Piece]]:
 
 
 def _text_name(of: Part | Block) -> str:
-    """Return the same for the pieces of a text and for the block that they make."""
+    """Return a name that is the same for the pieces of a text and for the block that they make."""
     match of:
         case TextPart() | Text():
             return "text"

@@ -1,4 +1,4 @@
-"""Which recorded request or call answers a new one, and what is said where none does.
+"""The choice of the recorded request or call that answers a new one, and the error where none does.
 
 A request is answered by an equal one; of several equal ones by the first that is left. Runs that go on at the same time
 may ask the same: once a run has been given an answer of a recorded run, it is given that run's answers first.
@@ -24,7 +24,7 @@ ADVICE: Final = 'Undo the change, or record again: mode="all", pytest --journeym
 
 
 class Playback:
-    """Gives what a file holds, each request and each call once."""
+    """The content of a file on its way out: each request and each call is given once."""
 
     def __init__(self, file: CassetteFile) -> None:
         self._file = file
@@ -64,7 +64,7 @@ class Playback:
         return found
 
     def call(self, run: object, key: str) -> RecordedCall | None:
-        """Return what came of a call of `run`."""
+        """Return the recorded outcome of a call of `run`."""
         left = [call for call in self._calls[key] if not call.is_used]
         if not left:
             return None
@@ -90,8 +90,8 @@ class Playback:
         equal = self._requests[request.digest]
         return any(other.number > request.number and other.run == request.run for other in equal)
 
-    def unused(self) -> Iterator[str]:
-        """Name what was not asked for."""
+    def list_unused(self) -> Iterator[str]:
+        """Yield the names of the requests and calls that nobody asked for."""
         for request in self._file.requests.values():
             if request.answer is not None and not request.is_used:
                 yield f"request {request.number} (line {request.line})"
@@ -102,7 +102,7 @@ class Playback:
     # -- refusing
 
     def missing(self, body: JsonObject, digest: str, number: int) -> NotRecorded:
-        """Return why there is no answer to the new request `number`."""
+        """Return the error that there is no answer to the new request `number`."""
         path = self.path
         if equal := self._requests[digest]:
             said = f"request {number}: it equals request {equal[0].number} of {path} (line {equal[0].line}), "
@@ -114,17 +114,17 @@ class Playback:
             return NotRecorded(f"request {number}: {nothing}.\n{ADVICE}")
         recorded.sort(key=lambda each: (each.is_used, each.number))
         near = nearest(body, recorded)
-        headline, lines = compared(near.body, body)
+        headline, lines = compare_requests(near.body, body)
         said = f"request {number}: {headline} ({path}, line {near.line}; - recorded, + now):"
         return NotRecorded("\n".join([said, *lines, ADVICE]))
 
     def cut_off(self, request: RecordedRequest) -> NotRecorded:
-        """Return why there is no rest of an answer."""
+        """Return the error that the rest of an answer was not recorded."""
         said = f"request {request.number}: its answer ends here in {self.path} (line {request.line}): "
         return NotRecorded(f"{said}the run that was recorded was stopped.\n{ADVICE}")
 
     def missing_call(self, key: str, tool: str | None, effect: str) -> NotRecorded:
-        """Return why there is no result of a call."""
+        """Return the error that there is no result of a call."""
         said = f"call {_call_name(key, tool)} is not in {self.path}, and it is not made while replaying"
         return NotRecorded(
             f'{said}: its effect is {effect!r}.\nRecord again: mode="all", with pytest --journeyman-record=all; '
@@ -144,7 +144,7 @@ _COMPARED_REQUESTS: Final = 40
 
 
 def nearest(asked: JsonObject, recorded: Sequence[RecordedRequest]) -> RecordedRequest:
-    """Return the request that `asked` is nearest to; of equally near ones the first."""
+    """Return the recorded request that is most like `asked`; of equally like ones the first."""
     scores = [_score(asked, other.body) for other in recorded]
     best = max(scores)
     equal = [other for other, score in zip(recorded, scores, strict=True) if score == best]
@@ -161,14 +161,15 @@ def nearest(asked: JsonObject, recorded: Sequence[RecordedRequest]) -> RecordedR
 
 
 def _score(asked: JsonObject, other: JsonObject) -> tuple[int, int, int]:
-    """Say how near: messages in common, then how close they are in length, then equal fields beside the messages."""
+    """Return how much two requests are alike: messages in common, then how close they are in length, then equal fields
+    beside the messages."""
     mine, theirs = messages_of(asked), messages_of(other)
     beside = sum(asked.get(name) == other.get(name) for name in asked if name != "messages")
     return _n_common(mine, theirs), -abs(len(mine) - len(theirs)), beside
 
 
 def _n_common(one: Sequence[object], other: Sequence[object]) -> int:
-    """Return in how many items from their beginning two lists are equal."""
+    """Return the number of items, from the beginning, in which two lists are equal."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
@@ -184,8 +185,9 @@ _COMPARED_LINES: Final = 400
 _SHOWN_LINES: Final = 18
 
 
-def compared(recorded: JsonObject, now: JsonObject) -> tuple[str, list[str]]:
-    """Return what differs in short, and the lines that show it: those recorded with `-`, those asked now with `+`."""
+def compare_requests(recorded: JsonObject, now: JsonObject) -> tuple[str, list[str]]:
+    """Return the first difference in short, and the lines that show all: those recorded with `-`, those asked now with
+    `+`."""
     before, after = ([*_lines({name: each for name, each in body.items() if each != {}})] for body in (recorded, now))
     start = max(0, _n_common(before, after) - 1)
     ends = (before[start : start + _COMPARED_LINES], after[start : start + _COMPARED_LINES])

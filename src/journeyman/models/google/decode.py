@@ -28,7 +28,16 @@ from journeyman.model import (
 )
 from journeyman.models.error_reports import error_within, find_error
 from journeyman.models.stop_reasons import stop_of
-from journeyman.models.wire import all_parsed, as_list, as_object, as_text, damaged, own_id, parsed, tool_use
+from journeyman.models.wire import (
+    all_parsed,
+    as_list,
+    as_object,
+    as_text,
+    make_damage_error,
+    own_id,
+    parse_object,
+    tool_use,
+)
 from journeyman.types import Block, JsonObject, Opaque, Price, Text, Thinking, Usage
 
 PROVIDER: Final = "google"
@@ -39,12 +48,13 @@ _OWN_FIELDS: Final = frozenset(("candidates", "promptFeedback", "usageMetadata")
 _NUMBERS: Final[Mapping[object, str]] = {1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY", 4: "RECITATION", 5: "OTHER"}
 """What a gateway writes that asks for enums as numbers."""
 _COUNTS: Final = ("promptTokenCount", "cachedContentTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
+# Fields that say something about the part; the others say what it is.
 _ABOUT_PARTS: Final = frozenset({"thought", "thoughtSignature", "partMetadata", "videoMetadata", "mediaResolution"})
 
 
 @dataclass(slots=True, repr=False, eq=False)
 class Decoder:
-    """Turns the chunks of one answer into parts."""
+    """A decoder that turns the chunks of one answer into parts."""
 
     owner: str
     """Whose signatures these are: `google:` and the model's name."""
@@ -83,7 +93,7 @@ class Decoder:
         Raises:
             ProviderError: the chunk reports an error, is damaged, or has a call that cannot be made.
         """
-        return self.take(parsed(data))
+        return self.take(parse_object(data))
 
     def document(self, data: bytes) -> list[Part]:
         """Return the parts of an answer that came in one piece: one object, or a list of the chunks of a stream.
@@ -91,13 +101,14 @@ class Decoder:
         Raises:
             ProviderError: the document reports an error, or is no answer.
         """
+        # Where a gateway drops `alt=sse`, a stream is one list of all its chunks.
         if data.lstrip()[:1] == b"[":
-            chunks = [as_object(chunk) for chunk in as_list(parsed(b'{"chunks":%b}' % data).get("chunks"))]
+            chunks = [as_object(chunk) for chunk in as_list(parse_object(b'{"chunks":%b}' % data).get("chunks"))]
         else:
-            chunks = [parsed(data)]
+            chunks = [parse_object(data)]
         parts = [part for chunk in chunks for part in self.take(chunk)]
         if not any(chunk.keys() & _OWN_FIELDS for chunk in chunks):
-            raise damaged("it is not an answer of generateContent", "unknown")
+            raise make_damage_error("it is not an answer of generateContent", "unknown")
         return [*parts, *self.end()]
 
     def take(self, chunk: JsonObject) -> list[Part]:
@@ -125,6 +136,7 @@ class Decoder:
         reason = candidate.get("finishReason")
         if reason is not None and reason != "FINISH_REASON_UNSPECIFIED":
             self._finish(_NUMBERS.get(reason, str(reason)), as_text(candidate.get("finishMessage")), parts)
+        # A blocked prompt brings no candidate, and so no reason to stop: nothing else ends this answer.
         elif blocked := as_text(as_object(chunk.get("promptFeedback")).get("blockReason")):
             self._close_block(parts)
             parts.append(ResponseFinished("refusal", blocked))
@@ -140,15 +152,17 @@ class Decoder:
         if self.complete:
             return ()
         if not self._started:
-            raise damaged("it is empty")
+            raise make_damage_error("it is empty")
         if not self._has_blocks and self._kind is None:
-            raise damaged("it has no candidates, and does not say why")
-        raise damaged("it ended before it was complete")
+            raise make_damage_error("it has no candidates, and does not say why")
+        raise make_damage_error("it ended before it was complete")
 
     def usage(self) -> Usage | None:
-        """Return what the answer has reported as used so far; None before it has reported anything."""
+        """Return the usage that the answer has reported so far; None before it has reported any."""
         if not self._counts:
             return None
+        # Cached tokens are counted within the prompt; those of the provider's tools beside it, and thoughts beside the
+        # answer.
         prompt, cached, thoughts, tools = [self._counts.get(name, 0) for name in _COUNTS]
         usage = Usage(
             requests=1,
@@ -163,7 +177,7 @@ class Decoder:
         )
         return usage if self.price is None else self.price.charged(usage)
 
-    def unfinished(self) -> str:
+    def unfinished_text(self) -> str:
         return "" if self.deltas or self._kind != "text" else "".join(self._pieces)
 
     def _count(self, told: JsonObject) -> bool:
@@ -174,6 +188,8 @@ class Decoder:
             return False
         cached, thoughts, tools = [counts.get(name, 0) for name in _COUNTS[1:]]
         said = counts.get("candidatesTokenCount")
+        # The last chunk may lack the count of the answer, although a text came: the rest of the total, or what was told
+        # before, stands for it.
         if said is None:
             rest = 0 if total is None else max(0, total - (prompt or 0) - thoughts - tools)
             said = max(rest, self._counts.get("candidatesTokenCount", 0))
@@ -253,6 +269,7 @@ class Decoder:
         if not name:
             raise UnusableAnswer("it has a call without a name")
         id, wire_id = own_id(as_text(call.get("id")), self._ids)
+        # Vertex was seen to leave the arguments out where there are none.
         given = call.get("args")
         written = given if isinstance(given, str) else write_json({} if given is None else given).decode()
         block = tool_use(id, name, written, wire_id=wire_id)

@@ -26,9 +26,9 @@ from journeyman.model import Prefix, ToolSpec
 from journeyman.models.google.decode import PROVIDER
 from journeyman.models.wire import (
     as_object,
-    assembled,
     is_taken,
-    joined,
+    join_body,
+    join_tools,
     missing,
     readable,
     safe_id,
@@ -57,13 +57,14 @@ DUMMY_SIGNATURE: Final = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 """`skip_thought_signature_validator`: what the API takes in place of a signature that there is none of."""
 
 _SYSTEM: Final = f"{PROVIDER}/system"  # in `Prefix.wire`
-_NAME_CHARACTERS: Final = 128
+_NAME_CHARACTERS: Final = 128  # of the pattern for names, ^[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}$
 _NAME_START: Final = re.compile("[a-zA-Z_]")
 _USER: Final = b',{"role":"user","parts":[%b]}'
 _MODEL: Final = b',{"role":"model","parts":['
 _END: Final = b"]}"
 _TWO_IN_A_ROW: Final = "assistantassistant"
 _LOOK: Final = b"?"  # compared by identity
+# The first and the last content must be the user's, in every request.
 _FIRST: Final = _USER % b'{"text":"[The beginning of the conversation is left out.]"}'
 _LAST: Final = _USER % b'{"text":"Go on."}'
 _PAGES: Final = 1_000  # "Document understanding" of the API's documentation
@@ -75,7 +76,7 @@ def media(*, by_url: bool) -> MediaSupport:
     pictures = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic"})
     sounds = frozenset(f"audio/{kind}" for kind in ("wav", "mpeg", "aiff", "aac", "ogg", "flac", "mp4"))
     return MediaSupport(
-        image=MediaLimit(pictures, 7_000_000, by_url=by_url),
+        image=MediaLimit(pictures, 7_000_000, by_url=by_url),  # Vertex's limit for a file within a request
         document=MediaLimit(frozenset({"application/pdf", "text/"}), 50_000_000, by_url=by_url, most_pages=_PAGES),
         audio=MediaLimit(sounds, 50_000_000, by_url=by_url),
     )
@@ -86,7 +87,7 @@ _MEDIA: Final = media(by_url=True)
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How messages are written for one model."""
+    """The encoding of messages for one model. A message's bytes that were made under an equal `id` are used again."""
 
     model: str
     needs_signatures: bool = True
@@ -115,10 +116,10 @@ def encode(
 
     `more_tools` are tools in the provider's own form, which follow those of `prefix`.
     """
-    start = b"".join((to_json(head)[:-1], b"," if head else b"", _fixed(prefix, more_tools)))
+    start = b"".join((to_json(head)[:-1], b"," if head else b"", _encode_prefix(prefix, more_tools)))
     contents = _contents(messages, codec)
     # A single join: late in a long run each copy of the whole costs more than all else that is done here.
-    return assembled((start, b'"contents":[', contents[0][1:], *contents[1:], b"]}"))
+    return join_body((start, b'"contents":[', contents[0][1:], *contents[1:], b"]}"))
 
 
 def _contents(messages: Sequence[Message], codec: Codec) -> list[bytes]:
@@ -167,6 +168,7 @@ def _piece(codec: Codec, messages: Sequence[Message], index: int) -> bytes:
     if len(results) < len(message.content):
         others = [block for block in message.content if not isinstance(block, ToolResult)]
         said += [part for block in others for part in _users_parts(block, codec)]
+    # Results stand alone in their content: with other parts beside them, the API takes the content for the model's.
     return b"".join([_USER % parts for parts in (answers, b",".join(said)) if parts])
 
 
@@ -184,23 +186,28 @@ def _models_parts(content: Sequence[Block], codec: Codec) -> bytes:
             if block.text:
                 parts.append(b'{"text":%b,"thought":true}' % to_json(block.text))
             goes_back = codec.keeps_signatures and block.provider in (None, codec.owner)
+            # Two in a row: the earlier one goes back in an empty text, as the API itself sends one that has no part.
             if (own := block.signature if goes_back else None) and signature:
-                parts.append(_signed(b'{"text":""}', signature))
+                parts.append(_sign_part(b'{"text":""}', signature))
             signature = own or signature
             continue
+        # The API asks for a signature at the first call of each step of the current turn. The first call of a message
+        # gets one wherever the message stands, so that its bytes stay the same from request to request.
         if isinstance(block, ToolUse) and may_need:
             signature, may_need = signature or DUMMY_SIGNATURE, False
+        # Vertex can refuse empty texts; they are only needed to carry a signature.
         elif isinstance(block, Text) and not block.text and not signature:
             continue
         parts += _models_part(block, signature)
         signature = ""
     if signature:
-        parts.append(_signed(b'{"text":""}', signature))
+        parts.append(_sign_part(b'{"text":""}', signature))
     return b",".join(parts)
 
 
 def _own(block: Block, codec: Codec) -> Block | None:
-    """Return what this model can read; the thoughts of another of Gemini's models are read, and its seals are not."""
+    """Return the block as this model can read it: it reads the thoughts of another of Gemini's models, but not its
+    seals."""
     match block:
         case RedactedThinking():
             return None
@@ -215,7 +222,7 @@ def _models_part(block: Block, signature: str) -> list[bytes]:
         case Text(text):
             start = as_object(block.extra.get(PROVIDER)).get("signed_from") if block.extra else None
             if signature and isinstance(start, int):  # it came with the last piece of the text
-                last = _signed(b'{"text":%b}' % to_json(text[start:]), signature)
+                last = _sign_part(b'{"text":%b}' % to_json(text[start:]), signature)
                 return [b'{"text":%b}' % to_json(text[:start]), last]
             part = b'{"text":%b}' % to_json(text)
         case ToolUse():
@@ -227,10 +234,10 @@ def _models_part(block: Block, signature: str) -> list[bytes]:
             part = to_json({key: value for key, value in kept.items() if key != "type"})
         case _:
             part = b",".join(_users_parts(block, None))
-    return [_signed(part, signature)] if part else []
+    return [_sign_part(part, signature)] if part else []
 
 
-def _signed(part: bytes, signature: str) -> bytes:
+def _sign_part(part: bytes, signature: str) -> bytes:
     return b'%b,"thoughtSignature":%b}' % (part[:-1], to_json(signature)) if signature else part
 
 
@@ -288,6 +295,7 @@ def _result(result: ToolResult, names: Mapping[str, str], codec: Codec) -> bytes
         text = "\n".join([words for part in result.parts for words in _in_result(part, codec)])
         inside = [_file(part.source, "image/jpeg") for part in _files(result) if _is_inside(part, codec)]
         files = b',"parts":%b' % to_json(inside) if inside else b""
+    # The id must stand on both sides, at the call and at its result. `response` must be an object.
     id, name = safe_id(result.tool_use_id).encode(), _name(names.get(result.tool_use_id, "")).encode()
     response = b'"error":%b' % to_json(text) if result.is_error else b'"output":%b' % to_json(text)
     return b'{"functionResponse":{"id":"%b","name":"%b","response":{%b}%b}}' % (id, name, response, files)
@@ -323,7 +331,7 @@ def _files_beside(result: ToolResult, codec: Codec) -> list[bytes]:
 # -- tools -------------------------------------------------------------------------------------------------------------
 
 
-def _fixed(prefix: Prefix, more_tools: Sequence[object]) -> bytes:
+def _encode_prefix(prefix: Prefix, more_tools: Sequence[object]) -> bytes:
     """Return the fields for system and tools, each with a comma after it."""
     if PROVIDER not in prefix.wire:
         parts = b",".join([b'{"text":%b}' % to_json(text.text) for text in prefix.system if text.text.strip()])
@@ -334,12 +342,13 @@ def _fixed(prefix: Prefix, more_tools: Sequence[object]) -> bytes:
         ]
         declared = [b'{"functionDeclarations":[%b]}' % functions] if functions else []
         prefix.wire[PROVIDER] = b",".join([*declared, *hosted])
-    tools = joined(prefix.wire[PROVIDER], more_tools)
+    tools = join_tools(prefix.wire[PROVIDER], more_tools)
     return prefix.wire[_SYSTEM] + (b'"tools":[%b],' % tools if tools else b"")
 
 
 def _tool(spec: ToolSpec) -> bytes:
     if PROVIDER not in spec.wire:
+        # Not `parameters`: that takes a subset only, without $ref, const and additionalProperties.
         schema = {key: value for key, value in spec.input_schema.items() if key != "$schema"}
         tool = {"name": _name(spec.name), "description": spec.description, "parametersJsonSchema": schema}
         spec.wire[PROVIDER] = to_json(tool)

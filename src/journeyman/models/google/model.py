@@ -35,11 +35,11 @@ from journeyman.models.requests import (
     environment,
     join_address,
     limits,
+    make_unsent_error,
     missing,
-    refused_here,
     sampling_fields,
     with_hosted,
-    written,
+    write_body,
 )
 from journeyman.models.strict import is_enforceable
 from journeyman.models.transport import Network, OverHttp, Timeouts
@@ -121,7 +121,7 @@ class GoogleModel(OverHttp):
                 model=f"{PROVIDER}:{self.name}",
                 hint="Use letters, digits, and the characters . _ - : @ and /, but not two dots in a row.",
             )
-        known = _known_of(name)
+        known = _look_up_model(name)
         facts = Facts(
             max_output_tokens=known.max_output_tokens,
             context_window=known.context_window,
@@ -130,6 +130,7 @@ class GoogleModel(OverHttp):
             native_output=not name.startswith("gemini-1"),
             hosted=_hosting_of(name, is_late=known.reasoning == "level", on_vertex=self.token is not None),
         )
+        # Without it the stream is one JSON list, which is complete only at its end.
         query = {"alt": "sse"} if self.streaming else {}
         method = "streamGenerateContent" if self.streaming else "generateContent"
         object.__setattr__(self, "name", name)
@@ -137,6 +138,7 @@ class GoogleModel(OverHttp):
         path = f"/models/{quote(name, safe='')}:{method}"
         object.__setattr__(self, "url", join_address(self.base_url, path, query, model=f"{PROVIDER}:{name}"))
         headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
+        # The API takes the key in the address as well, where it ends up in logs.
         key = {} if self.api_key is None else {"x-goog-api-key": self.api_key}
         given = {name.lower(): value for name, value in self.headers.items()}
         object.__setattr__(self, "_headers", headers | key | given)
@@ -168,11 +170,11 @@ class GoogleModel(OverHttp):
 
     def _body(self, request: Request, codec: Codec) -> bytes:
         prefix, messages = request.prefix, request.messages
-        return written(
+        return write_body(
             self._head(request), lambda head, more: encode(head, prefix, messages, codec=codec, more_tools=more)
         )
 
-    def requested(self, request: Request, *, token: str | None, signatures: bool) -> RequestedStream:
+    def prepare_request(self, request: Request, *, token: str | None, signatures: bool) -> RequestedStream:
         """Return one request, which is still to be sent; without `signatures`, none goes back."""
         headers = self._headers if token is None else {**self._headers, "authorization": f"Bearer {token}"}
         codec = self._codec
@@ -197,14 +199,15 @@ class GoogleModel(OverHttp):
         strict = [tool for tool in tools if tool.strict]
         mode = _MODES[settings.tool_choice]
         if mode is None and strict and all(is_enforceable(tool.input_schema) for tool in strict):
-            mode = "VALIDATED"
+            mode = "VALIDATED"  # the model may call or answer, and arguments fit their schemas
+        # The API refuses the mode where no functions are declared.
         if mode is not None and tools:
             head["toolConfig"] = {"functionCallingConfig": {"mode": mode}}
         if settings.hosted and settings.tool_choice != "auto" and not tools:
-            raise refused_here(f"{PROVIDER}:{self.name} has no tool_choice for hosted tools. Leave it at 'auto'.")
-        head = with_hosted(_merged(head, _extra(settings)), list(map(_hosted, settings.hosted)))
+            raise make_unsent_error(f"{PROVIDER}:{self.name} has no tool_choice for hosted tools. Leave it at 'auto'.")
+        head = with_hosted(_merge_objects(head, _extra(settings)), list(map(_hosted, settings.hosted)))
         is_vertex = self.token is not None or "aiplatform" in self.base_url  # which takes them together without a word
-        if tools and head.get("tools") and _known_of(self.name).reasoning == "level" and not is_vertex:
+        if tools and head.get("tools") and _look_up_model(self.name).reasoning == "level" and not is_vertex:
             hosted: JsonObject = {"includeServerSideToolInvocations": True}
             head["toolConfig"] = hosted | as_object(head.get("toolConfig"))
         return head
@@ -215,25 +218,27 @@ class GoogleModel(OverHttp):
         Raises:
             ProviderError: this model does not (`bad_request`).
         """
-        if not self.facts.native_output or (has_tools and _known_of(self.name).reasoning != "level"):
+        if not self.facts.native_output or (has_tools and _look_up_model(self.name).reasoning != "level"):
             beside = " beside tools" if self.facts.native_output else ""
-            raise refused_here(f"{self.name} has no native output{beside}. Use Output(…, mode='tool').")
+            raise make_unsent_error(f"{self.name} has no native output{beside}. Use Output(…, mode='tool').")
         schema = {key: value for key, value in output.schema.items() if key != "$schema"}
         about: JsonObject = {"description": output.description} if output.description else {}
         return {"responseMimeType": "application/json", "responseJsonSchema": {**about, **schema}}
 
     def _reasoning(self, asked: ThinkingLevel | int | None, ceiling: int, limit: int) -> JsonObject:
         """Return the fields for reasoning; what the model thinks counts into `limit`."""
-        known = _known_of(self.name)
+        known = _look_up_model(self.name)
         if asked is None or (asked == "off" and known.reasoning is None):
             return {}
         if known.reasoning is None:
-            raise refused_here(f"{self.name} does not reason. Leave ModelSettings.thinking at None.")
+            raise make_unsent_error(f"{self.name} does not reason. Leave ModelSettings.thinking at None.")
         if asked == "off" and not known.can_be_off:
-            raise refused_here(f"{self.name} always reasons. Ask for thinking='minimal' instead of 'off'.")
+            raise make_unsent_error(f"{self.name} always reasons. Ask for thinking='minimal' instead of 'off'.")
         if known.reasoning == "level":
             if isinstance(asked, int):
-                raise refused_here(f"{self.name} takes no thinking budget. Ask for a level, such as thinking='medium'.")
+                raise make_unsent_error(
+                    f"{self.name} takes no thinking budget. Ask for a level, such as thinking='medium'."
+                )
             level = known.least if asked == "minimal" else _LEVELS[asked]
             return {"thinkingConfig": {"thinkingLevel": level, "includeThoughts": True}}
         if asked == "off":
@@ -242,7 +247,7 @@ class GoogleModel(OverHttp):
             said = (
                 f"A thinking budget of {asked} is not between {_LEAST_BUDGET} and {_MOST_BUDGET} and below max_tokens"
             )
-            raise refused_here(f"{said}, which is {ceiling}. Change one of the two.")
+            raise make_unsent_error(f"{said}, which is {ceiling}. Change one of the two.")
         budget = min(asked, limit - ROOM_FOR_ANSWER) if isinstance(asked, int) else min(_BUDGETS[asked], limit * 3 // 4)
         if budget < _LEAST_BUDGET:
             return {}
@@ -258,12 +263,13 @@ class _Resent(AbstractAsyncContextManager[AsyncIterator[Part]]):
     _stream: RequestedStream = field(init=False)
 
     async def __aenter__(self) -> AsyncIterator[Part]:
-        parts = await self._opened(signatures=True)
+        parts = await self._open_stream(signatures=True)
         if isinstance(parts, ProviderError):
             said = str(parts).lower()
             is_about_signatures = parts.kind == "bad_request" and any(words in said for words in _ABOUT_SIGNATURES)
+            # A token lives for an hour, and may have run out since the provider made it.
             if is_about_signatures or (parts.status == 401 and self._model.token is not None):
-                parts = await self._opened(signatures=not is_about_signatures)
+                parts = await self._open_stream(signatures=not is_about_signatures)
         if isinstance(parts, ProviderError):
             raise parts.with_traceback(None)  # the frames below hold the token
         return parts
@@ -271,10 +277,10 @@ class _Resent(AbstractAsyncContextManager[AsyncIterator[Part]]):
     async def __aexit__(self, *raised: object) -> None:
         await self._stream.__aexit__(None, None, None)
 
-    async def _opened(self, *, signatures: bool) -> AsyncIterator[Part] | ProviderError:
+    async def _open_stream(self, *, signatures: bool) -> AsyncIterator[Part] | ProviderError:
         try:
             token = None if (provider := self._model.token) is None else await _token(self._model, provider)
-            self._stream = self._model.requested(self._request, token=token, signatures=signatures)
+            self._stream = self._model.prepare_request(self._request, token=token, signatures=signatures)
             return await self._stream.__aenter__()
         except ProviderError as error:
             return error
@@ -345,18 +351,20 @@ def _extra(settings: ModelSettings) -> JsonObject:
     """
     extra = settings.extra
     if taken := _RESERVED & extra.keys():
-        raise refused_here(f"ModelSettings.extra has {sorted(taken)}. These come from the agent's prompts and history.")
+        raise make_unsent_error(
+            f"ModelSettings.extra has {sorted(taken)}. These come from the agent's prompts and history."
+        )
     inner = {key: value for key, value in extra.items() if key in _GENERATION}
     rest = {key: value for key, value in extra.items() if key not in _GENERATION}
-    return _merged(rest, {"generationConfig": inner}) if inner else rest
+    return _merge_objects(rest, {"generationConfig": inner}) if inner else rest
 
 
-def _merged(one: JsonObject, other: JsonObject) -> JsonObject:
+def _merge_objects(one: JsonObject, other: JsonObject) -> JsonObject:
     """Return both; of what is an object on both sides, the members are put together, and else the other's wins."""
     both = dict(one)
     for key, value in other.items():
         before = both.get(key)
-        both[key] = _merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+        both[key] = _merge_objects(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
     return both
 
 
@@ -364,7 +372,7 @@ def _merged(one: JsonObject, other: JsonObject) -> JsonObject:
 
 
 class Reached(TypedDict, total=False):
-    """What may be given besides: see `GoogleModel`."""
+    """The options of `connect("google:…")` besides the name and the key: those of `GoogleModel`."""
 
     base_url: str | None
     streaming: bool
@@ -466,6 +474,8 @@ class _Known:
 _LATE: Final = partial(_Known, 65_536, 1_048_576, "level")
 _BUDGETED: Final = partial(_Known, 65_536, 1_048_576, "budget")
 
+# The lowest level of 3-pro, 3.1-pro and all from 3.7 on is LOW, of the others MINIMAL. A model that is not known here
+# is taken for a late one.
 _KNOWN: Final[Mapping[str, _Known]] = {
     "gemini-3-pro": _LATE("LOW"),
     "gemini-3.1-pro": _LATE("LOW"),
@@ -481,14 +491,16 @@ _KNOWN: Final[Mapping[str, _Known]] = {
 }
 
 _MODES: Final[Mapping[str, str | None]] = {"auto": None, "any": "ANY", "none": "NONE"}
+# There is an XHIGH, but nothing tells which models take it.
 _LEVELS: Final[Mapping[str, str]] = {"low": "LOW", "medium": "MEDIUM", "high": "HIGH", "max": "HIGH"}
 _BUDGETS: Final[Mapping[str, int]] = {"minimal": 1_024, "low": 4_096, "medium": 12_288, "high": 24_576, "max": 24_576}
+# All models of 2.5 take these: flash-lite no less than the one, flash no more than the other.
 _LEAST_BUDGET: Final = 512
 _MOST_BUDGET: Final = 24_576
 
 
 @cache
-def _known_of(name: str) -> _Known:
+def _look_up_model(name: str) -> _Known:
     return by_longest_prefix(_KNOWN, name)
 
 

@@ -43,7 +43,7 @@ PATIENCE: Final = Timeouts(idle_s=3_600.0)
 
 
 class LocalOptions(TypedDict, total=False):
-    """What may be given besides the model's name."""
+    """The options of `connect("local:…")` besides the model's name."""
 
     window_tokens: int
     """The window of each conversation: 2,048 tokens for smollm2, 8,192 for any other."""
@@ -105,7 +105,7 @@ class LocalModel(OverHttp):
         return made
 
     def _with_examples(self, request: Request) -> Request:
-        """Return the request with example calls for our own template."""
+        """Return the request with example calls of its tools, which our own chat template shows to the model."""
         if self.server.options.template is None or not request.prefix.tools:
             return request
         settings = request.settings

@@ -27,7 +27,7 @@ from typing import Final
 from journeyman.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable
 from journeyman.models.local.child import MARK
-from journeyman.processes import filtered, signal_name
+from journeyman.processes import filter_environment, signal_name
 
 _CHILD: Final = Path(__file__).with_name("child.py")
 _KEPT_LINES: Final = 40
@@ -37,7 +37,7 @@ _progress: Final = logging.getLogger("journeyman.progress")
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class ServerOptions:
-    """How the server of a model is started. Those that are equal share one."""
+    """The options that a model's server is started with. Models with equal ones share one server."""
 
     path: Path
     """The file with the weights."""
@@ -56,7 +56,7 @@ class ServerOptions:
 
 @lazy_dataclass(frozen=True)
 class Address:
-    """Where a server answers, and with which key."""
+    """The address of a server, and the key that its requests need."""
 
     url: str
     key: str
@@ -132,7 +132,7 @@ class LocalServer:
                 text=True,
                 encoding="utf-8",
                 errors="replace",
-                env=filtered(()),
+                env=filter_environment(()),
                 start_new_session=True,  # an interrupt at the terminal is for this process
             )
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What the models behind OpenAI's two APIs share: how the service is reached, and the frame of a request.
+"""The common part of the models behind OpenAI's two APIs: it reaches the service, and makes the frame of a request.
 
 What differs from service to service is in the `Endpoint`; what differs between the two APIs is in the two subclasses.
 """
@@ -16,17 +16,17 @@ from urllib.parse import quote
 from journeyman.data import lazy_dataclass
 from journeyman.model import Facts, ModelSettings, OutputFormat, Part, Request, ThinkingLevel
 from journeyman.models.answers import Decoder, RequestedStream
-from journeyman.models.openai.endpoint import OPENAI, Endpoint, answers_natively, hosting_of, known_of, media_of
+from journeyman.models.openai.endpoint import OPENAI, Endpoint, answers_natively, hosting_of, look_up_model, media_of
 from journeyman.models.openai.own_server import OwnServer, PatientStream, facts_timeouts, fit_answer, known_server
 from journeyman.models.requests import (
     check_hosted,
     check_key,
     join_address,
     limits,
+    make_unsent_error,
     missing,
-    refused_here,
     sampling_fields,
-    written,
+    write_body,
 )
 from journeyman.models.strict import is_enforceable
 from journeyman.models.transport import OverHttp, Timeouts, open_stream
@@ -82,7 +82,7 @@ class OpenAIStyleModel(OverHttp, ABC):
 
     def __post_init__(self) -> None:
         check_key(self.api_key, model=self.name)
-        endpoint, known = self.endpoint, known_of(self.name)
+        endpoint, known = self.endpoint, look_up_model(self.name)
         longest, window = endpoint.max_output_tokens, endpoint.context_window
         longest = known.max_output_tokens if longest is None else longest
         window = known.context_window if window is None else window
@@ -144,7 +144,7 @@ class OpenAIStyleModel(OverHttp, ABC):
             ProviderError: the request asks for what the service would refuse (`bad_request`).
         """
         if request.prefix.tools and not self.endpoint.tools:
-            raise refused_here(
+            raise make_unsent_error(
                 f"{self.provider}:{self.name} is set up without tools, and the request has some. Choose a model that"
                 " supports tools, or remove tools, typed output and sub-agents from the agent."
             )
@@ -152,7 +152,7 @@ class OpenAIStyleModel(OverHttp, ABC):
         if self._server is not None:
             self._server.tell_no_tools(request)
             request = fit_answer(request, self.facts.context_window, limits(request, self.facts)[1])
-        return written(self._head(request), partial(self._encoded, request))
+        return write_body(self._head(request), partial(self._encode_body, request))
 
     # -- what the two APIs have of their own
 
@@ -166,12 +166,12 @@ class OpenAIStyleModel(OverHttp, ABC):
         """Return the fields of a request except for tools, prompts and messages."""
 
     @abstractmethod
-    def _encoded(self, request: Request, head: JsonObject, more_tools: Sequence[object]) -> bytes:
+    def _encode_body(self, request: Request, head: JsonObject, more_tools: Sequence[object]) -> bytes:
         """Return the body with these fields; `more_tools` are tools in the API's own form."""
 
     @abstractmethod
     def _decoder(self, request: Request) -> Decoder:
-        """Return what reads the answer."""
+        """Return the decoder that reads the answer."""
 
     def _form(self, output: OutputFormat) -> JsonObject:
         """Return the schema of the answer, with its name; enforced, where that is asked for and loses nothing.
@@ -181,7 +181,7 @@ class OpenAIStyleModel(OverHttp, ABC):
         """
         name = f"{self.provider}:{self.name}"
         if not self.facts.native_output:
-            raise refused_here(f"{name} has no native output. Use Output(…, mode='tool'), or another model.")
+            raise make_unsent_error(f"{name} has no native output. Use Output(…, mode='tool'), or another model.")
         form: JsonObject = {"name": output.name, "schema": output.schema, "strict": is_enforceable(output.schema)}
         return {**form, "description": output.description} if output.description else form
 
@@ -189,8 +189,8 @@ class OpenAIStyleModel(OverHttp, ABC):
         fields = sampling_fields(settings, names, model=f"{self.provider}:{self.name}", api=api)
         asked = " and no ".join([name for name in ("temperature", "top_p") if names.get(name) in fields])
         knows_best = self.endpoint.efforts is not None  # a service of its own models
-        if asked and not knows_best and not known_of(self.name).takes_sampling(settings.thinking):
-            raise refused_here(
+        if asked and not knows_best and not look_up_model(self.name).takes_sampling(settings.thinking):
+            raise make_unsent_error(
                 f"{self.provider}:{self.name} takes no {asked} while it reasons. Leave it out of ModelSettings."
             )
         return fields
@@ -201,7 +201,7 @@ class OpenAIStyleModel(OverHttp, ABC):
         if not request.prefix.tools and not (request.settings.hosted and not self._is_chat):
             return fields
         if choice == "any" and not self.endpoint.forces_calls:
-            raise refused_here(
+            raise make_unsent_error(
                 f"{self.provider}:{self.name} cannot be told that it must call a tool. Leave ModelSettings.tool_choice"
                 " at 'auto', and use Agent.reminder."
             )
@@ -217,15 +217,15 @@ class OpenAIStyleModel(OverHttp, ABC):
         Raises:
             ProviderError: the model does not reason, or not at that level (`bad_request`).
         """
-        taken = known_of(self.name).efforts if self.endpoint.efforts is None else self.endpoint.efforts
+        taken = look_up_model(self.name).efforts if self.endpoint.efforts is None else self.endpoint.efforts
         name = f"{self.provider}:{self.name}"
         if not taken:
-            raise refused_here(f"{name} takes no effort for reasoning. Leave ModelSettings.thinking at None.")
+            raise make_unsent_error(f"{name} takes no effort for reasoning. Leave ModelSettings.thinking at None.")
         word = next((word for word in _EFFORTS[level] if word in taken), None)
         if word is None and level == "off":
-            raise refused_here(f"{name} always reasons. Ask for thinking='minimal' instead of 'off'.")
+            raise make_unsent_error(f"{name} always reasons. Ask for thinking='minimal' instead of 'off'.")
         if word is None:
-            raise refused_here(f"{name} takes no effort {level!r} for reasoning. It takes: {', '.join(taken)}.")
+            raise make_unsent_error(f"{name} takes no effort {level!r} for reasoning. It takes: {', '.join(taken)}.")
         return word
 
     # -- the service
@@ -248,7 +248,7 @@ class OpenAIStyleModel(OverHttp, ABC):
 
 @lazy_dataclass(frozen=True)
 class _Learning(AbstractAsyncContextManager[None]):
-    """What is open for a run with a server of one's own."""
+    """A context around a run with a server of one's own: it asks the server for its facts as it opens."""
 
     server: OwnServer
     opened: AbstractAsyncContextManager[object]

@@ -15,8 +15,8 @@ from journeyman.model import Request, ThinkingLevel, room_for
 from journeyman.models.openai.base import OpenAIStyleModel
 from journeyman.models.openai.chat_decode import Decoder
 from journeyman.models.openai.chat_encode import NAME_CHARACTERS, encode
-from journeyman.models.openai.endpoint import hears, known_of
-from journeyman.models.requests import ROOM_FOR_ANSWER, limits, placed, refused_here, with_extra
+from journeyman.models.openai.endpoint import hears, look_up_model
+from journeyman.models.requests import ROOM_FOR_ANSWER, encode_location, limits, make_unsent_error, with_extra
 from journeyman.models.wire import as_object, shorten_names
 from journeyman.types import JsonObject
 
@@ -56,7 +56,7 @@ class OpenAIChatModel(OpenAIStyleModel):
             finds_thoughts=self.provider not in ("openai", "azure"),
         )
 
-    def _encoded(self, request: Request, head: JsonObject, more_tools: Sequence[object]) -> bytes:
+    def _encode_body(self, request: Request, head: JsonObject, more_tools: Sequence[object]) -> bytes:
         endpoint, prefix, messages = self.endpoint, request.prefix, request.messages
         cache = request.settings.cache if self.name.startswith(endpoint.cache_marks) else None
         heard = hears(endpoint, self.name)
@@ -85,7 +85,7 @@ class OpenAIChatModel(OpenAIStyleModel):
         """Return the fields for reasoning; some models have tools with the effort `none` only, and must be told so."""
         asked, tools = request.settings.thinking, "yes"
         if request.prefix.tools and self.endpoint.efforts is None:  # one with efforts of its own knows better
-            tools = known_of(self.name).chat_tools
+            tools = look_up_model(self.name).chat_tools
         if tools == "no":
             raise self._refused_with_tools("has no tools over Chat Completions")
         if isinstance(asked, int):
@@ -102,7 +102,7 @@ class OpenAIChatModel(OpenAIStyleModel):
         if level == "off" and off is not None:
             return dict(off)
         if field is None:
-            raise refused_here(
+            raise make_unsent_error(
                 f"{self.provider}:{self.name} has no known field for the effort of reasoning. Leave"
                 " ModelSettings.thinking at None and put what the server takes into ModelSettings.extra, or replace"
                 " effort_field and efforts of the endpoint."
@@ -114,16 +114,16 @@ class OpenAIChatModel(OpenAIStyleModel):
         """Return the field for a budget; `limit` is `ceiling` or less, when a budget of the run leaves less."""
         if not self.endpoint.takes_budget:
             name = f"{self.provider}:{self.name}"
-            raise refused_here(f"{name} takes no thinking budget. Ask for a level, such as thinking='medium'.")
+            raise make_unsent_error(f"{name} takes no thinking budget. Ask for a level, such as thinking='medium'.")
         if not 0 < budget < ceiling:
             said = f"A thinking budget of {budget} is not between 1 and max_tokens, which is {ceiling}."
-            raise refused_here(f"{said} Change one of the two.")
+            raise make_unsent_error(f"{said} Change one of the two.")
         budget = min(budget, limit - ROOM_FOR_ANSWER)
         return {"reasoning": {"max_tokens": budget}} if budget > 0 else {}
 
     def _refused_with_tools(self, words: str) -> ProviderError:
         prefix = "openai" if self.provider == "openai" else f"{self.provider}-responses"
-        return refused_here(
+        return make_unsent_error(
             f"{self.provider}:{self.name} {words}. Use it over the Responses API, as '{prefix}:{self.name}', or without"
             " tools, typed output and sub-agents."
         )
@@ -135,7 +135,9 @@ def _search(tool: HostedTool) -> JsonObject:
     size: JsonObject = {} if tool.context_size is None else {"search_context_size": tool.context_size}
     if tool.location is None:
         return size
-    place = {key: value for key, value in as_object(placed(tool.location)["user_location"]).items() if key != "type"}
+    place = {
+        key: value for key, value in as_object(encode_location(tool.location)["user_location"]).items() if key != "type"
+    }
     return {**size, "user_location": {"type": "approximate", "approximate": place}}
 
 

@@ -33,10 +33,10 @@ from journeyman.models.wire import (
     as_list,
     as_object,
     as_text,
-    damaged,
     is_object,
+    make_damage_error,
     own_id,
-    parsed,
+    parse_object,
     repeats,
     split_input,
     tool_use,
@@ -44,8 +44,9 @@ from journeyman.models.wire import (
 from journeyman.types import Block, JsonObject, Opaque, Price, RedactedThinking, StopReason, Text, Thinking, Usage
 
 _REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
+# Gemini's endpoint sends the signature of a call in it, and refuses late models' calls that come back without.
 _KEPT_WITH_CALL: Final = "extra_content"
-_LEAST_CHUNK_BYTES: Final = 32
+_LEAST_CHUNK_BYTES: Final = 32  # most chunks are longer, and are not compared with `[DONE]`
 _TOLD_BY_CHARS: Final = 16_384
 """Longer arguments that come in pieces are not read again with each piece to see whether they are complete."""
 _CACHED_ELSEWHERE: Final = ("prompt_cache_hit_tokens", "num_cached_tokens", "cached_tokens")
@@ -55,7 +56,7 @@ _GROWING_DETAILS: Final = ("text", "summary", "data")
 
 @dataclass(slots=True, repr=False, eq=False)
 class Decoder:
-    """Turns the chunks of one answer into parts."""
+    """A decoder that turns the chunks of one answer into parts."""
 
     provider: str
     """Whose reasoning it is."""
@@ -105,7 +106,7 @@ class Decoder:
             return ()
         if len(data) < _LEAST_CHUNK_BYTES and data.strip() == b"[DONE]":
             return self._end()
-        chunk = parsed(data)
+        chunk = parse_object(data)
         if is_error or "error" in chunk or "choices" not in chunk:
             error = chunk.get("error") if "choices" in chunk else find_error(chunk)
             if error or is_error:
@@ -120,6 +121,7 @@ class Decoder:
             self._read_choice(as_object(choice), parts)
             if self.room.chars < 0:
                 self.room.check()
+        # Groq tells the usage of a stream in a field of its own.
         if told := chunk.get("usage") or as_object(chunk.get("x_groq")).get("usage"):
             usage = as_object(told)  # totals so far: later ones replace
             if any(isinstance(usage.get(name), int) for name in ("prompt_tokens", "completion_tokens")):
@@ -133,16 +135,16 @@ class Decoder:
         Raises:
             ProviderError: the document reports an error, or is no answer.
         """
-        completion = parsed(data)
+        completion = parse_object(data)
         parts = self.feed(data)
         choices = [as_object(choice) for choice in as_list(completion.get("choices"))]
         # Azure leaves the message out where its filter took all of it.
         if not any(isinstance(choice.get("message"), dict) or choice.get("finish_reason") for choice in choices):
-            raise damaged("it is not a chat completion", "unknown")
+            raise make_damage_error("it is not a chat completion", "unknown")
         return [*parts, *self._end()]
 
     def end(self) -> Sequence[Part]:
-        """Return what is left to say when the events have ended.
+        """Return the last parts, once the events have ended.
 
         Raises:
             ProviderError: the answer was not complete.
@@ -150,24 +152,24 @@ class Decoder:
         if self.complete:
             return ()
         if self._finish_reason is None:
-            raise damaged("it ended before it was complete" if self._started else "it is empty")
+            raise make_damage_error("it ended before it was complete" if self._started else "it is empty")
         return self._end()
 
     def usage(self) -> Usage | None:
-        """Return what the answer has reported as used so far; None before it has reported anything."""
+        """Return the usage that the answer has reported so far; None before it has reported any."""
         if not self._usage:
             return None
         usage = usage_of(self._usage, tells_cost=self.tells_cost)
         usage = usage if self.web_searches is None else replace(usage, web_searches=self.web_searches)
         return usage if self.price is None else self.price.charged(usage)
 
-    def unfinished(self) -> str:
+    def unfinished_text(self) -> str:
         return "" if self.deltas else "".join(self._text)
 
     def _end(self) -> Sequence[Part]:
-        """Return what is left to say of an answer that is complete, also without a reason to stop."""
+        """Return the last parts of an answer that is complete, also without a reason to stop."""
         if not self._started:
-            raise damaged("it is empty")
+            raise make_damage_error("it is empty")
         self.complete = True
         self._calls.all[:] = [call for call in self._calls.all if not call.is_empty]
         parts: list[Part] = []
@@ -201,6 +203,7 @@ class Decoder:
     def _read_field(self, key: str, value: JsonValue, delta: JsonObject, parts: list[Part]) -> None:
         """Take in a field of a message; one that is not known here is ignored."""
         match key:
+            # Servers that changed the name of the field send the same text in both.
             case "reasoning" if delta.get("reasoning_content"):
                 return
             case "reasoning_content" | "reasoning":
@@ -209,7 +212,7 @@ class Decoder:
                 self._add_tagged(value, parts)
             case "content":
                 listed = [as_object(part) for part in as_list(value)]
-                thoughts = [_thought(part.get("thinking")) for part in listed if part.get("type") == "thinking"]
+                thoughts = [_read_thinking(part.get("thinking")) for part in listed if part.get("type") == "thinking"]
                 texts = [as_text(part.get("text")) for part in listed if part.get("type") == "text"]
                 self._add(self._reasoning, "".join(thoughts), parts, ThinkingPart)
                 self._add(self._text, "".join(texts), parts, TextPart)
@@ -217,6 +220,7 @@ class Decoder:
                 self._add(self._refusal, as_text(value), parts, TextPart)
             case "tool_calls":
                 self._read_calls([as_object(call) for call in as_list(value)], parts)
+            # The form of a call before there were several in one answer.
             case "function_call":
                 self._read_calls([{"index": key, "function": value}], parts)
             case "reasoning_details" | "annotations" | "executed_tools":
@@ -225,7 +229,8 @@ class Decoder:
                 return
 
     def _keep(self, key: str, told: Sequence[JsonValue]) -> None:
-        """Keep what is told beside the words."""
+        """Store the items of a field that stands beside the words: details of reasoning, annotations, or tools that the
+        service ran."""
         if key == "reasoning_details":
             self.room.chars -= len(write_json(told))
         else:
@@ -295,7 +300,8 @@ class Decoder:
         return RedactedThinking(details, self.provider) if details else None
 
     def _stop(self, reason: str) -> tuple[StopReason, str | None]:
-        """Return why the model stopped; if by itself, what it made says more than the word that the server used."""
+        """Return why the model stopped. Where the server's word is that it stopped by itself, the calls, the refusal or
+        the stop sequence in the answer say more."""
         told, detail = stop_of(reason, has_calls=bool(self._calls.all))
         if told not in ("end_turn", "stop_sequence"):
             return told, detail
@@ -304,7 +310,7 @@ class Decoder:
         return (told, None) if self._stop_sequence is None else ("stop_sequence", self._stop_sequence)
 
 
-def _thought(value: JsonValue | None) -> str:
+def _read_thinking(value: JsonValue | None) -> str:
     return as_text(value) or "".join([as_text(as_object(part).get("text")) for part in as_list(value)])
 
 
@@ -328,7 +334,7 @@ def _add_details(details: list[JsonObject], added: Sequence[JsonValue]) -> None:
 
 @dataclass(slots=True)
 class ThoughtTags:
-    """Parts the reasoning from a text that begins with it: `<think>…</think>`, cut anywhere."""
+    """A splitter that parts the reasoning from a text which begins with it: `<think>…</think>`, cut anywhere."""
 
     _place: Literal["start", "thought", "gap", "text"] = "start"
     _held: str = ""
@@ -401,6 +407,7 @@ class _Calls:
         """Take in a call, or a piece of one."""
         function = as_object(delta.get("function") or delta.get("custom"))
         given = function.get("arguments", function.get("input"))
+        # Some servers send the arguments as an object, where the API has a text.
         arguments = write_json(given).decode() if isinstance(given, dict) else as_text(given)
         name = as_text(function.get("name"))
         call = self._call(delta, names.get(name, name), arguments)
@@ -447,7 +454,7 @@ def _begins_another(known: _WrittenCall, *, id: str, name: str, arguments: str) 
 
 
 def usage_of(told: JsonObject, *, tells_cost: bool) -> Usage:
-    """Return the use that `told`, the `usage` of an answer, tells; its cost only where that is in US dollars."""
+    """Return the usage in `told`, the field `usage` of an answer; its cost only where that is in US dollars."""
     prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
     inside, outside = as_object(told.get("prompt_tokens_details")), as_object(told.get("completion_tokens_details"))
     read, written = _count_of(inside, "cached_tokens"), _count_of(inside, "cache_write_tokens")
@@ -476,8 +483,9 @@ def _count_of(details: JsonObject, name: str) -> int | None:
 
 
 def _cost(told: JsonObject) -> float | None:
-    """Return what was billed. Where the user's own key for the provider served (`is_byok`), `cost` is only the fee for
-    passing on, and the provider's bill comes on top; without a word on that the whole is unknown."""
+    """Return the cost that was billed, in US dollars. Where the user's own key for the provider served (`is_byok`),
+    `cost` is only the fee for passing on, and the provider's bill comes on top; without a word on that the whole is
+    unknown."""
     cost = _dollars(told.get("cost"))
     if cost is None or told.get("is_byok") is not True:
         return cost

@@ -35,10 +35,10 @@ from journeyman.model import CachePolicy, Prefix, ToolSpec
 from journeyman.models.openai.endpoint import SOUNDS, Endpoint
 from journeyman.models.strict import is_enforceable
 from journeyman.models.wire import (
-    assembled,
     exact_id,
     is_marked_inside,
-    joined,
+    join_body,
+    join_tools,
     kept_beside,
     missing,
     readable,
@@ -104,7 +104,7 @@ def encode(
     for message in messages:
         piece = message.wire.get(id)
         if piece is None:
-            piece = codec.kept(message)
+            piece = codec.encode_once(message)
             if codec.marks and _MARK in piece:
                 by_hand.append(len(pieces))
         pieces.append(piece)
@@ -112,10 +112,10 @@ def encode(
     if cache is not None:
         system, tools = set_marks(pieces, messages, by_hand, system=system, tools=tools, cache=cache)
     pieces.insert(0, system)
-    tools = joined(tools, more_tools)
+    tools = join_tools(tools, more_tools)
     start = (to_json(head)[:-1], b',"tools":[%b]' % tools if tools else b"", b',"messages":[')
     between = [each for piece in pieces if piece for each in (b",", piece)][1:]
-    return assembled((*start, *between, b"]}"))
+    return join_body((*start, *between, b"]}"))
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class _Codec:
     hears: bool = False
     """Whether the model takes sounds."""
 
-    def kept(self, message: Message) -> bytes:
+    def encode_once(self, message: Message) -> bytes:
         """Return the message's bytes, and keep them: those with marks of the user's where they are looked at again."""
         wire, marked = message.wire, f"{self.id}/marked"
         if marked not in wire:
@@ -384,22 +384,22 @@ def set_marks(
     """
     left = 0 if cache == "off" else _AT_MOST
     for index in reversed(by_hand):
-        pieces[index], left = _kept(pieces[index], left)
-    system, left = _kept(system, left)
+        pieces[index], left = _limit_marks(pieces[index], left)
+    system, left = _limit_marks(system, left)
     if cache != "auto":
         return system, tools
     left -= _mark_last(pieces, messages, left)
     if left:
         # The end of the system prompt, which stands behind the tools, or of these.
         tools = tools[:-1] + _MARK + tools[-1:] if tools and not system else tools
-        system = _marked(system) or system
+        system = _mark_last_text(system) or system
         left -= 1
     if left and len(messages) > 2 and sum(len(message.content) for message in messages[-2:]) >= _LOOK_BACK_BLOCKS:
         pieces[-3] = _marked_message(messages[-3], pieces[-3]) or pieces[-3]
     return system, tools
 
 
-def _kept(piece: bytes, left: int) -> tuple[bytes, int]:
+def _limit_marks(piece: bytes, left: int) -> tuple[bytes, int]:
     """Return the piece with the last `left` of its marks, and how many marks may be set then."""
     found = piece.count(_MARK)
     kept = min(found, left)
@@ -418,10 +418,10 @@ def _mark_last(pieces: list[bytes], messages: Sequence[Message], left: int) -> i
 
 
 def _marked_message(message: Message, piece: bytes) -> bytes | None:
-    return _marked(piece) if message.role == "user" else None
+    return _mark_last_text(piece) if message.role == "user" else None
 
 
-def _marked(piece: bytes) -> bytes | None:
+def _mark_last_text(piece: bytes) -> bytes | None:
     """Return the message with a mark at its last text; as it is where there is one; None where there is no text."""
     if piece.endswith(_END_OF_TEXT):
         return piece[:-3] + _MARK + piece[-3:]

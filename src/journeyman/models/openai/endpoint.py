@@ -1,4 +1,4 @@
-"""What one service with an OpenAI-style API can do, how it is reached, and what is known of its models.
+"""The services with an OpenAI-style API: what each can do, how it is reached, and the limits of its models.
 
 An `Endpoint` is data: a preset for each known service, and every field of it can be replaced:
 `dataclasses.replace(VLLM, tools=False)`. What is said of services and models is what their documentation gave in
@@ -126,7 +126,7 @@ class Endpoint:
     """How Chat Completions are asked for an effort: `reasoning_effort`, or `reasoning: {"effort": ...}`. None: not at
     all."""
     efforts: tuple[str, ...] | None = None
-    """The efforts that every model takes, the least first, in the service's words; None: see `known_of`."""
+    """The efforts that every model takes, the least first, in the service's words; None: see `look_up_model`."""
     reasoning_off: Mapping[str, JsonValue] | None = field(default=None, hash=False)
     """The fields that switch reasoning off in Chat Completions. None: the effort `none`."""
     takes_budget: bool = False
@@ -134,9 +134,9 @@ class Endpoint:
 
     # -- limits
     max_output_tokens: int | None = None
-    """The longest answer of every model, in tokens; None: see `known_of`."""
+    """The longest answer of every model, in tokens; None: see `look_up_model`."""
     context_window: int | None = None
-    """The most tokens in and out of every model; None: see `known_of`, and `server`."""
+    """The most tokens in and out of every model; None: see `look_up_model`, and `server`."""
 
     # -- a server of one's own
     server: Server | None = None
@@ -249,7 +249,7 @@ ChatTools: TypeAlias = Literal["yes", "without reasoning", "no"]
 
 @lazy_dataclass(frozen=True)
 class Known:
-    """What is known about one of OpenAI's models."""
+    """The limits and abilities of one of OpenAI's models."""
 
     max_output_tokens: int
     context_window: int | None
@@ -313,8 +313,9 @@ _KNOWN: Final[Mapping[str, Known]] = {
 
 
 @cache
-def known_of(name: str) -> Known:
-    """Return what is known about a model; of an unknown one only 8,192 tokens of output are taken for granted."""
+def look_up_model(name: str) -> Known:
+    """Return the limits and abilities of a model; of an unknown one only 8,192 tokens of output are taken for
+    granted."""
     return by_longest_prefix(_KNOWN, name.rpartition("/")[2].removeprefix("ft:"))
 
 

@@ -25,7 +25,7 @@ _Model = TypeVar("_Model", OpenAIChatModel, OpenAIModel)
 
 
 class Options(TypedDict, total=False):
-    """What may be given besides the model's name."""
+    """The options of `connect` for services with an OpenAI-style API, besides the model's name."""
 
     endpoint: Endpoint
     """Used instead of the preset of the prefix."""
@@ -44,7 +44,7 @@ def responses(name: str, **options: Unpack[Options]) -> OpenAIModel:
     Raises:
         ModelUnavailable: there is no key.
     """
-    return made(OpenAIModel, f"openai:{name}", OPENAI, options)
+    return make_model(OpenAIModel, f"openai:{name}", OPENAI, options)
 
 
 def chat(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
@@ -53,7 +53,7 @@ def chat(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
     Raises:
         ModelUnavailable: there is no key.
     """
-    return made(OpenAIChatModel, f"openai-chat:{name}", OPENAI, options)
+    return make_model(OpenAIChatModel, f"openai-chat:{name}", OPENAI, options)
 
 
 def azure(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
@@ -65,7 +65,7 @@ def azure(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
     Raises:
         ModelUnavailable: there is no key, or no address.
     """
-    return made(OpenAIChatModel, f"azure:{name}", AZURE, _on_azure(options))
+    return make_model(OpenAIChatModel, f"azure:{name}", AZURE, _on_azure(options))
 
 
 def azure_responses(name: str, **options: Unpack[Options]) -> OpenAIModel:
@@ -74,7 +74,7 @@ def azure_responses(name: str, **options: Unpack[Options]) -> OpenAIModel:
     Raises:
         ModelUnavailable: there is no key, or no address.
     """
-    return made(OpenAIModel, f"azure-responses:{name}", AZURE, _on_azure(options))
+    return make_model(OpenAIModel, f"azure-responses:{name}", AZURE, _on_azure(options))
 
 
 def openrouter(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
@@ -83,33 +83,33 @@ def openrouter(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
     Raises:
         ModelUnavailable: there is no key.
     """
-    return made(OpenAIChatModel, f"openrouter:{name}", OPENROUTER, options)
+    return make_model(OpenAIChatModel, f"openrouter:{name}", OPENROUTER, options)
 
 
 def ollama(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
     """Return a model of an Ollama server: the local one, or that of OLLAMA_BASE_URL."""
-    return made(OpenAIChatModel, f"ollama:{name}", OLLAMA, options)
+    return make_model(OpenAIChatModel, f"ollama:{name}", OLLAMA, options)
 
 
 def vllm(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
     """Return a model of a vLLM server: the local one, or that of VLLM_BASE_URL."""
-    return made(OpenAIChatModel, f"vllm:{name}", VLLM, options)
+    return make_model(OpenAIChatModel, f"vllm:{name}", VLLM, options)
 
 
 def llama_cpp(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
     """Return a model of a llama.cpp server: the local one, or that of LLAMA_CPP_BASE_URL."""
-    return made(OpenAIChatModel, f"llama-cpp:{name}", LLAMA_CPP, options)
+    return make_model(OpenAIChatModel, f"llama-cpp:{name}", LLAMA_CPP, options)
 
 
 def lm_studio(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
     """Return a model of LM Studio: the local one, or that of LM_STUDIO_BASE_URL."""
-    return made(OpenAIChatModel, f"lm-studio:{name}", LM_STUDIO, options)
+    return make_model(OpenAIChatModel, f"lm-studio:{name}", LM_STUDIO, options)
 
 
 # -- from options and environment --------------------------------------------------------------------------------------
 
 
-def made(kind: type[_Model], full_name: str, preset: Endpoint, options: Options) -> _Model:
+def make_model(kind: type[_Model], full_name: str, preset: Endpoint, options: Options) -> _Model:
     """Return the model that is called `full_name`, at the service of `preset` or of the endpoint in `options`.
 
     Without a `price`, it is the list price at the preset's own address; at any other, where others may bill, none.

@@ -39,19 +39,19 @@ _progress = logging.getLogger("journeyman.progress")
 
 
 def facts_timeouts(timeouts: Timeouts) -> Timeouts:
-    """Return how long a server may take to tell about itself."""
+    """Return the timeouts for a question to a server about itself."""
     return Timeouts(connect_s=min(timeouts.connect_s, _PATIENCE_S), idle_s=min(timeouts.idle_s, _PATIENCE_S))
 
 
 class Opening(Protocol):
-    """Opens what is at an address of the server."""
+    """A function that opens an address of the server."""
 
     def __call__(self, url: str, /, *, body: bytes | None) -> AbstractAsyncContextManager[HttpAnswer]: ...
 
 
 @lazy_dataclass(eq=False)
 class KnownServer:
-    """What a server has told about one of its models, so far."""
+    """The facts that a server has told about one of its models so far."""
 
     window_tokens: int | None = None
     """The most tokens of one conversation and its answer; None when it has not told."""
@@ -65,7 +65,7 @@ class KnownServer:
 
 @lru_cache(maxsize=256)
 def known_server(url: str, model: str) -> KnownServer:
-    """Return what the process knows of the model that is asked at `url`."""
+    """Return the facts that this process knows of the model that is asked at `url`."""
     return KnownServer()
 
 

@@ -13,10 +13,10 @@ from journeyman.data import lazy_dataclass
 from journeyman.hosted.tools import CodeExecution, FileSearch, HostedTool, WebSearch
 from journeyman.model import ModelSettings, Request, ThinkingLevel, room_for
 from journeyman.models.openai.base import OpenAIStyleModel
-from journeyman.models.openai.endpoint import known_of
+from journeyman.models.openai.endpoint import look_up_model
 from journeyman.models.openai.responses_decode import Decoder
 from journeyman.models.openai.responses_encode import NAME_CHARACTERS, encode
-from journeyman.models.requests import limits, placed, refused_here, with_extra, with_hosted
+from journeyman.models.requests import encode_location, limits, make_unsent_error, with_extra, with_hosted
 from journeyman.models.wire import as_list, shorten_names
 from journeyman.types import JsonObject
 
@@ -50,7 +50,7 @@ class OpenAIModel(OpenAIStyleModel):
         names, room = shorten_names(request.prefix.tools, longest=NAME_CHARACTERS), room_for(request, self.facts)
         return Decoder(self.provider, self.price, deltas=request.deltas, room=room, names=names)
 
-    def _encoded(self, request: Request, head: JsonObject, more_tools: Sequence[object]) -> bytes:
+    def _encode_body(self, request: Request, head: JsonObject, more_tools: Sequence[object]) -> bytes:
         return encode(head, request.prefix, request.messages, endpoint=self.endpoint, more_tools=more_tools)
 
     def _head(self, request: Request) -> JsonObject:
@@ -77,7 +77,7 @@ class OpenAIModel(OpenAIStyleModel):
         """
         most = [tool.max_uses for tool in hosted if isinstance(tool, WebSearch) and tool.max_uses is not None]
         if most and len(hosted) > 1:
-            raise refused_here(
+            raise make_unsent_error(
                 f"{self.provider}:{self.name} cannot limit searches beside other hosted tools: its API has one limit"
                 " for all of them. Leave WebSearch.max_uses out and set ModelSettings(extra={'max_tool_calls': …})."
             )
@@ -90,9 +90,9 @@ class OpenAIModel(OpenAIStyleModel):
         """
         if isinstance(asked, int):
             name = f"{self.provider}:{self.name}"
-            raise refused_here(f"{name} takes no thinking budget. Ask for a level, such as thinking='medium'.")
-        known = known_of(self.name)
-        is_known_to_reason = bool(known.efforts) and known != known_of("")
+            raise make_unsent_error(f"{name} takes no thinking budget. Ask for a level, such as thinking='medium'.")
+        known = look_up_model(self.name)
+        is_known_to_reason = bool(known.efforts) and known != look_up_model("")
         fields: JsonObject = {"include": [_ENCRYPTED]} if is_known_to_reason else {}
         if asked is not None:
             fields["reasoning"] = {"effort": self._effort(asked)}
@@ -112,7 +112,7 @@ def _hosted(tool: HostedTool) -> JsonObject:
         case WebSearch():
             filters: JsonObject = {"filters": {"allowed_domains": [*tool.allowed_domains]}}
             size: JsonObject = {"search_context_size": tool.context_size}
-            form: JsonObject = {"type": "web_search", **placed(tool.location)}
+            form: JsonObject = {"type": "web_search", **encode_location(tool.location)}
             return form | (filters if tool.allowed_domains else {}) | (size if tool.context_size else {})
         case CodeExecution():
             return {"type": "code_interpreter", "container": {"type": "auto"}}

@@ -28,7 +28,17 @@ from journeyman.model import (
 )
 from journeyman.models.error_reports import error_within, find_error
 from journeyman.models.stop_reasons import stop_of
-from journeyman.models.wire import as_list, as_object, as_text, damaged, own_id, parsed, shown, split_input, tool_use
+from journeyman.models.wire import (
+    as_list,
+    as_object,
+    as_text,
+    make_damage_error,
+    own_id,
+    parse_object,
+    shown,
+    split_input,
+    tool_use,
+)
 from journeyman.types import Block, JsonObject, Opaque, Price, StopReason, Text, Thinking, ToolUse, Usage
 
 BETWEEN_THOUGHTS: Final = "\n\n"
@@ -45,7 +55,7 @@ _DONE: Final = b"[DONE]"  # ends the stream of some servers that also speak Chat
 
 @dataclass(slots=True, repr=False, eq=False)
 class Decoder:
-    """Turns the events of one answer into parts."""
+    """A decoder that turns the events of one answer into parts."""
 
     provider: str
     """Whose reasoning it is."""
@@ -92,7 +102,7 @@ class Decoder:
         """
         if data == _DONE:
             return ()
-        event = parsed(data)
+        event = parse_object(data)
         kind = as_text(event.get("type"))
         if kind.endswith(".delta"):
             return self._piece(kind, event) if self.deltas else ()
@@ -120,11 +130,11 @@ class Decoder:
         Raises:
             ProviderError: the document reports an error, or is no answer.
         """
-        response = parsed(data)
+        response = parse_object(data)
         if "output" not in response and (error := find_error(response)):
             raise error_within(error)
         if not isinstance(response.get("output"), list):
-            raise damaged("it is not a response", "unknown")
+            raise make_damage_error("it is not a response", "unknown")
         return [*self._start(response), *self._finish(response, as_text(response.get("status")) or "completed")]
 
     def end(self) -> Sequence[Part]:
@@ -134,14 +144,14 @@ class Decoder:
             ProviderError: the answer was not complete.
         """
         if not self.complete:
-            raise damaged("it ended before it was complete" if self._started else "it is empty")
+            raise make_damage_error("it ended before it was complete" if self._started else "it is empty")
         return ()
 
-    def unfinished(self) -> str:
-        return "".join([as_text(parsed(data).get("delta")) for data in self._skipped])
+    def unfinished_text(self) -> str:
+        return "".join([as_text(parse_object(data).get("delta")) for data in self._skipped])
 
     def usage(self) -> Usage | None:
-        """Return what the answer has reported as used; None before it has reported anything."""
+        """Return the usage that the answer has reported; None before it has reported any."""
         counts = self._counts
         if not counts:
             return None
@@ -170,14 +180,14 @@ class Decoder:
 
     def _finish(self, response: JsonObject, status: str) -> Sequence[Part]:
         if not self._started:
-            raise damaged("it has no beginning")
+            raise make_damage_error("it has no beginning")
         self._count(response)
         if status == "failed":
             raise error_within(response.get("error"))
         parts: list[Part] = []
         self._items.take_over([as_object(item) for item in as_list(response.get("output"))])
-        if status == "completed" and (lost := self._items.unfinished()):
-            raise damaged(f"item {lost[0].index} was begun and never finished")
+        if status == "completed" and (lost := self._items.list_unfinished()):
+            raise make_damage_error(f"item {lost[0].index} was begun and never finished")
         parts += self._give(is_last=True)
         if (usage := self.usage()) is not None:
             parts.append(UsageSeen(usage))
@@ -244,7 +254,7 @@ class Decoder:
 
     def _add(self, event: JsonObject) -> Sequence[Part]:
         if not self._started:
-            raise damaged("it has no beginning")
+            raise make_damage_error("it has no beginning")
         fields = as_object(event.get("item"))
         item = self._items.begin(event, fields)
         if fields.get("type") == "function_call" and item.call is None:
@@ -253,7 +263,7 @@ class Decoder:
 
     def _finish_item(self, event: JsonObject) -> Sequence[Part]:
         if not self._started:
-            raise damaged("it has no beginning")
+            raise make_damage_error("it has no beginning")
         self.room.other -= len(write_json(event.get("item")))  # twice what it holds at most: that is kept, too
         if self.room.other < 0:
             self.room.check()
@@ -282,7 +292,7 @@ class Decoder:
         return parts
 
     def _pieces_of(self, item: _Item) -> list[Part]:
-        """Return what there is to show of an item that came without pieces."""
+        """Return the parts that show an item which came without pieces."""
         if item.is_shown or not self.deltas:
             return []
         item.is_shown = True
@@ -367,7 +377,7 @@ class _Items:
     def in_order(self) -> list[_Item]:
         return sorted(self.all, key=lambda item: item.index)
 
-    def unfinished(self) -> list[_Item]:
+    def list_unfinished(self) -> list[_Item]:
         return [item for item in self.in_order() if item.is_begun and not item.is_done]
 
     def of(self, event: JsonObject, id: str) -> _Item | None:
@@ -378,12 +388,12 @@ class _Items:
         index = _number(event)
         if self.all and (last := self.all[-1]).index == index and last.id == id and not last.is_done:
             return last
-        found = self._known(index, id)
+        found = self._find_item(index, id)
         return self._new(index, id) if found is None and index is not None else found
 
     def begin(self, event: JsonObject, fields: JsonObject) -> _Item:
         index, id = _number(event), as_text(fields.get("id"))
-        item = self._known(index, id) if index is not None or id else None
+        item = self._find_item(index, id) if index is not None or id else None
         if item is None or item.is_begun:
             item = self._new(index, id)
         item.id, item.fields, item.is_begun = id, fields, True
@@ -392,7 +402,7 @@ class _Items:
     def finish(self, event: JsonObject, fields: JsonObject) -> None:
         """Take in a whole item; one that is told a second time is the same."""
         index, id = _number(event), as_text(fields.get("id"))
-        item = self._known(index, id)
+        item = self._find_item(index, id)
         if item is not None and item.is_done and (id == "" or item.index != index) and item.fields != fields:
             item = None
         if item is None:
@@ -414,7 +424,7 @@ class _Items:
         for place, fields in left:
             _complete(self._new(place, as_text(fields.get("id"))), place, fields)
 
-    def _known(self, index: int | None, id: str) -> _Item | None:
+    def _find_item(self, index: int | None, id: str) -> _Item | None:
         open_ones = [item for item in self.all if not item.is_done]
         if index is None and not id:
             return open_ones[0] if open_ones else None

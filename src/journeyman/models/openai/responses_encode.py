@@ -28,8 +28,8 @@ from journeyman.models.openai.endpoint import Endpoint
 from journeyman.models.strict import is_enforceable
 from journeyman.models.wire import (
     as_object,
-    assembled,
-    joined,
+    join_body,
+    join_tools,
     kept_beside,
     missing,
     readable,
@@ -82,12 +82,12 @@ def encode(
         if piece is None:
             piece = message.wire[codec] = _items(message, endpoint)
         pieces.append(piece)
-    tools = joined(_tools(prefix, strict=endpoint.strict), more_tools)
+    tools = join_tools(_tools(prefix, strict=endpoint.strict), more_tools)
     tools = b',"tools":[%b]' % tools if tools else b""
     items = [piece for piece in pieces if piece]
     if items:
         items[0] = items[0][1:]
-    return assembled((to_json(head)[:-1], tools, _instructions(prefix), b',"input":[', *items, b"]}"))
+    return join_body((to_json(head)[:-1], tools, _instructions(prefix), b',"input":[', *items, b"]}"))
 
 
 @cache
@@ -133,7 +133,7 @@ def _instructions(prefix: Prefix) -> bytes:
 def _items(message: Message, endpoint: Endpoint) -> bytes:
     """Return the items of a message, each with a comma before it; nothing at all if nothing of it can be sent."""
     items = _Items(message.role, endpoint)
-    blocks = _sent(message.content, endpoint.provider)
+    blocks = _select_readable(message.content, endpoint.provider)
     if message.role == "assistant" and says_nothing(blocks):
         return b""
     for block in blocks:
@@ -141,7 +141,7 @@ def _items(message: Message, endpoint: Endpoint) -> bytes:
     return items.whole()
 
 
-def _sent(content: Iterable[Block], provider: str) -> list[Block]:
+def _select_readable(content: Iterable[Block], provider: str) -> list[Block]:
     """Return the blocks as the API can read them, without those that it would refuse."""
     blocks = [readable(block, provider) for block in content]
     kept = [block for block in blocks if block is not None and _is_sent(block)]
@@ -197,11 +197,11 @@ class _Items:
                 self.items.append(block.json.strip().encode("utf-8", "replace"))
             case ToolUse():
                 kept = kept_beside(block, self.endpoint.provider)
-                self.items.append(_function_call(block, _paired(pair, "function_call"), kept))
+                self.items.append(_function_call(block, _id_in_pair(pair, "function_call"), kept))
             case ToolResult():
                 self.items.append(_function_call_output(block, self.endpoint))
             case Text():
-                self.items.append(_assistant_text(block, _paired(pair, "message")))
+                self.items.append(_assistant_text(block, _id_in_pair(pair, "message")))
             case Image() | Document() | Audio():
                 self.items.append(_assistant_text(Text(missing(block)), ""))
             case RedactedThinking():
@@ -218,7 +218,7 @@ class _Items:
             self.content.clear()
 
 
-def _paired(pair: str, kind: str) -> str:
+def _id_in_pair(pair: str, kind: str) -> str:
     paired_kind, _, id = pair.partition(" ")
     return id if paired_kind == kind else ""
 

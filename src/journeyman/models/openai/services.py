@@ -16,7 +16,7 @@ from typing_extensions import Unpack
 from journeyman.errors import ModelUnavailable
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import SAMPLING, Endpoint
-from journeyman.models.openai.names import Options, made
+from journeyman.models.openai.names import Options, make_model
 from journeyman.models.openai.responses import OpenAIModel
 
 _THREE: Final = ("low", "medium", "high")
@@ -145,7 +145,7 @@ PRESETS: Final = (MISTRAL, GROQ, DEEPSEEK, XAI, TOGETHER, FIREWORKS, CEREBRAS, H
 
 
 def _chat(preset: Endpoint, name: str, **options: Unpack[Options]) -> OpenAIChatModel:
-    return made(OpenAIChatModel, f"{preset.provider}:{name}", preset, options)
+    return make_model(OpenAIChatModel, f"{preset.provider}:{name}", preset, options)
 
 
 cerebras: Final = partial(_chat, CEREBRAS)
@@ -165,7 +165,7 @@ def perplexity(name: str, **options: Unpack[Options]) -> OpenAIModel:
     Raises:
         ModelUnavailable: there is no key.
     """
-    return made(OpenAIModel, f"{PERPLEXITY.provider}:{name}", PERPLEXITY, options)
+    return make_model(OpenAIModel, f"{PERPLEXITY.provider}:{name}", PERPLEXITY, options)
 
 
 def github(name: str, **options: object) -> OpenAIChatModel:
