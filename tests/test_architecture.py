@@ -13,6 +13,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
@@ -27,7 +28,7 @@ FRONT_PAGE = "__init__"
 # The rooms: a folder each, but for those whose modules stand at the top, so that users import them by name.
 TOP: dict[str, str] = {
     "values": "faces foreign definition data types errors endings result events content hosted version json_numbers"
-    " references",
+    " narrowing references",
     "ports": "model budget cancel closing gate journal history inbox session window files processes forks proxies"
     " env_file",
     "agent": "agent output prompt connect",
@@ -65,7 +66,7 @@ ONLY = {
 }
 # What stands at the top, and is public by its own path; a room is public by its face, and by these of its modules.
 DEEP = {"models.scripted", "models.transport"}
-ANYWHERE = {"pydantic", "pydantic_core", "orjson", "jiter", "typing_extensions"}
+ANYWHERE = {"pydantic", "pydantic_core", "orjson", "jiter", "typing_extensions", "_typeshed"}
 # The place of each other package: a module, or a room.
 HOMES: dict[str, str] = {
     "ag_ui": "serve.agui serve.bodies serve.api",
@@ -91,12 +92,12 @@ HOMES: dict[str, str] = {
     "uvicorn": "serve.listening",
     "yaml": "skills.format",
 }
-# Imported inside a function, in its home: needed by few programs, and paid for in start-up time by all.
-LAZY_PACKAGES = {
-    *("aiohttp_socks", "anthropic", "filelock", "griffe", "httpx2", "jsonschema_rs", "mcp", "openai"),
-    "yaml",
-    *("pgqueuer", "procrastinate", "psycopg"),  # those of databases
-}
+# Imported inside a function, in its home: the linter forbids it elsewhere, and at the top of a file.
+LAZY_PACKAGES = frozenset(
+    tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["ruff"]["lint"]["flake8-tidy-imports"][
+        "banned-module-level-imports"
+    ]
+)
 # Turns a name into a module at run time; nothing else may.
 LAZY_MODULES = {"connect", "faces"}
 MODULE_LINES = 900

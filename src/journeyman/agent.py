@@ -24,6 +24,7 @@ from journeyman.gate import Approver, Gate, GateWithDeps
 from journeyman.hosted.tools import own_tools
 from journeyman.journal import Journal, Records, Telemetry
 from journeyman.model import Model, ModelSettings, OutputFormat, ToolSpec
+from journeyman.narrowing import is_list, is_sequence
 from journeyman.output import TEXT, Output, Reflection, StopAfter, StopGuard, native_format, native_problems
 from journeyman.output import ContinueRun as ContinueRun
 from journeyman.output import FailRun as FailRun
@@ -237,8 +238,8 @@ class Agent(SentByName, Generic[Out, In, Deps]):
     def __post_init__(self) -> None:
         for each in fields(self):  # the caller may still change them
             value: object = getattr(self, each.name, None)
-            if isinstance(value, list):
-                object.__setattr__(self, each.name, tuple(cast("list[object]", value)))
+            if is_list(value):
+                object.__setattr__(self, each.name, tuple(value))
         if isinstance(self.metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
             object.__setattr__(self, "metadata", dict(self.metadata))
         object.__setattr__(self, "_plan", compile_plan(self))
@@ -399,13 +400,13 @@ def _check_prompts(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
         agent.deps, "error_prompt", agent.error_prompt, "an ErrorPromptContext", code="INVALID_PROMPT"
     )
     for name, kinds in (("system", Text), ("prompt", UserContent)):
-        given = cast("object", getattr(agent, name))
+        given: object = getattr(agent, name)
         yield from block_problems(name, given, kinds)
         if not isinstance(given, str | list | tuple) and callable(given):
             yield from function_or_deps_problem(agent.deps, name, given, "the input", code="INVALID_PROMPT")
     system = agent.system
     blank_text = isinstance(system, str) and system != "" and not system.strip()
-    blocks = cast("Sequence[object]", system) if isinstance(system, Sequence) else ()
+    blocks = system if is_sequence(system) else ()
     blank_block = any(isinstance(block, Text) and not block.text.strip() for block in blocks)
     if blank_text or blank_block:
         yield Problem("EMPTY_PROMPT", "The system prompt is blank, or a block of it is.", "Leave it out, or fill it.")

@@ -15,11 +15,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Cor
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from threading import Lock, get_ident
-from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from typing_extensions import TypeIs
 
 from journeyman.definition import explain_arguments
+from journeyman.narrowing import is_group
 
 T = TypeVar("T")
 
@@ -145,16 +146,15 @@ def is_failure(error: BaseException) -> bool:
     """
     if isinstance(error, asyncio.CancelledError):
         return not is_stopping()
-    if isinstance(error, BaseExceptionGroup):
-        return all(is_failure(each) for each in cast("BaseExceptionGroup[BaseException]", error).exceptions)
+    if is_group(error):
+        return all(is_failure(each) for each in error.exceptions)
     return not isinstance(error, KeyboardInterrupt | GeneratorExit | SystemExit)
 
 
 def is_cancellation(error: BaseException | None) -> bool:
     """Tell whether this is a cancellation, alone or in a group with failures."""
-    if isinstance(error, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        cancellations, others = group.split(asyncio.CancelledError)
+    if is_group(error):
+        cancellations, others = error.split(asyncio.CancelledError)
         return cancellations is not None and (others is None or isinstance(others, ExceptionGroup))
     return isinstance(error, asyncio.CancelledError)
 
@@ -260,7 +260,7 @@ class Scope:
         return self._task.result()
 
     async def _inside(self, work: Coroutine[object, object, T]) -> T | None:
-        self._task = cast("asyncio.Task[T | None]", asyncio.current_task())
+        self._task = own_task()
         self._arm()
         if self._abort is not None:
             self._timers["abort"] = self._abort.subscribe(lambda: self._stop("abort"))
@@ -533,6 +533,17 @@ class NeverAwaited:
     __slots__ = ()
 
 
-def is_awaited(value: object) -> TypeIs[Awaitable[Any]]:
+def own_task() -> asyncio.Task[Any]:
+    """Return the task that the caller runs in.
+
+    Raises:
+        RuntimeError: it runs in none.
+    """
+    if (task := asyncio.current_task()) is None:
+        raise RuntimeError("A callback of the event loop called what only a task may. Call it in a task.")
+    return task
+
+
+def is_awaited(value: object) -> TypeIs[Awaitable[object]]:
     """Tell whether the caller of a hook awaits what the hook returned."""
     return inspect.isawaitable(value) and not isinstance(value, NeverAwaited)

@@ -132,7 +132,7 @@ def connect(name: str, **options: object) -> Connected:
     made = maker(model, **options)
     if hasattr(made, "__aenter__"):
         return cast("Connected", made)
-    held_open = cast("Callable[[Model], Connected]", import_module("journeyman.models.wrappers").HeldOpen)
+    held_open: Callable[[Model], Connected] = import_module("journeyman.models.wrappers").HeldOpen
     return held_open(made)  # a model of another package
 
 
@@ -145,16 +145,16 @@ def connect_session(
     Raises:
         StoreError: there is no such session, the store cannot be opened, or there are no stores of that kind.
     """
-    find_store = cast("Callable[..., str | os.PathLike[str]]", import_module("journeyman.store.address").find_store)
+    find_store: Callable[..., str | os.PathLike[str]] = import_module("journeyman.store.address").find_store
     found = find_store(place)
     module = "journeyman.store.postgres" if isinstance(found, str) else "journeyman.store.store"
-    opener = cast("Callable[..., Session]", import_module(module).open_session)
+    opener: Callable[..., Session] = import_module(module).open_session
     return opener(found, id, agent=agent, any_agent=any_agent, create=create)
 
 
 def connect_fetch() -> Fetch:
     """Return the function that fetches a file from the web: see `toolbox.download_media`."""
-    return cast("Fetch", import_module("journeyman.toolbox.fetch").download_media)
+    return import_module("journeyman.toolbox.fetch").download_media
 
 
 def recorder_at(path: str | os.PathLike[str], *, is_for_one: bool = False) -> OpenRecords:
@@ -163,17 +163,17 @@ def recorder_at(path: str | os.PathLike[str], *, is_for_one: bool = False) -> Op
     Raises:
         StoreError: the store cannot be opened.
     """
-    opener = cast("Callable[..., OpenRecords]", import_module("journeyman.record.recorder").Recorder)
+    opener: Callable[..., OpenRecords] = import_module("journeyman.record.recorder").Recorder
     return opener(path, is_for_one=is_for_one)
 
 
 def _maker(provider: str) -> Maker | None:
     if target := _PROVIDERS.get(provider):
         module, _, function = target.partition(":")
-        return cast("Maker", getattr(import_module(module), function))
+        return getattr(import_module(module), function)
     for entry_point in _load_entry_points():
         if entry_point.name == provider:
-            return cast("Maker", entry_point.load())
+            return entry_point.load()
     return None
 
 

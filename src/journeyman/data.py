@@ -13,9 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from dataclasses import Field as DataclassField
 from reprlib import recursive_repr
-from typing import Any, Final, NoReturn, TypeVar, dataclass_transform
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, dataclass_transform
 
 from journeyman.definition import DefinitionError, argument_problems, portable
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 T = TypeVar("T")
 
@@ -68,8 +72,8 @@ _FACTORY: Final = _Mark("<factory>")
 class _Constructor:
     """Stands where `__init__` does until somebody asks for it, and then puts the compiled function there."""
 
-    def __init__(self, made: Any, *, frozen: bool) -> None:  # noqa: ANN401 - a class
-        self._made = made
+    def __init__(self, made: type[DataclassInstance], *, frozen: bool) -> None:
+        self._made: Any = made
         self._frozen = frozen
 
     def __get__(self, instance: object, owner: type[object] | None = None) -> object:
@@ -78,7 +82,7 @@ class _Constructor:
         return init if instance is None else init.__get__(instance, owner)
 
 
-def _compile_constructor(made: Any, *, frozen: bool) -> Any:  # noqa: ANN401 - a class, and its constructor
+def _compile_constructor(made: type[DataclassInstance], *, frozen: bool) -> FunctionType:
     """Compile a constructor that takes anything, so that what does not fit is refused in our words, and not Python's.
 
     A frozen field is set past the `__setattr__` that refuses.
@@ -106,7 +110,7 @@ def _compile_constructor(made: Any, *, frozen: bool) -> Any:  # noqa: ANN401 - a
         lines.append("self.__post_init__()")
     code = f"def __init__({takes}):\n " + "\n ".join(lines)
     exec(compile(code, f"<constructor of {made.__qualname__}>", "exec"), scope)
-    init = scope["__init__"]
+    init: Any = scope["__init__"]
     init.__qualname__, init.__module__ = f"{made.__qualname__}.__init__", made.__module__
     init.__wrapped__ = _Signed(made)
     return init
@@ -133,10 +137,7 @@ def _value(each: DataclassField[Any]) -> str | None:
 
 
 def _refuse_arguments(
-    made: Any,  # noqa: ANN401 - a class
-    given: Mapping[str, object],
-    extra: Sequence[object],
-    unknown: Mapping[str, object],
+    made: type[DataclassInstance], given: Mapping[str, object], extra: Sequence[object], unknown: Mapping[str, object]
 ) -> NoReturn:
     """Refuse what does not fit, together with whatever else is wrong with what is made of the rest."""
     every = [each for each in fields(made) if each.init]
@@ -153,7 +154,8 @@ def _refuse_arguments(
     right = {name: value for name, value in given.items() if value is not _FACTORY}
     if _REQUIRED not in right.values():
         try:
-            made(**right)
+            make: Callable[..., object] = made
+            make(**right)
         except DefinitionError as error:
             problems += error.problems
     name = given.get("name")
@@ -170,7 +172,7 @@ class _Written(str):
 class _Signed:
     """A holder of a constructor's signature, which `inspect` finds by `__wrapped__`; it is made when somebody asks."""
 
-    def __init__(self, made: Any) -> None:  # noqa: ANN401 - a class
+    def __init__(self, made: type[DataclassInstance]) -> None:
         self._made = made
 
     @property
@@ -197,7 +199,7 @@ def _parameters(every: Sequence[DataclassField[Any]]) -> Iterator[inspect.Parame
 # -- the other methods ------------------------------------------------------------------------------------------------
 
 
-def _comparing(made: Any, *, frozen: bool) -> tuple[object, object]:  # noqa: ANN401 - a class
+def _comparing(made: type[DataclassInstance], *, frozen: bool) -> tuple[object, object]:
     compared = tuple([each.name for each in fields(made) if each.compare])
     hashed = tuple([each.name for each in fields(made) if (each.compare if each.hash is None else each.hash)])
 
@@ -215,7 +217,7 @@ def _comparing(made: Any, *, frozen: bool) -> tuple[object, object]:  # noqa: AN
     return own.get("__eq__", __eq__), digest or (__hash__ if frozen else None)
 
 
-def _showing(made: Any) -> object:  # noqa: ANN401 - a class
+def _showing(made: type[DataclassInstance]) -> object:
     shown = tuple([each.name for each in fields(made) if each.repr])
 
     @recursive_repr()
@@ -229,11 +231,11 @@ def _refuse_change(self: object, name: str, fact: object = None) -> None:
     raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
-def _state(self: Any) -> list[object]:  # noqa: ANN401 - any frozen class
+def _state(self: DataclassInstance) -> list[object]:
     values = [getattr(self, each.name) for each in fields(self)]
     return [portable(value) if isinstance(value, BaseException) else value for value in values]
 
 
-def _set_state(self: Any, state: Sequence[object]) -> None:  # noqa: ANN401 - any frozen class
+def _set_state(self: DataclassInstance, state: Sequence[object]) -> None:
     for each, fact in zip(fields(self), state, strict=True):
         object.__setattr__(self, each.name, fact)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, UNNAMED
+from journeyman.narrowing import is_dict, is_list_or_tuple
 
 __all__ = ["Problem"]
 
@@ -122,8 +123,8 @@ def write_value(value: object) -> str:
     """Return a value as a program says it, or `…` for what has no short text that makes it again."""
     if isinstance(value, type) or (callable(value) and hasattr(value, "__name__")):
         return str(getattr(value, "__name__", "…")).replace("<lambda>", "…")
-    if isinstance(value, str | int | float | bool | list | tuple | dict | None):
-        text = repr(cast("object", value))
+    if is_list_or_tuple(value) or is_dict(value) or isinstance(value, str | int | float | bool | None):
+        text = repr(value)
         return text if len(text) <= _LONGEST_VALUE and " at 0x" not in text and "<" not in text[:1] else "…"
     return "…"
 

@@ -101,8 +101,8 @@ ProviderErrorKind: TypeAlias = Literal[
 """How a model call failed. These labels do not change."""
 
 _ISSUES_SHOWN = 20
-_OURS: Final = os.path.dirname(__file__) + os.sep  # noqa: PTH120 - compared with the names of code
-_PYTHONS: Final = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120 - as above
+_OURS: Final = os.path.dirname(__file__) + os.sep
+_PYTHONS: Final = os.path.dirname(os.__file__) + os.sep
 _INSTALLED: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 HOW_TO_SEE_MORE: Final = "Set the logger 'journeyman' to DEBUG for its words and the traceback."
 """Ends each line about what was caught; the command line has another way."""

@@ -86,6 +86,6 @@ def take_lock(file: int, *, wait: bool = False) -> bool:
     """
     if find_spec("fcntl") is None and find_spec("msvcrt") is None:
         raise OSError(ENOSYS, "this system cannot lock files: its Python has neither fcntl nor msvcrt")
-    from filelock import lock_descriptor  # noqa: PLC0415 - slow to import, and few programs lock a file
+    from filelock import lock_descriptor
 
     return lock_descriptor(file, blocking=wait, poll_interval=0.005)

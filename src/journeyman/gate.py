@@ -26,7 +26,7 @@ from journeyman.cancel import is_awaited, is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem, log_caught, name_and_words
 from journeyman.hosted.calls import HostedCall, hosted_calls
-from journeyman.json_numbers import holds_written_numbers, read_json, write_json
+from journeyman.json_numbers import holds_written_numbers, read_json, read_object, write_json
 from journeyman.types import (
     Block,
     Effect,
@@ -231,10 +231,9 @@ class DecisionCodec:
         Raises:
             ValueError: it is none.
         """
-        facts: object = read_json(data)
-        if not isinstance(facts, dict):
-            raise ValueError(f"a decision is an object, not {facts!r:.100}")
-        named = cast("dict[str, object]", facts)
+        named = read_json(data)
+        if not isinstance(named, dict):
+            raise ValueError(f"a decision is an object, not {named!r:.100}")
         kind = next((kind for kind, word in _WORDS.items() if word == named.get("decision")), None)
         if kind is None:
             raise ValueError(
@@ -364,7 +363,7 @@ async def consult(gates: Sequence[Gate], request: GateRequest, approve: Approver
         try:
             verdict = await _verdict(gates[index], request, approve)
             if isinstance(verdict, Rewrite):
-                rewritten = replace(request, arguments=_json_object(verdict.arguments))
+                rewritten = replace(request, arguments=read_object(write_json(verdict.arguments)))
                 if rewritten.digest != request.digest:
                     request, agreed = rewritten, set()
         except BaseException as error:
@@ -380,17 +379,9 @@ async def consult(gates: Sequence[Gate], request: GateRequest, approve: Approver
     return request if len(agreed) == len(gates) else Deny("the gates keep rewriting the arguments for one another")
 
 
-def _json_object(arguments: JsonObject) -> JsonObject:
-    """Return the arguments as the tool would read them from JSON."""
-    value: object = read_json(write_json(arguments))
-    if not isinstance(value, dict):
-        raise TypeError(f"arguments are an object, not {type(arguments).__name__}")
-    return cast("JsonObject", value)
-
-
 async def _verdict(gate: Gate, request: GateRequest, approve: Approver | None) -> object:
     given: object = gate.decide(_copy(request))
-    verdict = cast("object", await given) if is_awaited(given) else given
+    verdict = await given if is_awaited(given) else given
     if not isinstance(verdict, Ask):
         return verdict
     approval = Approval(
@@ -415,7 +406,7 @@ async def answer(approval: Approval, approve: Approver) -> Decision:
     """Return what the approver decides. Whatever is no decision is a denial."""
     try:
         given: object = approve(approval)
-        decision = cast("object", await given) if is_awaited(given) else given
+        decision = await given if is_awaited(given) else given
     except BaseException as error:
         if not is_failure(error):
             raise

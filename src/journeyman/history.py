@@ -14,12 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import Final, TypeAlias, TypeVar, cast
+from typing import Final, TypeAlias, TypeVar
 
 import orjson
 from pydantic_core import from_json
 
 from journeyman.definition import explain_arguments
+from journeyman.narrowing import is_json_object
 from journeyman.types import (
     Audio,
     Block,
@@ -361,7 +362,7 @@ def _facts(block: Opaque) -> JsonObject:
         value: object = from_json(block.json)
     except (ValueError, TypeError):
         return {}
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
+    return value if is_json_object(value) else {}
 
 
 NOTICE: Final = "<background-task-completed>"

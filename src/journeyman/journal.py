@@ -22,6 +22,7 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, c
 
 import orjson
 from pydantic_core import from_json, to_json
+from typing_extensions import TypeForm
 
 from journeyman.budget import Allowance
 from journeyman.data import lazy_dataclass
@@ -97,7 +98,7 @@ class Codec(Protocol[T]):
 class TypedCodec(Generic[T]):
     """A codec that stores values of a type which Pydantic can write as JSON."""
 
-    def __init__(self, kind: Any) -> None:  # noqa: ANN401 - whatever Pydantic takes for a type
+    def __init__(self, kind: TypeForm[T]) -> None:
         self._kind: Final = kind
 
     def encode(self, value: T) -> bytes:

@@ -10,9 +10,14 @@ import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from math import isfinite
-from typing import Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import orjson
+
+from journeyman.narrowing import is_dict, is_json_object, is_list, is_list_or_tuple
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
 
 _AS_ZEROS: Final = re.sub(rb"[0-9.]", b"0", re.sub(rb"[^0-9.eE-]", b" ", bytes(range(256)))).replace(b"E", b"e")
 _LONG: Final = b"0" * 17
@@ -62,14 +67,14 @@ def holds_written_numbers(value: object) -> bool:
         found = waiting.pop()
         if isinstance(found, WrittenNumber):
             return True
-        if isinstance(found, dict):
-            waiting += cast("dict[str, object]", found).values()
-        elif isinstance(found, list):
-            waiting += cast("list[object]", found)
+        if is_json_object(found):
+            waiting += found.values()
+        elif is_list(found):
+            waiting += found
     return False
 
 
-def read_json(data: bytes | str) -> Any:  # noqa: ANN401 - JSON edge
+def read_json(data: bytes | str) -> JsonValue:
     """Return the value of a JSON text.
 
     Raises:
@@ -79,7 +84,7 @@ def read_json(data: bytes | str) -> Any:  # noqa: ANN401 - JSON edge
     if not holds_long_numbers(written):
         return orjson.loads(data)
     try:
-        value: object = json.loads(data, parse_float=WrittenNumber, parse_constant=WrittenNumber)
+        value: JsonValue = json.loads(data, parse_float=WrittenNumber, parse_constant=WrittenNumber)
         if b"\\u" in written:
             write_json(value)  # half a surrogate pair is refused, as by the other reader
         return value
@@ -87,6 +92,18 @@ def read_json(data: bytes | str) -> Any:  # noqa: ANN401 - JSON edge
         if isinstance(error, orjson.JSONDecodeError):
             raise
         raise orjson.JSONDecodeError(str(error), "", 0) from error
+
+
+def read_object(data: bytes | str) -> dict[str, JsonValue]:
+    """Return the object that a JSON text holds.
+
+    Raises:
+        ValueError: it holds none.
+    """
+    value = read_json(data)
+    if not isinstance(value, dict):
+        raise ValueError(f"The JSON is a {type(value).__name__}, not an object.")
+    return value
 
 
 def write_json(
@@ -116,10 +133,10 @@ def _with_digits(value: object) -> object:
     """Return a value with each number that orjson does not take, and gives nobody, as the text of that number."""
     if isinstance(value, int) and not _MIN_INT <= value < _MAX_INT:
         return orjson.Fragment(str(value))
-    if isinstance(value, dict):
-        return {key: _with_digits(each) for key, each in cast("dict[object, object]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_with_digits(each) for each in cast("list[object]", value)]
+    if is_dict(value):
+        return {key: _with_digits(each) for key, each in value.items()}
+    if is_list_or_tuple(value):
+        return [_with_digits(each) for each in value]
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: _with_digits(getattr(value, each.name)) for each in fields(value)}
     return value

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from typing_extensions import TypeVar
 
 from journeyman.cancel import is_awaited
 from journeyman.data import lazy_dataclass
+from journeyman.narrowing import is_sequence
 from journeyman.result import ValidationReport
 from journeyman.types import Content, Text, UserContent
 
@@ -74,9 +75,9 @@ async def make_content(prompt: object) -> tuple[UserContent, ...]:
         PromptBlank: it is blank.
         PromptFailed: it is neither text nor blocks.
     """
-    value = cast("object", await prompt) if is_awaited(prompt) else prompt
+    value = await prompt if is_awaited(prompt) else prompt
     given: object = Text(value) if isinstance(value, str) else value
-    blocks = cast("Sequence[object]", given) if isinstance(given, Sequence) else [given]
+    blocks = given if is_sequence(given) else [given]
     blocks = [Text(block) if isinstance(block, str) else block for block in blocks]
     content = [block for block in blocks if isinstance(block, UserContent)]
     if len(content) < len(blocks):

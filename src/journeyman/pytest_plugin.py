@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypedDict
 
 import pytest
 
@@ -122,11 +122,12 @@ def cassette(request: pytest.FixtureRequest, cassette_options: CassetteOptions) 
 
     While it replays, no connection is opened over this package's transport.
     """
-    make = cast("type[Cassette]", resolve_name("journeyman.models.cassette.cassette:Cassette"))
+    make: type[Cassette] = resolve_name("journeyman.models.cassette.cassette:Cassette")
+    refusal: type[Exception] = resolve_name("journeyman.errors:CassetteError")
     with ExitStack() as ended:
         try:
             made = ended.enter_context(make(_place(request), _mode(request.config), **cassette_options))
-        except cast("type[Exception]", resolve_name("journeyman.errors:CassetteError")) as error:
+        except refusal as error:
             pytest.fail(str(error), pytrace=False)
         used = _record_of(request)
         used.cassette = made
@@ -139,10 +140,10 @@ def cassette(request: pytest.FixtureRequest, cassette_options: CassetteOptions) 
 @pytest.fixture
 def scripted(request: pytest.FixtureRequest) -> MakeScripted:
     """Return a function that makes a `ScriptedModel` model; a passing test must have used all its answers."""
-    make = cast("type[ScriptedModel]", resolve_name("journeyman.models.scripted:ScriptedModel"))
+    make: type[ScriptedModel] = resolve_name("journeyman.models.scripted:ScriptedModel")
     used = _record_of(request)
 
-    def make_scripted(answers: Sequence[Answer | Policy], **options: Any) -> ScriptedModel:  # noqa: ANN401 - typed by MakeScripted
+    def make_scripted(answers: Sequence[Answer | Policy], **options: Any) -> ScriptedModel:
         script = make(answers, **options)
         used.scripts.append(script)
         return script
@@ -151,12 +152,12 @@ def scripted(request: pytest.FixtureRequest) -> MakeScripted:
 
 
 def _record_of(request: pytest.FixtureRequest) -> _Used:
-    node = cast("pytest.Item", request.node)  # of a fixture for one test
+    node: pytest.Item = request.node  # of a fixture for one test
     return node.stash.setdefault(_USED, _Used())
 
 
 def _mode(config: pytest.Config) -> CassetteMode:
-    asked = cast("CassetteMode | None", config.getoption("--journeyman-record"))
+    asked: CassetteMode | None = config.getoption("--journeyman-record")
     if asked is not None:
         return asked
     return "once" if os.environ.get("CI", "").strip().lower() in _FALSE else "none"
@@ -164,7 +165,7 @@ def _mode(config: pytest.Config) -> CassetteMode:
 
 def _place(request: pytest.FixtureRequest) -> Path:
     """Return the file for a test: its class, its name and its parameters, in a folder for its module."""
-    node = cast("pytest.Item", request.node)
+    node: pytest.Item = request.node
     name = ".".join(filter(None, node.nodeid.split("::")[1:]))
     plain = name.removesuffix("]").replace("[", "-", 1)
     # A name that every file system takes; where something had to be changed, a hash keeps it apart.

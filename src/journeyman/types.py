@@ -15,7 +15,7 @@ from itertools import islice
 from operator import attrgetter
 from os import PathLike
 from pathlib import PurePath
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
@@ -23,7 +23,8 @@ from typing_extensions import TypeForm
 
 from journeyman.content.media import check_file, checked_url, read
 from journeyman.data import lazy_dataclass
-from journeyman.json_numbers import read_json
+from journeyman.json_numbers import read_object
+from journeyman.narrowing import is_json_object, is_list, is_list_or_tuple
 
 __all__ = [
     "Base64",
@@ -241,7 +242,7 @@ class ToolUse:
     def input(self) -> JsonObject:
         """The arguments, parsed again at each access, so that no reader can change the history. Numbers keep their
         digits: a fraction that no double holds is a `WrittenNumber`."""
-        return read_json(self.input_json)
+        return read_object(self.input_json)
 
 
 @lazy_dataclass(frozen=True)
@@ -550,13 +551,13 @@ _UNKNOWN_SHOWN: Final = 5
 
 def _unknown_keys(read: object, given: object, place: str = "") -> Iterator[str]:
     """Give the places in JSON of which nothing was read."""
-    if isinstance(read, list | tuple):
-        pairs = zip(cast("Sequence[object]", read), cast("list[object]", given), strict=True)
+    if is_list_or_tuple(read) and is_list(given):
+        pairs = zip(read, given, strict=True)
         for number, (each, written) in enumerate(pairs):
             yield from _unknown_keys(each, written, f"{place}[{number}]")
-    elif is_dataclass(read) and isinstance(given, dict):
+    elif is_dataclass(read) and is_json_object(given):
         names = {each.name for each in fields(read) if each.init}
-        for key, written in cast("dict[str, object]", given).items():
+        for key, written in given.items():
             if key not in names:
                 yield f"{place}.{key[:60]!r}"
             else:

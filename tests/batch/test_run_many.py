@@ -45,7 +45,7 @@ def given_text(request: Request) -> str:
     return request.messages[0].text
 
 
-def echo(answer: Callable[[Request], Any] = given_text, **options: Any) -> Agent[str]:  # noqa: ANN401 - any field of an agent
+def echo(answer: Callable[[Request], Any] = given_text, **options: Any) -> Agent[str]:
     """Return an agent that answers with its input."""
     return Agent(name="echo", model=FunctionModel(answer), **options)
 

@@ -21,7 +21,7 @@ async def look(n: int = 0, size: int = 100) -> str:
     return f"{n:05} {'x' * size}"
 
 
-def looker(model: Model, *compaction: AnyStrategy, n: int = 100, **fields: Any) -> Agent:  # noqa: ANN401 - of an `Agent`
+def looker(model: Model, *compaction: AnyStrategy, n: int = 100, **fields: Any) -> Agent:
     """Return an agent that looks, in at most `n` iterations."""
     fields = {"compaction": compaction, "limits": Limits(iterations=n), **fields}
     return Agent(name="looker", model=model, tools=[look], **fields)

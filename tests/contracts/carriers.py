@@ -87,7 +87,7 @@ def _messages(maker: Maker, *, streaming: bool = True) -> Play:
     return play
 
 
-def _openai(maker: Maker, service: Service = ANY_SERVICE, **more: Any) -> Play:  # noqa: ANN401 - what the maker takes
+def _openai(maker: Maker, service: Service = ANY_SERVICE, **more: Any) -> Play:
     """Play the answers by the strict server of OpenAI's APIs."""
 
     @asynccontextmanager
@@ -99,7 +99,7 @@ def _openai(maker: Maker, service: Service = ANY_SERVICE, **more: Any) -> Play: 
     return play
 
 
-def _gemini(maker: Maker, *, ids: bool = True, **more: Any) -> Play:  # noqa: ANN401 - what the maker takes
+def _gemini(maker: Maker, *, ids: bool = True, **more: Any) -> Play:
     """Play the answers by the strict server of Gemini's API; without `ids`, calls have none, unless some repeat."""
 
     @asynccontextmanager

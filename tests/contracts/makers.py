@@ -30,7 +30,7 @@ def _reached(base_url: str, more: dict[str, Any]) -> dict[str, Any]:
     return {"api_key": KEY, "base_url": base_url, **more}
 
 
-def anthropic(url: str, name: str = CLAUDE, **more: Any) -> Made:  # noqa: ANN401 - what its class takes, as below
+def anthropic(url: str, name: str = CLAUDE, **more: Any) -> Made:
     return nullcontext(AnthropicModel(name, **_reached(url, more)))
 
 
@@ -41,7 +41,7 @@ def _authorities() -> ssl.SSLContext:
 
 
 @asynccontextmanager
-async def client(url: str, **more: Any) -> AsyncGenerator[Model]:  # noqa: ANN401
+async def client(url: str, **more: Any) -> AsyncGenerator[Model]:
     import anthropic as sdk  # noqa: PLC0415 - the packages of others take seconds, and few tests need them
 
     from journeyman.models.anthropic.client import AnthropicClientModel  # noqa: PLC0415
@@ -51,28 +51,28 @@ async def client(url: str, **more: Any) -> AsyncGenerator[Model]:  # noqa: ANN40
         yield AnthropicClientModel(CLAUDE, client=made, **more)
 
 
-def chat(url: str, name: str = PLAIN_GPT, **more: Any) -> Made:  # noqa: ANN401
+def chat(url: str, name: str = PLAIN_GPT, **more: Any) -> Made:
     return nullcontext(OpenAIChatModel(name, **_reached(f"{url}/v1", more)))
 
 
-def responses(url: str, name: str = GPT, **more: Any) -> Made:  # noqa: ANN401
+def responses(url: str, name: str = GPT, **more: Any) -> Made:
     return nullcontext(OpenAIModel(name, **_reached(f"{url}/v1", more)))
 
 
-def azure(url: str, **more: Any) -> Made:  # noqa: ANN401
+def azure(url: str, **more: Any) -> Made:
     return responses(url, endpoint=AZURE, base_url=url, **more)
 
 
-def google(url: str, name: str = GEMINI, **more: Any) -> Made:  # noqa: ANN401
+def google(url: str, name: str = GEMINI, **more: Any) -> Made:
     return nullcontext(GoogleModel(name, **_reached(f"{url}/v1beta", more)))
 
 
-def vertex(url: str, name: str = GEMINI, **more: Any) -> Made:  # noqa: ANN401
+def vertex(url: str, name: str = GEMINI, **more: Any) -> Made:
     place = f"{url}/v1beta1/projects/a-project/locations/global/publishers/google"
     return nullcontext(GoogleModel(name, token=lambda: KEY, base_url=place, **more))
 
 
-def bridged(url: str, name: str = f"openai-chat:{PLAIN_GPT}", **more: Any) -> Made:  # noqa: ANN401
+def bridged(url: str, name: str = f"openai-chat:{PLAIN_GPT}", **more: Any) -> Made:
     from journeyman.models.bridge import model as bridge  # noqa: PLC0415
 
     base_url = url if name.startswith("anthropic") else f"{url}/v1"

@@ -50,10 +50,7 @@ GOOD = '{"unit":"pieces","total":12,"rows":[{"product":"umbrellas","share":0.5}]
 
 
 async def native(
-    carrier: Carrier,
-    answers: list[Response],
-    kind: object = Report,
-    **more: Any,  # noqa: ANN401 - of an agent
+    carrier: Carrier, answers: list[Response], kind: object = Report, **more: Any
 ) -> tuple[Result[Any], list[Event], list[Any]]:
     events: list[Event] = []
     async with carrier.play(answers) as played:

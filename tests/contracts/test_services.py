@@ -176,13 +176,13 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(variable)
 
 
-def connected(served: Served, **options: Any) -> OpenAIChatModel | OpenAIModel:  # noqa: ANN401 - as connect
+def connected(served: Served, **options: Any) -> OpenAIChatModel | OpenAIModel:
     model = connect(served.name, **options)
     assert isinstance(model, OpenAIChatModel | OpenAIModel)
     return model
 
 
-def body_of(served: Served, *messages: Message, **settings: Any) -> Json:  # noqa: ANN401 - as Settings
+def body_of(served: Served, *messages: Message, **settings: Any) -> Json:
     """Return the body of a request that the service takes."""
     model = connected(served, api_key=KEY)
     said = messages or (Message("user", (Text("Hello."),)),)

@@ -246,7 +246,7 @@ class Stage:
         return process
 
     @asynccontextmanager
-    async def durable(self, **options: Any) -> AsyncGenerator[Durable]:  # noqa: ANN401 - of `Durable`
+    async def durable(self, **options: Any) -> AsyncGenerator[Durable]:
         """Begin a process that uses the store as a program does."""
         async with Durable(self.process(), now=self.now, **options) as durable:
             yield durable
@@ -258,7 +258,7 @@ class Stage:
         until: asyncio.Event | None = None,
         process: Process | None = None,
         suspend_after_s: float = 1e9,
-        **options: Any,  # noqa: ANN401 - of `Durable.run`
+        **options: Any,
     ) -> Result[Any] | None:
         """Let the run "run" live in a process of its own until it ends, or until the process dies: then None."""
         process = process or self.process()
@@ -359,7 +359,7 @@ def in_postgres(server: PostgresServer, url: str) -> Stage:
 # -- what is stored ----------------------------------------------------------------------------------------------------
 
 
-def a_row(id: str, **fields: Any) -> Row:  # noqa: ANN401 - of a row
+def a_row(id: str, **fields: Any) -> Row:
     """Return a run that was started."""
     given: dict[str, Any] = {"name": None, "agent": "clerk", "head": b"{}", "created": START, "status": "ready"}
     given |= {"id": id, **fields}
@@ -382,7 +382,7 @@ def a_cut() -> StoreError:
     return StoreError("The store cannot be reached.", hint="It may be again.", may_pass=True)
 
 
-async def claimed(engine: Engine, id: str, **options: Any) -> Claim:  # noqa: ANN401 - of `claim`
+async def claimed(engine: Engine, id: str, **options: Any) -> Claim:
     """Claim a run that can be claimed."""
     given: dict[str, Any] = {"now": START, **options}
     claim = existing(await engine.claim(id, **given))

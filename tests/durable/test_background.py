@@ -50,7 +50,7 @@ def leads(*agents: Agent[Any, Any, Any], answers: Sequence[Answer] = ()) -> Func
     return FunctionModel(answer)
 
 
-def lead(*agents: Agent[Any, Any, Any], **options: Any) -> Agent[str, str]:  # noqa: ANN401 - of an agent
+def lead(*agents: Agent[Any, Any, Any], **options: Any) -> Agent[str, str]:
     """Return an agent that sends the others out."""
     ready: dict[str, Any] = {"name": "lead", "model": leads(*agents), "tools": [Subagents(*agents)], **options}
     return Agent(**ready)

@@ -23,7 +23,7 @@ from tests.support.invariants_history import history_faults
 FIRST = turn_name(ID, 1)
 
 
-def worker_of(world: World, *answers: Answer, **options: Any) -> Agent[str, str]:  # noqa: ANN401 - of an agent
+def worker_of(world: World, *answers: Answer, **options: Any) -> Agent[str, str]:
     return Agent(name="clerk", model=following(*answers, "Done."), tools=world.tools(), **options)
 
 

@@ -60,7 +60,7 @@ def process(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Dur
     if request.param == "postgres":
         request.getfixturevalue("emptied")
 
-    def opened(**options: Any) -> Durable:  # noqa: ANN401 - of `Durable`
+    def opened(**options: Any) -> Durable:
         engine = kinds[request.param]()
         given: dict[str, Any] = {"suspend_after_s": 0.02, **options}
         return Durable(engine, **given)
@@ -431,7 +431,7 @@ async def test_a_call_has_one_idempotency_key_in_all_lives_and_another_in_a_fork
 # -- waiting for somebody ----------------------------------------------------------------------------------------------
 
 
-async def suspended(process: Process, agent: Agent[Any, Any], **options: Any) -> RunInfo:  # noqa: ANN401 - of `Durable`
+async def suspended(process: Process, agent: Agent[Any, Any], **options: Any) -> RunInfo:
     """Begin the run 7, and leave when it is a row."""
     async with process(**options) as durable:
         living = asyncio.create_task(durable.run(agent, "Pay.", id="7"))

@@ -18,7 +18,7 @@ def clerk(world: World) -> Agent[str, str]:
     return Agent(name="clerk", model=following(do("once", "A"), "Done."), tools=world.tools())
 
 
-async def worked(durable: Durable, world: World, **options: Any) -> None:  # noqa: ANN401 - of a worker
+async def worked(durable: Durable, world: World, **options: Any) -> None:
     """Let a worker do a run to its end."""
     agent, stop = clerk(world), asyncio.Event()
     handle = await durable.start(agent, "Go.", id="run")

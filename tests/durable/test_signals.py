@@ -165,7 +165,7 @@ async def test_runs_are_found_by_what_they_are(stage: Stage) -> None:
         await process.add(a_row(id, name=name, created=START + n, agent="clerk" if n < 3 else "other"))
     assert await process.settle(await claimed(process, "b3"), DONE_CHANGE, now=START + 10)
 
-    async def ids(**which: Any) -> list[str]:  # noqa: ANN401 - of `rows`
+    async def ids(**which: Any) -> list[str]:
         return [row.id for row in await process.rows(**which)]
 
     assert await ids() == ["%4", "b3", "a2", "a1"]

@@ -209,7 +209,7 @@ async def test_what_was_said_is_said_once_over_five_lives(stage: Stage) -> None:
 # -- budgets -----------------------------------------------------------------------------------------------------------
 
 
-def a_tired_agent(world: World, **limits: Any) -> Agent[str, str]:  # noqa: ANN401 - of `Limits`
+def a_tired_agent(world: World, **limits: Any) -> Agent[str, str]:
     """Return an agent whose run goes on until a limit ends it."""
     usage = Usage(requests=1, input_tokens=100, output_tokens=50, cost=0.25)
 
@@ -261,7 +261,7 @@ class Asked:
         await asyncio.sleep(5)
         return say("Done.")
 
-    def agent(self, **fields: Any) -> Agent[Any, Any]:  # noqa: ANN401 - of an agent
+    def agent(self, **fields: Any) -> Agent[Any, Any]:
         settings = ModelSettings(max_tokens=1_000)
         given: dict[str, Any] = {"name": "clerk", "model": FunctionModel(self.answer), "settings": settings, **fields}
         return Agent(**given)

@@ -59,7 +59,7 @@ def leads_model(request: Request) -> Answer:
     return "; ".join(f"{who}: {what}" for who, what in said(request)) or "They are out."
 
 
-def leader(**options: Any) -> Agent[str, str]:  # noqa: ANN401 - of an agent
+def leader(**options: Any) -> Agent[str, str]:
     team = Team("crew")
     scout = Agent(name="scout", description="Finds.", model=FunctionModel(scouts_model))
     ready: dict[str, Any] = {"model": FunctionModel(leads_model), "tools": [Subagents(scout, team=team), *team.tools()]}

@@ -226,7 +226,7 @@ class SlowToTell(PostgresEngine):
         super().__init__(url)
         self.is_stored, self.may_tell = asyncio.Event(), asyncio.Event()
 
-    async def claim(self, id: str, **options: Any) -> Claim | None:  # noqa: ANN401 - as the engine takes them
+    async def claim(self, id: str, **options: Any) -> Claim | None:
         claim = await super().claim(id, **options)
         self.is_stored.set()
         await self.may_tell.wait()

@@ -18,7 +18,7 @@ class _Leaving(InMemoryEngine):
 
     is_away = False
 
-    async def settle(self, *given: Any, **more: Any) -> bool:  # noqa: ANN401 - passed on
+    async def settle(self, *given: Any, **more: Any) -> bool:
         if self.is_away:
             raise StoreError("The store is away.", hint="Wait.", may_pass=True)
         return await super().settle(*given, **more)

@@ -104,7 +104,7 @@ def nested(world: World, depth: int, name: str = "top") -> Agent[str, str]:
     return Agent(name=name.replace(".", "_"), description="Does.", model=following(*answers), tools=tools)
 
 
-def payer(world: World, *invoices: str, **options: Any) -> Agent[str, str]:  # noqa: ANN401 - of an agent
+def payer(world: World, *invoices: str, **options: Any) -> Agent[str, str]:
     """Return an agent that pays one invoice after the other."""
     calls = [call("pay", invoice=each, id=f"pay-{each}") for each in invoices or "AB"]
     ready: dict[str, Any] = {"model": following(*calls, "All are paid."), "tools": [world.pay()], **options}
@@ -122,7 +122,7 @@ class AsksAbout:
         return Ask(f"Pay {invoice}?") if invoice in self._invoices else Allow()
 
 
-def asking_agent(world: World, **limits: Any) -> Agent[str, str]:  # noqa: ANN401 - of `Limits`
+def asking_agent(world: World, **limits: Any) -> Agent[str, str]:
     """Return an agent with one call, about which its gate asks."""
     answers: list[Answer] = [do("once", "A"), "Done."]
     return Agent(

@@ -75,7 +75,7 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
-def codes(**fields: Any) -> list[str]:  # noqa: ANN401 - whatever a caller may pass
+def codes(**fields: Any) -> list[str]:
     """Return the codes of what is wrong with an agent that has these fields; each problem says what and what to do."""
     every: dict[str, Any] = {"name": "tester", "model": "anthropic:claude", **fields}
     problems: Sequence[Problem] = ()

@@ -75,7 +75,7 @@ def look(context: ToolContext[Db]) -> str:
     return context.deps.see(f"look in {context.agent}")
 
 
-def looker(*answers: Answer, **more: Any) -> Agent[str, str, Db]:  # noqa: ANN401 - of `Agent`
+def looker(*answers: Answer, **more: Any) -> Agent[str, str, Db]:
     model = ScriptedModel([*answers] or [call("look"), "Done."])
     given: dict[str, Any] = {"name": "looker", "description": "Looks.", "model": model, "tools": [look], **more}
     return Agent(deps=Db, **given)

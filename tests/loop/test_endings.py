@@ -107,7 +107,7 @@ class Case:
     """How many attempts begin."""
     aborted: bool = False
 
-    async def run(self, stage: Stage, **more: Any) -> Result[object]:  # noqa: ANN401 - options of `run`
+    async def run(self, stage: Stage, **more: Any) -> Result[object]:
         abort = Abort()
         if self.aborted:
             abort.abort()
@@ -126,7 +126,7 @@ def cut(reason: StopReason) -> Response:
     return Response(content=say("I").content, stop_reason=reason, usage=say().usage)
 
 
-def case(code: str | None, *answers: Staged, attempts: int = 1, **options: Any) -> Case:  # noqa: ANN401 - of an agent
+def case(code: str | None, *answers: Staged, attempts: int = 1, **options: Any) -> Case:
     """Return a run that begins an attempt, unless said otherwise; `options` are those of its agent."""
     return Case(code=None if code is None else ErrorCode(code), answers=answers, attempts=attempts, options=options)
 

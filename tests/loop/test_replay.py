@@ -45,7 +45,7 @@ from tests.play import cancelled, failed, following, instance_of, make_gate, mak
 from tests.support.room import no_room
 
 
-async def life(world: World, agent: Agent[Any, Any], journal: InMemoryJournal, **options: Any) -> Result[Any] | None:  # noqa: ANN401 - of `run`
+async def life(world: World, agent: Agent[Any, Any], journal: InMemoryJournal, **options: Any) -> Result[Any] | None:
     """Let a run live until it ends, or until it is to die. None: it died, and nothing of it is alive."""
     world.reached.clear()
     runtime = replace(options.pop("runtime", Runtime()), journal=journal)

@@ -70,7 +70,7 @@ def mark(item: str, context: ToolContext) -> str:
     return ", ".join([*seen, item])
 
 
-def shopper(stage: Stage, *answers: Any, **options: Any) -> Agent[str]:  # noqa: ANN401 - passed on
+def shopper(stage: Stage, *answers: Any, **options: Any) -> Agent[str]:
     ready: dict[str, Any] = {
         "name": "shopper",
         "model": stage.model([*answers, "Done."]),

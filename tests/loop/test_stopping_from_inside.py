@@ -38,7 +38,7 @@ async def give_up(ctx: ToolContext, why: str = "the page is gone") -> str:
     return "noted"
 
 
-def quitter(*answers: Answer, **options: Any) -> Agent[str]:  # noqa: ANN401 - any field of an agent
+def quitter(*answers: Answer, **options: Any) -> Agent[str]:
     tools = options.pop("tools", [look, give_up])
     return Agent(name="quitter", model=ScriptedModel(list(answers)), tools=tools, **options)
 

@@ -81,7 +81,7 @@ async def test_after_the_first_rejection_no_layer_is_run(stage: Stage, recorder:
     assert result.error.cause is error
 
 
-async def feedback(stage: Stage, first: object, *validators: Any) -> str:  # noqa: ANN401 - passed on
+async def feedback(stage: Stage, first: object, *validators: Any) -> str:
     """Return what the model reads after handing in `first`."""
     model = stage.model([first, call("output", BILL, id="o2")])  # pyright: ignore[reportArgumentType] - passed on
     agent = Agent(name="clerk", model=model, output=Output(Bill), validators=validators, limits=Limits(attempts=2))

@@ -29,7 +29,7 @@ from tests.play import Report, Stage, context_of, failed, look, talker
 HELPER = Agent(name="helper", model=ScriptedModel([]))
 
 
-def settings(**given: Any) -> dict[str, Any]:  # noqa: ANN401 - what a caller may pass
+def settings(**given: Any) -> dict[str, Any]:
     return {"settings": ModelSettings(**given)}
 
 

@@ -31,7 +31,7 @@ class Small:
         words = (str(SERVERS / "misbehaving.py"), kind, str(self.log))
         return Stdio(sys.executable, words, only=only, env=env or {}, grace_s=0.2)
 
-    async def asked(self, word: str, **options: Any) -> ToolResult:  # noqa: ANN401  options of every type
+    async def asked(self, word: str, **options: Any) -> ToolResult:
         """Return what `echo` of the server `sour` says to a word."""
         async with mcp({"small": self.at("sour")}, **options) as (echo,):
             return await answered(echo, {"word": word})

@@ -22,16 +22,13 @@ BRIEF = (Text("Be brief."),)
 
 
 def request(
-    *messages: Message,
-    system: tuple[Text, ...] = BRIEF,
-    max_tokens: int | None = 1_000,
-    **settings: Any,  # noqa: ANN401 - as Settings
+    *messages: Message, system: tuple[Text, ...] = BRIEF, max_tokens: int | None = 1_000, **settings: Any
 ) -> Request:
     chosen = ModelSettings(max_tokens=max_tokens, **settings)
     return Request(prefix=Prefix(system=system, tools=(QUERY,)), messages=messages or (HELLO,), settings=chosen)
 
 
-async def ask(model: Model, *messages: Message, into: Collector | None = None, **more: Any) -> Response:  # noqa: ANN401 - as request
+async def ask(model: Model, *messages: Message, into: Collector | None = None, **more: Any) -> Response:
     collector = into or Collector()
     async with model.stream(request(*messages, **more)) as parts:
         async for part in parts:

@@ -45,7 +45,7 @@ def address(api: MessagesApi | OpenAiApi | RawServer, name: str) -> str:
     return api.url if name.startswith("anthropic:") else f"{api.url}/v1"
 
 
-def over(api: MessagesApi | OpenAiApi | RawServer, name: str, **options: Any) -> BridgeModel:  # noqa: ANN401 - as connect
+def over(api: MessagesApi | OpenAiApi | RawServer, name: str, **options: Any) -> BridgeModel:
     """Return the model of this name, with a loopback server in the place of its provider."""
     model = connect(f"bridge:{name}", api_key=KEY, base_url=address(api, name), **options)
     assert isinstance(model, BridgeModel)

@@ -31,7 +31,7 @@ def request(
     return Request(prefix=prefix, messages=messages or (HELLO,), settings=settings, max_tokens=max_tokens)
 
 
-def body_of(model: AnyModel, *messages: Message, **more: Any) -> Json:  # noqa: ANN401 - as request
+def body_of(model: AnyModel, *messages: Message, **more: Any) -> Json:
     return orjson.loads(model.body(request(*messages, **more)))
 
 

@@ -35,7 +35,7 @@ PAPER = Document(Base64("JVBERi0xLjQ=", "application/pdf"), "Plan")
 
 
 @asynccontextmanager
-async def carried(api: MessagesApi | RawServer, **more: Any) -> AsyncGenerator[AnthropicClientModel]:  # noqa: ANN401
+async def carried(api: MessagesApi | RawServer, **more: Any) -> AsyncGenerator[AnthropicClientModel]:
     """Give a model that the SDK's plain client carries, and close the client as its owner would."""
     async with anthropic.AsyncAnthropic(api_key=KEY, base_url=api.url) as client:
         yield AnthropicClientModel("claude-sonnet-5-5", client=client, **more)
@@ -287,7 +287,7 @@ def no_clouds(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
 
 
-def cloud(name: str, **options: Any) -> AnthropicCloudModel:  # noqa: ANN401 - as connect
+def cloud(name: str, **options: Any) -> AnthropicCloudModel:
     model = instance_of(AnthropicCloudModel, connect(name, **options))
     return model
 

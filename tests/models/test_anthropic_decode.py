@@ -15,7 +15,7 @@ from tests.support import messages_answers as says
 from tests.support.messages_sse import body_parts
 
 
-def start(usage: Json | None = None, **more: Any) -> Json:  # noqa: ANN401 - JSON
+def start(usage: Json | None = None, **more: Any) -> Json:
     counted = {"input_tokens": 25, "output_tokens": 1} if usage is None else usage
     return {"type": "message_start", "message": {"id": "msg_1", "model": "claude-x", "usage": counted, **more}}
 

@@ -19,7 +19,7 @@ SONNET = AnthropicModel("claude-sonnet-5-5", api_key="sk-ant-key")
 MARK = {"type": "ephemeral"}
 
 
-def sent(*messages: Message, model: AnthropicModel = SONNET, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - as request
+def sent(*messages: Message, model: AnthropicModel = SONNET, **more: Any) -> dict[str, Any]:
     return body_of(model, *messages, **more)
 
 

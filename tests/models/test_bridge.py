@@ -52,7 +52,7 @@ PIXEL = Image(Base64("iVBORw==", "image/png"))
 PAPER = Document(Base64("JVBERi0xLjQ=", "application/pdf"), "Plan")
 
 
-async def refusal_of(model: BridgeModel, *messages: Message, **settings: Any) -> ProviderError:  # noqa: ANN401
+async def refusal_of(model: BridgeModel, *messages: Message, **settings: Any) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
         await ask(model, *messages, **settings)
     assert caught.value.kind == "bad_request"
@@ -81,7 +81,7 @@ def speaking(*pieces: str | dict[int, Any]) -> BridgeModel:
     return BridgeModel(FunctionModel(stream_function=stream))
 
 
-def answering(*parts: Any) -> tuple[BridgeModel, list[list[foreign.ModelMessage]]]:  # noqa: ANN401 - any part of a response
+def answering(*parts: Any) -> tuple[BridgeModel, list[list[foreign.ModelMessage]]]:
     """Return a model that answers in one piece with these parts, and what it is sent."""
     sent: list[list[foreign.ModelMessage]] = []
 
@@ -99,7 +99,7 @@ class OnePiece(FunctionModel):
         super().__init__(answer)
 
     @asynccontextmanager
-    async def request_stream(self, *arguments: Any, **more: Any) -> AsyncGenerator[Any]:  # noqa: ANN401 - as its base
+    async def request_stream(self, *arguments: Any, **more: Any) -> AsyncGenerator[Any]:
         response = await self.request(*arguments[:3])
         yield CompletedStreamedResponse(response, model_request_parameters=arguments[2])
 

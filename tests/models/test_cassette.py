@@ -324,7 +324,7 @@ Undo the change, or record again: mode="all", pytest --journeyman-record=all, jo
     assert result.metadata.usage == Usage()
 
 
-def differing(path: Path, **changed: Any) -> str:  # noqa: ANN401 - fields of an agent
+def differing(path: Path, **changed: Any) -> str:
     result = failed(ask(path, agent=replace(forecaster, **changed)))
     return "\n".join(str(result.error.cause).splitlines()[:-1]).replace(f"{path.parent}/", "")
 

@@ -52,7 +52,7 @@ class Wire:
     def usage(self, *events: Json, price: Price | None = None) -> Usage:
         return summed(fed(self.new(price=price), events)).usage
 
-    def read(self, *, stream: bool, **options: Any) -> list[Part]:  # noqa: ANN401 - as the decoder
+    def read(self, *, stream: bool, **options: Any) -> list[Part]:
         data = b"".join(self.bodies(stream))
         if not stream:
             return self.new(**options).document(data)
@@ -318,7 +318,7 @@ def _google(*told: Json) -> list[Json]:
     return [*said, by_google.chunk(finish="STOP")]
 
 
-def _used(input: int = 0, output: int = 0, *, exact: bool = True, **more: Any) -> Usage:  # noqa: ANN401 - as Usage
+def _used(input: int = 0, output: int = 0, *, exact: bool = True, **more: Any) -> Usage:
     return Usage(requests=1, input_tokens=input, output_tokens=output, exact=exact, **more)
 
 

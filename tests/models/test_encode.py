@@ -65,7 +65,7 @@ each_of_openai = pytest.mark.parametrize("model", MODELS[1:], ids=["chat", "resp
 LIMIT = {AnthropicModel: "max_tokens", OpenAIChatModel: "max_completion_tokens", OpenAIModel: "max_output_tokens"}
 
 
-def limit_of(model: AnyModel, **more: Any) -> int:  # noqa: ANN401 - as request
+def limit_of(model: AnyModel, **more: Any) -> int:
     return body_of(model, **more)[LIMIT[type(model)]]
 
 

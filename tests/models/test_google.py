@@ -44,7 +44,7 @@ look = make_tool("look", "row {n}")
 # -- by name -----------------------------------------------------------------------------------------------------------
 
 
-def connected(name: str, **options: Any) -> GoogleModel:  # noqa: ANN401 - as connect
+def connected(name: str, **options: Any) -> GoogleModel:
     model = instance_of(GoogleModel, connect(name, **options))
     return model
 

@@ -17,7 +17,7 @@ from tests.play import instance_of
 OWNER: Final = "google:gemini-3-flash-preview"
 
 
-def chunk(*parts: Json, finish: object = None, **more: Any) -> Json:  # noqa: ANN401 - any field
+def chunk(*parts: Json, finish: object = None, **more: Any) -> Json:
     candidate: Json = {"content": {"role": "model", "parts": [*parts]}} if parts else {}
     if finish is not None:
         candidate["finishReason"] = finish
@@ -32,7 +32,7 @@ def call(name: str = "query", signature: str | None = None, **call: object) -> J
     return {"functionCall": {"name": name, **call}} | ({} if signature is None else {"thoughtSignature": signature})
 
 
-def decoder(**options: Any) -> Decoder:  # noqa: ANN401 - as Decoder
+def decoder(**options: Any) -> Decoder:
     return Decoder(OWNER, **options)
 
 

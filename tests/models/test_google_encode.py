@@ -41,7 +41,7 @@ PIXEL: Final = Image(Base64("iVBORw0KGgo=", "image/png"))
 GO_ON: Final = {"role": "user", "parts": [{"text": "Go on."}]}
 
 
-def body_of(model: GoogleModel, *messages: Message, **more: Any) -> Json:  # noqa: ANN401 - as request
+def body_of(model: GoogleModel, *messages: Message, **more: Any) -> Json:
     """Return a body that breaks no rule but those about signatures that nobody gave."""
     body: Json = orjson.loads(model.body(request(*messages, **more)))
     found = [each for each in gemini_rules.judge(model.name, body, HEADERS) if "Corrupted" not in each]
@@ -191,7 +191,7 @@ def test_schemas_are_sent_as_they_are_but_for_their_draft() -> None:  # section 
 
 
 def test_a_choice_of_tools_is_a_mode_and_strict_schemas_are_enforced() -> None:  # section 2
-    def mode(**more: Any) -> object:  # noqa: ANN401 - as request
+    def mode(**more: Any) -> object:
         return body_of(LATE, **more).get("toolConfig", {}).get("functionCallingConfig", {}).get("mode")
 
     strict = strict_tool(closed(name=PLAIN))

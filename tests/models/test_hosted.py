@@ -94,7 +94,7 @@ SCRIPTED_CODE: Final[list[Json]] = [
 ]
 
 
-def agent(model: Model, *hosted: HostedTool, **more: Any) -> Agent[str, str]:  # noqa: ANN401 - what an agent takes
+def agent(model: Model, *hosted: HostedTool, **more: Any) -> Agent[str, str]:
     return Agent(name="searcher", model=model, system="Search.", settings=ModelSettings(hosted=hosted), **more)
 
 

@@ -101,7 +101,7 @@ def test_what_is_no_json_is_refused_beside_long_numbers_too(text: str) -> None:
 
 
 def test_a_fraction_is_the_nearest_double_with_its_text() -> None:
-    [number] = read_json("[0.10000000000000000000]")
+    number = read_json("0.10000000000000000000")
     assert isinstance(number, WrittenNumber)
     assert number == 0.1
     assert number.text == "0.10000000000000000000"

@@ -25,7 +25,7 @@ USAGE = {"prompt_tokens": 25, "completion_tokens": 9, "total_tokens": 34}
 USAGE_ONLY: Json = {"choices": [], "usage": USAGE}
 
 
-def chunk(delta: Json | None = None, reason: str | None = None, **more: Any) -> Json:  # noqa: ANN401 - JSON
+def chunk(delta: Json | None = None, reason: str | None = None, **more: Any) -> Json:
     choice = {"index": 0, "delta": delta or {}, "finish_reason": reason}
     return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "m", "choices": [choice], **more}
 
@@ -39,7 +39,7 @@ def piece(name: str | None = None, arguments: object = None, **more: object) -> 
     return {**more, "type": "function", "function": function}
 
 
-def document(message: Json, reason: str | None = "stop", **more: Any) -> bytes:  # noqa: ANN401 - JSON
+def document(message: Json, reason: str | None = "stop", **more: Any) -> bytes:
     choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": reason}
     whole = {"id": "chatcmpl-1", "object": "chat.completion", "model": "m", "choices": [choice], "usage": USAGE}
     return orjson.dumps({**whole, **more})

@@ -30,7 +30,7 @@ QUERY_SENT = {"type": "function", "function": _QUERY}
 HELLO_SENT = {"role": "user", "content": "Hello"}
 
 
-def sent(*messages: Message, model: OpenAIChatModel = GPT, **more: Any) -> Json:  # noqa: ANN401 - as request
+def sent(*messages: Message, model: OpenAIChatModel = GPT, **more: Any) -> Json:
     return body_of(model, *messages, **more)
 
 
@@ -42,7 +42,7 @@ def messages_of(*messages: Message, endpoint: Endpoint = OPENAI) -> list[Json]:
     return sent(*messages, model=on(endpoint, "gpt-4.1"))["messages"]
 
 
-def refused(settings: ModelSettings, model: OpenAIChatModel = GPT, **more: Any) -> str:  # noqa: ANN401 - as request
+def refused(settings: ModelSettings, model: OpenAIChatModel = GPT, **more: Any) -> str:
     with pytest.raises(ProviderError) as caught:
         sent(model=model, settings=settings, **more)
     assert caught.value.kind == "bad_request"
@@ -263,7 +263,7 @@ POLICIES: tuple[CachePolicy, ...] = ("auto", "explicit", "off")
 MARK = {"cache_control": {"type": "ephemeral"}}
 
 
-def marked_texts(*messages: Message, cache: CachePolicy = "auto", model: OpenAIChatModel = CLAUDE, **more: Any) -> Json:  # noqa: ANN401 - as request
+def marked_texts(*messages: Message, cache: CachePolicy = "auto", model: OpenAIChatModel = CLAUDE, **more: Any) -> Json:
     """Return the places of cache marks in a request, and the texts that are marked."""
     body = sent(*messages, model=model, settings=ModelSettings(cache=cache), **more)
     places: Json = {}

@@ -16,7 +16,7 @@ from tests.support.openai_answers import Answer, answer, call, item, reasoning, 
 from tests.support.openai_sse import responses_parts
 
 
-def created(**more: Any) -> Json:  # noqa: ANN401 - JSON
+def created(**more: Any) -> Json:
     response: Json = {"id": "resp_1", "object": "response", "model": "gpt-x", "status": "in_progress", "output": []}
     return {"type": "response.created", "response": {**response, **more}}
 
@@ -38,22 +38,22 @@ def whole(index: int, output: Json, *deltas: Json) -> list[Json]:
     return [added(index, output), *deltas, done(index, output)]
 
 
-def over(status: str = "completed", usage: Json | None = None, **more: Any) -> Json:  # noqa: ANN401 - JSON
+def over(status: str = "completed", usage: Json | None = None, **more: Any) -> Json:
     counted = {"input_tokens": 25, "output_tokens": 9} if usage is None else usage
     return {"type": f"response.{status}", "response": {"status": status, "usage": counted, "output": [], **more}}
 
 
-def message(*texts: str, **more: Any) -> Json:  # noqa: ANN401 - JSON
+def message(*texts: str, **more: Any) -> Json:
     parts: list[Json] = [{"type": "output_text", "text": each, "annotations": []} for each in texts]
     return {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": parts, **more}
 
 
-def function_call(arguments: str, call_id: str = "call_1", **more: Any) -> Json:  # noqa: ANN401 - JSON
+def function_call(arguments: str, call_id: str = "call_1", **more: Any) -> Json:
     named = {"name": "query", "arguments": arguments, "call_id": call_id}
     return {"type": "function_call", "id": "fc_1", "status": "completed", **named, **more}
 
 
-def thought(*summaries: str, **more: Any) -> Json:  # noqa: ANN401 - JSON
+def thought(*summaries: str, **more: Any) -> Json:
     summary = [{"type": "summary_text", "text": each} for each in summaries]
     return {"id": "rs_1", "type": "reasoning", "summary": summary, "encrypted_content": "g==", **more}
 
@@ -162,7 +162,7 @@ def test_an_item_that_came_without_pieces_is_shown_whole() -> None:
 # -- items -------------------------------------------------------------------------------------------------------------
 
 
-def noted(*texts: str, logprobs: bool = False, **more: Any) -> Json:  # noqa: ANN401 - JSON
+def noted(*texts: str, logprobs: bool = False, **more: Any) -> Json:
     """Return a message whose first text has annotations."""
     said = message(*texts, **more)
     said["content"][0] |= {"annotations": [{"type": "x"}], **({"logprobs": [{"token": "Hi"}]} if logprobs else {})}

@@ -20,7 +20,7 @@ ITEM: JsonObject = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted
 ITEM_JSON = orjson.dumps(ITEM).decode()
 
 
-def sent(*messages: Message, model: OpenAIModel = GPT, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - as request
+def sent(*messages: Message, model: OpenAIModel = GPT, **more: Any) -> dict[str, Any]:
     return body_of(model, *messages, **more)
 
 

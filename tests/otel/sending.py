@@ -26,10 +26,10 @@ class Sending:
         self.meters = MeterProvider([figures], shutdown_on_exit=False)
         self.own: Tracer = self.tracers.get_tracer("a program's own")
 
-    def telemetry(self, **options: Any) -> OpenTelemetry:  # noqa: ANN401 - those of an OpenTelemetry
+    def telemetry(self, **options: Any) -> OpenTelemetry:
         return OpenTelemetry(self.tracers, self.meters, **options)
 
-    def runtime(self, **options: Any) -> Runtime:  # noqa: ANN401 - the same
+    def runtime(self, **options: Any) -> Runtime:
         return Runtime(telemetry=self.telemetry(**options))
 
     def received(self) -> Collector:

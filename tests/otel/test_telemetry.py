@@ -37,7 +37,7 @@ async def look(topic: str) -> str:
     return f"All about {topic}."
 
 
-def scout(*answers: Response | str | ProviderError, **options: Any) -> Agent[Any]:  # noqa: ANN401 - those of an Agent
+def scout(*answers: Response | str | ProviderError, **options: Any) -> Agent[Any]:
     return Agent(name="scout", model=ScriptedModel(answers), tools=[look], **options)
 
 
@@ -356,7 +356,7 @@ async def test_all_spans_of_a_cancelled_run_end(sending: Sending) -> None:
 
 
 class BrokenTracers(NoOpTracerProvider):
-    def get_tracer(self, *args: Any, **kwargs: Any) -> Tracer:  # noqa: ANN401 - as it is declared
+    def get_tracer(self, *args: Any, **kwargs: Any) -> Tracer:
         class Broken:
             def start_span(self, *args: object, **kwargs: object) -> None:
                 raise RuntimeError("No more spans.")

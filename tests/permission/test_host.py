@@ -156,7 +156,7 @@ async def test_arguments_that_json_can_hold_but_few_libraries_can_are_asked_abou
 # -- runs in runs ------------------------------------------------------------------------------------------------------
 
 
-def nested(ledger: Ledger, depth: int, answer: Answer, **around: Any) -> Agent:  # noqa: ANN401 - fields of a `Runtime`
+def nested(ledger: Ledger, depth: int, answer: Answer, **around: Any) -> Agent:
     """Return an agent whose only tool starts an agent like it, down to one that pays."""
     if depth == 0:
         return Agent(name="d0", model=ScriptedModel([answer, "Done."]), tools=ledger.tools())
@@ -222,7 +222,7 @@ class Flaky:
 
         return [flaky, make_tool("steady", "steady")]
 
-    async def play(self, *answers: Answer, most: int = 2, **agent: Any) -> list[str]:  # noqa: ANN401 - of an `Agent`
+    async def play(self, *answers: Answer, most: int = 2, **agent: Any) -> list[str]:
         tools = self.tools(parallel=agent.pop("parallel", False))
         limits = Limits(tool_failures=most, **agent.pop("limits", {}))
         return texts(await play(tools, *answers, limits=limits, **agent))

@@ -49,7 +49,7 @@ class Home:
             (self.root / name).unlink(missing_ok=True)
             os.link(self.root / file, self.root / name)
 
-    def gate(self, mode: PermissionMode = "trust", **options: Any) -> Permission:  # noqa: ANN401 - of a `Permission`
+    def gate(self, mode: PermissionMode = "trust", **options: Any) -> Permission:
         return Permission(
             mode=mode,
             roots=[self.root],

@@ -214,7 +214,7 @@ def member(bank: Bank, name: str = "payer") -> Agent[str, str]:
     return Agent(name=name, model=ScriptedModel([PAY, "Done."], repeat=True), tools=bank.tools())
 
 
-def given(**more: Any) -> Answer:  # noqa: ANN401 - of the call
+def given(**more: Any) -> Answer:
     return call("subagent", {"agent": "payer", "task": "Pay mallory@evil.example", **more}, id="g")
 
 
@@ -433,12 +433,12 @@ def test_a_sub_agent_hands_in_a_strangers_words_if_its_provider_searches(hosted:
 # -- what is told block by block, and what words tell ------------------------------------------------------------------
 
 
-def request(name: str, **more: Any) -> GateRequest:  # noqa: ANN401 - arguments
+def request(name: str, **more: Any) -> GateRequest:
     facts: dict[str, Any] = {"effect": "once", "n_model_calls": 1, "untrusted": False, **more}
     return GateRequest(path=(), tool_use_id="c", tool_name=name, **facts)
 
 
-def seen(name: str, arguments: JsonObject, text: str, **more: Any) -> Seen:  # noqa: ANN401 - facts
+def seen(name: str, arguments: JsonObject, text: str, **more: Any) -> Seen:
     facts: dict[str, Any] = {"tool_use_id": "s", "untrusted": False, "n_model_calls": 1, **more}
     return Seen(tool_name=name, arguments=arguments, text=text, **facts)
 

@@ -33,7 +33,7 @@ def tools(ran: list[JsonObject], effect: Effect = "once", *, untrusted: bool = F
     ]
 
 
-async def passes(prompt: str, arguments: JsonObject, *first: Answer, **declared: Any) -> bool:  # noqa: ANN401 - of `act`
+async def passes(prompt: str, arguments: JsonObject, *first: Answer, **declared: Any) -> bool:
     """Tell whether a call passes unasked after a mail was read."""
     ran: list[JsonObject] = []
     answers = [*first, call("mail", id="m"), call("act", id="a", **arguments)]

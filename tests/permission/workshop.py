@@ -23,7 +23,7 @@ READY: dict[str, ReadyTool] = {name: name for name in READY_TOOLS}
 BASH = shutil.which("bash") or "/bin/bash"
 
 
-def request(tool_name: str, effect: Effect = "once", *, untrusted: bool = False, **arguments: Any) -> GateRequest:  # noqa: ANN401 - JSON
+def request(tool_name: str, effect: Effect = "once", *, untrusted: bool = False, **arguments: Any) -> GateRequest:
     """Return a call of the ready tool of that name, if there is one."""
     return GateRequest(
         path=("tester",),
@@ -119,7 +119,7 @@ async def play(
     input: str = "Go.",
     history: Sequence[Message] = (),
     runtime: Runtime | None = None,
-    **fields: Any,  # noqa: ANN401 - of an `Agent`
+    **fields: Any,
 ) -> Result[str]:
     agent = Agent(name="tester", model=ScriptedModel([*answers, "Done."]), tools=tools, **fields)
     return await run(agent, input, history=history, runtime=runtime)

@@ -32,13 +32,13 @@ def small(report: Report) -> None:
         raise ValueError(f"{report.total} is too much")
 
 
-def reporter(model: Model | str, **options: Any) -> Agent[Report]:  # noqa: ANN401 - any field of an agent
+def reporter(model: Model | str, **options: Any) -> Agent[Report]:
     """Return an agent that may look around and hands in a small report, or one that differs from it in `options`."""
     ready: dict[str, Any] = {"tools": [look], "output": Output(Report), "validators": [small]}
     return Agent(name="reporter", model=model, **{**ready, **options})
 
 
-def talker(model: Model | str, **options: Any) -> Agent[str]:  # noqa: ANN401 - any field of an agent
+def talker(model: Model | str, **options: Any) -> Agent[str]:
     """Return an agent that may look around and answers with text, or one that differs from it in `options`."""
     ready: dict[str, Any] = {"tools": [look], **options}
     return Agent(name="talker", model=model, **ready)
@@ -51,7 +51,7 @@ def chatting(
     history: Sequence[Message] = (),
     callbacks: Callbacks | None = None,
     on_event: Listener | None = None,
-    **fields: Any,  # noqa: ANN401 - of the agent
+    **fields: Any,
 ) -> Chat[Any, Any]:
     """Return a chat with an agent called `tester` that plays this model."""
     agent = Agent(name="tester", model=model, **fields)

@@ -44,17 +44,17 @@ def rarely(strategy: SearchStrategy[T], otherwise: T, one_in: int = 6) -> Search
 # -- functions ---------------------------------------------------------------------------------------------------------
 
 
-def kinds(*more: Any) -> list[ActKind]:  # noqa: ANN401 - Literals
+def kinds(*more: Any) -> list[ActKind]:
     """Return what any function may do, and these kinds besides."""
     return [kind for group in (Waiting, Stopping, Raising, *more) for kind in get_args(group)]
 
 
-def acts(*more: Any, often: ActKind = "fine") -> SearchStrategy[Act]:  # noqa: ANN401
+def acts(*more: Any, often: ActKind = "fine") -> SearchStrategy[Act]:
     """Return acts: every other one as it should be."""
     return st.builds(Act, st.one_of(st.just(often), st.sampled_from(kinds(*more))), SECONDS)
 
 
-def sites(*more: Any) -> SearchStrategy[Site]:  # noqa: ANN401
+def sites(*more: Any) -> SearchStrategy[Site]:
     return st.builds(Site, st.sampled_from(["sync", "async"]), st.lists(acts(*more), min_size=1, max_size=3).map(tuple))
 
 

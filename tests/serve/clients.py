@@ -13,11 +13,7 @@ from tests.play import instance_of, on_virtual_clock
 
 
 def called(
-    server: AgentServer,
-    name: str,
-    arguments: dict[str, Any] | None,
-    mode: str = "auto",
-    **options: Any,  # noqa: ANN401
+    server: AgentServer, name: str, arguments: dict[str, Any] | None, mode: str = "auto", **options: Any
 ) -> types.CallToolResult:
     """Return what a client gets from one call, on a virtual clock. No task may be left."""
 

@@ -39,7 +39,7 @@ class Shelf:
             (folder / file.replace("__", ".")).write_text(content)
         return folder
 
-    def problems(self, **options: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - any option of `Skills`
+    def problems(self, **options: Any) -> list[tuple[str, str]]:
         """Return what is wrong with the skills: code, and message with hint on one line."""
         with pytest.raises(DefinitionError) as raised:
             Skills(self.root, **options)

@@ -17,7 +17,7 @@ class Count(BaseModel):
     places: list[str] = []
 
 
-def scout(stage: Stage, *answers: Staged, name: str = "scout", **fields: Any) -> Agent:  # noqa: ANN401 - any field
+def scout(stage: Stage, *answers: Staged, name: str = "scout", **fields: Any) -> Agent:
     """Return an agent that answers with text."""
     return Agent(name=name, model=stage.model(answers or ["found"], repeat=True), tools=[look], **fields)
 
@@ -28,7 +28,7 @@ def counter(stage: Stage, total: int = 4, *, name: str = "counter") -> Agent[Cou
     return Agent(name=name, model=stage.model(answers, repeat=True), output=Output(Count))
 
 
-def lead(stage: Stage, crew: Subagents, *arguments: dict[str, Any], **fields: Any) -> Agent:  # noqa: ANN401 - likewise
+def lead(stage: Stage, crew: Subagents, *arguments: dict[str, Any], **fields: Any) -> Agent:
     """Return an agent that makes these calls of `subagent`, one after the other, and is done."""
     answers = [call("subagent", each, id=f"c{number}") for number, each in enumerate(arguments, start=1)]
     return Agent(name="lead", model=stage.model([*answers, "done"]), tools=[crew], **fields)
@@ -40,7 +40,7 @@ async def play(
     *arguments: dict[str, Any],
     runtime: Runtime | None = None,
     on_event: Listener | None = None,
-    **fields: Any,  # noqa: ANN401 - of the lead
+    **fields: Any,
 ) -> Result[str]:
     """Run a lead that makes these calls."""
     return await run(lead(stage, crew, *arguments, **fields), "Go.", runtime=runtime, on_event=on_event)

@@ -17,7 +17,7 @@ from tests.play import Stage, echo
 from tests.subagents.leads import Count, errors, play, read, scout
 
 
-def agent(name: str, **fields: Any) -> Agent[Any, Any]:  # noqa: ANN401 - any field
+def agent(name: str, **fields: Any) -> Agent[Any, Any]:
     return Agent(name=name, model=ScriptedModel([]), **fields)
 
 

@@ -49,7 +49,7 @@ def slow(where: Where = "model") -> Agent[Any]:
             return Agent(name="slow", model=ScriptedModel([hand_in]), output=output, final_state=forever)
 
 
-def lead_of(arguments: dict[str, Any], *agents: Agent[Any], **fields: Any) -> Agent:  # noqa: ANN401 - of the lead
+def lead_of(arguments: dict[str, Any], *agents: Agent[Any], **fields: Any) -> Agent:
     return Agent(name="lead", model=ScriptedModel([call("subagent", arguments)]), tools=[Subagents(*agents)], **fields)
 
 

@@ -352,7 +352,7 @@ async def test_a_chain_with_typed_steps_gives_a_program_the_last_value(stage: St
 Make = Callable[[Stage], Agent[Any, Any]]
 
 
-def faulty(stage: Stage, *answers: Any, **fields: Any) -> Agent[Any, Any]:  # noqa: ANN401 - any answer, any field
+def faulty(stage: Stage, *answers: Any, **fields: Any) -> Agent[Any, Any]:
     return scout(stage, *answers, name="faulty", **fields)
 
 

@@ -24,7 +24,7 @@ class _Counting(asyncio.SelectorEventLoop):
     steps = 0
     """How many callbacks have begun since `count_from_here`."""
 
-    def __init__(self, *args: Any) -> None:  # noqa: ANN401 - whatever the class beside it takes
+    def __init__(self, *args: Any) -> None:
         self._actions: dict[int, Callable[[], object]] = {}
         self._timers: dict[object, asyncio.TimerHandle] = {}
         self._callbacks: dict[object, object] = {}

@@ -40,14 +40,14 @@ def told() -> Told:
     return Told()
 
 
-async def ended(tasks: Tasks, work: Work, **options: Any) -> TaskInfo:  # noqa: ANN401 - of the task
+async def ended(tasks: Tasks, work: Work, **options: Any) -> TaskInfo:
     """Start work, wait for its end, and return what its task is then."""
     id = tasks.start(work, description="work", **options)
     await tasks.wait()
     return tasks.get(id)
 
 
-def beginning(work: Work, **options: Any) -> AnyTool:  # noqa: ANN401 - of the task
+def beginning(work: Work, **options: Any) -> AnyTool:
     """Return the tool `begin`, which starts work in the background."""
 
     @tool

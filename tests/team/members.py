@@ -23,7 +23,7 @@ Played: TypeAlias = Sequence[Answer | Policy] | Model
 class Crew(Team):
     """A team that wakes a test when it changes."""
 
-    def __init__(self, *, on_event: Listener | None = None, **options: Any) -> None:  # noqa: ANN401 - of a `Team`
+    def __init__(self, *, on_event: Listener | None = None, **options: Any) -> None:
         self.changed = asyncio.Event()
 
         def hear(event: Event) -> Any:  # noqa: ANN401 - what the listener gives
@@ -44,7 +44,7 @@ def member_of(answers: Played, *, name: str = "scout", tools: Sequence[AnyTool] 
     return Agent(name=name, model=model, tools=tools)
 
 
-def wanted(agent: Agent[Any, Any], prompt: str = "Begin.", *, name: str = "", **more: Any) -> TeamSpawnRequest:  # noqa: ANN401 - the fields of the request
+def wanted(agent: Agent[Any, Any], prompt: str = "Begin.", *, name: str = "", **more: Any) -> TeamSpawnRequest:
     """Return a request for a member."""
     return TeamSpawnRequest(agent=agent, prompt=prompt, name=name, **more)
 

@@ -6,7 +6,7 @@ from journeyman.tools.context import States
 from journeyman.tools.tools import AnyTool, ToolContext
 
 
-def context_for(tool: AnyTool, states: States | None = None, **ports: Any) -> ToolContext:  # noqa: ANN401
+def context_for(tool: AnyTool, states: States | None = None, **ports: Any) -> ToolContext:
     """Return the context of a call. `ports` are what the call reaches beside its state."""
     return ToolContext(
         tool=tool,

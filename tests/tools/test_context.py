@@ -72,7 +72,7 @@ def peek() -> None: ...
 def count() -> None: ...
 
 
-def context(states: States | None = None, used: AnyTool = put, **ports: Any) -> ToolContext:  # noqa: ANN401
+def context(states: States | None = None, used: AnyTool = put, **ports: Any) -> ToolContext:
     return context_for(used, states, **ports)
 
 

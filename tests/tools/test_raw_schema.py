@@ -27,7 +27,7 @@ def raw(schema: JsonObject) -> Tool[..., object]:
     return Tool("search", "Search.", schema, echo)
 
 
-def schema_of(**properties: Any) -> JsonObject:  # noqa: ANN401
+def schema_of(**properties: Any) -> JsonObject:
     return {"type": "object", "properties": properties}
 
 
@@ -227,7 +227,7 @@ def test_the_handler_gets_the_context_if_it_asks_for_it() -> None:
     def turned(it: ToolContext, arguments: dict[str, object]) -> object:
         return arguments, it.agent
 
-    def untyped(*both: Any) -> object:  # noqa: ANN401
+    def untyped(*both: Any) -> object:
         return both[0], "lead"
 
     handlers: list[Any] = [by_type, by_name, turned, untyped, lambda arguments, it: (arguments, it.agent)]  # pyright: ignore[reportUnknownLambdaType, reportUnknownMemberType]

@@ -75,7 +75,7 @@ def is_text(text: str) -> None:
     assert text
 
 
-def scripted(*answers: Any) -> Model:  # noqa: ANN401 - passed on
+def scripted(*answers: Any) -> Model:
     return ScriptedModel(answers)
 
 

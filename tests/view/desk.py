@@ -92,7 +92,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def viewing(path: Path | str, **options: Any) -> AsyncGenerator[Desk]:  # noqa: ANN401 - those of serve_view
+async def viewing(path: Path | str, **options: Any) -> AsyncGenerator[Desk]:
     """Serve the viewer of a store on a free port."""
     abort, ready = Abort(), cast("asyncio.Future[str]", asyncio.get_running_loop().create_future())
     options = {"port": 0, "token": TOKEN, **options}

@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, TypeAlias, Unpack, cast, overload
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent, Runtime
-from journeyman.cancel import call_in, running_loop, wait_until_ended
+from journeyman.cancel import call_in, own_task, running_loop, wait_until_ended
 from journeyman.chat.questions import Questions
 from journeyman.chat.runs import Runs, end_of
 from journeyman.chat.turn import ChatOptions, ChatState, Hold, OpenOptions, Turn, opened_model, problems_of
@@ -393,7 +393,7 @@ class Chat(Generic[Out, In]):
     async def _drive(self, turn: Turn[Out], input: Any, *, goes_on: bool, resumes: bool) -> Result[Out]:  # noqa: ANN401 - see `_begin`
         result: Result[Out] | None = None
         # An eager task takes this step before `_begin` has it.
-        turn.task = cast("asyncio.Task[Result[Out]]", asyncio.current_task())
+        turn.task = own_task()
         try:
             start = end_of(self._runs.history.messages)
             begun = self._runs.resume(turn) if resumes else self._runs.run(turn, input, goes_on=goes_on)

@@ -19,7 +19,7 @@ from journeyman.cancel import call_in
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Approval, Decision, Deny, Rewrite, Stop, current_guard
 from journeyman.inbox import Outside
-from journeyman.json_numbers import read_json
+from journeyman.json_numbers import read_object
 from journeyman.loop.watch import Watch
 from journeyman.tools.context import ToolContext, current_asker
 from journeyman.tools.tools import tool
@@ -76,7 +76,7 @@ class Questions:
             question=approval.question,
             tool_use_id=request.tool_use_id,
             tool_name=request.tool_name,
-            arguments=read_json(request.input_json),  # a copy: the call keeps what was asked about
+            arguments=read_object(request.input_json),  # a copy: the call keeps what was asked about
             question_id=approval.question_id,
             offers=approval.offers,
             rule=approval.rule,

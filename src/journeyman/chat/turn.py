@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import AsyncExitStack
 from threading import RLock
-from typing import Final, Generic, TypedDict, cast
+from typing import Final, Generic, TypedDict
 
 from typing_extensions import TypeVar
 
@@ -21,6 +21,7 @@ from journeyman.events import Callbacks, Listener
 from journeyman.inbox import Inbox
 from journeyman.loop.record import Run
 from journeyman.model import Model, opened
+from journeyman.narrowing import is_sequence
 from journeyman.result import CallbackError, Result
 from journeyman.session import Session
 from journeyman.tools.deps import deps_of_run, lacks_deps
@@ -225,7 +226,7 @@ def problems_of(agent: object, deps: object, history: object) -> Iterator[Proble
         yield Problem("INVALID_ARGUMENT", f"The agent is {agent!r}.", "Pass an Agent(name=…, model=…).")
     elif (lack := lacks_deps(deps_of_run(deps, declared), declared)) is not None:
         yield Problem("WRONG_DEPS", lack, "")
-    messages = cast("Sequence[object]", history) if isinstance(history, Sequence) else (history,)
+    messages = history if is_sequence(history) else (history,)
     wrong = next((message for message in messages if not isinstance(message, Message)), None)
     if wrong is not None:
         hint = "Pass the messages of an earlier chat, or what load_messages gives."

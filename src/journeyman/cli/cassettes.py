@@ -18,7 +18,7 @@ from keyword import iskeyword
 from pathlib import Path
 from pprint import pformat
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 from pydantic import JsonValue, ValidationError
@@ -42,6 +42,7 @@ from journeyman.model import Collector, InputPart, Part, TextPart, ThinkingPart
 from journeyman.models.cassette.cassette import Cassette
 from journeyman.models.cassette.format import RecordedRequest, messages_of
 from journeyman.models.transport import offline
+from journeyman.narrowing import is_json_object
 from journeyman.record.reading import RecordedRun, Recordings
 from journeyman.result import Failure, Success
 from journeyman.types import JsonObject, Message, RunPath, Text, Usage, adapter_of
@@ -570,6 +571,6 @@ def _blocks(messages: list[JsonValue]) -> Iterator[JsonObject]:
 
 def _text(content: JsonValue) -> str:
     if isinstance(content, list):
-        texts = [cast("JsonObject", block).get("text") for block in content if isinstance(block, dict)]
+        texts = [block.get("text") for block in content if is_json_object(block)]
         return "\n".join(text for text in texts if isinstance(text, str))
     return str(content)

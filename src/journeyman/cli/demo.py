@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 import journeyman
 from journeyman.agent import Agent
@@ -78,7 +78,7 @@ def demo(
     if is_plain and not offline and all(map(find_spec, LOCAL_PACKAGES)) and (code := _plan_trip(record)) > 1:
         return code  # it was interrupted
     place, example = _example("_demo", "agent", "analyst")
-    make = cast("Callable[[Path | None], Demo]", example.demo_agent)
+    make: Callable[[Path | None], Demo] = example.demo_agent
     try:
         found = make(data)
     except ValueError as error:  # a file that cannot be used; its message says what to do
@@ -110,12 +110,12 @@ def demo(
 def _plan_trip(record: bool | None) -> int:
     """Show a real language model at work, and return the exit code. Its result is no result of the command."""
     place, example = _example("_demo_trip", "planner", "trip_planner")
-    planner = cast("Agent[Any, Any, Any]", example.agent)
+    planner: Agent[Any, Any, Any] = example.agent
     with AgentLoop() as loop:
         job = Job(
             agent=planner,
             loop=loop,
-            text=cast("str", example.QUESTION),
+            text=example.QUESTION,
             stdout=Stdout(),  # it is stderr by now
             check="journeyman demo --help",
             record=recorder_in(None, wish=record, target=f"{place}:agent"),

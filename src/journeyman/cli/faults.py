@@ -117,7 +117,7 @@ def _find_own(name: str, starts: Sequence[Path]) -> Path | None:
     above = dict.fromkeys(folder for start in starts for folder in (start, *start.parents))
     for folder in above:
         for path in (folder / name, folder / f"{name}.py"):
-            if os.path.exists(path):  # noqa: PTH110 - the name may be too long
+            if os.path.exists(path):
                 return path
     tops: dict[Path, None] = {}
     for start in starts:

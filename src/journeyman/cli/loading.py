@@ -125,14 +125,14 @@ def _split(target: str) -> tuple[str, str]:
 
 
 def _is_file(origin: str) -> bool:
-    if origin.endswith(".py") or "/" in origin or "\\" in origin or os.path.exists(origin):  # noqa: PTH110 - the name may be too long
+    if origin.endswith(".py") or "/" in origin or "\\" in origin or os.path.exists(origin):
         return True
     return not all(part.isidentifier() for part in origin.split("."))
 
 
 def _check_readable(path: Path) -> None:
-    if not os.path.exists(path):  # noqa: PTH110 - the name may be too long
-        names = sorted(file.name for file in path.parent.glob("*.py")) if os.path.isdir(path.parent) else []  # noqa: PTH112
+    if not os.path.exists(path):
+        names = sorted(file.name for file in path.parent.glob("*.py")) if os.path.isdir(path.parent) else []
         close = get_close_matches(path.name, names, n=1, cutoff=0.6)
         relative = "Check the path; it is relative to the current folder."
         raise Mistake(f"There is no file {path}.", f"Did you mean {path.parent / close[0]}?" if close else relative)

@@ -34,6 +34,7 @@ from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, print_error, stderr_console
 from journeyman.closing import TimeToEnd
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, name_and_words, quoted
+from journeyman.narrowing import is_group
 from journeyman.permission.permission import PermissionMode
 from journeyman.skills import Skills
 from journeyman.tools.deps import deps_of_run, lacks_deps
@@ -304,7 +305,7 @@ class _OpenAgent:
     ) -> Agent[Any, Any, Any]:
         """Return the agent with the tools of MCP servers besides its own."""
         load_servers = resolve_name("journeyman.mcp.servers:load_servers")
-        mcp = cast("Callable[..., AbstractAsyncContextManager[ServerTools]]", resolve_name("journeyman.mcp.tools:mcp"))
+        mcp: Callable[..., AbstractAsyncContextManager[ServerTools]] = resolve_name("journeyman.mcp.tools:mcp")
         try:
             servers = mcp(load_servers(file), pins=self._pins, start_timeout_s=self._timeout_s)
             tools = await stack.enter_async_context(servers)
@@ -320,8 +321,8 @@ class _OpenAgent:
             raise Refused(one_line(text), error.hint) from error
 
     def _mistake(self, error: BaseException) -> Mistake:
-        while isinstance(error, BaseExceptionGroup):
-            error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+        while is_group(error):
+            error = error.exceptions[0]
         place = place_of_raise(error) or self._target
         match error:
             case DefinitionError():

@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 from io import BufferedWriter, FileIO, TextIOWrapper
 from select import select
-from typing import Any, TextIO, cast
+from typing import TextIO, cast
+
+from typing_extensions import Buffer
 
 
 class OutputLost(Exception):
@@ -42,7 +44,7 @@ class _Guarded(FileIO):
         self._stream = stream  # which may close the descriptor when nobody has it any more
         self._may_be_lost = may_be_lost
 
-    def write(self, data: Any, /) -> int:  # noqa: ANN401 - all that has the buffer protocol
+    def write(self, data: Buffer, /) -> int:
         written = memoryview(data)
         try:
             write_all(self.fileno(), written)

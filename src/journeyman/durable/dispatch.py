@@ -12,6 +12,9 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from journeyman.durable.records import Row
 
+EngineConnection: TypeAlias = Any
+"""A connection of the driver of whoever stores the runs: on Postgres psycopg's `AsyncConnection`, in memory none."""
+
 LEASE_S: Final = 10.0
 """A dispatcher treats a worker as dead that was silent for so many seconds."""
 SWEEP_S: Final = 30.0
@@ -38,7 +41,9 @@ ResumeRun: TypeAlias = Callable[[Ticket], Awaitable[None]]
 class Requeue(Protocol):
     """Gives a run to the next worker that has room."""
 
-    async def __call__(self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: Any = None) -> bool:  # noqa: ANN401 - of the driver
+    async def __call__(
+        self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: EngineConnection = None
+    ) -> bool:
         """Take the run from the process that drives it, and write a new ticket, which comes after `after_s` seconds at
         the earliest.
 
@@ -66,19 +71,12 @@ class Dispatcher(Protocol):
     None: never. Meant for a queue that brings a ticket again if it is not done in time, even while somebody works on
     it."""
 
-    async def setup(self, connection: Any) -> None:  # noqa: ANN401 - of the driver
+    async def setup(self, connection: EngineConnection) -> None:
         """Make the dispatcher's tables, if they are not there. Several processes may do this at once."""
         ...
 
     async def enqueue(
-        self,
-        ticket: Ticket,
-        *,
-        agent: str,
-        queue: str,
-        priority: int,
-        after_s: float,
-        connection: Any,  # noqa: ANN401 - of the driver
+        self, ticket: Ticket, *, agent: str, queue: str, priority: int, after_s: float, connection: EngineConnection
     ) -> None:
         """Write a ticket, which replaces the run's tickets that nobody has taken. A dispatcher that joins writes it in
         the transaction of the connection.
@@ -87,11 +85,11 @@ class Dispatcher(Protocol):
         """
         ...
 
-    async def drop(self, run: str, connection: Any) -> None:  # noqa: ANN401 - of the driver
+    async def drop(self, run: str, connection: EngineConnection) -> None:
         """Remove the tickets of a run that nobody has taken."""
         ...
 
-    async def unknown(self, tickets: Sequence[Ticket], connection: Any) -> Sequence[Ticket]:  # noqa: ANN401 - of the driver
+    async def unknown(self, tickets: Sequence[Ticket], connection: EngineConnection) -> Sequence[Ticket]:
         """Return the tickets that are lost: nobody has them, and the queue will not bring them."""
         ...
 
@@ -124,7 +122,9 @@ class Tickets(Protocol):
     dispatcher: Dispatcher
     """What carries the tickets to workers."""
 
-    async def hand_over(self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: Any = None) -> bool:  # noqa: ANN401 - of the driver
+    async def hand_over(
+        self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: EngineConnection = None
+    ) -> bool:
         """Give a run to whoever comes next, as `Requeue` says."""
         ...
 

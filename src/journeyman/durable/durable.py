@@ -562,7 +562,7 @@ class Durable:
             traceparent=traceparent_of(runtime, agent.name) or None,
         )
 
-    def _made(self, head: Head, *, id: str | None, status: Status, **options: Any) -> Row:  # noqa: ANN401 - of a row
+    def _made(self, head: Head, *, id: str | None, status: Status, **options: Any) -> Row:
         if id is not None and (fault := name_fault(id)) is not None:
             raise ValueError(f"The id {quoted(id[:80])} cannot be used: {fault}.")
         for name, given in (("queue", "queue"), ("idempotency_key", "dedup")):
@@ -581,7 +581,7 @@ class Durable:
             **options,
         )
 
-    async def _begun(self, head: Head, *, id: str | None, is_queued: bool = True, **options: Any) -> Row:  # noqa: ANN401 - of a row
+    async def _begun(self, head: Head, *, id: str | None, is_queued: bool = True, **options: Any) -> Row:
         """Return the row of a new run, or of the same one that is there already."""
         made = self._made(head, id=id, status="ready", **options)
         row = await self.hub.engine.add(made, is_queued=is_queued)

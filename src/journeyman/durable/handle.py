@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Generic, cast
+from collections.abc import Sequence
+from typing import Any, Final, Generic
 
 from pydantic_core import from_json
 from typing_extensions import TypeVar
@@ -31,6 +31,7 @@ from journeyman.durable.records import record as made_record
 from journeyman.errors import RunBlocked, RunOver, RunUnknown, quoted
 from journeyman.gate import DECISION, Decision
 from journeyman.journal import StepFacts, as_json, encode_step
+from journeyman.narrowing import is_json_object
 from journeyman.processes import somebody
 from journeyman.result import Result
 from journeyman.types import JsonObject
@@ -191,9 +192,7 @@ class RunHandle(Generic[Value]):
         for signal in await self.hub.engine.signals(run=self.id):
             if str(signal.body.get("digest", "")).startswith(digest):
                 decision: object = signal.body.get("decision")
-                word = (
-                    cast("Mapping[str, object]", decision).get("decision") if isinstance(decision, dict) else "a text"
-                )
+                word = decision.get("decision") if is_json_object(decision) else "a text"
                 return f"This was answered before: {word}, by {signal.who}, {self.hub.now() - signal.at:,.0f} s ago."
         waiting = [f"{each.question_id[:12]} ({each.tool})" for each in questions_of(row)]
         waits = f"It waits for {', '.join(waiting)}." if waiting else "It waits for nobody."

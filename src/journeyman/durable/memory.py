@@ -10,11 +10,20 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import field, replace
 from itertools import count, takewhile
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
-from journeyman.durable.dispatch import LATE_S, SWEEP_S, Dispatcher, Ticket, Tickets, may_be_handed_over, urgency
+from journeyman.durable.dispatch import (
+    LATE_S,
+    SWEEP_S,
+    Dispatcher,
+    EngineConnection,
+    Ticket,
+    Tickets,
+    may_be_handed_over,
+    urgency,
+)
 from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
 from journeyman.durable.records import (
     OVER,
@@ -457,7 +466,9 @@ class _InMemoryTickets:
         self.dispatcher: Dispatcher = dispatcher
         self._memory = memory
 
-    async def hand_over(self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: Any = None) -> bool:  # noqa: ANN401 - of the driver
+    async def hand_over(
+        self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: EngineConnection = None
+    ) -> bool:
         row = self._memory.rows.get(ticket.run)
         if row is None or row.gen != ticket.gen or not may_be_handed_over(row):
             return False

@@ -24,6 +24,7 @@ from journeyman.budget import Allowance
 from journeyman.data import lazy_dataclass
 from journeyman.errors import RunBlocked, StepTooLarge
 from journeyman.journal import as_json
+from journeyman.narrowing import is_json_object, is_list, is_list_or_tuple
 from journeyman.session import TURN
 from journeyman.store.log import Line
 from journeyman.types import JsonObject, Message, Usage, UserContent, adapter_of, canonical_json
@@ -135,7 +136,7 @@ def unpacked(stored: Record) -> tuple[bytes, Sequence[int], int]:
         whole: Any = from_json(body)
     except ValueError as error:
         raise RunBlocked(stored.run, f"its step {stored.key} is damaged: it is not JSON") from error
-    fields_of = cast("dict[str, Any]", whole if isinstance(whole, dict) else {})
+    fields_of = whole if is_json_object(whole) else {}
     number: object = fields_of.get("f")
     if type(number) is not int or number < 1 or "v" not in fields_of:
         raise RunBlocked(stored.run, f"its step {stored.key} is damaged: it has no format")
@@ -146,7 +147,7 @@ def unpacked(stored: Record) -> tuple[bytes, Sequence[int], int]:
     for older in range(number, FORMAT):
         value = UPCASTS[older](kind_of(stored.key) or "", value)
     signals: object = fields_of.get("s", [])
-    if not isinstance(signals, list) or {type(each) for each in cast("list[object]", signals)} - {int}:
+    if not is_list(signals) or {type(each) for each in signals} - {int}:
         raise RunBlocked(stored.run, f"its step {stored.key} is damaged: the signals that it took are not numbers")
     deaths: object = fields_of.get("d", 0)
     if type(deaths) is not int or deaths < 0:
@@ -178,7 +179,7 @@ def _plain(stored: Record) -> bytes:
     return plain
 
 
-def _with_facts(kind: str, value: Any) -> Any:  # noqa: ANN401 - JSON, of any kind
+def _with_facts(kind: str, value: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON, of any kind
     """Return a step of format 1, which had no facts beside its value, with them."""
     step: dict[str, Any] = {"kind": kind, "value": value}
     match kind, value:
@@ -334,8 +335,8 @@ _prints: Final[WeakKeyDictionary[Agent[Any, Any, Any], Mapping[str, str]]] = Wea
 def _made_prints(agent: Agent[Any, Any, Any]) -> dict[str, str]:
     given: Any = agent.compaction
     strategies: Any = getattr(given, "strategies", given)
-    are_listed = isinstance(strategies, list | tuple)
-    names = [getattr(each, "name", "") for each in cast("Sequence[object]", strategies)] if are_listed else "made anew"
+    are_listed = is_list_or_tuple(strategies)
+    names = [getattr(each, "name", "") for each in strategies] if are_listed else "made anew"
     tools = [[spec.name, spec.description, spec.input_schema, spec.strict] for spec in agent.plan.specs]
     effects = {tool.name: tool.effect for tool in agent.tools}
     parts: dict[str, Any] = {

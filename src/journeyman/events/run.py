@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar, cast, overload
+from typing import Literal, TypeVar, overload
 
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
@@ -11,6 +11,7 @@ from typing_extensions import TypeForm
 from journeyman.data import lazy_dataclass
 from journeyman.endings import ErrorInfo
 from journeyman.hosted.calls import HostedCall
+from journeyman.narrowing import is_json_object
 from journeyman.result import LayerOutcome, Metadata, ToolKind
 from journeyman.types import JsonObject, Message, RunPath, StopReason, Usage, adapter_of
 
@@ -140,7 +141,7 @@ class OutputDelta:
             value: object = from_json(self.json or "{}", allow_partial="trailing-strings")
         except ValueError:  # no JSON, such as words before a call
             value = None
-        whole = cast("JsonObject", value) if isinstance(value, dict) else None
+        whole = value if is_json_object(value) else None
         if kind is None:
             return whole or {}
         if whole is None or (self.is_wrapped and "value" not in whole):

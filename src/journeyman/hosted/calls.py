@@ -7,7 +7,7 @@ block holds: what cannot be read is left out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, cast
+from typing import Final
 
 from pydantic import JsonValue
 from pydantic_core import from_json, to_json
@@ -244,7 +244,7 @@ def _calls_beside_answer(facts: JsonObject, provider: str) -> Iterator[HostedCal
 
 def _query_in_json(arguments: str) -> str:
     try:
-        parsed = _object(cast("JsonValue", from_json(arguments)))
+        parsed = _object(from_json(arguments))
     except ValueError:
         return arguments
     return _query_of(parsed) or arguments
@@ -258,7 +258,7 @@ def _query_of(arguments: JsonObject) -> str:
 
 def _facts(block: Opaque) -> JsonObject:
     try:
-        return _object(cast("JsonValue", from_json(block.json)))
+        return _object(from_json(block.json))
     except ValueError:
         return {}
 

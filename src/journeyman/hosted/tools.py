@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem
+from journeyman.narrowing import is_list_or_tuple
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -133,13 +134,13 @@ def own_tools(tools: Sequence[HostedTool]) -> tuple[HostedTool, ...]:
 
 def hosted_problems(tools: object) -> Iterator[Problem]:
     """Give what is wrong with `ModelSettings.hosted`."""
-    if not isinstance(tools, list | tuple):
+    if not is_list_or_tuple(tools):
         yield Problem(
             "INVALID_HOSTED", f"settings.hosted is {tools!r}.", "Pass a tuple of hosted tools: (WebSearch(),)."
         )
         return
     seen: set[str] = set()
-    for tool in cast("Sequence[object]", tools):
+    for tool in tools:
         if not isinstance(tool, WebSearch | CodeExecution | FileSearch):
             hint = f"Pass {tool.__name__}(…), with its parentheses." if isinstance(tool, type) else _WANTED
             yield Problem("INVALID_HOSTED", f"settings.hosted has {tool!r}, which is not a hosted tool.", hint)
@@ -194,5 +195,5 @@ def _count(name: str, value: object) -> Iterator[Problem]:
 
 
 def _texts(value: object) -> bool:
-    texts = cast("Sequence[object]", value) if isinstance(value, list | tuple) else (None,)
+    texts = value if is_list_or_tuple(value) else (None,)
     return all(isinstance(each, str) and each.strip() for each in texts)

@@ -172,7 +172,7 @@ def _resolve_call(run: Run, use: ToolUse) -> tuple[AnyTool | None, ToolUse]:
         given = tool.parse(use.malformed if use.malformed is not None else use.input_json)
     except InvalidArguments:
         return tool, use
-    behind = run.calls.tools.get(cast("str", given["name"]))
+    behind = run.calls.tools.get(str(given["name"]))
     if behind is None or not behind.deferred:
         return tool, use
     return behind, ToolUse(use.id, behind.name, write_json(given["arguments"]).decode())

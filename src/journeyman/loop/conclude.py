@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from copy import copy
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from pydantic import JsonValue
 from pydantic_core import from_json, to_json
@@ -32,6 +32,7 @@ from journeyman.loop.record import Finished, Outcome, Run, call_with_deps
 from journeyman.loop.results import dump_result, load_result
 from journeyman.loop.steps import StepCodec
 from journeyman.loop.validation import complete_layer
+from journeyman.narrowing import is_group
 from journeyman.result import Failure, Metadata, Result, Success
 from journeyman.tools.context import own_copy
 from journeyman.tools.redaction import words_without_secrets
@@ -75,8 +76,8 @@ async def announce(run: Run) -> None:
 def failed_inside(run: Run, error: BaseException) -> ErrorInfo:
     """Return the ending of a run in which something around the loop raised `error`."""
     first = error
-    while isinstance(first, BaseExceptionGroup):  # as of calls that ran together: the group's own words say nothing
-        first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]
+    while is_group(first):  # as of calls that ran together: the group's own words say nothing
+        first = first.exceptions[0]
     where = "preparing the run" if run.clock.prepared_s is None else run.attempt.doing
     return run.ending(InternalContext(where=where, error=words_without_secrets(first)), error)
 

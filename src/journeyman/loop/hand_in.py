@@ -277,7 +277,7 @@ class TextHandIn:
                 return None  # no stop at all: the chat goes on with what its user wrote
             try:
                 given: object = call_with_deps(run, guard, stopping)
-                verdict = cast("object", await given) if is_awaited(given) else given
+                verdict = await given if is_awaited(given) else given
             except BaseException as error:
                 if not is_failure(error):
                     raise

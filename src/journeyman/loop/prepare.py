@@ -64,6 +64,7 @@ from journeyman.model import (
     price_of,
     sent_tools,
 )
+from journeyman.narrowing import is_sequence
 from journeyman.output import PerRun, StopGuard
 from journeyman.prompt import Prompt, PromptFailed, make_content
 from journeyman.tools.check import (
@@ -658,5 +659,5 @@ def _list_gates(given: Iterable[object]) -> list[Any]:
     gates: list[Any] = []
     for each in given:
         if each is not None:
-            gates += cast("Sequence[object]", each) if isinstance(each, Sequence) else [each]
+            gates += each if is_sequence(each) else [each]
     return gates

@@ -22,6 +22,7 @@ from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.journal import as_json
 from journeyman.loop.record import Candidate, Layer, Run, attempt_place, call_with_deps
 from journeyman.loop.steps import decide_once
+from journeyman.narrowing import is_group, is_partial
 from journeyman.result import LayerOutcome, ValidationReport
 from journeyman.tools.context import own_copy
 from journeyman.tools.issues import written_path
@@ -233,8 +234,8 @@ def broken_code(run: Run, layer: str, error: BaseException | None) -> ValidatorB
 
 def _bug_in(error: BaseException | None) -> BaseException | None:
     """Return what was raised, or the first of a group, that judges no output but shows a bug."""
-    if isinstance(error, BaseExceptionGroup):
-        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
+    if is_group(error):
+        inner = error.exceptions
         return next((bug for each in inner if (bug := _bug_in(each)) is not None), None)
     return error if isinstance(error, (*_BROKEN, *_DOUBTFUL)) else None
 
@@ -298,8 +299,8 @@ async def _catch_rejection(judge: Callable[[T], object], value: T, name: str) ->
 
 def feedback_of(error: BaseException) -> str:
     """Return what the model is told about `error`: its text, or its class if it has none."""
-    if isinstance(error, BaseExceptionGroup):
-        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
+    if is_group(error):
+        inner = error.exceptions
         return "\n".join(feedback_of(each) for each in inner)
     text = words_of(error) or type(error).__name__
     if isinstance(error, Rejected) and error.path:
@@ -309,10 +310,13 @@ def feedback_of(error: BaseException) -> str:
 
 def _judging(validator: Callable[..., object]) -> Callable[..., object]:
     """Return the function that judges, beneath partials and the like."""
-    inner: object = validator
-    while isinstance(inner, partial | validator_from):
-        inner = cast("object", inner.func if isinstance(inner, partial) else inner.checker)
-    return cast("Callable[..., object]", inner)
+    while True:
+        if is_partial(validator):
+            validator = validator.func
+        elif isinstance(validator, validator_from):
+            validator = cast("validator_from[object]", validator).checker
+        else:
+            return validator
 
 
 def layer_name(validator: Callable[..., object]) -> str:

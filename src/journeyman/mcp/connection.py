@@ -124,7 +124,7 @@ class Connection:
         Raises:
             Rejected: there is no answer, and why, for the model to read.
         """
-        from mcp.types import CallToolRequest, CallToolRequestParams, CallToolResult  # noqa: PLC0415 - an optional package
+        from mcp.types import CallToolRequest, CallToolRequestParams, CallToolResult
 
         def make(responses: InputResponses | None, state: str | None) -> CallToolRequest:
             given = cast("dict[str, Any]", arguments)
@@ -166,7 +166,7 @@ class Connection:
         path: tuple[str, ...],
     ) -> Received:
         """Send a request, and answer what the server asks the user meanwhile, or before it goes on."""
-        from mcp.types import InputRequiredResult  # noqa: PLC0415 - an optional package
+        from mcp.types import InputRequiredResult
 
         questions = CallQuestions(self.name, current_asker.get(), path, self._scrub)
         self._asking.append(questions)
@@ -190,7 +190,7 @@ class Connection:
         raise self._make_rejection(f"it asked for more input {MAX_ROUNDS} times, and was not asked again")
 
     async def _send(self, running: _Running, sending: Coroutine[Any, Any, object], questions: CallQuestions) -> object:
-        from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - an optional package
+        from mcp.shared.exceptions import MCPError
 
         try:
             # In a task of its own, so that a cancellation of ours does not meet the SDK's scopes.
@@ -206,7 +206,7 @@ class Connection:
         self, wanted: InputRequiredResult, questions: CallQuestions
     ) -> InputResponses | None:
         """Return the user's answers to what a server of the newer kind asks before it goes on."""
-        from mcp.types import ElicitRequest, ErrorData  # noqa: PLC0415 - an optional package
+        from mcp.types import ElicitRequest, ErrorData
 
         if not wanted.input_requests:
             await asyncio.sleep(PAUSE_S)  # it only wants to be asked again
@@ -225,7 +225,7 @@ class Connection:
 
     async def _ask_to_visit(self, error: MCPError, questions: CallQuestions) -> Rejected:
         """Ask the user to open what has to be opened before a call, and return what to tell the model of that."""
-        from mcp.types import ElicitationRequiredErrorData, ElicitResult  # noqa: PLC0415 - an optional package
+        from mcp.types import ElicitationRequiredErrorData, ElicitResult
 
         try:
             needed = ElicitationRequiredErrorData.model_validate(error.data).elicitations
@@ -243,7 +243,7 @@ class Connection:
 
     async def _elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
         """Answer a server of the older kind, which asks while a request is under way, and does not say for which."""
-        from mcp.types import ElicitResult  # noqa: PLC0415 - an optional package
+        from mcp.types import ElicitResult
 
         if len({id(each.asker) for each in self._asking}) != 1:
             return ElicitResult(action="decline")  # nobody has called it, or nobody knows whose question it is
@@ -347,7 +347,7 @@ class Connection:
     # -- what it offers
 
     async def _list(self, running: _Running) -> Offer:
-        from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - an optional package
+        from mcp.shared.exceptions import MCPError
 
         running.is_stale = False
         try:
@@ -433,7 +433,7 @@ def _definition(tool: Tool) -> Definition:
 
 @cache
 def _answers(kind: type[BaseModel]) -> TypeAdapter[Any]:
-    from mcp.types import InputRequiredResult  # noqa: PLC0415 - an optional package
+    from mcp.types import InputRequiredResult
 
     return TypeAdapter[Any](cast("Any", kind | InputRequiredResult))
 
@@ -448,7 +448,7 @@ def _first_line(error: Exception) -> str:
 
 def _sdk() -> type[Client]:
     """Import the SDK, which takes a second; and keep its log, which repeats what servers send, from the screen."""
-    from mcp.client import Client  # noqa: PLC0415 - an optional package
+    from mcp.client import Client
 
     log = logging.getLogger("mcp")
     if not log.handlers:
@@ -482,7 +482,7 @@ class _Running:
 
     async def _hold(self) -> None:
         """Start the server, hold it until it has finished, and end it."""
-        from mcp.types import Implementation  # noqa: PLC0415 - an optional package
+        from mcp.types import Implementation
 
         about = Implementation(name="journeyman", version=version("journeyman"))
         client = _sdk()(
@@ -502,8 +502,8 @@ class _Running:
 
     async def _subscribe(self, client: Client, stack: AsyncExitStack) -> None:
         """Ask to be told of changes, where that has to be asked for."""
-        from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost  # noqa: PLC0415
-        from mcp.shared.exceptions import MCPError  # noqa: PLC0415
+        from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+        from mcp.shared.exceptions import MCPError
 
         tools = client.server_capabilities.tools
         if tools is None or not tools.list_changed:
@@ -515,7 +515,7 @@ class _Running:
             return  # an older server tells without being asked, and one that never tells changes nothing here
 
     async def _hear(self, message: IncomingMessage) -> None:
-        from mcp.types import ToolListChangedNotification  # noqa: PLC0415 - an optional package
+        from mcp.types import ToolListChangedNotification
 
         if isinstance(message, ToolListChangedNotification):
             self.is_stale = True

@@ -12,17 +12,19 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pydantic_core import from_json, to_json
 
 from journeyman.content.media import PICTURES, media_type_of
 from journeyman.errors import count
+from journeyman.narrowing import is_json_array, is_json_object
 from journeyman.tools.issues import bounded
 from journeyman.types import Base64, Document, Image, Text, ToolResult
 
 if TYPE_CHECKING:
     from mcp.types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents
+    from pydantic import JsonValue
 
 _log = logging.getLogger("journeyman")
 MAX_MEDIA: Final = 20
@@ -76,34 +78,32 @@ async def message_fault(message: bytes | bytearray) -> str:
 def leave_out_bad_tools(result: object) -> None:
     """Take out of a list of tools, in place, those that no client could take, so that the others can be; and say so. A
     schema that only lacks the type of its top gets it."""
-    from mcp.types import Tool  # noqa: PLC0415 - an optional package
+    from mcp.types import Tool
 
-    tools: object = cast("dict[str, object]", result).get("tools") if isinstance(result, dict) else None
-    if not isinstance(tools, list):
+    tools = result.get("tools") if is_json_object(result) else None
+    if not is_json_array(tools):
         return
-    listed = cast("list[object]", tools)
-    good: list[object] = []
-    for each in listed:
-        tool = cast("dict[str, Any]", each) if isinstance(each, dict) else {}
+    good: list[JsonValue] = []
+    for each in tools:
+        tool = each if is_json_object(each) else {}
         schema = tool.get("inputSchema")
-        if isinstance(schema, dict):
-            cast("dict[str, object]", schema).setdefault("type", "object")
+        if is_json_object(schema):
+            schema.setdefault("type", "object")
         told = tool.get("outputSchema")
-        if isinstance(told, dict) and cast("dict[str, object]", told).get("type") != "object":
+        if is_json_object(told) and told.get("type") != "object":
             del tool["outputSchema"]  # nothing is checked by it
         try:
             Tool.model_validate(each, by_name=False)
-            wrong = (
-                "" if cast("dict[str, object]", schema).get("type") == "object" else "its input schema is no object's"
-            )
+            is_object = is_json_object(schema) and schema.get("type") == "object"
+            wrong = "" if is_object else "its input schema is no object's"
         except ValueError as error:
             wrong = " ".join(str(error).splitlines()[1:2])
         if wrong:
             name = bounded(str(tool.get("name")), 80)
             _log.warning("The tool %r of an MCP server is left out: %s.", name, bounded(wrong, 200))
         else:
-            good.append(cast("object", each))
-    listed[:] = good
+            good.append(each)
+    tools[:] = good
 
 
 def to_tool_result(answer: CallToolResult) -> ToolResult:
@@ -164,7 +164,7 @@ def _to_shown(block: ContentBlock | Text) -> Shown:
 
 
 def _resource(resource: TextResourceContents | BlobResourceContents) -> Shown:
-    from mcp.types import TextResourceContents  # noqa: PLC0415 - an optional package, and 1.2 s to import
+    from mcp.types import TextResourceContents
 
     if isinstance(resource, TextResourceContents):
         return Text(f"[Resource {resource.uri}]\n{resource.text}")

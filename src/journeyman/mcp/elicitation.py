@@ -78,7 +78,7 @@ class CallQuestions:
 
     async def answer(self, wanted: ElicitRequestParams) -> ElicitResult | ErrorData:
         """Return what the user answers; `cancel` where the call ended before that."""
-        from mcp.types import INVALID_REQUEST, ElicitResult, ErrorData  # noqa: PLC0415 - an optional package
+        from mcp.types import INVALID_REQUEST, ElicitResult, ErrorData
 
         if len(self._open) >= MAX_QUESTIONS:
             return ErrorData(code=INVALID_REQUEST, message=f"{MAX_QUESTIONS} questions of this call wait already.")
@@ -92,7 +92,7 @@ class CallQuestions:
         return ElicitResult(action="cancel") if task.cancelled() else task.result()
 
     async def _answer(self, wanted: ElicitRequestParams) -> ElicitResult | ErrorData:
-        from mcp.types import INVALID_PARAMS, ElicitResult, ErrorData  # noqa: PLC0415 - an optional package
+        from mcp.types import INVALID_PARAMS, ElicitResult, ErrorData
 
         try:
             async with self._turn:

@@ -82,8 +82,8 @@ class HttpTransport:
 
     @asynccontextmanager
     async def _open_streams(self) -> AsyncGenerator[TransportStreams]:
-        from httpx2 import AsyncClient, Timeout  # noqa: PLC0415 - an optional package
-        from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 - the same, and 1.2 s to import
+        from httpx2 import AsyncClient, Timeout
+        from mcp.client.streamable_http import streamable_http_client
 
         client = AsyncClient(
             headers={**self._server.headers, "Accept-Encoding": "identity"},  # compressed, a small answer may be huge
@@ -169,7 +169,7 @@ class _Listed:
 
 
 def _leave_out_bad_tools(message: SessionMessage | Exception) -> SessionMessage | Exception:
-    from mcp.types import JSONRPCResponse  # noqa: PLC0415 - an optional package
+    from mcp.types import JSONRPCResponse
 
     if not isinstance(message, Exception) and isinstance(message.message, JSONRPCResponse):
         leave_out_bad_tools(message.message.result)
@@ -181,7 +181,7 @@ class _Refused(Exception):
 
 
 def _limit_stream(stream: AsyncByteStream, transport: HttpTransport, ends: re.Pattern[bytes] | None) -> AsyncByteStream:
-    from httpx2 import AsyncByteStream  # noqa: PLC0415 - an optional package
+    from httpx2 import AsyncByteStream
 
     class Limited(AsyncByteStream):
         def __aiter__(self) -> AsyncIterator[bytes]:

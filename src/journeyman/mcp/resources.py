@@ -132,7 +132,7 @@ class ConnectedServer:
     async def resources(self) -> list[Resource]:
         """Return the server's resources, in its order. A `ResourceTemplate` stands for resources that it does not
         list."""
-        from mcp.types import ListResourcesRequest, ListResourcesResult, PaginatedRequestParams  # noqa: PLC0415
+        from mcp.types import ListResourcesRequest, ListResourcesResult, PaginatedRequestParams
 
         async def page(cursor: str | None) -> ListResourcesResult:
             request = ListResourcesRequest(params=PaginatedRequestParams(cursor=cursor))
@@ -154,7 +154,7 @@ class ConnectedServer:
 
     async def templates(self) -> list[ResourceTemplate]:
         """Return the server's resource templates, in its order."""
-        from mcp.types import ListResourceTemplatesRequest, ListResourceTemplatesResult, PaginatedRequestParams  # noqa: PLC0415 - an optional package
+        from mcp.types import ListResourceTemplatesRequest, ListResourceTemplatesResult, PaginatedRequestParams
 
         async def page(cursor: str | None) -> ListResourceTemplatesResult:
             request = ListResourceTemplatesRequest(params=PaginatedRequestParams(cursor=cursor))
@@ -188,7 +188,7 @@ class ConnectedServer:
         Raises:
             Rejected: there is no such resource, or no answer.
         """
-        from mcp.types import EmbeddedResource  # noqa: PLC0415 - an optional package
+        from mcp.types import EmbeddedResource
 
         read = await self._read(uri)
         blocks = to_blocks(EmbeddedResource(type="resource", resource=each) for each in read.contents)
@@ -201,7 +201,7 @@ class ConnectedServer:
                 return ToolResult(tuple(blocks))
 
     async def _read(self, uri: str) -> ReadResourceResult:
-        from mcp.types import ReadResourceRequest, ReadResourceRequestParams, ReadResourceResult  # noqa: PLC0415
+        from mcp.types import ReadResourceRequest, ReadResourceRequestParams, ReadResourceResult
 
         def request(responses: InputResponses | None, state: str | None) -> Request[Any, Any]:
             params = ReadResourceRequestParams(uri=uri, input_responses=responses, request_state=state)
@@ -211,7 +211,7 @@ class ConnectedServer:
 
     async def prompts(self) -> list[ServerPrompt]:
         """Return the server's prompts, in its order."""
-        from mcp.types import ListPromptsRequest, ListPromptsResult, PaginatedRequestParams  # noqa: PLC0415
+        from mcp.types import ListPromptsRequest, ListPromptsResult, PaginatedRequestParams
 
         async def page(cursor: str | None) -> ListPromptsResult:
             request = ListPromptsRequest(params=PaginatedRequestParams(cursor=cursor))
@@ -238,7 +238,7 @@ class ConnectedServer:
         Raises:
             Rejected: there is no such prompt, an argument is missing, or there is no answer.
         """
-        from mcp.types import GetPromptRequest, GetPromptRequestParams, GetPromptResult  # noqa: PLC0415
+        from mcp.types import GetPromptRequest, GetPromptRequestParams, GetPromptResult
 
         def request(responses: InputResponses | None, state: str | None) -> Request[Any, Any]:
             params = GetPromptRequestParams(
@@ -285,7 +285,7 @@ class _Page(Protocol):
 
 
 def _content(server: str, read: TextResourceContents | BlobResourceContents) -> ResourceContent:
-    from mcp.types import TextResourceContents  # noqa: PLC0415 - an optional package
+    from mcp.types import TextResourceContents
 
     if isinstance(read, TextResourceContents):
         return ResourceContent(uri=read.uri, content=read.text, media_type=read.mime_type)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, field
 from pathlib import Path, PurePath
-from typing import Annotated, Final, TypeAlias, cast
+from typing import Annotated, Final, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
@@ -20,6 +20,7 @@ from pydantic_core import from_json, to_json
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem
+from journeyman.narrowing import is_dict, is_list, is_list_of_texts, is_mapping, is_str_dict, is_str_mapping
 from journeyman.processes import is_secret
 from journeyman.tools.redaction import without_secrets
 
@@ -130,15 +131,15 @@ def to_servers(targets: Mapping[str, Target]) -> dict[str, Server]:
         DefinitionError: it lists everything that is wrong.
     """
     subject = "The list of MCP servers"
-    # users' code may not be typed
-    given: object = _inner(dict(targets)) if isinstance(cast("object", targets), Mapping) else targets
-    named = cast("dict[str, object]", given) if isinstance(given, dict) else {}
-    if named is not given or not all(isinstance(name, str) for name in cast("dict[object, object]", named)):
+    given = _inner(targets)  # which may be anything: users' code may not be typed
+    pairs = given.items() if is_dict(given) else ()
+    named = {name: target for name, target in pairs if isinstance(name, str)}
+    if not is_dict(given) or len(named) < len(given):
         hint = 'Pass a dict of servers by name: {"files": ["npx", "-y", "a-server"]}.'
         wrong = (
             "It is a dict whose keys are no names."
-            if named
-            else f"It is {type(cast('object', given)).__name__!r}, not a dict."
+            if is_dict(given)
+            else f"It is {type(given).__name__!r}, not a dict."
         )
         raise DefinitionError(subject, [Problem("INVALID_SERVERS", wrong, hint)])
     servers: dict[str, Server] = {}
@@ -150,18 +151,17 @@ def to_servers(targets: Mapping[str, Target]) -> dict[str, Server]:
                 problems += _placeholders_in_code(name, target)
             case str():
                 servers[name] = Http(target)
-            case Mapping():
+            case _ if is_mapping(target):
                 try:
-                    entries = _FILE.validate_python({name: dict(cast("Mapping[str, object]", target))})
+                    entries = _FILE.validate_python({name: dict(target)})
                 except ValidationError as error:
                     problems += _faults(error)
                 else:
                     read, found = _read(entries, os.environ)
                     servers |= read
                     problems += found
-            case list() | tuple() if all(isinstance(word, str) for word in cast("Sequence[object]", target)):
-                words = cast("Sequence[str]", target)
-                servers[name] = Stdio(words[0] if words else "", tuple(words[1:]))
+            case _ if is_list_of_texts(target):
+                servers[name] = Stdio(target[0] if target else "", tuple(target[1:]))
             case _:
                 hint = 'Pass the words of a command, an address, Stdio(…), Http(…), or {"command": …, "args": […]}.'
                 wrong = f"Server {name[:80]!r} is given as {type(target).__name__!r}."
@@ -293,11 +293,10 @@ class _Entry(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _translate(cls, given: object) -> object:
-        if not isinstance(given, dict):
+        if not is_str_dict(given):
             return given
-        entry = cast("dict[str, object]", given)
         ours: dict[str, object] = {}
-        entry = _in_one_form(entry)
+        entry = _in_one_form(given)
         for key, value in entry.items():
             name = _IN_OUR_WORDS.get(key, key)
             ours[key if name in entry or name in ours else name] = value  # of two with one meaning, one stays as it is
@@ -313,11 +312,11 @@ class _Entry(BaseModel):
 def _in_one_form(entry: dict[str, object]) -> dict[str, object]:
     """Return an entry with its command as a program and its arguments, where it is a list of words, or has a `path`."""
     command = entry.get("command")
-    if isinstance(command, list) and command and "args" not in entry:
-        program, *words = cast("list[object]", command)
+    if is_list(command) and command and "args" not in entry:
+        program, *words = command
         return {**entry, "command": program, "args": words}
-    if isinstance(command, dict) and "path" in command:
-        inside = {key: value for key, value in cast("dict[str, object]", command).items() if value is not None}
+    if is_str_dict(command) and "path" in command:
+        inside = {key: value for key, value in command.items() if value is not None}
         program = inside.pop("path")
         return {**inside, **entry, "command": program}
     return entry
@@ -328,29 +327,27 @@ def _section(value: Mapping[str, object]) -> tuple[str, object] | None:
     for name in _SECTIONS:
         if name in value:
             return name, value[name]
-    nested: object = value.get("mcp")
-    if isinstance(nested, dict):
-        inside = cast("dict[str, object]", nested)
-        if isinstance(listed := inside.get("servers"), dict):
-            return "mcp", cast("object", listed)
-        if not any(isinstance(inside.get(key), str) for key in ("command", "url")):
-            return "mcp", inside
+    nested = value.get("mcp")
+    if is_dict(nested):
+        if is_dict(listed := nested.get("servers")):
+            return "mcp", listed
+        if not any(isinstance(nested.get(key), str) for key in ("command", "url")):
+            return "mcp", nested
     listed = value.get("servers")
-    if isinstance(listed, dict) and not any(isinstance(listed.get(key), str) for key in ("command", "url")):  # pyright: ignore[reportUnknownMemberType] - JSON that is checked next
-        return "servers", cast("object", listed)
+    if is_dict(listed) and not any(isinstance(listed.get(key), str) for key in ("command", "url")):
+        return "servers", listed
     return None
 
 
 def _inner(value: object) -> object:
     """Return the servers of a file that has them under `mcpServers` or `servers`, as most do."""
-    if not isinstance(value, dict):
+    if not is_str_mapping(value):
         return value
-    file = cast("dict[str, object]", value)
-    section = _section(file)
+    section = _section(value)
     if section is not None:
         return section[1]
-    beside = [name for name, each in file.items() if str(name).startswith("$") and not isinstance(each, dict)]
-    return {name: each for name, each in file.items() if name not in beside}
+    beside = [name for name, each in value.items() if str(name).startswith("$") and not isinstance(each, dict)]
+    return {name: each for name, each in value.items() if name not in beside}
 
 
 _FILE: Final = TypeAdapter[dict[str, _Entry]](dict[str, _Entry])
@@ -437,7 +434,7 @@ def _faults(error: ValidationError) -> list[Problem]:
 
 def _log_ignored(file: Path, content: object, entries: Mapping[str, _Entry]) -> None:
     """Say in one line what of a file is not for us."""
-    whole = cast("dict[str, object]", content) if isinstance(content, dict) else {}
+    whole = content if is_str_dict(content) else {}
     section = _section(whole)
     beside = [key for key in whole if (key != section[0] if section is not None else str(key).startswith("$"))]
     inside = [(name, key) for name, entry in entries.items() for key in entry.model_extra or ()]

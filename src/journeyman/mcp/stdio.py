@@ -176,8 +176,8 @@ class StdioTransport:
         return None
 
     def _read(self, line: bytes) -> SessionMessage | None:
-        from mcp.shared.message import SessionMessage  # noqa: PLC0415 - an optional package, and 1.2 s to import
-        from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCResponse, jsonrpc_message_adapter  # noqa: PLC0415
+        from mcp.shared.message import SessionMessage
+        from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCResponse, jsonrpc_message_adapter
 
         if not line.strip():
             return None

@@ -37,7 +37,7 @@ class PooledConnection(ResponseHandler):
         """Whether it lies in the pool."""
         connections.add(self)
 
-    def set_response_params(self, **params: Any) -> None:  # noqa: ANN401 - aiohttp's, which are passed on
+    def set_response_params(self, **params: Any) -> None:
         """Begin a request."""
         self.n_requests += 1
         self.is_answering = self.is_idle = False

@@ -14,9 +14,10 @@ from journeyman.cancel import is_awaited
 from journeyman.data import lazy_dataclass
 from journeyman.definition import DefinitionError, Problem, explain_arguments
 from journeyman.errors import ProviderError, count
-from journeyman.json_numbers import read_json
+from journeyman.json_numbers import read_object
 from journeyman.model import BlockFinished, Facts, Model, Part, Request, Response, ResponseFinished, ResponseStarted
-from journeyman.models.wire import shown, to_json
+from journeyman.models.wire import as_object, shown, to_json
+from journeyman.narrowing import is_sequence
 from journeyman.types import Block, Price, StopReason, Text, ToolUse, Usage
 
 __all__ = ["Answer", "FunctionModel", "Policy", "ScriptedModel", "call", "say"]
@@ -142,8 +143,8 @@ def _is_answer(given: object) -> bool:
     """Tell whether a script may hold it; a class is no function that answers."""
     if isinstance(given, (Response, ProviderError, str, *_BLOCKS)):
         return True
-    if isinstance(given, Sequence):
-        return all(isinstance(block, (str, *_BLOCKS)) for block in cast("Sequence[object]", given))
+    if is_sequence(given):
+        return all(isinstance(block, (str, *_BLOCKS)) for block in given)
     return callable(given) and not isinstance(given, type)
 
 
@@ -216,10 +217,10 @@ def _parts_of(model: FunctionModel, request: Request, response: Response) -> lis
 def _with_id(block: ToolUse, request: Request) -> ToolUse:
     """Return the call with its id as an argument, where the tool has such a parameter and it is not given."""
     schemas = [spec.input_schema for spec in request.prefix.tools if spec.name == block.name]
-    takes_id = any("id" in cast("Mapping[str, object]", schema.get("properties", {})) for schema in schemas)
+    takes_id = any("id" in as_object(schema.get("properties")) for schema in schemas)
     if not block.id or block.malformed or not takes_id:
         return block
-    arguments = read_json(block.input_json)
+    arguments = read_object(block.input_json)
     if "id" in arguments:
         return block
     return ToolUse("", block.name, to_json({"id": block.id, **arguments}).decode())

@@ -699,7 +699,7 @@ def _over_socks(
         ProxyRefused: the package for it is not installed.
     """
     try:
-        import aiohttp_socks  # noqa: PLC0415 - an optional package
+        import aiohttp_socks
     except ModuleNotFoundError:
         words = f"{proxy.variable} names the SOCKS proxy {proxy.shown}, and the package for SOCKS is not installed"
         raise ProxyRefused(f"{words}. Install it: pip install 'journeyman[socks]'") from None

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
-from typing import Final, cast
+from typing import Final
 from uuid import uuid4
 
 import orjson
@@ -25,6 +25,7 @@ from journeyman.history import encodable_text
 from journeyman.json_numbers import read_json, write_json
 from journeyman.model import InputPart, Part, TextPart, ThinkingPart, ToolSpec, current_tap
 from journeyman.models.sse import MAX_VALUES
+from journeyman.narrowing import is_json_array, is_json_object, is_list
 from journeyman.types import (
     Audio,
     Base64,
@@ -91,7 +92,7 @@ def all_parsed(data: Sequence[bytes]) -> Iterator[JsonObject]:
     if len(data) == 1:
         return iter((parse_object(data[0]),))
     try:
-        values: list[object] = read_json(b"[%b]" % b",".join(data))
+        values = as_list(read_json(b"[%b]" % b",".join(data)))
     except orjson.JSONDecodeError:
         values = []
     whole = len(values) == len(data)
@@ -114,10 +115,10 @@ def _whole(value: object, *, is_piece: bool | None) -> object:
     piece may bring the other half. None: no text in it is a piece, whatever its field is called."""
     if isinstance(value, str):
         return value if is_piece else encodable_text(value)
-    if isinstance(value, list):
-        return [_whole(each, is_piece=is_piece) for each in cast("list[object]", value)]
-    if isinstance(value, dict):
-        told = cast("dict[str, object]", value).items()
+    if is_list(value):
+        return [_whole(each, is_piece=is_piece) for each in value]
+    if is_json_object(value):
+        told = value.items()
         if is_piece is None:
             return {encodable_text(name): _whole(each, is_piece=None) for name, each in told}
         return {
@@ -139,11 +140,11 @@ def _check_values(data: bytes) -> None:
 
 
 def as_object(value: object) -> JsonObject:
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
+    return value if is_json_object(value) else {}
 
 
 def as_list(value: object) -> list[JsonValue]:
-    return cast("list[JsonValue]", value) if isinstance(value, list) else []
+    return value if is_json_array(value) else []
 
 
 def as_text(value: object) -> str:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias
 
 from journeyman.data import lazy_dataclass
 from journeyman.gate import GateRequest
-from journeyman.types import JsonObject
+from journeyman.narrowing import is_mapping
 
 Capability: TypeAlias = Literal["read", "write", "exec", "network", "internal", "unknown"]
 """What a call can do. `internal`: nothing outside of the run."""
@@ -124,11 +124,11 @@ def _internal(request: GateRequest) -> Action:
 def _delegating(request: GateRequest) -> Action | None:
     tasks: list[object] = [request.arguments]
     for name in ("tasks", "chain"):
-        listed: object = request.arguments.get(name)
-        tasks += cast("list[object]", listed) if isinstance(listed, list) else []
+        listed = request.arguments.get(name)
+        tasks += listed if isinstance(listed, list) else []
     agents: list[str] = []
     for task in tasks:
-        agent: object = cast("Mapping[str, object]", task).get("agent") if isinstance(task, Mapping) else None
+        agent: object = task.get("agent") if is_mapping(task) else None
         agents += [agent] if isinstance(agent, str) else []
     return Action(tool=request.tool_name, capability="internal", agents=tuple(agents)) if agents else None
 
@@ -141,9 +141,8 @@ def _passing_on(request: GateRequest) -> Action | None:
     permission_kind = request.behind.get(name)
     if permission_kind == "call_tool":  # it passes on to tools that nothing is known of
         return None
-    passed = cast("JsonObject", arguments)
     return classify(
-        replace(request, tool_name=name, arguments=passed, effect="once", permission_kind=permission_kind, behind={})
+        replace(request, tool_name=name, arguments=arguments, effect="once", permission_kind=permission_kind, behind={})
     )
 
 

@@ -15,8 +15,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
+from journeyman.narrowing import is_json_object, is_list
 from journeyman.permission.rules import Roots, fold_path, is_inside
 from journeyman.permission.shell import every_command
 
@@ -35,7 +36,7 @@ class Protected:
     """The files that decide about an agent."""
 
     def __init__(self, paths: Sequence[str | Path], roots: Roots) -> None:
-        self._paths: Final = tuple(os.path.abspath(os.path.expanduser(path)) for path in paths)  # noqa: PTH100, PTH111
+        self._paths: Final = tuple(os.path.abspath(os.path.expanduser(path)) for path in paths)
         self._roots: Final = roots
 
     def holds(self, located: str) -> bool:
@@ -45,7 +46,7 @@ class Protected:
             if is_inside(place, fold_path(path)):
                 return True
             with suppress(OSError, ValueError):  # one of the two is not there
-                if os.path.samefile(located, path):  # noqa: PTH121 - strings
+                if os.path.samefile(located, path):
                     return True
         return is_store(located)
 
@@ -94,17 +95,17 @@ class Protected:
     def _places(self, text: str, folder: str) -> Iterator[str]:
         """Give where a text leads, if it may be a path: below a folder, and for a program that starts in this one's."""
         names = self._names()
-        for place in (text if text.startswith(("/", "~")) else f"{folder}/{text}", os.path.abspath(text)):  # noqa: PTH100
+        for place in (text if text.startswith(("/", "~")) else f"{folder}/{text}", os.path.abspath(text)):
             try:
                 spelled = self._roots.spelled(place)
-                is_there = os.path.lexists(spelled) or ("/" in text and os.path.lexists(os.path.dirname(spelled)))  # noqa: PTH120
-                if is_there or fold_path(os.path.basename(spelled)) in names:  # noqa: PTH119 - a string
+                is_there = os.path.lexists(spelled) or ("/" in text and os.path.lexists(os.path.dirname(spelled)))
+                if is_there or fold_path(os.path.basename(spelled)) in names:
                     yield self._roots.locate(place)
             except ValueError:  # it can be no path
                 continue
 
     def _names(self) -> set[str]:
-        return {fold_path(os.path.basename(path)) for path in self._find_paths()}  # noqa: PTH119 - a string
+        return {fold_path(os.path.basename(path)) for path in self._find_paths()}
 
     def _locate(self, path: str) -> str | None:
         try:
@@ -119,11 +120,11 @@ class Protected:
 def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        for each in cast("dict[str, object]", value).values():
+    elif is_json_object(value):
+        for each in value.values():
             yield from _texts(each)
-    elif isinstance(value, list):
-        for each in cast("list[object]", value):
+    elif is_list(value):
+        for each in value:
             yield from _texts(each)
 
 
@@ -137,7 +138,7 @@ def is_store(path: str) -> bool:
             header = file.read(100)
     except (OSError, ValueError):  # it is not there, or not for this program to read
         return False
-    is_young = header[_APPLICATION] == bytes(4) and os.path.exists(f"{store}-wal")  # noqa: PTH110 - a string
+    is_young = header[_APPLICATION] == bytes(4) and os.path.exists(f"{store}-wal")
     return header.startswith(_HEADER) and (header[_APPLICATION] == _STORE or is_young)
 
 
@@ -159,9 +160,8 @@ def starts_by_itself(located: str) -> bool:
 
 def is_loaded(located: str) -> bool:
     """Tell whether a file is a part of this very program: a module that it has loaded."""
-    name = os.path.basename(located)  # noqa: PTH119 - a string
+    name = os.path.basename(located)
     files = [vars(module).get("__file__") for module in [*sys.modules.values()] if hasattr(module, "__dict__")]
     return any(
-        isinstance(file, str) and os.path.basename(file) == name and os.path.realpath(file) == located  # noqa: PTH119
-        for file in files
+        isinstance(file, str) and os.path.basename(file) == name and os.path.realpath(file) == located for file in files
     )

@@ -546,12 +546,12 @@ class Roots:
         return "internal_read_only" if found else "internal"
 
     def _absolute(self, path: str) -> str:
-        path = os.path.expanduser(path) if path == "~" or path.startswith("~/") else path  # noqa: PTH111 - as `toolbox`
+        path = os.path.expanduser(path) if path == "~" or path.startswith("~/") else path
         return path if path.startswith("/") else f"{self.folders[0][0]}/{path}"
 
     def _resolve_root(self, given: str | Path | WorkingFolder) -> tuple[str, bool]:
         root = given if isinstance(given, WorkingFolder) else WorkingFolder(given)
-        return self._resolve(os.path.expanduser(root.path)), root.read_only  # noqa: PTH111 - a string is wanted
+        return self._resolve(os.path.expanduser(root.path)), root.read_only
 
 
 def _innermost(path: str, folders: Sequence[tuple[str, bool]]) -> bool | None:

@@ -5,12 +5,13 @@ No event may fail here: a value that JSON cannot carry becomes its `repr`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
 from functools import cache
 from hashlib import blake2b
-from typing import Any, Final, cast
+from typing import Any, Final
+
+from pydantic import JsonValue
 
 from journeyman.endings import ErrorInfo
 from journeyman.errors import words_of
@@ -24,6 +25,7 @@ from journeyman.events import (
     ToolInputDelta,
     ToolProgress,
 )
+from journeyman.narrowing import is_list_or_tuple, is_mapping, is_set
 from journeyman.result import plain_output
 from journeyman.types import JsonObject
 
@@ -40,7 +42,7 @@ _ABOUT_TASKS: Final = (TaskStarted, TaskMessaged, TaskEnded)
 
 def facts_of(event: object) -> JsonObject:
     """Return the facts of an event, except for those that have columns of their own."""
-    facts = cast("JsonObject", _plain_fields(event, 0))
+    facts = plain_fields(event)
     if isinstance(event, _ABOUT_TASKS) and isinstance(info := facts.get("info"), dict):
         info.pop("value", None)  # whatever the work returned; its text is there
     return facts
@@ -57,8 +59,9 @@ def _shown_fields(kind: type[Any]) -> tuple[tuple[str, object], ...]:
     )
 
 
-def _plain_fields(value: object, depth: int) -> dict[str, Any]:
-    facts: dict[str, Any] = {}
+def plain_fields(value: object, depth: int = 0) -> JsonObject:
+    """Return the fields of one of our dataclasses as plain JSON, without those that are as usual."""
+    facts: JsonObject = {}
     for name, usual in _shown_fields(type(value)):
         fact = getattr(value, name)
         if fact is not None and not (fact is usual or (usual is not MISSING and fact == usual)):
@@ -67,11 +70,11 @@ def _plain_fields(value: object, depth: int) -> dict[str, Any]:
     return facts
 
 
-def plain(value: object, depth: int = 0) -> Any:  # noqa: ANN401 - any JSON there is
+def plain(value: object, depth: int = 0) -> JsonValue:
     """Return a value as plain JSON."""
     match value:
         case None | bool() | int() | float():
-            told: object = value
+            told: JsonValue = value
         case str():
             told = str(value)
         case _ if depth > _DEPTH:
@@ -84,13 +87,12 @@ def plain(value: object, depth: int = 0) -> Any:  # noqa: ANN401 - any JSON ther
             told = f"{type(value).__name__}: {words_of(value)}"
         case datetime():
             told = value.timestamp()
-        case Mapping():
-            pairs = cast("Mapping[object, object]", value).items()
-            told = {str(name): plain(each, depth + 1) for name, each in pairs}
-        case list() | tuple() | set() | frozenset():
-            told = [plain(each, depth + 1) for each in cast("list[object]", value)]
+        case _ if is_mapping(value):
+            told = {str(name): plain(each, depth + 1) for name, each in value.items()}
+        case _ if is_list_or_tuple(value) or is_set(value):
+            told = [plain(each, depth + 1) for each in value]
         case _ if is_dataclass(value) and type(value).__module__.startswith("journeyman."):
-            told = _plain_fields(value, depth)
+            told = plain_fields(value, depth)
         case _:
             told = plain_output(value, None)
     return told
@@ -106,15 +108,15 @@ _SAFE: Final = frozenset(
 """The fields whose texts say nothing of what was said."""
 
 
-def shape_of(value: Any, name: str = "") -> Any:  # noqa: ANN401 - any JSON there is
+def shape_of(value: JsonValue, name: str = "") -> JsonValue:
     """Return JSON values with each text replaced by its length and its digest."""
     match value:
         case str() if name not in _SAFE:
             digest = blake2b(value.encode("utf-8", "replace"), digest_size=8).hexdigest()
             return {"characters": len(value), "digest": digest}
         case dict():
-            return {each: shape_of(item, each) for each, item in cast("dict[str, Any]", value).items()}
+            return {each: shape_of(item, each) for each, item in value.items()}
         case list():
-            return [shape_of(item, name) for item in cast("list[Any]", value)]
+            return [shape_of(item, name) for item in value]
         case _:
             return value

@@ -10,7 +10,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import orjson
 
@@ -30,7 +30,8 @@ from journeyman.events import (
 from journeyman.journal import TapeEnd, Where
 from journeyman.model import Model, ModelSettings, Prefix, Response
 from journeyman.model import facts_of as facts_of_model
-from journeyman.record.facts import facts_of, plain, shape_of
+from journeyman.narrowing import is_json_object
+from journeyman.record.facts import facts_of, plain, plain_fields, shape_of
 from journeyman.record.fold import Folded, Folder, Pieces, dumped
 from journeyman.record.outside import FromOutside
 from journeyman.record.tables import packed
@@ -162,7 +163,7 @@ class Exchange:
         """Return what came of it: of an answer that events tell, only what they do not."""
         facts: JsonObject = {"ms": round(self.took_s * 1e3, 1)}
         if self.response is not None:
-            facts["answer"] = answer = plain(self.response)
+            facts["answer"] = answer = plain_fields(self.response)
             if self.told is not None:
                 del answer["content"], answer["stop_reason"]
                 answer["usage"] = plain(self.response.usage)
@@ -581,10 +582,10 @@ def _usage_in(raw: Sequence[bytes]) -> JsonObject:
 
 
 def _usages(value: object, depth: int) -> Iterable[JsonObject]:
-    if not isinstance(value, dict) or depth > 2:
+    if not is_json_object(value) or depth > 2:
         return
-    for name, item in cast("dict[str, Any]", value).items():
-        if name in ("usage", "usageMetadata") and isinstance(item, dict):
-            yield cast("JsonObject", item)
+    for name, item in value.items():
+        if name in ("usage", "usageMetadata") and is_json_object(item):
+            yield item
         elif name in ("message", "response"):
             yield from _usages(item, depth + 1)

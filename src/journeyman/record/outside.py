@@ -16,7 +16,7 @@ from journeyman.endings import START, Place
 from journeyman.errors import name_and_words
 from journeyman.gate import DECISION, Approval, Approver, Decision, Deny, answer
 from journeyman.inbox import Outside, Queue, Receipt
-from journeyman.json_numbers import read_json, write_json
+from journeyman.json_numbers import read_object, write_json
 from journeyman.types import JsonObject, RunPath
 
 TAKEN: Final = "SignalTaken"
@@ -175,7 +175,7 @@ class FromOutside:
                 question=approval.question,
                 tool_use_id=request.tool_use_id,
                 tool_name=request.tool_name,
-                arguments=read_json(request.input_json),
+                arguments=read_object(request.input_json),
                 question_id=approval.question_id,
                 offers=list(approval.offers),
                 rule=approval.rule,

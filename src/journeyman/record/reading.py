@@ -15,9 +15,9 @@ from typing import Any, Final, Literal, TypeAlias
 from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
 from journeyman.errors import StoreError, quoted
-from journeyman.json_numbers import read_json
+from journeyman.json_numbers import read_object
 from journeyman.record.keeping import forget
-from journeyman.record.tables import is_there, piece_of, shortened, storage_at, unfold
+from journeyman.record.tables import is_there, piece_of, shorten_object, storage_at, unfold
 from journeyman.store.address import find_store
 from journeyman.store.recordings import grown, unpacked
 from journeyman.types import JsonObject, RunPath, Usage
@@ -419,8 +419,8 @@ class Recordings:
         if refs:
             text = unfold(self.file, text, refs, most=most, known=known)
         facts = _json_of(text)
-        if most is not None and text is not None and len(text) > most:
-            facts = shortened(facts, most)
+        if facts is not None and most is not None and text is not None and len(text) > most:
+            facts = shorten_object(facts, most)
         return {"lost": "a part of this event is not in the store"} if facts is None else facts
 
     def search(self, text: str, *, tool: str | None = None, limit: int = 50) -> list[TextMatch]:
@@ -553,7 +553,7 @@ class Recordings:
 def _json_of(text: str | bytes | None) -> JsonObject | None:
     """Return what a text says; None: there is none, or it was damaged."""
     try:
-        return None if text is None else read_json(text)
+        return None if text is None else read_object(text)
     except ValueError:
         return None
 

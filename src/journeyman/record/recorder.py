@@ -192,8 +192,8 @@ class RunRecording:
         self._queue.append((self._line, time.time(), event))
 
     def note(self, kind: str, where: Where, **facts: object) -> None:
-        told = {name: fact for name, fact in facts.items() if name not in ("tool_use_id", "tool_name")}
-        self.put(Note(kind, where, plain(told), facts.get("tool_use_id"), facts.get("tool_name")))
+        told = {name: plain(fact, 1) for name, fact in facts.items() if name not in ("tool_use_id", "tool_name")}
+        self.put(Note(kind, where, told, facts.get("tool_use_id"), facts.get("tool_name")))
 
     def tap(self, where: Where, model: Model, request: Request) -> RequestTap:
         return RequestTap(self, where, model, request)
@@ -299,7 +299,7 @@ class RequestTap:
         came.sent, came.ended_s = self._sent, time.perf_counter()
         self._tape.put(came)
 
-    def _made(self, **facts: Any) -> SentRequest:  # noqa: ANN401 - those of a Sent
+    def _made(self, **facts: Any) -> SentRequest:
         return SentRequest(where=self._where, provider=self._model.provider, model=self._model.name, **facts)
 
 

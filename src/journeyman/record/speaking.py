@@ -82,17 +82,17 @@ def open_questions(recordings: Recordings, run: RecordedRun) -> list[OpenQuestio
 
 
 def _question(event: RecordedEvent, id: str) -> OpenQuestion:
-    facts = cast("Mapping[str, Any]", event.facts)
-    given = facts.get("arguments")
+    facts = event.facts
+    given, options = facts.get("arguments"), facts.get("options")
     return OpenQuestion(
         key=id,
         kind=_ASKED[event.kind],
         question_id=str(facts.get("question_id") or id),
         path=event.path,
         tool=event.tool_name or "ask_user",
-        arguments=cast("JsonObject", given) if isinstance(given, dict) else None,
+        arguments=given if isinstance(given, dict) else None,
         question=str(facts.get("question", "")),
-        options=tuple([str(each) for each in facts.get("options") or ()]),
+        options=tuple(map(str, options if isinstance(options, list) else ())),
     )
 
 
@@ -102,9 +102,9 @@ def outcomes(recordings: Recordings, run: RecordedRun) -> dict[int, tuple[str, s
     after = 0
     while page := recordings.events(run, after=after, kinds=(TAKEN,)):
         for event in page:
-            facts = cast("Mapping[str, Any]", event.facts)
-            after = event.n
-            found[int(facts.get("signal") or 0)] = str(facts.get("outcome")), str(facts.get("why") or "")
+            facts, after = event.facts, event.n
+            signal = facts.get("signal")
+            found[signal if isinstance(signal, int) else 0] = str(facts.get("outcome")), str(facts.get("why") or "")
     return found
 
 

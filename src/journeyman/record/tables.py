@@ -11,15 +11,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Final
 from zlib import compress, decompressobj
 from zlib import error as zlib_error
+
+from pydantic import JsonValue
 
 from journeyman.errors import StoreError
 from journeyman.store.address import find_store
 from journeyman.store.recordings import FORMAT, grown, unpacked
 from journeyman.store.shared import SharedStorage
 from journeyman.store.storage import FileStorage, Storage
+from journeyman.types import JsonObject
 
 _SHRUNK_BYTES: Final = 512
 """What is shorter is stored as it is."""
@@ -156,14 +159,19 @@ def _beginning(file: Storage, number: int, most: int) -> bytes | None:
     return f'{{"cut":"{told}","characters":{size - 2}}}'.encode()
 
 
-def shortened(value: Any, most: int) -> Any:  # noqa: ANN401 - any JSON there is
+def shorten_object(value: JsonObject, most: int) -> JsonObject:
+    """Return an object of JSON whose longer texts, wherever in it they are, are cut as by `shortened`."""
+    return {name: shortened(each, most) for name, each in value.items()}
+
+
+def shortened(value: JsonValue, most: int) -> JsonValue:
     """Return JSON in which each longer text is `{"cut": its beginning, "characters": how many it has}`."""
     match value:
         case str() if len(value) > most:
             return {"cut": value[:most], "characters": len(value)}
         case dict():
-            return {name: shortened(each, most) for name, each in cast("dict[str, Any]", value).items()}
+            return shorten_object(value, most)
         case list():
-            return [shortened(each, most) for each in cast("list[Any]", value)]
+            return [shortened(each, most) for each in value]
         case _:
             return value

@@ -21,6 +21,7 @@ from pydantic_core import from_json, to_jsonable_python
 from journeyman import events
 from journeyman.events import Event
 from journeyman.json_numbers import write_json
+from journeyman.narrowing import is_json_object, is_list
 from journeyman.result import Metadata, plain_output
 from journeyman.serve.bodies import client_question
 from journeyman.serve.live import Ended, Entry, Live
@@ -378,24 +379,18 @@ def changes(before: object, now: object, path: str) -> Iterator[dict[str, object
     """Give the operations of RFC 6902 that make one value of the other: where a list has grown, what was added."""
     if before == now:
         return
-    if isinstance(before, dict) and isinstance(now, dict):
-        old, new = cast("dict[str, object]", before), cast("dict[str, object]", now)
-        for key in old.keys() - new.keys():
+    if is_json_object(before) and is_json_object(now):
+        for key in before.keys() - now.keys():
             yield {"op": "remove", "path": f"{path}/{_escape(key)}"}
-        for key, value in new.items():
-            if key in old:
-                yield from changes(old[key], value, f"{path}/{_escape(key)}")
+        for key, value in now.items():
+            if key in before:
+                yield from changes(before[key], value, f"{path}/{_escape(key)}")
             else:
                 yield {"op": "add", "path": f"{path}/{_escape(key)}", "value": value}
-    elif (
-        isinstance(before, list)
-        and isinstance(now, list)
-        and len(cast("list[object]", before)) <= len(cast("list[object]", now))
-    ):
-        olds, news = cast("list[object]", before), cast("list[object]", now)
-        for index, (old_item, new_item) in enumerate(zip(olds, news, strict=False)):
+    elif is_list(before) and is_list(now) and len(before) <= len(now):
+        for index, (old_item, new_item) in enumerate(zip(before, now, strict=False)):
             yield from changes(old_item, new_item, f"{path}/{index}")
-        for value in news[len(olds) :]:
+        for value in now[len(before) :]:
             yield {"op": "add", "path": f"{path}/-", "value": value}
     else:
         yield {"op": "replace", "path": path, "value": now}

@@ -15,6 +15,7 @@ from journeyman.agent import Agent
 from journeyman.errors import DefinitionError
 from journeyman.gate import DECISION, Allow, Decision, Deny, Rewrite
 from journeyman.json_numbers import read_json, write_json
+from journeyman.narrowing import is_json_object, is_list, is_list_of_texts, is_str_dict
 from journeyman.serve.openapi import ID, KEY
 from journeyman.serve.refusals import Refusal
 from journeyman.tools.context import ToolContext, current_asker
@@ -56,13 +57,12 @@ def object_of(body: object, known: Sequence[str]) -> JsonObject:
     Raises:
         Refusal: it is none, or has other properties.
     """
-    if not isinstance(body, dict):
+    if not is_json_object(body):
         raise wrong("", "it is not an object")
-    given = cast("JsonObject", body)
-    for name in given:
+    for name in body:
         if name not in known:
             raise wrong(name[:80], f"it is not known. Known are: {', '.join(known)}")
-    return given
+    return body
 
 
 def input_of(agent: Agent[Any, Any, Any], body: object) -> object:
@@ -129,8 +129,8 @@ def run_input(body: object) -> RunInput:
         Refusal: it does not fit the protocol, or has too many parts; it lists the first issues.
     """
     n_before, fields = 0, body
-    if isinstance(body, dict):
-        fields = {**cast("dict[str, object]", body), "state": None, "context": None}
+    if is_str_dict(body):
+        fields = {**body, "state": None, "context": None}
         for name, most in _MOST.items():
             if (n_items := len(_items(fields.get(name)))) > most:
                 raise wrong(name, f"it has {n_items:,} items, and may have {most:,}")
@@ -165,14 +165,14 @@ _MOST_PARTS: Final = 4_000
 
 
 def _items(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
+    return value if is_list(value) else []
 
 
 def _last_messages(messages: list[object]) -> list[object]:
     """Return the messages that are read: the results at the end, and the one before them."""
     n_results = 0
     for message in reversed(messages):
-        if not isinstance(message, dict) or cast("JsonObject", message).get("role") != "tool":
+        if not is_json_object(message) or message.get("role") != "tool":
             break
         n_results += 1
     if n_results > _MOST_RESULTS:
@@ -186,7 +186,7 @@ def _count_parts(value: object, most: int) -> int:
     while left and n_parts <= most:
         value = left.pop()
         n_parts += 1
-        inside = [*cast("dict[str, object]", value).values()] if isinstance(value, dict) else _items(value)
+        inside = [*value.values()] if is_json_object(value) else _items(value)
         if len(inside) > most:
             return most + 1
         left += inside
@@ -305,9 +305,9 @@ def results_of(asked: RunInput) -> dict[str, str]:
             break
         content = message.content
         parts = [content] if isinstance(content, str) else [getattr(part, "text", None) for part in content]
-        if not all(isinstance(part, str) for part in parts):
+        if not is_list_of_texts(parts):
             raise wrong(f"messages.{number}.content", "it holds more than text")
-        text = "\n".join(cast("list[str]", parts))
+        text = "\n".join(parts)
         results[message.tool_call_id] = f"It failed: {message.error}" if message.error else text or "(nothing)"
     return dict(reversed(results.items()))
 
@@ -315,7 +315,7 @@ def results_of(asked: RunInput) -> dict[str, str]:
 def _answer(payload: object, path: str) -> Decision | str:
     if isinstance(payload, str) and payload.strip():
         return payload
-    given = cast("JsonObject", payload if isinstance(payload, dict) else {})
+    given = payload if is_json_object(payload) else {}
     match given.get("approved"), given.get("editedArgs"):
         case True, dict(arguments):
             return Rewrite(arguments)
@@ -369,8 +369,8 @@ def prompt_of(asked: RunInput) -> str:
         else:
             content = message.content
             parts = [content] if isinstance(content, str) else [getattr(part, "text", None) for part in content]
-            if all(isinstance(part, str) for part in parts) and "".join(cast("list[str]", parts)).strip():
-                return "\n".join(cast("list[str]", parts))
+            if is_list_of_texts(parts) and "".join(parts).strip():
+                return "\n".join(parts)
             wrong, path = "it holds no text, or more than text", f"{path}.content"
         break
     else:
@@ -392,6 +392,6 @@ def typed_input(agent: Agent[Any, Any, Any], asked: RunInput) -> object:
     forwarded: object = asked.given.forwarded_props
     if agent.input is str:
         return prompt_of(asked)
-    if isinstance(forwarded, dict) and "input" in forwarded:
-        return input_of(agent, {"input": cast("JsonObject", forwarded)["input"]})
+    if is_json_object(forwarded) and "input" in forwarded:
+        return input_of(agent, {"input": forwarded["input"]})
     return input_of(agent, {"input": parse_body(prompt_of(asked).encode())})

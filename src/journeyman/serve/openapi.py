@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
+
+from pydantic import JsonValue
 
 from journeyman.agent import Agent
 from journeyman.serve.live import ServeLimits
+from journeyman.types import JsonObject
 from journeyman.version import package_version
 
 Schema: TypeAlias = dict[str, Any]
@@ -215,18 +218,18 @@ _DATA: Final = frozenset(("const", "default", "enum", "examples"))
 """Keywords whose values are no schemas."""
 
 
-def _move_references(schema: Any, place: str) -> Any:  # noqa: ANN401 - a part of a schema
+def _move_references(schema: JsonValue, place: str) -> JsonValue:
     """Return a schema that is no document of its own any more: its references begin at its new place."""
     if isinstance(schema, list):
-        return [_move_references(each, place) for each in cast("list[Any]", schema)]
+        return [_move_references(each, place) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    moved: Schema = {}
-    for key, value in cast("Schema", schema).items():
+    moved: JsonObject = {}
+    for key, value in schema.items():
         if key == "$ref" and isinstance(value, str) and value.startswith("#"):
             moved[key] = f"{place}{value[1:]}"
         elif key in _NAMED and isinstance(value, dict):
-            moved[key] = {name: _move_references(each, place) for name, each in cast("Schema", value).items()}
+            moved[key] = {name: _move_references(each, place) for name, each in value.items()}
         else:
             moved[key] = value if key in _DATA else _move_references(value, place)
     return moved

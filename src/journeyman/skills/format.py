@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem, count, quoted
+from journeyman.narrowing import is_dict, is_list_of_texts, is_str_dict
 from journeyman.toolbox.files import LocalFiles, ToolRefused
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def read_skill(folder: Path, *, max_bytes: int = MAX_SKILL_BYTES) -> Skill:
         DefinitionError: there is none, or something is wrong with it; lists every problem.
     """
     # The name that the folder was given by, and not that of the place where a link to it leads.
-    named, root = Path(os.path.abspath(folder)).name, os.path.realpath(folder)  # noqa: PTH100
+    named, root = Path(os.path.abspath(folder)).name, os.path.realpath(folder)
     shown = f"{folder}/{SKILL_FILE}"
     problems: list[Problem] = []
     files = _inventory(root, str(folder), max_bytes, problems)
@@ -102,9 +103,9 @@ def read_skill(folder: Path, *, max_bytes: int = MAX_SKILL_BYTES) -> Skill:
             *(problem for may_stand, problem in links if not may_stand),
         ]
         if not problems:
-            texts = {name: " ".join(cast("str", fields.get(name, "")).split()) for name in _TEXTS}
+            texts = {name: " ".join(str(fields.get(name, "")).split()) for name in _TEXTS}
             tools = fields.get("allowed-tools", "")
-            listed = [tools] if isinstance(tools, str) else cast("Sequence[str]", tools)
+            listed = tools if is_list_of_texts(tools) else [str(tools)]
             return Skill(
                 **texts,
                 metadata=cast("Mapping[str, str]", fields.get("metadata") or {}),
@@ -221,8 +222,8 @@ def _fields(front: str, shown: str) -> dict[str, object]:
     else:
         try:
             fields = _plain(cast("Node | None", yaml.compose(front, Loader=yaml.BaseLoader)), set())  # pyright: ignore[reportUnknownMemberType] - its stubs leave out the type of the stream
-            if isinstance(fields, dict):
-                return cast("dict[str, object]", fields)
+            if is_str_dict(fields):
+                return fields
             reason = "it is not a list of fields"
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
@@ -287,13 +288,13 @@ def _field_problems(fields: Mapping[str, object], named: str, shown: str) -> Ite
     yield from _text_problems(fields, shown)
     metadata, tools = fields.get("metadata", ""), fields.get("allowed-tools", "")
     said = _cut(metadata)
-    is_flat = isinstance(metadata, dict) and _are_texts([*cast("dict[str, object]", metadata).values()])
+    is_flat = is_dict(metadata) and is_list_of_texts([*metadata.values()])
     if not (is_flat or metadata == ""):
         text = f"metadata in {shown} is {said}."
         yield Problem("INVALID_SKILL_FIELD", text, "Write names with one text each below it.")
     if (given := fields.get(_DISABLED, "false")) not in ("true", "false", ""):
         yield Problem("INVALID_SKILL_FIELD", f"{_DISABLED} in {shown} is {_cut(given)}.", "Write true or false.")
-    if not (isinstance(tools, str) or _are_texts(tools)):
+    if not (isinstance(tools, str) or is_list_of_texts(tools)):
         text = f"allowed-tools in {shown} is {_cut(tools)}."
         yield Problem("INVALID_SKILL_FIELD", text, "Write names of tools, in one text or in a list.")
 
@@ -309,10 +310,6 @@ def _text_problems(fields: Mapping[str, object], shown: str) -> Iterator[Problem
         elif len(value) > most:
             text = f"{each} in {shown} has {count(len(value), 'character')}; the most is {most:,}."
             yield Problem("INVALID_SKILL_FIELD", text, "Shorten it, and say the rest in the instructions.")
-
-
-def _are_texts(values: object) -> bool:
-    return isinstance(values, list) and all(isinstance(each, str) for each in cast("list[object]", values))
 
 
 def _links(instructions: str, shown: str) -> Iterator[tuple[bool, Problem]]:

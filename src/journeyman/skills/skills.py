@@ -73,7 +73,7 @@ class Skills(Tool[..., Any]):
         found: dict[str, Skill] = {}
         problems = [*_argument_problems(folders, max_bytes)]
         broken: list[Problem] = []
-        for folder in [] if problems else [Path(os.path.expanduser(each)) for each in folders]:  # noqa: PTH111 - of any path
+        for folder in [] if problems else [Path(os.path.expanduser(each)) for each in folders]:
             empty = _add(folder, found, broken, max_bytes)
             problems += [] if empty is None else [empty]
         if problems or (broken and not (skip_broken and found)):

@@ -121,7 +121,7 @@ class HeldConnection:
     def _has_taken(self, number: int, *, waits: bool) -> bool:
         if not waits:
             return self.rows("SELECT pg_try_advisory_lock(%s::bigint)", number)[0][0]
-        from psycopg.errors import LockNotAvailable  # noqa: PLC0415 - an optional package
+        from psycopg.errors import LockNotAvailable
 
         self.rows(f"SET lock_timeout = {_ENDING_MS}")
         try:
@@ -141,7 +141,7 @@ class HeldConnection:
         """Let the lock and the connection go, for good. Doing so again changes nothing."""
         self._is_closed = True
         if self._pid == os.getpid() and not self.is_lost and self._number is not None:
-            from psycopg import Error  # noqa: PLC0415 - an optional package
+            from psycopg import Error
 
             with suppress(Error):  # the end of a connection is noticed there a moment later
                 self.rows("SELECT pg_advisory_unlock(%s::bigint)", self._number)
@@ -179,13 +179,13 @@ def _who(name: str | None, address: str | None) -> tuple[int | None, str]:
 @cache
 def patient_connection() -> type[Connection]:
     """Return the class of connections that wait for an answer no longer than `answer_s`; None: forever."""
-    from psycopg import Connection as Driver  # noqa: PLC0415 - an optional package
-    from psycopg.errors import ConnectionTimeout  # noqa: PLC0415 - an optional package
+    from psycopg import Connection as Driver
+    from psycopg.errors import ConnectionTimeout
 
     class Patient(Driver[tuple[Any, ...]]):
         answer_s: float | None = ANSWER_S
 
-        def wait(self, gen: Generator[Any, Any, T], *given: Any, **more: Any) -> T:  # noqa: ANN401 - of the driver
+        def wait(self, gen: Generator[Any, Any, T], *given: Any, **more: Any) -> T:
             return super().wait(self._until(gen), *given, **more)
 
         def _until(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from journeyman.errors import StoreError, quoted
+from journeyman.narrowing import is_list
 from journeyman.store import recordings
 
 SCHEMES: Final = ("postgresql", "postgres")
@@ -184,7 +185,7 @@ class Database:
 
     def parameters(self, *, is_direct: bool, **unless_given: str) -> dict[str, Any]:
         """Return with what to connect. `is_direct`: to the database itself, and not to a pooler before it."""
-        from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - an optional package
+        from psycopg.conninfo import conninfo_to_dict
 
         given: dict[str, Any] = {**_DEFAULTS, **unless_given, **conninfo_to_dict(self._address)}
         return given | (self._direct if is_direct else {}) | {"client_encoding": "UTF8"}
@@ -232,7 +233,7 @@ class Database:
         """Return what went wrong as a `StoreError`, which may pass if the database is away."""
         if isinstance(error, StoreError):
             return error
-        import psycopg  # noqa: PLC0415 - an optional package
+        import psycopg
 
         text, may_pass = " ".join(str(error).split()).rstrip(".?"), False
         text = text if self._secrets is None else self._secrets.sub("…", text)
@@ -326,11 +327,11 @@ def _place_of(url: str) -> str:
 _SIGN: Final = "␛"
 
 
-def shown(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
+def shown(value: object) -> object:
     """Return a value as Postgres can keep it: its texts have no NUL."""
     if isinstance(value, str):
         return value.replace(_SIGN, _SIGN * 2).replace("\0", f"{_SIGN}0") if "\0" in value or _SIGN in value else value
-    return [shown(each) for each in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
+    return [shown(each) for each in value] if is_list(value) else value
 
 
 def restored(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds

@@ -321,8 +321,8 @@ class PostgresSession:
 
     def _is_written(self, sent: _Sent) -> bool:
         """Write. False: the connection was lost."""
-        from psycopg import OperationalError  # noqa: PLC0415 - an optional package
-        from psycopg.errors import ConnectionTimeout, ReadOnlySqlTransaction  # noqa: PLC0415 - an optional package
+        from psycopg import OperationalError
+        from psycopg.errors import ConnectionTimeout, ReadOnlySqlTransaction
 
         self._unsure.append(sent)
         try:
@@ -363,7 +363,7 @@ class PostgresSession:
             raise
 
     def _send(self, sent: _Sent) -> None:
-        from psycopg import IntegrityError  # noqa: PLC0415 - an optional package
+        from psycopg import IntegrityError
 
         head, rows = self._head, [(each.n, each.kind, each.position, each.body, each.crc) for each in sent.records]
         begin = () if self._n else (head.id, head.agent, head.created, head.parent)

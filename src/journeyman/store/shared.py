@@ -278,7 +278,7 @@ class SharedStorage:
 
     def version(self) -> int:
         """A database that is away has no news: whoever reads it is told."""
-        from psycopg import Error  # noqa: PLC0415 - an optional package
+        from psycopg import Error
 
         with self._alone:
             now_s = time.monotonic()
@@ -423,7 +423,7 @@ class _SharedTransaction:
 
     def let_go(self) -> None:
         """Let go what was begun, with its connection."""
-        from psycopg import Error  # noqa: PLC0415 - an optional package
+        from psycopg import Error
 
         self._storage.lose()
         pipeline, self._pipeline, self._made = self._pipeline, None, None
@@ -457,7 +457,7 @@ class _SharedTransaction:
 
     def _holds(self) -> bool:
         """Tell whether the database has ended this transaction as it was told to."""
-        from psycopg.errors import DataError, OperationalError  # noqa: PLC0415 - an optional package
+        from psycopg.errors import DataError, OperationalError
 
         try:
             query = b"SELECT pg_xact_status(%s::xid8)"

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias
 
 from pydantic_core import from_json
 
@@ -32,6 +32,7 @@ from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin
 from journeyman.loop.record import Options, Origin, Run, current_path, current_run, current_tally, detach_runs
 from journeyman.model import Model
+from journeyman.narrowing import is_list, is_mapping
 from journeyman.result import COUNTED, Result, Success
 from journeyman.subagents.calls import BackgroundCall, ChainCall, ParallelCall, SingleCall, TeamCall
 from journeyman.subagents.results import (
@@ -295,20 +296,20 @@ def fill_task(task: str, previous: str, value: object) -> str:
 
 def _field(value: object, names: Sequence[str], written: str) -> object:
     for name in names:
-        if isinstance(value, Mapping) and name in value:
-            value = cast("Mapping[str, object]", value)[name]
-        elif isinstance(value, list) and name.isdigit() and int(name) < len(cast("list[Any]", value)):
-            value = cast("list[object]", value)[int(name)]
+        if is_mapping(value) and name in value:
+            value = value[name]
+        elif is_list(value) and name.isdigit() and int(name) < len(value):
+            value = value[int(name)]
         else:
-            raise SubagentMisused(f"{written} means nothing: {_has(cast('object', value))}.")
+            raise SubagentMisused(f"{written} means nothing: {_has(value)}.")
     return value
 
 
 def _has(value: object) -> str:
-    if isinstance(value, Mapping):
-        return f"there are the fields {', '.join(map(str, cast('Mapping[str, object]', value)))}"
-    if isinstance(value, list):
-        return f"there is a list of {len(cast('list[Any]', value))}"
+    if is_mapping(value):
+        return f"there are the fields {', '.join(map(str, value))}"
+    if is_list(value):
+        return f"there is a list of {len(value)}"
     return "what comes before it has no fields"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic_core import from_json, to_json
 
 from journeyman.agent import Agent
@@ -169,7 +169,7 @@ class FinishedAssignment:
             and context.stop_reason in ("end_turn", "stop_sequence")
         )
 
-    def shown(self) -> Any:  # noqa: ANN401 - any JSON value
+    def shown(self) -> JsonValue:
         """Return what the model reads: JSON of a typed output, or the text; or why the task was not done."""
         match self.result:
             case Success(output=output, terminal_result=terminal_result):

@@ -8,9 +8,9 @@ the whole. There are five ways to delegate: single, parallel, chain, background 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import Any, Final, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 
 from journeyman.agent import Agent, Runtime
 from journeyman.cancel import Abort
@@ -21,6 +21,7 @@ from journeyman.hosted.tools import CodeExecution
 from journeyman.loop.prepare import runtime_problems
 from journeyman.loop.record import current_run
 from journeyman.model import Model
+from journeyman.narrowing import is_list_or_tuple, is_set
 from journeyman.result import Result
 from journeyman.subagents.calls import (
     LABEL,
@@ -372,8 +373,7 @@ def _not_an_agent(given: object) -> Problem:
 
 
 def _mode_problems(modes: object) -> Iterator[Problem]:
-    is_listed = isinstance(modes, list | tuple | set | frozenset)
-    listed = cast("Collection[object]", modes) if is_listed else ()
+    listed = modes if is_list_or_tuple(modes) or is_set(modes) else ()
     if not listed or any(each not in MODES for each in listed):
         hint = f"Pass some of {', '.join(map(repr, MODES))}, such as modes=('single',)."
         yield Problem("INVALID_MODES", f"modes is {modes!r:.80}.", hint)

@@ -353,7 +353,7 @@ class Reach:
 
     def _resolve(self, path: str) -> str:
         if path == "~" or path.startswith("~/"):
-            path = os.path.expanduser(path)  # noqa: PTH111  as text: a `Path` would fold `//` and `.` away before the links
+            path = os.path.expanduser(path)  # as text: a `Path` would fold `//` and `.` away before the links
         try:
             path.encode()
             if "\0" in path:

@@ -60,7 +60,7 @@ def nothing_more(*signal_and_frame: object) -> None:
 def start(program: str, output: int, socket: int) -> int:
     """Start the shell in a session of its own, tell of it, and return its id."""
     # Not `os.environ`: Python may have set its own locale there.
-    with open("/proc/self/environ", "rb") as file:  # noqa: PTH123 - pathlib takes time to load
+    with open("/proc/self/environ", "rb") as file:
         pairs = [entry.partition(b"=") for entry in file.read().split(b"\0") if entry]
     environment = {name: value for name, _, value in pairs}
     command = environment.pop(COMMAND)
@@ -125,9 +125,9 @@ def send(number: int, shell: int) -> None:
 def running_below(ancestor: int) -> dict[int, int]:
     """Return all processes that run below this one, each with the id of its group."""
     children: dict[int, list[tuple[int, int, bool]]] = {}
-    for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 - pathlib takes time to load
+    for name in filter(str.isdecimal, os.listdir("/proc")):
         try:
-            with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123 - the same
+            with open(f"/proc/{name}/stat", "rb") as file:
                 state, parent, group = file.read().rpartition(b")")[2].split(maxsplit=3)[:3]
         except (OSError, ValueError):  # it has ended by now
             continue

@@ -60,9 +60,9 @@ def load_agents_md(
         DefinitionError: `folder` is not a folder, or not in `top`. Without `skip_broken` also: a file cannot be read,
             is not UTF-8, or is a link that leads out of `top`; or all files together are too long. Lists every problem.
     """
-    place = Path(os.path.realpath(os.path.expanduser(folder)))  # noqa: PTH111 - of any path
+    place = Path(os.path.realpath(os.path.expanduser(folder)))
     nearest = next((each for each in (place, *place.parents) if (each / ".git").exists()), place)
-    outermost = nearest if top is None else Path(os.path.realpath(os.path.expanduser(top)))  # noqa: PTH111
+    outermost = nearest if top is None else Path(os.path.realpath(os.path.expanduser(top)))
     if not place.is_dir() or not place.is_relative_to(outermost):
         text = f"{place} is not a folder{'' if top is None else f' in {outermost}'}."
         problem = Problem("NO_WORKSPACE", text, "Give the folder that the agent works in.")
@@ -150,10 +150,10 @@ class _Reading:
         """Yield the files of the project that a text imports. What only looks like a path is a word of the text."""
         for found in _IMPORT.finditer(_CODE.sub(" ", text)):
             named = found[1].rstrip(".,;:!?*_")
-            given = path.parent / os.path.expanduser(named)  # noqa: PTH111 - of any path
+            given = path.parent / os.path.expanduser(named)
             if not Path(os.path.realpath(given)).is_relative_to(self._top):
                 _log.warning("%s imports %s, which is outside of the project. It is left out.", path, named)
-            elif not os.path.isfile(given):  # noqa: PTH113 - the name may be too long
+            elif not os.path.isfile(given):
                 if given.suffix == ".md":
                     _log.warning("%s imports %s, which is not there.", path, named)
             elif given.name.startswith("."):  # settings, and secrets

@@ -69,7 +69,7 @@ class Workspace:
         self._files: Final = LocalFiles() if files is None else files
         given = os.fspath(root)
         if isinstance(self._files, LocalFiles):
-            given = os.path.abspath(os.path.expanduser(given))  # noqa: PTH100, PTH111  `also` may be text of another system
+            given = os.path.abspath(os.path.expanduser(given))
         reach = Reach(given, self._files, also=[os.fspath(each) for each in also], confined=confined)
         self._refuse_unless_folder(reach)
         self.bench: Final = Bench(

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 from pydantic import BaseModel
 
+from journeyman.narrowing import is_dict, is_list_or_tuple, is_set
 from journeyman.types import Audio, Document, Image, Url
 
 _ATOMS: Final = frozenset({str, int, float, bool, type(None), bytes})
@@ -39,9 +40,9 @@ def in_order(items: list[Any]) -> list[Any]:
     return [_OrderedFrozenSet(cast("Any", each)) if isinstance(each, frozenset) else each for each in ordered]
 
 
-def _order(item: Any) -> str:  # noqa: ANN401 - whatever a set may hold
-    if isinstance(item, frozenset | tuple):
-        inner = [_order(each) for each in cast("tuple[Any, ...]", item)]
+def _order(item: object) -> str:
+    if is_set(item) or is_list_or_tuple(item):
+        inner = [_order(each) for each in item]
         return repr(sorted(inner) if isinstance(item, frozenset) else inner)
     return repr(item)
 
@@ -60,23 +61,23 @@ def arrange(value: object) -> tuple[object, list[Image | Document]]:
 def _needs_care(value: object) -> bool:
     waiting, seen = [value], set[int]()
     while waiting:
-        each: Any = waiting.pop()
-        kind = cast("type[object]", type(each))
+        each = waiting.pop()
+        kind = type(each)
         if kind in _ATOMS or id(each) in seen:
             continue
         if isinstance(each, set | frozenset | Image | Document | Audio):
             return True
         seen.add(id(each))
-        if isinstance(each, dict):
-            waiting += cast("dict[object, object]", each).values()
-        elif isinstance(each, list | tuple):
-            waiting += cast("list[object]", each)
+        if is_dict(each):
+            waiting += each.values()
+        elif is_list_or_tuple(each):
+            waiting += each
         else:
             waiting += _attributes(each).values()
     return False
 
 
-def _attributes(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any object
+def _attributes(value: object) -> dict[str, Any]:
     """Return what JSON shows of an object: the fields of a model or a dataclass."""
     if isinstance(value, BaseModel):
         return {**value.__dict__, **(value.__pydantic_extra__ or {})}
@@ -89,24 +90,22 @@ class _Arranger:
     def __init__(self, files: list[Image | Document]) -> None:
         self._files = files
 
-    def arrange(self, value: Any) -> Any:  # noqa: ANN401 - any value
+    def arrange(self, value: object) -> object:
         """Return the value as its JSON is to show it; only what holds something to arrange is made again."""
-        kind = cast("type[object]", type(value))
-        if kind in _ATOMS:
+        if type(value) in _ATOMS:
             return value
         if isinstance(value, Image | Document | Audio):
             return self._note(value)
-        if isinstance(value, set | frozenset):
-            ordered = _OrderedSet if isinstance(value, set) else _OrderedFrozenSet
-            return ordered(cast("set[Any]", value))
-        if isinstance(value, dict):
-            return {key: self.arrange(each) for key, each in cast("dict[Any, Any]", value).items()}
-        if isinstance(value, list | tuple):
-            items = [self.arrange(each) for each in cast("list[Any]", value)]
+        if is_set(value):
+            return _OrderedSet(value) if isinstance(value, set) else _OrderedFrozenSet(value)
+        if is_dict(value):
+            return {key: self.arrange(each) for key, each in value.items()}
+        if is_list_or_tuple(value):
+            items = [self.arrange(each) for each in value]
             return items if isinstance(value, list) else tuple(items)
         return self._with_attributes(value)
 
-    def _with_attributes(self, value: Any) -> Any:  # noqa: ANN401 - any object
+    def _with_attributes(self, value: object) -> object:
         changed = dict[str, Any]()
         for name, each in _attributes(value).items():
             if isinstance(each, Image | Document | Audio):  # of the same class, as the field says

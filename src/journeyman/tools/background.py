@@ -120,7 +120,7 @@ class TaskContext:
         """Note the exit code with which the shell has ended."""
         self.change(exit_code=code)
 
-    def change(self, **facts: Any) -> TaskInfo:  # noqa: ANN401 - fields of `TaskInfo`
+    def change(self, **facts: Any) -> TaskInfo:
         """Change facts of the task, and return it. What has ended stays as it is."""
         with self._lock:  # a thread that counts must not undo the end
             if self._info.is_running:

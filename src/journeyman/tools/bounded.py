@@ -17,6 +17,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, SchemaValidator, from
 
 from journeyman.cancel import is_failure
 from journeyman.errors import InvalidArguments
+from journeyman.narrowing import is_dict, is_list, is_list_or_tuple, is_set, is_str_dict
 from journeyman.tools.collection import collecting_later
 from journeyman.tools.decimals import kinds_in, may_be_rounded, reading_digits, written_numbers
 from journeyman.tools.issues import bounded, faults_of, issue_lines
@@ -201,10 +202,10 @@ def n_values_of(value: object, most: int) -> int:
     while waiting and n_values <= most:
         n_values += 1
         found = waiting.pop()
-        if isinstance(found, dict):
-            inside = cast("dict[object, object]", found).values()
-        elif isinstance(found, list | tuple | set | frozenset):
-            inside = cast("Sequence[object]", found)
+        if is_dict(found):
+            inside = found.values()
+        elif is_list_or_tuple(found) or is_set(found):
+            inside = found
         else:
             continue
         if len(inside) > most:
@@ -221,10 +222,10 @@ def _n_levels_of_all(value: object, most: int) -> int:
         depth += 1
         inside: list[object] = []
         for each in level:
-            if isinstance(each, dict):
-                inside += cast("dict[object, object]", each).values()
-            elif isinstance(each, list):
-                inside += cast("list[object]", each)
+            if is_dict(each):
+                inside += each.values()
+            elif is_list(each):
+                inside += each
         n_levels += depth * len(inside)
         level = inside if {dict, list} & set(map(type, inside)) else []
     return n_levels
@@ -281,16 +282,16 @@ def _judging(schema: _Json) -> SchemaValidator:
 def _copy_schema(schema: _Json, rewrite: Callable[[_Json], _Json]) -> _Json:
     """Return a copy of a core schema, with all that it holds rewritten."""
 
-    def rewrite_inside(value: Any) -> Any:  # noqa: ANN401 - a part of a core schema
+    def rewrite_inside(value: object) -> object:
         match value:
-            case {"type": str()}:
+            case {"type": str()} if is_str_dict(value):
                 return rewrite(value)
-            case dict():
-                return {key: rewrite_inside(each) for key, each in cast("_Json", value).items()}
-            case list():
-                return [rewrite_inside(each) for each in cast("list[Any]", value)]
-            case (each, label):  # a member of a union, with its name
-                return (rewrite_inside(each), label)
+            case _ if is_dict(value):
+                return {key: rewrite_inside(each) for key, each in value.items()}
+            case _ if is_list(value):
+                return [rewrite_inside(each) for each in value]
+            case _ if is_list_or_tuple(value) and len(value) == 2:  # a member of a union, with its name
+                return (rewrite_inside(value[0]), value[1])
             case _:
                 return value
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
+from types import UnionType
 from typing import Any, Final, cast, get_args
 
 from journeyman.budget import Allowance, Limits
@@ -17,6 +18,7 @@ from journeyman.errors import name_and_words
 from journeyman.events import CALLBACKS, Callbacks
 from journeyman.hosted.tools import HostedToolSupport, hosted_problems
 from journeyman.model import UNKNOWN, CachePolicy, ModelSettings, ThinkingLevel, ToolChoice
+from journeyman.narrowing import is_list_of_texts, is_list_or_tuple, is_mapping
 from journeyman.types import Message
 
 _PASS_COUNT: Final = "Pass a whole number of at least 1."
@@ -83,7 +85,7 @@ def lacking(what: str, value: object, *names: str, hint: str) -> Iterator[Proble
 
 def gate_problems(what: str, gate: object) -> Iterator[Problem]:
     """Give what is wrong with a gate, or with several."""
-    for each in cast("Sequence[object]", gate) if isinstance(gate, list | tuple) else (gate,):
+    for each in gate if is_list_or_tuple(gate) else (gate,):
         yield from lacking(what, each, "decide", hint="Pass a gate, such as Permission(…), or a list of gates.")
 
 
@@ -130,9 +132,9 @@ def async_problems(what: str, given: object, *, code: str = "INVALID_ARGUMENT") 
         yield Problem(code, f"{what}, {name}, is an async function.", hint)
 
 
-def block_problems(what: str, given: object, kinds: Any) -> Iterator[Problem]:  # noqa: ANN401 - a class, or a union
+def block_problems(what: str, given: object, kinds: type | UnionType) -> Iterator[Problem]:
     """Give what is no block of content in a list of them."""
-    for place, block in enumerate(cast("Sequence[object]", given) if isinstance(given, list | tuple) else ()):
+    for place, block in enumerate(given if is_list_or_tuple(given) else ()):
         if not isinstance(block, kinds):
             hint = f"Pass Text({block!r})." if isinstance(block, str) else "Pass blocks such as Text(…)."
             yield Problem("INVALID_PROMPT", f"{what}[{place}] is {block!r}, not a block.", hint)
@@ -204,9 +206,8 @@ def settings_problems(settings: ModelSettings, model: object, *, has_tools: bool
     yield from _choice("tool_choice", settings.tool_choice, get_args(ToolChoice), code="INVALID_TOOL_CHOICE")
     yield from _choice("cache", settings.cache, get_args(CachePolicy), code="INVALID_CACHE")
     yield from _sampling(settings)
-    stops = cast("object", settings.stop)
-    texts = cast("Sequence[object]", stops if isinstance(stops, list | tuple) else [None])
-    if not all(isinstance(text, str) and text for text in texts):
+    stops: object = settings.stop
+    if not (is_list_of_texts(stops) and all(stops)):
         wanted = f"({stops!r},)" if isinstance(stops, str) and stops else '("END",)'
         hint = f"Pass a tuple of texts that are not empty: {wanted}."
         yield Problem("INVALID_STOP", f"settings.stop is {stops!r}.", hint)
@@ -237,34 +238,33 @@ def section_hint(name: str, value: object, kinds: tuple[type, ...]) -> str:
         return hint
     if name == "tools" and inspect.isfunction(value):
         return f"Write tools=[tool({write_value(value)})]."
-    if list in kinds and not isinstance(value, Mapping) and (callable(value) or isinstance(value, str)):
+    if list in kinds and not is_mapping(value) and (callable(value) or isinstance(value, str)):
         return f"Write {name}=[{write_value(value)}]."
     wanted = kinds[0].__name__
     if name == "output":
         return (
             f"Write output=Output({write_value(value)})." if isinstance(value, type) else "Leave it out, or Output(…)."
         )
-    if isinstance(value, Mapping) and all(isinstance(each, str) for each in cast("Mapping[object, object]", value)):
-        given = cast("Mapping[str, object]", value)
-        return f"Write {name}={wanted}({', '.join([f'{n}={write_value(each)}' for n, each in given.items()])})."
+    if is_mapping(value) and all([isinstance(each, str) for each in value]):
+        return f"Write {name}={wanted}({', '.join([f'{n}={write_value(each)}' for n, each in value.items()])})."
     return f"Leave it out, or pass {' or '.join([kind.__name__ for kind in kinds])}."
 
 
 def history_problem(given: object, error: Exception) -> Problem:
     """Return what is wrong with a history that holds what is no message."""
-    every = cast("Sequence[object]", given) if isinstance(given, list | tuple) else ()
+    every = given if is_list_or_tuple(given) else ()
     strangers = [(n, each) for n, each in enumerate(every) if not isinstance(each, Message)]
     if not strangers:
         held = f"history is {write_value(given)}" if isinstance(given, str) else f"history cannot be read ({error})"
         return Problem("INVALID_ARGUMENT", held, "Pass messages, such as the history of a result.")
     n, wrong = strangers[0]
-    fields = cast("Mapping[object, object]", wrong if isinstance(wrong, Mapping) else {})
+    fields: Mapping[object, object] = wrong if is_mapping(wrong) else {}
     role, content = fields.get("role"), fields.get("content")
     if role in ("user", "assistant") and isinstance(content, str):
         hint = f"Write Message({role!r}, (Text({write_value(content)}),))."
     else:
         hint = "Pass messages, such as the history of a result, or load_messages(…) of those that were stored."
-    held = f"history[{n}] is {write_value(cast('object', wrong))}, which is not a message"
+    held = f"history[{n}] is {write_value(wrong)}, which is not a message"
     return Problem("INVALID_ARGUMENT", held, hint)
 
 

@@ -25,6 +25,7 @@ from typing_extensions import TypeVar, is_typeddict
 from journeyman.cancel import Abort
 from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
+from journeyman.narrowing import is_list_or_tuple, is_set
 from journeyman.tools.background import TaskOptions, Work
 
 T = TypeVar("T")
@@ -328,8 +329,8 @@ def is_frozen(value: object) -> bool:
     kind = type(value)
     if kind in _ATOMS or isinstance(value, Enum | PurePath):
         return True
-    if kind in (tuple, frozenset):
-        return all(is_frozen(item) for item in cast("Iterable[object]", value))
+    if kind in (tuple, frozenset) and (is_list_or_tuple(value) or is_set(value)):
+        return all(map(is_frozen, value))
     if isinstance(value, BaseModel):
         return bool(value.model_config.get("frozen")) and all(map(is_frozen, value.__dict__.values()))
     if is_dataclass(value) and not isinstance(value, type):

@@ -11,11 +11,12 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from pydantic_core import CoreSchema, PydanticCustomError, from_json
 
 from journeyman.json_numbers import holds_long_numbers
+from journeyman.narrowing import is_list_or_tuple, is_str_dict
 
 _Json = dict[str, Any]
 _Numbers = Mapping[float, Decimal | None]
@@ -31,12 +32,11 @@ def kinds_in(schema: CoreSchema) -> frozenset[str]:
     kinds, waiting = set[str](), list[object]([schema])
     while waiting:
         found = waiting.pop()
-        if isinstance(found, dict):
-            each = cast("_Json", found)
-            kinds |= {each["type"]} if isinstance(each.get("type"), str) else set()
-            waiting += [inner for key, inner in each.items() if key != "metadata"]
-        elif isinstance(found, list | tuple):
-            waiting += cast("list[object]", found)
+        if is_str_dict(found):
+            kinds |= {kind} if isinstance(kind := found.get("type"), str) else set()
+            waiting += [inner for key, inner in found.items() if key != "metadata"]
+        elif is_list_or_tuple(found):
+            waiting += found
     return frozenset(kinds)
 
 
@@ -96,7 +96,7 @@ def _find_numbers(text: str, found: dict[float, Decimal | None], *, in_texts: bo
                     _take(written, found)
             elif in_texts:
                 try:
-                    waiting.append(cast("str", from_json(written)))
+                    waiting.append(from_json(written))
                 except ValueError:
                     continue  # it is no JSON, and the check will say so
 

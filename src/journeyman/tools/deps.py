@@ -7,12 +7,13 @@ Type checkers see most of what is checked here. What cannot be told while a prog
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem
+from journeyman.narrowing import is_list_or_tuple
 from journeyman.tools.check import function_problem
 from journeyman.tools.signature import positional_parameters, underlying
 from journeyman.tools.tools import AnyTool
@@ -136,7 +137,7 @@ def deps_problems(deps: object, gate: object) -> Iterator[Problem]:
         wrong = f"deps is of type {type(kind).__name__}, and no type itself."
         hint = "Declare the type, Agent(deps=Db), and give the object to each run, run(agent, …, deps=db)."
         yield Problem("INVALID_DEPS", wrong, hint)
-    for each in cast("Sequence[object]", gate) if isinstance(gate, list | tuple) else (gate,):
+    for each in gate if is_list_or_tuple(gate) else (gate,):
         decide = getattr(each, "decide", None)
         if takes_deps(decide, 1):
             yield from function_or_deps_problem(deps, "The gate", decide, "a request", code="INVALID_GATE")

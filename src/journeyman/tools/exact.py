@@ -14,14 +14,18 @@ from decimal import Decimal
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from uuid import UUID
 
 from pydantic import BaseModel
 
 from journeyman.errors import InvalidArguments
+from journeyman.narrowing import is_dict, is_list_or_tuple, is_set, is_str_dict
 from journeyman.tools.schema import CheckedValue, OutputSchema
 from journeyman.types import adapter_of
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 class StoredValue(NamedTuple):
@@ -88,27 +92,26 @@ def _is_read_as(value: object, read: Callable[[], object]) -> bool:
         return False
 
 
-def _parts(value: Any) -> object:  # noqa: ANN401 - any value there is
+def _parts(value: object) -> object:
     """Return the parts of a value by which it is compared: the classes count, too, and 1 is not True."""
-    kind = cast("type[object]", type(value))
+    kind = type(value)
     inner: object = value
     if isinstance(value, float):
         inner = repr(value)  # so that NaN is NaN
-    elif isinstance(value, dict):
-        items: Any = cast("Any", value).items()
-        inner = [(_parts(key), _parts(each)) for key, each in items]
-    elif isinstance(value, list | tuple):
-        inner = [_parts(each) for each in cast("Any", value)]
+    elif is_dict(value):
+        inner = [(_parts(key), _parts(each)) for key, each in value.items()]
+    elif is_list_or_tuple(value):
+        inner = [_parts(each) for each in value]
     elif isinstance(value, BaseModel):
         inner = _parts([value.__dict__, value.__pydantic_extra__, value.__pydantic_private__])
-    elif is_dataclass(value):
+    elif is_dataclass(value) and not isinstance(value, type):
         inner = _parts(_state(value))
     elif kind.__eq__ is object.__eq__ and hasattr(value, "__dict__"):
         inner = _parts(vars(value))
     return kind, inner
 
 
-def _state(value: Any) -> dict[str, object]:  # noqa: ANN401 - any dataclass
+def _state(value: DataclassInstance) -> dict[str, object]:
     """Return the attributes of a dataclass, with those that are no fields."""
     named = [each.name for each in fields(value) if hasattr(value, each.name)]
     return {**{name: getattr(value, name) for name in named}, **getattr(value, "__dict__", {})}
@@ -119,14 +122,13 @@ def _state(value: Any) -> dict[str, object]:  # noqa: ANN401 - any dataclass
 
 def _classes_of(schema: OutputSchema[Any]) -> Mapping[str, type]:
     """Return the classes that a type is made of, by name. No other class is ever made from what is stored."""
-    found, twice, waiting = dict[str, type](), set[str](), list[Any]([schema.core_schema])
+    found, twice, waiting = dict[str, type](), set[str](), list[object]([schema.core_schema])
     while waiting:
         node = waiting.pop()
-        if isinstance(node, list | tuple):
-            waiting += cast("list[Any]", node)
-        if not isinstance(node, dict):
+        if is_list_or_tuple(node):
+            waiting += node
+        if not is_str_dict(each := node):
             continue
-        each = cast("dict[str, Any]", node)
         cls = each.get("cls", each.get("function") if each.get("type") == "call" else None)
         if isinstance(cls, type) and found.setdefault(cls.__qualname__, cls) is not cls:
             twice.add(cls.__qualname__)
@@ -157,36 +159,36 @@ _COLLECTIONS: Final[Mapping[str, Callable[[list[object]], object]]] = {
 }
 
 
-def _encode(value: Any, classes: Mapping[str, type]) -> object:  # noqa: ANN401 - any value there is
+def _encode(value: object, classes: Mapping[str, type]) -> object:
     """Return a value as JSON: a scalar as it is, any other as its kind and what it holds."""
-    kind = cast("type[object]", type(value))
+    kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value
     if kind in _FORMS:
         return [kind.__name__, _FORMS[kind].encode(value)]
-    if kind is dict:
+    if is_dict(value) and kind is dict:
         return ["dict", [[_encode(key, classes), _encode(each, classes)] for key, each in value.items()]]
-    if kind in (list, tuple, set, frozenset):
+    if (is_list_or_tuple(value) or is_set(value)) and kind in (list, tuple, set, frozenset):
         return [kind.__name__, [_encode(each, classes) for each in value]]
     if classes.get(kind.__qualname__) is not kind:
         raise _Inexact(f"a {kind.__name__}")
     return ["class", kind.__qualname__, _encode(_contents(value), classes)]
 
 
-def _contents(value: Any) -> object:  # noqa: ANN401 - an object of any class of the type
+def _contents(value: object) -> object:
     """Return the contents from which `_make` makes an object."""
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, BaseModel):
         return BaseModel.__getstate__(value)
-    if isinstance(value, tuple):
-        return list(cast("tuple[object, ...]", value))
-    if is_dataclass(value):
+    if is_list_or_tuple(value):
+        return list(value)
+    if is_dataclass(value) and not isinstance(value, type):
         return _state(value)
     raise _Inexact(f"a {type(value).__name__}")
 
 
-def _decode(stored: Any, classes: Mapping[str, type]) -> object:  # noqa: ANN401 - the JSON of `_encode`
+def _decode(stored: object, classes: Mapping[str, type]) -> object:
     if not isinstance(stored, list):
         return stored
     kind, *given = cast("list[Any]", stored)

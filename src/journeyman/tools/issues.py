@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from enum import IntEnum
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
 from journeyman.data import lazy_dataclass
+from journeyman.narrowing import is_dict, is_list, is_list_or_tuple, is_set
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -76,12 +77,10 @@ def hides_input(schema: object) -> bool:
     match schema:
         case {"config": {"hide_input_in_errors": True}}:
             return True
-        case dict():
-            return any(hides_input(part) for part in cast("dict[str, object]", schema).values())
-        case list() | tuple():
-            return any(hides_input(part) for part in cast("Sequence[object]", schema))
+        case _ if is_dict(schema):
+            return any(map(hides_input, schema.values()))
         case _:
-            return False
+            return is_list_or_tuple(schema) and any(map(hides_input, schema))
 
 
 def issue_lines(faults: Iterable[Fault]) -> tuple[str, ...]:
@@ -99,8 +98,8 @@ def excerpt(value: object) -> str:
     match value:
         case str():
             return _quote(value)
-        case list() | tuple() | set() | frozenset():
-            return f"an array of {len(cast(Sequence[object], value)):,}"
+        case _ if is_list_or_tuple(value) or is_set(value):
+            return f"an array of {len(value):,}"
         case dict():
             return "an object"
         case bool() | None | float():
@@ -182,12 +181,15 @@ def _path_in(root: object, loc: Path, *, missing: bool) -> Path:
     path: list[str | int] = []
     value = root
     for index, part in enumerate(loc):
-        if isinstance(value, dict) and part in value:
-            value = cast("dict[str | int, object]", value)[part]
-        elif isinstance(value, list) and isinstance(part, int) and 0 <= part < len(cast("list[object]", value)):
-            value = cast("list[object]", value)[part]
-        elif not (missing and index == len(loc) - 1):
-            continue
+        match part:
+            case _ if is_dict(value) and part in value:
+                value = value[part]
+            case int() if is_list(value) and 0 <= part < len(value):
+                value = value[part]
+            case _ if not (missing and index == len(loc) - 1):
+                continue
+            case _:
+                pass
         path.append(part)
     return tuple(path)
 

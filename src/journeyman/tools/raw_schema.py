@@ -7,7 +7,7 @@ refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
 from pydantic_core import from_json
 
 from journeyman.errors import InvalidArguments, Problem
+from journeyman.narrowing import is_json_array, is_json_object, is_list, is_str_dict
 from journeyman.tools.issues import Fault, Rank, bounded, excerpt, holds_json, issue_lines
 from journeyman.tools.written import AbsentNulls, holds_secrets
 from journeyman.types import JsonObject
 
 if TYPE_CHECKING:
     from jsonschema_rs import FancyRegexOptions, RegexOptions
+    from pydantic import JsonValue
 
 MAX_SCHEMA_PARTS: Final = 20_000
 """The most schemas that a tool's schema may hold, each counted as often as references lead to it."""
@@ -111,8 +113,8 @@ def _parse_object(input_json: str | bytes, subject: str) -> dict[str, object]:
         value: object = from_json(input_json, allow_inf_nan=False)
     except (ValueError, TypeError) as error:  # TypeError: it holds a lone surrogate
         raise InvalidArguments(subject, [f"it is not valid JSON: {bounded(str(error))}"]) from None
-    if isinstance(value, dict):
-        return cast("dict[str, object]", value)
+    if is_str_dict(value):
+        return value
     fault = Fault(Rank.TYPE, (), "should be an object", excerpt(value), is_quoted=holds_json(value))
     raise InvalidArguments(subject, issue_lines([fault]))
 
@@ -215,21 +217,19 @@ class _References:
     """Finds what references of a document lead to: all that they may mean, where there are several."""
 
     def __init__(self, document: JsonObject) -> None:
-        self._bases: list[object] = [document]
+        self._bases: list[JsonObject] = [document]
         self._anchors: dict[str, list[object]] = {}
-        self._found: dict[str, list[object]] = {}
+        self._found: dict[str, Sequence[object]] = {}
         self.n_chars = 0
         """How long all texts of the document are together."""
         self.patterns: list[str] = []
         self.n_values = 0
         """How many values the document holds; counted no further than is allowed."""
-        waiting: list[object] = [document]
+        waiting: list[JsonValue] = [document]
         while waiting and self.n_values <= _MAX_SCHEMA_VALUES:
             self.n_values += 1
-            value = waiting.pop()
-            match value:
-                case dict():
-                    schema = cast("JsonObject", value)
+            match waiting.pop():
+                case dict() as schema:
                     if isinstance(schema.get("$id"), str) and schema is not document:
                         self._bases.append(schema)
                     for name in ("$anchor", "$dynamicAnchor"):
@@ -241,10 +241,10 @@ class _References:
                         self.patterns += patterns
                     self.n_chars += sum(map(len, schema))
                     waiting += schema.values()
-                case list():
-                    waiting += cast("list[object]", value)
-                case str():
-                    self.n_chars += len(value)
+                case list() as items:
+                    waiting += items
+                case str() as text:
+                    self.n_chars += len(text)
                 case _:
                     pass
 
@@ -257,19 +257,19 @@ class _References:
                     self._found[reference] = self._resolve_pointer(reference.partition("#")[2])
                 yield from self._found[reference]
 
-    def _resolve_pointer(self, fragment: str) -> list[object]:
+    def _resolve_pointer(self, fragment: str) -> Sequence[object]:
         if fragment and not fragment.startswith("/"):
             return self._anchors.get(fragment, [])
         found: list[object] = []
         for base in self._bases[:_MOST_BASES]:
-            place: object = base
+            place: JsonValue = base
             for step in fragment.split("/")[1:]:
                 name = step.replace("~1", "/").replace("~0", "~")
                 match place:
                     case dict():
-                        place = cast("JsonObject", place).get(name)
-                    case list() if name.isdecimal() and int(name) < len(cast("list[object]", place)):
-                        place = cast("list[object]", place)[int(name)]
+                        place = place.get(name)
+                    case list() if name.isdecimal() and int(name) < len(place):
+                        place = place[int(name)]
                     case _:
                         place = None
             if place is not None:
@@ -310,9 +310,8 @@ class _Weight:
         return known
 
     def _count_parts(self, value: object) -> int:
-        if not isinstance(value, dict):
+        if not is_json_object(schema := value):
             return 1
-        schema = cast("JsonObject", value)
         if (known := self._known.get(id(schema))) is not None:
             self.is_recursive = self.is_recursive or known == 0
             return known or 1
@@ -332,13 +331,10 @@ def _n_values(value: object) -> int:
     while waiting:
         n_values += 1
         found = waiting.pop()
-        match found:
-            case dict():
-                waiting += cast("JsonObject", found).values()
-            case list():
-                waiting += cast("list[object]", found)
-            case _:
-                pass
+        if is_json_object(found):
+            waiting += found.values()
+        elif is_json_array(found):
+            waiting += found
     return n_values
 
 
@@ -362,7 +358,7 @@ def _schemas_in(schema: JsonObject) -> Iterator[object]:
 
 
 def _items(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
+    return value if is_list(value) else []
 
 
 class _TooMany(Exception):
@@ -397,9 +393,8 @@ class _Steps:
         self._n_looks += 1
         if self._n_looks > _MAX_LOOKS:
             raise _TooMany
-        if not isinstance(given, dict):
+        if not is_json_object(schema := given):
             return 1
-        schema = cast("JsonObject", given)
         own = self._weight.own(schema)
         if isinstance(value, str) and "pattern" in schema:
             own += len(value) // 16
@@ -421,15 +416,15 @@ class _Steps:
         if isinstance(dependent := schema.get("dependentSchemas"), dict):
             whole += dependent.values()
         n_steps = sum([self._of(each, value) for each in whole])
-        if isinstance(value, dict):
-            return n_steps + self._in_object(schema, cast("dict[str, object]", value))
-        return n_steps + self._in_list(schema, cast("list[object]", value)) if isinstance(value, list) else n_steps
+        if is_str_dict(value):
+            return n_steps + self._in_object(schema, value)
+        return n_steps + self._in_list(schema, value) if is_list(value) else n_steps
 
     def _in_object(self, schema: JsonObject, value: dict[str, object]) -> float:
         properties = schema.get("properties")
-        known = cast("JsonObject", properties) if isinstance(properties, dict) else {}
+        known = properties if is_json_object(properties) else {}
         patterns = schema.get("patternProperties")
-        rest: list[object] = [*cast("JsonObject", patterns).values()] if isinstance(patterns, dict) else []
+        rest: list[object] = [*patterns.values()] if is_json_object(patterns) else []
         rest += [schema[name] for name in ("additionalProperties", "unevaluatedProperties") if name in schema]
         n_steps = 0.0
         for name, item in value.items():
@@ -446,7 +441,7 @@ class _Steps:
         rest += [] if isinstance(schema.get("items", []), list) else [schema["items"]]
         n_steps = sum([self._of(each, item) for each, item in zip(first, value, strict=False)])
         for each in rest:
-            known = cast("JsonObject", each) if isinstance(each, dict) else {}
+            known = each if is_json_object(each) else {}
             is_plain = known.keys().isdisjoint(_HELD) and "pattern" not in known
             n_steps += self._weight.own(known) * len(value) if is_plain else sum([self._of(each, at) for at in value])
         return n_steps

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from dataclasses import replace
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
@@ -17,6 +17,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json, to_jso
 from journeyman.cancel import NeverAwaited
 from journeyman.errors import Rejected
 from journeyman.history import NO_OUTPUT
+from journeyman.narrowing import is_dict, is_group, is_list_or_tuple
 from journeyman.tools.attachments import arrange
 from journeyman.tools.issues import faults_of, issue_lines
 from journeyman.tools.redaction import without_secrets
@@ -112,9 +113,9 @@ def _blocks(value: object) -> tuple[_Block, ...] | None:
     """Return the content blocks that `value` is or holds, texts among them included; None when it holds none."""
     if isinstance(value, _Block):
         return (value,)
-    if not isinstance(value, list | tuple):
+    if not is_list_or_tuple(value):
         return None
-    items = cast("Sequence[object]", value)
+    items = value
     blocks = [Text(item) if isinstance(item, str) else item for item in items if isinstance(item, _Block | str)]
     is_content = len(blocks) == len(items) and any(isinstance(item, _Block) for item in items)
     return tuple(blocks) if is_content else None
@@ -147,14 +148,9 @@ def _json_of_odd_text(value: object) -> bytes:
 
 def _with_text_keys(value: object) -> object:
     """Return a value in which the keys that `json` refuses, such as tuples and dates, are texts."""
-    match value:
-        case dict():
-            items = cast("dict[object, object]", value).items()
-            return {_key(key): _with_text_keys(each) for key, each in items}
-        case list() | tuple():
-            return [_with_text_keys(each) for each in cast("list[object]", value)]
-        case _:
-            return value
+    if is_dict(value):
+        return {_key(key): _with_text_keys(each) for key, each in value.items()}
+    return [_with_text_keys(each) for each in value] if is_list_or_tuple(value) else value
 
 
 def _key(key: object) -> str:
@@ -215,7 +211,7 @@ def _error_text(error: BaseException) -> str:
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
     for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(cast("BaseExceptionGroup[BaseException]", error))
+        if is_group(error):
+            yield from _leaves(error)
         else:
             yield error

@@ -26,6 +26,7 @@ from journeyman.content.media import n_bytes_of
 from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, InvalidArguments, Problem
 from journeyman.model import ToolSpec
+from journeyman.narrowing import is_list_or_tuple
 from journeyman.tools.bounded import BoundedValidator
 from journeyman.tools.collection import LONG, collecting_later
 from journeyman.tools.issues import bounded, hides_input
@@ -327,9 +328,9 @@ class TextInput(OutputSchema[Any]):
             InvalidArguments: it is neither; it lists every issue.
         """
         given = (value,) if isinstance(value, UserContent) else value
-        if not isinstance(given, list | tuple):
+        if not is_list_or_tuple(given):
             return OutputSchema[Any].check(self, value)
-        blocks = [Text(each) if isinstance(each, str) else each for each in cast("Sequence[object]", given)]
+        blocks = [Text(each) if isinstance(each, str) else each for each in given]
         issues = [
             f"item {number}: {bounded(repr(each))} is neither a text nor an Image, a Document or an Audio"
             for number, each in enumerate(blocks, start=1)

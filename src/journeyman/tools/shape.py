@@ -12,6 +12,8 @@ from typing import Any, Final, cast
 
 from pydantic_core import CoreSchema, from_json
 
+from journeyman.narrowing import is_dict, is_list
+
 _Json = dict[str, Any]
 _Path = tuple[str | int, ...]
 
@@ -236,8 +238,8 @@ class _Count:
             n_looks += self.of(each, value)
         if node.one_of:
             n_looks += self._of_one(node, value)
-        if isinstance(value, dict):
-            n_looks += self._in_object(node, cast("dict[object, object]", value))
+        if is_dict(value):
+            n_looks += self._in_object(node, value)
         else:
             items = cast("Sequence[object]", value)
             for each, item in zip(node.first, items, strict=False):
@@ -305,7 +307,7 @@ def _paths(given: object) -> list[_Path]:
     """Return the paths of an alias, which is a name, a path, or a list of paths. A function has none."""
     if isinstance(given, str):
         return [(given,)]
-    listed = cast("list[Any]", given) if isinstance(given, list) else []
+    listed: list[Any] = given if is_list(given) else []
     return [tuple(listed)] if listed and isinstance(listed[0], str) else [tuple(path) for path in listed]
 
 

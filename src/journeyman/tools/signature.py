@@ -13,13 +13,13 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import field
-from functools import partial
 from inspect import Parameter as Declared
 from itertools import pairwise, takewhile
-from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem
+from journeyman.narrowing import is_class, is_partial
 from journeyman.tools.schema import REQUIRED, Parameter
 
 Function: TypeAlias = Callable[..., object]
@@ -91,14 +91,14 @@ def positional_parameters(function: Function) -> list[str]:
 def underlying(function: object, *, unwrap: bool = True) -> object:
     """Return the plain function beneath partials, methods, objects with `__call__` and, unless told not, wrappers."""
     while True:
-        if isinstance(function, partial):
-            function = cast("partial[object]", function).func
+        if is_partial(function):
+            function = function.func
         elif isinstance(function, types.MethodType):
             function = function.__func__
-        elif isinstance(function, type):
-            return cast("object", function.__init__)
-        elif unwrap and hasattr(function, "__wrapped__"):
-            function = cast("Any", function).__wrapped__
+        elif is_class(function):
+            return function.__init__
+        elif unwrap and (wrapped := getattr(function, "__wrapped__", None)) is not None:
+            function = wrapped
         elif not inspect.isroutine(function) and callable(function):
             function = type(function).__call__
         else:
@@ -106,8 +106,8 @@ def underlying(function: object, *, unwrap: bool = True) -> object:
 
 
 def _owner(function: object) -> object:
-    while isinstance(function, partial):
-        function = cast("partial[object]", function).func
+    while is_partial(function):
+        function = function.func
     return function
 
 
@@ -132,8 +132,7 @@ def _open_parameters(function: Function, problems: list[Problem] | None = None) 
     """Return the parameters except for those that a partial binds by name: they are not for the model to see."""
     bound: set[str] = set()
     inner: object = function
-    while isinstance(inner, partial):
-        inner = cast("partial[object]", inner)
+    while is_partial(inner):
         bound |= inner.keywords.keys()
         inner = inner.func
     try:

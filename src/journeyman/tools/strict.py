@@ -7,9 +7,10 @@ What only some of them take is no fault here: the others are sent the schema as 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, cast
+from typing import Final
 
 from journeyman.errors import Problem
+from journeyman.narrowing import is_json_object, is_list
 from journeyman.tools.issues import bounded
 from journeyman.types import JsonObject
 
@@ -93,8 +94,8 @@ _HINTS: Final = {
 
 
 def _object(value: object) -> Mapping[str, object]:
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
+    return value if is_json_object(value) else {}
 
 
 def _list(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
+    return value if is_list(value) else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, field, fields, is_dataclass
 from enum import Enum
@@ -35,6 +35,7 @@ from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import READY_TOOLS, ReadyTool
 from journeyman.model import ToolSpec
+from journeyman.narrowing import is_list_or_tuple, is_mapping, is_set
 from journeyman.references import SentByName
 from journeyman.tools.context import ToolContext
 from journeyman.tools.raw_schema import RawSchema, size_problems
@@ -437,11 +438,10 @@ def canonical(value: object) -> str:
     match value:
         case None | bool() | int() | float() | str() if not isinstance(value, Enum):
             return json.dumps(value, ensure_ascii=False)
-        case Mapping():
-            pairs = cast("Mapping[object, object]", value).items()
-            return "{" + ",".join(sorted(f"{canonical(key)}:{canonical(item)}" for key, item in pairs)) + "}"
-        case list() | tuple():
-            return "[" + ",".join(map(canonical, cast("Iterable[object]", value))) + "]"
+        case _ if is_mapping(value):
+            return "{" + ",".join(sorted(f"{canonical(key)}:{canonical(item)}" for key, item in value.items())) + "}"
+        case _ if is_list_or_tuple(value):
+            return "[" + ",".join(map(canonical, value)) + "]"
         case _:
             return f"{type(value).__qualname__}({_content(value)})"
 
@@ -449,8 +449,8 @@ def canonical(value: object) -> str:
 def _content(value: object) -> str:
     if isinstance(value, Enum):
         return value.name
-    if isinstance(value, set | frozenset):
-        return ",".join(sorted(map(canonical, cast("Iterable[object]", value))))
+    if is_set(value):
+        return ",".join(sorted(map(canonical, value)))
     if isinstance(value, BaseModel):
         return canonical({**value.__dict__, **(value.__pydantic_extra__ or {})})
     if is_dataclass(value) and not isinstance(value, type):

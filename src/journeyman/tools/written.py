@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final, cast
+from typing import Final
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import count
 from journeyman.json_numbers import read_json, write_json
+from journeyman.narrowing import is_dict, is_json_object, is_list, is_str_dict
 from journeyman.types import JsonObject
 
 _QUOTED_HEAD: Final = 700
@@ -42,12 +43,10 @@ def holds_secrets(schema: object) -> bool:
     match schema:
         case {"writeOnly": True} | {"format": "password"}:
             return True
-        case dict():
-            return any(map(holds_secrets, cast("dict[str, object]", schema).values()))
-        case list():
-            return any(map(holds_secrets, cast("list[object]", schema)))
+        case _ if is_dict(schema):
+            return any(map(holds_secrets, schema.values()))
         case _:
-            return False
+            return is_list(schema) and any(map(holds_secrets, schema))
 
 
 # -- nulls that count as absent ----------------------------------------------------------------------------------------
@@ -113,21 +112,19 @@ class _Reader:
     def clean(self, value: object, place: _Spot) -> bool:
         if place.is_empty:
             return False
-        if isinstance(value, list):
+        if is_list(value):
             if place.items.is_empty or (place.items.is_flat and not place.items.lackable):
-                items = cast("list[object]", value)
-                return any([self.clean(cast("object", item), place.items) for item in items if isinstance(item, list)])
-            holders = [cast("object", item) for item in cast("list[object]", value) if isinstance(item, list | dict)]
+                return any([self.clean(item, place.items) for item in value if is_list(item)])
+            holders = [item for item in value if is_list(item) or is_dict(item)]
             return any([self.clean(item, place.items) for item in holders])
-        if not isinstance(value, dict):
+        if not is_str_dict(fields := value):
             return False
-        fields = cast("dict[str, object]", value)
         absent = [name for name in place.lackable if name in fields and fields[name] is None]
         for name in absent:
             del fields[name]
         if place.is_flat:
             return bool(absent)
-        holders = [(name, cast("object", item)) for name, item in fields.items() if isinstance(item, list | dict)]
+        holders = [(name, item) for name, item in fields.items() if is_list(item) or is_dict(item)]
         changed = [self.clean(item, place.property(name)) for name, item in holders]
         return bool(absent) or any(changed)
 
@@ -217,8 +214,8 @@ class _Spot:
 
 
 def _object(value: object) -> Mapping[str, object]:
-    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    return value if is_json_object(value) else {}
 
 
 def _list(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
+    return value if is_list(value) else []

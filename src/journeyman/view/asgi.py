@@ -10,7 +10,7 @@ from functools import wraps
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast, get_args
+from typing import Final, TypeAlias, get_args
 
 from pydantic import ValidationError
 from starlette.applications import Starlette
@@ -20,6 +20,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from journeyman.errors import StoreError, count
+from journeyman.narrowing import is_one_of
 from journeyman.record.fold import dumped
 from journeyman.record.reading import MOST, RecordedRun, RecordedStatus, Recordings
 from journeyman.record.tables import find_store
@@ -100,7 +101,7 @@ class _Pages:
         self._files["/"] = self._files["/index.html"]
         self._files["/favicon.ico"] = self._files["/favicon.svg"]  # browsers ask for it where no page names an icon
 
-    async def __call__(self, exchange: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as ASGI has it
+    async def __call__(self, exchange: Scope, receive: Receive, send: Send) -> None:
         await self._answer(Request(exchange))(exchange, receive, send)
 
     def _answer(self, request: Request) -> Response:
@@ -215,11 +216,11 @@ class _Viewer:  # noqa: PLR0904 - one for each address
     async def runs(self, request: Request) -> Response:
         given = request.query_params
         status = given.get("status") or None
-        if status is not None and status not in get_args(RecordedStatus):
+        if status is not None and not is_one_of(status, RecordedStatus):
             raise ValueError(f"No run is {status[:50]!r}: it is one of {', '.join(get_args(RecordedStatus))}.")
         filters = Filters(
             agent=given.get("agent") or None,
-            status=cast("RecordedStatus | None", status),
+            status=status,
             failed=given.get("failed", "") in ("1", "true"),
             since=_number(request, "since"),
             over_cost=_number(request, "over_cost"),
@@ -391,7 +392,7 @@ def _json(value: object) -> Response:
 
 
 def _id(request: Request) -> str:
-    return cast("str", request.path_params["id"])
+    return str(request.path_params["id"])
 
 
 def _number(request: Request, name: str) -> float | None:

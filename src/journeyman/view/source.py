@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 from pydantic_core import from_json
 
@@ -21,7 +21,7 @@ from journeyman.record.fold import dumped
 from journeyman.record.page import event_document, request_document, run_document
 from journeyman.record.reading import MOST, RecordedRun, RecordedStatus, Recordings, StoredRequest
 from journeyman.record.speaking import Told, outcomes, told
-from journeyman.record.tables import grown, is_there, shortened
+from journeyman.record.tables import grown, is_there, shorten_object
 from journeyman.version import package_version
 
 Document: TypeAlias = dict[str, Any]
@@ -135,12 +135,12 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
                 if len(found) == limit:
                     return {"runs": found, "more": True, "next": found[-1]["id"], "newest": newest}
                 found.append(run)
-            last = cast("str", page[-1]["id"])
+            last = str(page[-1]["id"])
             if len(page) <= limit:
                 break
             if time.monotonic() > until:
                 return {"runs": found, "more": True, "next": last, "newest": newest}
-            page = self._page(filters, (cast("float", page[-1]["started"]), last), limit + 1)
+            page = self._page(filters, (page[-1]["started"], last), limit + 1)
         return {"runs": found, "more": False, "next": None, "newest": newest}
 
     def _newest(self) -> int:
@@ -371,10 +371,8 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
         run = self.recording(id)
         if run is None:
             row = self.row(id)
-            lone = [each for each in _lone_events(row, self._find_answered(id)) if cast("int", each["n"]) > after][
-                skip:
-            ]
-            return (lone if most is None else shortened(lone, most)), False
+            lone = [each for each in _lone_events(row, self._find_answered(id)) if each["n"] > after][skip:]
+            return (lone if most is None else [shorten_object(each, most) for each in lone]), False
         if skip:
             skipped = self.recordings.file.rows(_NTH, (id, after, skip - 1))
             if not skipped:
@@ -496,7 +494,7 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
             top = 0
         open_ones = f"{_OPEN} AND {self._lone()}"
         found += [self._lone_document(row) for row in self._rows(open_ones, (), limit=_MOST_LIVE)]
-        now = {cast("str", run["id"]): run for run in found}
+        now = {str(run["id"]): run for run in found}
         for id, run in known.items():
             if id not in now and run["status"] == "live":
                 try:
@@ -539,7 +537,7 @@ def _lone_events(row: Row, answered: Sequence[str] = ()) -> Iterator[Document]:
     how it ended. `answered` are the ids of what was answered."""
     path = (row.agent,)
 
-    def event(n: int, kind: str, at: float, where: Sequence[str], **facts: Any) -> Document:  # noqa: ANN401 - JSON
+    def event(n: int, kind: str, at: float, where: Sequence[str], **facts: Any) -> Document:
         names = ("attempt", "iteration", "tool_use_id", "tool_name")
         place = {name: facts.pop(name, None) for name in names}
         return {"n": n, "at": at, "path": list(where), "kind": kind, **place, "facts": facts}

@@ -30,6 +30,7 @@ from journeyman.cli.app import Mistake, Refused
 from journeyman.errors import count, quoted
 from journeyman.files import take_lock
 from journeyman.json_numbers import holds_written_numbers, read_json, write_json
+from journeyman.narrowing import is_json_object, is_list, is_list_of_texts
 
 Format: TypeAlias = Literal["jsonl", "json", "csv", "tsv"]
 FORMATS: Final[Mapping[str, Format]] = {
@@ -96,10 +97,9 @@ class Fields:
 
     def read(self, line: InputLine) -> InputLine:
         """Return the line with what its fields say; `files` is no part of its text any more."""
-        value = _value_of(line.text)
-        if not isinstance(value, dict):
+        given = _value_of(line.text)
+        if not is_json_object(given):
             return replace(line, fault="it is no object, so it has no fields")
-        given = cast("dict[str, object]", value)
         key = None if self.key is None else given.get(self.key)
         if self.key is not None and (not isinstance(key, str | int) or isinstance(key, bool) or key == ""):
             return replace(line, fault=f"its field {quoted(self.key)} is no text and no number, so it has no key")
@@ -110,11 +110,11 @@ class Fields:
             return self._with_input(line, given)
         paths = given.pop(self.files, [])
         named = [paths] if isinstance(paths, str) else paths
-        if not isinstance(named, list) or not all([isinstance(each, str) for each in cast("list[object]", named)]):
+        if not is_list_of_texts(named):
             return replace(line, fault=f"its field {quoted(self.files)} is no path and no list of paths")
         rest = [each for name, each in given.items() if name != self.key]
         plain = rest[0] if len(rest) == 1 and isinstance(rest[0], str) else None
-        files = tuple([self.folder / each for each in cast("list[str]", named) if each])
+        files = tuple([self.folder / each for each in named if each])
         line = replace(line, text=_text_of(given), plain=plain, files=files)
         return self._with_input(line, given)
 
@@ -132,10 +132,9 @@ class Fields:
     def check_keys(self, line: InputLine) -> InputLine:
         """Return the line with the keys that the agent would not see. With one that seems to be misspelt, it cannot be
         read: the run would be paid for without what it says."""
-        value: object = None if line.fault else read_json(line.text)
-        if not isinstance(value, dict):
+        given = None if line.fault else read_json(line.text)
+        if not isinstance(given, dict):
             return line
-        given = cast("dict[str, object]", value)
         unknown = [name for name in self.unknown(given) if name != "custom_id" or line.custom_id is None]
         for name in unknown:
             if (near := self.near(name, given)) is not None:
@@ -320,9 +319,9 @@ def _items(file: BinaryIO, written: Written) -> Iterator[InputLine]:
     except ValueError as error:
         hint = "Correct it; or, if each line is a JSON value of its own, add --format jsonl."
         raise Mistake(f"The inputs are no JSON: {str(error)[:_SHOWN_CHARACTERS]}.", hint) from error
-    if not isinstance(items, list):
+    if not is_list(items):
         raise Mistake("The inputs are no JSON array.", "Give a list of inputs: [{…}, {…}]; or JSON lines.")
-    for number, value in enumerate(cast("list[object]", items), 1):
+    for number, value in enumerate(items, 1):
         text = _text_of(value)
         digest = _digest(text.encode("utf-8", "surrogatepass"))
         plain = value if isinstance(value, str) else None
@@ -331,9 +330,9 @@ def _items(file: BinaryIO, written: Written) -> Iterator[InputLine]:
 
 def _custom_id(value: object) -> str | None:
     """Return the `custom_id` of a line of OpenAI's batches."""
-    if not isinstance(value, dict) or "body" not in value:
+    if not is_json_object(value) or "body" not in value:
         return None
-    id = cast("dict[str, object]", value).get("custom_id")
+    id = value.get("custom_id")
     return id if isinstance(id, str) else None
 
 
@@ -568,7 +567,7 @@ class Results:
                 raise Refused(text, "Make room there; then the same command goes on.") from error
             raise self._unwritable(error) from error
         self.done[_place_of(line)] = line.digest
-        self.n_failed += cast("str", facts["code"]) != "SUCCESS"
+        self.n_failed += facts["code"] != "SUCCESS"
 
     def close(self) -> None:
         """Let others write to the file."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, cast, get_args
+from typing import Final, get_args
 
 from journeyman.agent import Agent
 from journeyman.budget import Limits
@@ -22,6 +22,7 @@ from journeyman.cli.show.screen import PlainScreen, stderr_console
 from journeyman.compaction import ClearToolResults, Summarise
 from journeyman.env_file import hint_of_env_file
 from journeyman.errors import DefinitionError
+from journeyman.narrowing import is_one_of
 from journeyman.toolbox import Workspace, fetch_tool, load_agents_md
 from journeyman.toolbox.workspace import ToolName
 from journeyman.tools.tools import AnyTool
@@ -99,9 +100,9 @@ def _tools(named: str) -> Iterator[AnyTool]:
         text = f"There is no tool {unknown[0]!r}." if unknown else "--tools names none."
         raise Mistake(text, f"There are {', '.join(_GROUPS)}, and {', '.join(_GROUPS[CODING])}.")
     workspace = Workspace(Path.cwd())
-    files = [name for name in names if name in get_args(ToolName)]
+    files: list[ToolName] = [name for name in names if is_one_of(name, ToolName)]
     if files:
-        yield from workspace.tools(*cast("list[ToolName]", files))
+        yield from workspace.tools(*files)
     if "fetch" in names:
         yield fetch_tool(workspace)
     if "ask_user" in names:

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final, TypeAlias, cast, get_args
+from typing import Final, TypeAlias
 
 from journeyman.cli.chat.dialog import Commands, Dialog
 from journeyman.cli.show.lines import Line, one_line, usage_sentence
 from journeyman.errors import NothingToContinue, StoreError, count
 from journeyman.files import private
+from journeyman.narrowing import is_one_of
 from journeyman.permission.permission import MODES, PermissionMode
 from journeyman.types import dump_messages
 
@@ -239,10 +240,10 @@ def _mode(dialog: Dialog, rest: str) -> Iterator[Line]:
         for mode, text in _modes(dialog):
             is_now = mode == permission.mode
             yield Line(indent=1 if is_now else 3, mark="step" if is_now else "", name=mode, text=text, rows=2)
-    elif rest not in get_args(PermissionMode):
+    elif not is_one_of(rest, PermissionMode):
         yield _wrong(f"There is no mode {one_line(rest, 40)}. Use one of {', '.join(MODES)}.")
     else:
-        permission.mode = cast("PermissionMode", rest)
+        permission.mode = rest
         dialog.look()
         yield _note(f"The mode is {rest} from the next call on.")
 
@@ -270,7 +271,7 @@ def _output(dialog: Dialog, rest: str) -> Iterator[Line]:
 
 
 def _export(dialog: Dialog, rest: str) -> Iterator[Line]:
-    path = Path(os.path.expanduser(rest))  # noqa: PTH111 - it stays as it is for who has no home
+    path = Path(os.path.expanduser(rest))
     messages = dialog.chat.messages
     try:
         with open(path, "xb", opener=private) as file:

@@ -221,7 +221,7 @@ def _completion(text: str, about: str, begun: str) -> Completion:
 def _paths(begun: str) -> Iterator[Completion]:
     """Give the files and folders that the beginning of a path may mean; of a name alone, also those further down."""
     folder, slash, start = begun.rpartition("/")
-    here = Path(os.path.expanduser(f"{folder}{slash}" or "."))  # noqa: PTH111 - it stays as it is for who has no home
+    here = Path(os.path.expanduser(f"{folder}{slash}" or "."))
     found = [each for each in _entries(here) if each.startswith(start) and (start or not each.startswith("."))]
     if not slash and start:
         known = set(found)

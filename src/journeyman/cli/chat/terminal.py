@@ -349,8 +349,8 @@ class CapturedTerminal:
         """`say` takes the lines that others print, in a thread of its own."""
         self._say = say
         self._kept = {number: os.dup(number) for number in (_STDIN, *_PRINTED) if os.isatty(number)}
-        self.input: Final = open(os.dup(self._kept[_STDIN]), encoding="utf-8", errors="replace")  # noqa: PTH123, SIM115
-        self.output: Final = open(os.dup(self._kept[1]), "w", encoding="utf-8", errors="replace")  # noqa: PTH123, SIM115
+        self.input: Final = os.fdopen(os.dup(self._kept[_STDIN]), encoding="utf-8", errors="replace")
+        self.output: Final = os.fdopen(os.dup(self._kept[1]), "w", encoding="utf-8", errors="replace")
         nothing, (heard, told) = os.open(os.devnull, os.O_RDONLY), os.pipe()
         os.dup2(nothing, _STDIN)
         for number in self._kept.keys() & _PRINTED:

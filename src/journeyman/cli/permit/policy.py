@@ -108,12 +108,12 @@ def with_policy(
 
 
 def _permission(name: str, target: str, mode: PermissionMode, rules: FileRules) -> Permission:
-    place = hashlib.sha256(os.path.abspath(target).encode("utf-8", "surrogatepass")).hexdigest()[:12]  # noqa: PTH100 - it may be no path
+    place = hashlib.sha256(os.path.abspath(target).encode("utf-8", "surrogatepass")).hexdigest()[:12]
     folder = data_folder()
     kept: Path | None = None  # in memory, where nothing can be kept
     if folder is not None:
         path = folder / "approvals" / f"{name}-{place}.json"
-        above = next((each for each in path.parents if os.path.exists(each)), path)  # noqa: PTH110 - false also where one may not look
+        above = next((each for each in path.parents if os.path.exists(each)), path)  # false also where one may not look
         kept = path if os.access(above, os.W_OK | os.X_OK) else None
     return Policy(mode, Approvals(kept, expires_s=_EXPIRES_S), rules)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias
 
 from pydantic_core import from_json
 from rich.cells import cell_len
@@ -18,6 +18,7 @@ from rich.text import Text
 
 from journeyman.errors import count
 from journeyman.json_numbers import write_json
+from journeyman.narrowing import is_json_object
 from journeyman.types import JsonObject, Usage
 
 Mark: TypeAlias = Literal[
@@ -224,9 +225,9 @@ def ran(given: str, result: str) -> str:
         changed: object = from_json(first.removeprefix(_CHANGED))
     except ValueError:  # cut, or the words of a tool
         return given
-    if not isinstance(changed, dict):
+    if not is_json_object(changed):
         return given
-    now = arguments(cast("JsonObject", changed))
+    now = arguments(changed)
     return f"{now} (changed)" if now == given else f"{now} (changed from {given})"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic_core import to_json
 
@@ -23,6 +23,7 @@ from journeyman.model import (
 from journeyman.models.cassette.format import FORMAT, VERSION, CassetteFile, Header, ModelLine, write_line
 from journeyman.models.cassette.pieces import ErrorJson, error_of
 from journeyman.models.cassette.record import NewRequest, Recording
+from journeyman.narrowing import is_json_object
 from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings
 from journeyman.tools.redaction import Redactor
 from journeyman.types import JsonObject, Message, RunPath, ToolResult, ToolUse, adapter_of
@@ -30,8 +31,8 @@ from journeyman.types import JsonObject, Message, RunPath, ToolResult, ToolUse, 
 
 def text_of(value: object) -> str:
     """Return a value of a recording as people read it; of a text that was not kept, how long it was."""
-    if isinstance(value, dict) and value.keys() == {"characters", "digest"}:
-        return f"({cast('dict[str, object]', value)['characters']} characters)"
+    if is_json_object(value) and value.keys() == {"characters", "digest"}:
+        return f"({value['characters']} characters)"
     return "" if value is None else value if isinstance(value, str) else to_json(value).decode()
 
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import cast
 
 from pydantic_core import from_json
 
@@ -17,7 +16,7 @@ from journeyman.durable.durable import Durable
 from journeyman.durable.handle import RunHandle
 from journeyman.durable.records import RunInfo
 from journeyman.gate import Allow, Decision, Deny, Rewrite
-from journeyman.types import JsonObject
+from journeyman.narrowing import is_json_object
 
 
 def _say(run: str, store: str | None, say: Callable[[AnyHandle], Awaitable[str]]) -> int:
@@ -101,9 +100,9 @@ def _decide(run: str, question_id: str, decision: Decision, *, store: str | None
             given = from_json(arguments)
         except ValueError as error:
             raise Mistake(f"--arguments is no JSON: {error}.", 'Give an object: \'{"path": "notes.md"}\'.') from error
-        if not isinstance(given, dict):
+        if not is_json_object(given):
             raise Mistake("--arguments is no JSON object.", 'Give an object: \'{"path": "notes.md"}\'.')
-        decision = Rewrite(cast("JsonObject", given))
+        decision = Rewrite(given)
 
     async def say(handle: AnyHandle) -> str:
         question = await handle.approve(question_id, decision)

@@ -153,8 +153,8 @@ class Connections:
 
     def _hear(self) -> bool:
         """Read what others have said. False: the connection is lost, and the next call makes another one."""
-        from psycopg import Error  # noqa: PLC0415 - an optional package
-        from psycopg.pq import TransactionStatus  # noqa: PLC0415 - an optional package
+        from psycopg import Error
+        from psycopg.pq import TransactionStatus
 
         held = self._held
         if held is None or held.closed:
@@ -244,7 +244,7 @@ class Connections:
         return StoreError(f"{self.place} was closed.", hint="Open another Durable on it.")
 
     def _give_back(self, connection: Connection) -> None:
-        from psycopg.pq import TransactionStatus  # noqa: PLC0415 - an optional package
+        from psycopg.pq import TransactionStatus
 
         self._used.discard(connection)
         if self._is_open and connection.info.transaction_status == TransactionStatus.IDLE:
@@ -273,7 +273,7 @@ class Connections:
 
     async def connected(self, *, is_direct: bool = False) -> Connection:
         """Return another connection. `is_direct`: to the database itself, and not to a pooler before it."""
-        from psycopg import AsyncConnection  # noqa: PLC0415 - an optional package
+        from psycopg import AsyncConnection
 
         given = self.database.parameters(is_direct=is_direct, application_name=f"journeyman {self._owner}")
         threshold = self.database.prepare_threshold
@@ -398,7 +398,7 @@ async def add_lines(connection: Connection, session: str, lines: Sequence[Line],
     Raises:
         StoreError: somebody else has written there in this moment, so that the transaction has to be made again.
     """
-    from psycopg.errors import UniqueViolation  # noqa: PLC0415 - an optional package
+    from psycopg.errors import UniqueViolation
 
     [(n, crc)] = await rows_of(connection, LAST_OF_SESSION, [session])
     rows = list[tuple[int, str, int, bytes, int]]()

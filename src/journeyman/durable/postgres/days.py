@@ -99,7 +99,7 @@ async def make_days(connection: Connection, now: float) -> bool:
 
     Where somebody holds the tables for longer than a second, it is left to the next one who sweeps.
     """
-    from psycopg.errors import InsufficientPrivilege, LockNotAvailable  # noqa: PLC0415 - an optional package
+    from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 
     there = await parts(connection)
     lacking = [
@@ -125,7 +125,7 @@ async def drop_days(connection: Connection, before: float, *, most_kept: int = M
 
     Return how many tables those were. One stays of which more than `most_kept` runs are left, or that somebody holds.
     """
-    from psycopg.errors import LockNotAvailable  # noqa: PLC0415 - an optional package
+    from psycopg.errors import LockNotAvailable
 
     n_dropped = 0
     for part in await parts(connection):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from journeyman.durable.dispatch import Dispatcher
 from journeyman.durable.postgres import pgqueuer, procrastinate
@@ -13,6 +13,9 @@ from journeyman.durable.postgres.tickets import Lender
 from journeyman.durable.records import wall_clock
 from journeyman.errors import StoreError
 from journeyman.store.database import MAKE, MAKE_RECORDINGS, Database
+
+if TYPE_CHECKING:
+    from journeyman.durable.postgres.connections import Connection
 
 DispatcherName: TypeAlias = Literal["procrastinate", "pgqueuer"]
 """The queues in Postgres that are built in."""
@@ -57,13 +60,13 @@ def named(given: DispatcherName | Dispatcher | None, lender: Lender, *, lease_s:
     return DISPATCHERS[given or _DEFAULT](lender, lease_s=lease_s)
 
 
-async def choose(given: DispatcherName | None, connection: Any, database: Database) -> DispatcherName:  # noqa: ANN401 - of the driver
+async def choose(given: DispatcherName | None, connection: Connection, database: Database) -> DispatcherName:
     """Return who brings the runs of a database: who was named, or whose tables are there.
 
     Raises:
         StoreError: another one was named, or the tables of several are there.
     """
-    marked = await (await connection.execute(_MARKED.encode())).fetchone()
+    [marked] = await (await connection.execute(_MARKED.encode())).fetchall()
     found: list[DispatcherName] = [each for each, is_there in zip(_MARKS, marked, strict=True) if is_there]
     name: DispatcherName = given if given is not None else found[0] if found else _DEFAULT
     for other in found:

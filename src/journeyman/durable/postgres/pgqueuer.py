@@ -20,7 +20,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-from journeyman.cancel import wait_until_ended
+from journeyman.cancel import own_task, wait_until_ended
 from journeyman.durable.dispatch import GIVE_BACK_S, LEASE_S, Dispatcher, Requeue, ResumeRun, Ticket
 from journeyman.durable.postgres.tickets import AGAIN_S, Lender, Patience, check_package, place_of, places_of
 from journeyman.errors import StoreError, name_and_words
@@ -28,9 +28,13 @@ from journeyman.errors import StoreError, name_and_words
 if TYPE_CHECKING:
     from pgqueuer.db import PsycopgDriver
     from pgqueuer.domain.settings import DBSettings
+    from pgqueuer.domain.types import QueueEntrypoint, QueueManagerId
     from pgqueuer.models import Job
+    from pgqueuer.ports.repository import EntrypointExecutionParameter
     from pgqueuer.qm import QueueManager
     from pgqueuer.queries import Queries
+
+    from journeyman.durable.postgres.connections import Connection
 
 _log = logging.getLogger("journeyman")
 _POLL_S: Final = 1.0
@@ -99,15 +103,16 @@ class PgQueuer:
         self.lease_s = lease_s
         self._lender: Final = lender
 
-    async def setup(self, connection: Any) -> None:  # noqa: ANN401 - of the driver
+    async def setup(self, connection: Connection) -> None:
         """Make its tables, if they are not there. The caller sees to it that one process at a time does so.
 
         Raises:
             StoreError: it is not installed, of another version, or has older tables.
         """
         check_package("pgqueuer", extra="pgqueuer", least="1.6")
-        found = await (await connection.execute(f"SELECT to_regclass('{TABLE}') IS NOT NULL".encode())).fetchone()
-        if not found[0]:
+        found = await connection.execute(f"SELECT to_regclass('{TABLE}') IS NOT NULL".encode())
+        [[is_there]] = await found.fetchall()
+        if not is_there:
             await connection.execute(schema().encode())
             return
         needed = [[table for table, _ in _NEEDED], [column for _, column in _NEEDED]]
@@ -115,14 +120,7 @@ class PgQueuer:
             raise self._older(f"without {lacking[0]}.{lacking[1]}")
 
     async def enqueue(
-        self,
-        ticket: Ticket,
-        *,
-        agent: str,
-        queue: str,
-        priority: int,
-        after_s: float,
-        connection: Any,  # noqa: ANN401 - of the driver
+        self, ticket: Ticket, *, agent: str, queue: str, priority: int, after_s: float, connection: Connection
     ) -> None:
         await connection.execute(_DROP.encode(), [ticket.run])
         await _queries(_joined(connection)).enqueue(
@@ -133,10 +131,10 @@ class PgQueuer:
             headers={"run": ticket.run, "gen": str(ticket.gen)},
         )
 
-    async def drop(self, run: str, connection: Any) -> None:  # noqa: ANN401 - of the driver
+    async def drop(self, run: str, connection: Connection) -> None:
         await connection.execute(_DROP.encode(), [run])
 
-    async def unknown(self, tickets: Sequence[Ticket], connection: Any) -> Sequence[Ticket]:  # noqa: ANN401 - of the driver
+    async def unknown(self, tickets: Sequence[Ticket], connection: Connection) -> Sequence[Ticket]:
         given = [[each.run for each in tickets], [each.gen for each in tickets]]
         found = await (await connection.execute(_UNKNOWN.encode(), given)).fetchall()
         return [Ticket(*each) for each in found]
@@ -157,7 +155,7 @@ class PgQueuer:
         all_of = () if queues else tuple(places_of(agent) for agent in agents)
 
         async def driven(job: Job) -> None:
-            headers, task = cast("dict[str, str]", job.headers), cast("asyncio.Task[Any]", asyncio.current_task())
+            headers, task = cast("dict[str, str]", job.headers), own_task()
             ticket = Ticket(headers["run"], int(headers["gen"]))
             if leaving.is_set():  # it was fetched in that moment
                 await hand_over(ticket, now=now())
@@ -272,7 +270,7 @@ class _Driver(Patience):
         self._told(_WRITTEN)
 
     async def _listen(self, channel: str) -> None:
-        from psycopg import Error  # noqa: PLC0415 - an optional package
+        from psycopg import Error
 
         while True:
             try:
@@ -285,7 +283,7 @@ class _Driver(Patience):
                 _log.debug("PgQueuer is not heard, which is tried again: %s", error)
             await asyncio.sleep(AGAIN_S)
 
-    async def _heard(self, connection: Any, channel: str) -> None:  # noqa: ANN401 - of the driver
+    async def _heard(self, connection: Connection, channel: str) -> None:
         clock, looked_s, is_written = asyncio.get_running_loop().time, float("-inf"), True
         await connection.execute(f'LISTEN "{channel}"'.encode())
         while True:
@@ -304,9 +302,9 @@ class _Driver(Patience):
 
 def _manager(driver: _Driver, slots: int) -> QueueManager:
     """Return a worker of PgQueuer that has so many slots."""
-    from pgqueuer.models import Channel, Job  # noqa: PLC0415 - an optional package
-    from pgqueuer.qm import QueueManager  # noqa: PLC0415 - an optional package
-    from pgqueuer.queries import Queries  # noqa: PLC0415 - an optional package
+    from pgqueuer.models import Channel, Job
+    from pgqueuer.qm import QueueManager
+    from pgqueuer.queries import Queries
 
     brought = set[int]()
     asking = _queries(driver)
@@ -315,12 +313,12 @@ def _manager(driver: _Driver, slots: int) -> QueueManager:
         async def dequeue(  # noqa: PLR0917 - as PgQueuer has it
             self,
             batch_size: int,
-            entrypoints: Any,  # noqa: ANN401 - of PgQueuer
-            queue_manager_id: Any,  # noqa: ANN401 - of PgQueuer
+            entrypoints: dict[QueueEntrypoint, EntrypointExecutionParameter],
+            queue_manager_id: QueueManagerId,
             global_concurrency_limit: int | None,
             heartbeat_timeout: timedelta,
         ) -> list[Job]:
-            async def work(connection: Any, is_again: bool) -> list[Job]:  # noqa: ANN401 - of the driver
+            async def work(connection: Connection, is_again: bool) -> list[Job]:
                 if is_again:  # what was brought by an answer that was lost would wait here for nothing
                     lost = await _joined(connection).fetch(_FETCHED, queue_manager_id, list(brought))
                     if lost:
@@ -352,8 +350,8 @@ def _manager(driver: _Driver, slots: int) -> QueueManager:
 
 def _queries(driver: Any) -> Queries:  # noqa: ANN401 - of PgQueuer
     """Return what asks about our tables."""
-    from pgqueuer.adapters.persistence import qb  # noqa: PLC0415 - an optional package
-    from pgqueuer.queries import Queries  # noqa: PLC0415 - an optional package
+    from pgqueuer.adapters.persistence import qb
+    from pgqueuer.queries import Queries
 
     settings = _settings()
     return Queries(
@@ -364,9 +362,9 @@ def _queries(driver: Any) -> Queries:  # noqa: ANN401 - of PgQueuer
     )
 
 
-def _joined(connection: Any) -> PsycopgDriver:  # noqa: ANN401 - of the driver
+def _joined(connection: Connection) -> PsycopgDriver:
     """Return what makes calls of PgQueuer a part of what is done with a connection."""
-    from pgqueuer.db import PsycopgDriver  # noqa: PLC0415 - an optional package
+    from pgqueuer.db import PsycopgDriver
 
     return PsycopgDriver(connection)
 
@@ -374,8 +372,8 @@ def _joined(connection: Any) -> PsycopgDriver:  # noqa: ANN401 - of the driver
 @cache
 def _settings() -> DBSettings:
     """Return the names of our tables, whatever the environment says of those of others."""
-    from pgqueuer.domain.settings import DBSettings, Durability  # noqa: PLC0415 - an optional package
-    from pgqueuer.models import Channel  # noqa: PLC0415 - an optional package
+    from pgqueuer.domain.settings import DBSettings, Durability
+    from pgqueuer.models import Channel
 
     return DBSettings(
         prefix=_PREFIX,
@@ -396,7 +394,7 @@ def schema() -> str:
     """Return the statements that make PgQueuer's tables, and an index of ours on them."""
     if find_spec("pgqueuer") is None:
         return ""
-    from pgqueuer.adapters.persistence.qb import QueryBuilderEnvironment  # noqa: PLC0415 - an optional package
+    from pgqueuer.adapters.persistence.qb import QueryBuilderEnvironment
 
     return f"{QueryBuilderEnvironment(_settings()).build_install_query()}\n{_INDEX}\n"
 

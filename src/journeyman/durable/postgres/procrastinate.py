@@ -19,13 +19,15 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from journeyman.cancel import wait_until_ended
+from journeyman.cancel import own_task, wait_until_ended
 from journeyman.durable.dispatch import GIVE_BACK_S, LEASE_S, Dispatcher, Requeue, ResumeRun, Ticket
 from journeyman.durable.postgres.tickets import AGAIN_S, Lender, Patience, check_package, place_of, places_of
 from journeyman.errors import StoreError, name_and_words
 
 if TYPE_CHECKING:
     from procrastinate.worker import Worker
+
+    from journeyman.durable.postgres.connections import Connection
 
 _log = logging.getLogger("journeyman")
 _TASK: Final = "jm.drive"
@@ -91,15 +93,16 @@ class Procrastinate:
         self.lease_s = lease_s
         self._lender: Final = lender
 
-    async def setup(self, connection: Any) -> None:  # noqa: ANN401 - of the driver
+    async def setup(self, connection: Connection) -> None:
         """Make its tables, if they are not there. The caller sees to it that one process at a time does so.
 
         Raises:
             StoreError: it is not installed, of another version, or has older tables.
         """
         check_package("procrastinate", extra="postgres", least="3.10")
-        found = await (await connection.execute(b"SELECT to_regclass('procrastinate_jobs') IS NOT NULL")).fetchone()
-        if not found[0]:
+        found = await connection.execute(b"SELECT to_regclass('procrastinate_jobs') IS NOT NULL")
+        [[is_there]] = await found.fetchall()
+        if not is_there:
             await connection.execute(schema().encode())
             return
         lacking = await (await connection.execute(_LACKING.encode())).fetchall()
@@ -108,27 +111,22 @@ class Procrastinate:
                 f"{self._lender.place} has older tables of Procrastinate, without {lacking[0][0]}.",
                 hint="Make them newer, as Procrastinate's page on migrations says. Nothing was changed.",
             )
-        if not (await (await connection.execute(b"SELECT to_regclass('jm_tickets') IS NOT NULL")).fetchone())[0]:
+        found = await connection.execute(b"SELECT to_regclass('jm_tickets') IS NOT NULL")
+        [[is_there]] = await found.fetchall()
+        if not is_there:
             await connection.execute(_INDEX.encode())
 
     async def enqueue(
-        self,
-        ticket: Ticket,
-        *,
-        agent: str,
-        queue: str,
-        priority: int,
-        after_s: float,
-        connection: Any,  # noqa: ANN401 - of the driver
+        self, ticket: Ticket, *, agent: str, queue: str, priority: int, after_s: float, connection: Connection
     ) -> None:
         urgency = max(min(priority, _MOST_URGENT), -_MOST_URGENT)
         given = [ticket.run, place_of(agent, queue), urgency, *ticket, min(max(after_s, 0.0), _MOST_S)]
         await connection.execute(_ENQUEUE.encode(), given)
 
-    async def drop(self, run: str, connection: Any) -> None:  # noqa: ANN401 - of the driver
+    async def drop(self, run: str, connection: Connection) -> None:
         await connection.execute(_DROP.encode(), [run])
 
-    async def unknown(self, tickets: Sequence[Ticket], connection: Any) -> Sequence[Ticket]:  # noqa: ANN401 - of the driver
+    async def unknown(self, tickets: Sequence[Ticket], connection: Connection) -> Sequence[Ticket]:
         given = [[each.run for each in tickets], [each.gen for each in tickets]]
         found = await (await connection.execute(_UNKNOWN.encode(), given)).fetchall()
         return [Ticket(*each) for each in found]
@@ -145,8 +143,8 @@ class Procrastinate:
         stop: asyncio.Event,
         now: Callable[[], float],
     ) -> None:
-        from procrastinate import App  # noqa: PLC0415 - an optional package
-        from procrastinate.worker import Worker  # noqa: PLC0415 - an optional package
+        from procrastinate import App
+        from procrastinate.worker import Worker
 
         places = [place_of(agent, queue) for agent in agents for queue in queues or ("default",)]
         all_of = () if queues else tuple(places_of(agent) for agent in agents)
@@ -154,7 +152,7 @@ class Procrastinate:
         app, drives = App(connector=cast("Any", connector)), set[asyncio.Task[Any]]()
 
         async def driven(run: str, gen: int) -> None:
-            task = cast("asyncio.Task[Any]", asyncio.current_task())
+            task = own_task()
             drives.add(task)
             try:
                 await drive(Ticket(run, gen))
@@ -191,10 +189,10 @@ class Procrastinate:
         of the database's clock takes nothing from anybody who beats."""
         random, seen = Random(), dict[int, object]()
 
-        async def silent(connection: Any, _: bool) -> list[tuple[int, str, int, object]]:  # noqa: ANN401 - of the driver
+        async def silent(connection: Connection, _: bool) -> list[tuple[int, str, int, object]]:
             return await (await connection.execute(_SILENT.encode(), [self.lease_s])).fetchall()
 
-        async def taken_away(connection: Any, _: bool, *, job: int, ticket: Ticket) -> None:  # noqa: ANN401 - of the driver
+        async def taken_away(connection: Connection, _: bool, *, job: int, ticket: Ticket) -> None:
             async with connection.transaction():
                 if (await connection.execute(_TAKE_AWAY.encode(), [job])).rowcount:
                     await hand_over(ticket, now=now(), connection=connection)
@@ -255,12 +253,12 @@ class _Connector(Patience):
         return self
 
     async def execute_query_all_async(self, query: str, **arguments: object) -> list[dict[str, Any]]:
-        from psycopg.errors import RaiseException  # noqa: PLC0415 - an optional package
-        from psycopg.rows import dict_row  # noqa: PLC0415 - an optional package
+        from psycopg.errors import RaiseException
+        from psycopg.rows import dict_row
 
         is_fetch = arguments.keys() >= {"queues", "worker_id"}
 
-        async def work(connection: Any, is_again: bool) -> list[dict[str, Any]]:  # noqa: ANN401 - of the driver
+        async def work(connection: Connection, is_again: bool) -> list[dict[str, Any]]:
             cursor = connection.cursor(row_factory=dict_row)
             if is_fetch and is_again:  # a job whose bringing was lost is ours, and nobody else would ever get it
                 await cursor.execute(_FETCHED.encode(), {**arguments, "jobs": list(self._jobs)})
@@ -287,7 +285,7 @@ class _Connector(Patience):
 
     async def listen_notify(self, on_notification: Callable[..., Awaitable[None]], channels: Iterable[str]) -> None:
         """Tell of each job that is written for one of the queues. The channels are those of the queues."""
-        from psycopg import Error  # noqa: PLC0415 - an optional package
+        from psycopg import Error
 
         while True:
             try:
@@ -300,7 +298,7 @@ class _Connector(Patience):
                 _log.debug("Procrastinate is not heard, which is tried again: %s", error)
             await asyncio.sleep(AGAIN_S)
 
-    async def _heard(self, connection: Any, on_notification: Callable[..., Awaitable[None]]) -> None:  # noqa: ANN401 - of the driver
+    async def _heard(self, connection: Connection, on_notification: Callable[..., Awaitable[None]]) -> None:
         heard = set[str]()
         while True:
             for place in set(self._places) - heard:

@@ -9,9 +9,12 @@ from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from journeyman.errors import StoreError
+
+if TYPE_CHECKING:
+    from journeyman.durable.postgres.connections import Connection
 
 T = TypeVar("T")
 
@@ -26,11 +29,11 @@ class Lender(Protocol):
     place: str
     """The database, for messages."""
 
-    async def patiently(self, work: Callable[[Any, bool], Awaitable[Any]]) -> Any:  # noqa: ANN401 - whatever `work` returns
+    async def patiently(self, work: Callable[[Connection, bool], Awaitable[T]]) -> T:
         """Do `work` with a connection; again, as long as the database is away for a few seconds."""
         ...
 
-    async def listening(self) -> Any:  # noqa: ANN401 - of the driver
+    async def listening(self) -> Connection:
         """Return a connection that hears, which the caller closes."""
         ...
 
@@ -45,7 +48,7 @@ class Patience:
         self.failed_s = float("-inf")
         """When the database was last away, by the clock of the event loop."""
 
-    async def done(self, work: Callable[[Any, bool], Awaitable[T]]) -> T:
+    async def done(self, work: Callable[[Connection, bool], Awaitable[T]]) -> T:
         """Do `work` with a connection; again, until it is done. A call that takes longer than a lease is made again.
         `work` is told whether it may have been done before, and only its answer was lost.
 
@@ -54,7 +57,7 @@ class Patience:
         """
         is_again = False
 
-        def tried(connection: Any, is_tried: bool) -> Awaitable[T]:  # noqa: ANN401 - of the driver
+        def tried(connection: Connection, is_tried: bool) -> Awaitable[T]:
             if is_tried or is_again:
                 self.failed_s = asyncio.get_running_loop().time()
             return work(connection, is_tried or is_again)

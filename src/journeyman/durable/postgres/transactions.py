@@ -312,7 +312,7 @@ def until_new(work: Callable[[Connection, bool], Awaitable[T]]) -> Callable[[Con
     waited for each other: nothing of it was stored then."""
 
     async def again(connection: Connection, is_again: bool) -> T:
-        from psycopg.errors import DeadlockDetected, UniqueViolation  # noqa: PLC0415 - an optional package
+        from psycopg.errors import DeadlockDetected, UniqueViolation
 
         while True:
             try:

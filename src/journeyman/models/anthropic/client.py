@@ -133,7 +133,7 @@ class AnthropicClientModel:
             await events.close()
 
     async def _ask(self, body: JsonObject) -> _Events:
-        from anthropic import AsyncStream, Timeout  # noqa: PLC0415 - an optional package, and 1.4 s to import
+        from anthropic import AsyncStream, Timeout
 
         # A redirect that is followed would take the key along.
         options: Any = {"headers": dict(self.headers), "max_retries": 0, "follow_redirects": False}
@@ -322,9 +322,9 @@ def _in_cloud(
             model=full_name,
             hint=f"Install it: pip install 'anthropic[{prefix.partition('-')[0]}]'",
         )
-    from anthropic import AnthropicError  # noqa: PLC0415 - an optional package, and 1.4 s to import
-    from anthropic.lib.bedrock import AsyncAnthropicBedrock  # noqa: PLC0415 - as above
-    from anthropic.lib.vertex import AsyncAnthropicVertex  # noqa: PLC0415 - as above
+    from anthropic import AnthropicError
+    from anthropic.lib.bedrock import AsyncAnthropicBedrock
+    from anthropic.lib.vertex import AsyncAnthropicVertex
 
     kind = AsyncAnthropicBedrock if prefix == "bedrock" else AsyncAnthropicVertex
     make = partial(kind, **{key: value for key, value in options.items() if key not in _OF_MODEL})
@@ -398,7 +398,7 @@ class _Parts(Parts):
 
 def _failure(error: Exception, client: Client, *, begun: bool) -> ProviderError:
     """Return the error that an exception of the SDK, or of a package below it, stands for."""
-    from anthropic import AnthropicError, APIConnectionError, APIStatusError  # noqa: PLC0415 - as above
+    from anthropic import AnthropicError, APIConnectionError, APIStatusError
 
     if isinstance(error, APIStatusError):
         return _refused(error, client, begun=begun)

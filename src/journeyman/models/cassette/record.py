@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from itertools import accumulate, pairwise
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from pydantic import JsonValue
 
@@ -41,6 +41,7 @@ from journeyman.models.cassette.format import (
     write_line,
 )
 from journeyman.models.cassette.pieces import digest_of, error_json, head_json, message_json, part_json
+from journeyman.models.wire import as_list, as_object
 from journeyman.tools.redaction import Redactor
 from journeyman.types import Block, JsonObject, Message, Text, Thinking, ToolUse, canonical_json
 
@@ -147,7 +148,7 @@ class Recording:
         return _Encoded(message, content, canonical_json(content))
 
     def _redact_value(self, value: JsonObject) -> JsonObject:
-        return cast("JsonObject", self._redactor.redacted(value))
+        return as_object(self._redactor.redacted(value))
 
     # -- lines
 
@@ -185,7 +186,7 @@ class Recording:
         shown: JsonValue = [part_json(part, ms) for ms, part in _without_secrets(parts, self._redactor)]
         line = AnswerLine(
             request=asked.recorded_as,
-            parts=cast("list[JsonObject]", self._redactor.redacted(shown)),
+            parts=[as_object(each) for each in as_list(self._redactor.redacted(shown))],
             error=None if error is None else {**error_json(error), "message": self._redactor.redacted_text(str(error))},
             ms=round(ms, 1),
             stopped=stopped,
