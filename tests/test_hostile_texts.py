@@ -11,7 +11,7 @@ from journeyman.models.sse import Parser, TooLarge
 from journeyman.permission.rules import _path_regex  # pyright: ignore[reportPrivateUsage] - what rules of paths become
 from journeyman.processes import plain
 from journeyman.team.mail import _MARK  # pyright: ignore[reportPrivateUsage] - what keeps mail from faking a frame
-from journeyman.toolbox.page import readable
+from journeyman.toolbox.page import readable_text
 from journeyman.toolbox.walk import compile_pattern
 from journeyman.tools.redaction import Redactor
 from tests.support.stopwatch import STALL_S, longest_stall
@@ -86,15 +86,17 @@ HOSTILE_PAGES = {
 async def test_a_page_of_a_stranger_does_not_stop_the_loop(html: str) -> None:
     from asyncio import to_thread  # noqa: PLC0415 - as the tool does
 
-    assert await longest_stall(lambda: to_thread(readable, html, ADDRESS)) < STALL_S
+    assert await longest_stall(lambda: to_thread(readable_text, html, ADDRESS)) < STALL_S
 
 
 def test_what_is_read_of_a_page_does_not_depend_on_how_it_is_cut() -> None:
     text = " ".join(f"word{number} &amp; more" for number in range(6_000))
-    assert readable(f"<p>{text}</p>", ADDRESS) == text.replace("&amp;", "&")
-    assert readable("<p>" + "a" * 100_000 + "</p>", ADDRESS) == "a" * 100_000
-    assert readable("<p>a</p>\n\n\n<p>b</p><pre>c\n\n\n\nd</pre>", ADDRESS) == "a\n\nb\n\n```\nc\n\nd\n```"
-    assert readable("a &#99999999999; b <a href='x&#38;y' title=z>c</a>", ADDRESS) == f"a \ufffd b [c]({ADDRESS}x&y)"
+    assert readable_text(f"<p>{text}</p>", ADDRESS) == text.replace("&amp;", "&")
+    assert readable_text("<p>" + "a" * 100_000 + "</p>", ADDRESS) == "a" * 100_000
+    assert readable_text("<p>a</p>\n\n\n<p>b</p><pre>c\n\n\n\nd</pre>", ADDRESS) == "a\n\nb\n\n```\nc\n\nd\n```"
+    assert (
+        readable_text("a &#99999999999; b <a href='x&#38;y' title=z>c</a>", ADDRESS) == f"a \ufffd b [c]({ADDRESS}x&y)"
+    )
 
 
 def test_output_looks_as_it_would_on_a_screen() -> None:

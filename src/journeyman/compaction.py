@@ -434,7 +434,7 @@ def request_for(texts: Sequence[str], earlier: Sequence[Summary], *, max_tokens:
     more = f"\n{instructions}" if instructions else ""
     asked = f"{before}<conversation>\n{conversation}\n</conversation>\nCall {_TOOL} now.{more}"
     return Request(
-        prefix=Prefix(system=(Text(_SYSTEM),), tools=(_tool(),)),
+        prefix=Prefix(system=(Text(_SYSTEM),), tools=(_summary_tool(),)),
         messages=(Message("user", (Text(asked),)),),
         settings=ModelSettings(max_tokens=max_tokens, cache="off"),
         max_tokens=max_tokens,
@@ -443,7 +443,7 @@ def request_for(texts: Sequence[str], earlier: Sequence[Summary], *, max_tokens:
 
 
 @cache
-def _tool() -> ToolSpec:
+def _summary_tool() -> ToolSpec:
     texts: JsonObject = {"type": "array", "items": {"type": "string"}}
     schema: JsonObject = {
         "type": "object",
@@ -514,11 +514,11 @@ def _first(texts: Sequence[str], n_chars: int) -> tuple[str, ...]:
 
 def transcript_of(messages: Sequence[Message]) -> list[str]:
     """Return each message as a text; those without words are left out."""
-    texts = [(message.role, [_line(block) for block in message.content]) for message in messages]
+    texts = [(message.role, [_line_of_block(block) for block in message.content]) for message in messages]
     return [f"<{role}>\n{said}\n</{role}>" for role, lines in texts if (said := "\n".join(filter(None, lines)))]
 
 
-def _line(block: Block) -> str:
+def _line_of_block(block: Block) -> str:
     match block:
         case Text(text):
             return _escape_text(text)

@@ -46,7 +46,7 @@ def lazy_dataclass(
         if frozen:
             made.__setattr__ = made.__delattr__ = _refuse_change
             if slots:
-                made.__getstate__, made.__setstate__ = _state, _set_state
+                made.__getstate__, made.__setstate__ = _state_of_object, _set_state
         return made
 
     return declare
@@ -104,7 +104,7 @@ def _compile_constructor(made: type[DataclassInstance], *, frozen: bool) -> Func
     given = ", ".join([f"{each.name!r}: {each.name}" for each in every])
     lines = [f"if __extra or __unknown{lacks}:", f" __refuse(__made, {{{given}}}, __extra, __unknown)"]
     for each in fields(made):
-        if (value := _value(each)) is not None:
+        if (value := _value_expression(each)) is not None:
             lines.append(f"__set(self, {each.name!r}, {value})" if frozen else f"self.{each.name} = {value}")
     if hasattr(made, "__post_init__"):
         lines.append("self.__post_init__()")
@@ -126,7 +126,7 @@ def _is_required(each: DataclassField[Any]) -> bool:
     return each.default is MISSING and each.default_factory is MISSING
 
 
-def _value(each: DataclassField[Any]) -> str | None:
+def _value_expression(each: DataclassField[Any]) -> str | None:
     """Return the expression of a field's value; None for one that `__post_init__` sets."""
     if each.default_factory is not MISSING:
         made = f"__make_{each.name}()"
@@ -181,10 +181,10 @@ class _Signed:
         every = [each for each in fields(self._made) if each.init]
         ordered = [each for each in every if not each.kw_only]
         named = [each for each in every if each.kw_only]
-        return inspect.Signature([itself, *_parameters(ordered), *_parameters(named)], return_annotation=None)
+        return inspect.Signature([itself, *_init_parameters(ordered), *_init_parameters(named)], return_annotation=None)
 
 
-def _parameters(every: Sequence[DataclassField[Any]]) -> Iterator[inspect.Parameter]:
+def _init_parameters(every: Sequence[DataclassField[Any]]) -> Iterator[inspect.Parameter]:
     for each in every:
         kind = inspect.Parameter.KEYWORD_ONLY if each.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
         default = each.default if each.default is not MISSING else _FACTORY
@@ -231,7 +231,7 @@ def _refuse_change(self: object, name: str, fact: object = None) -> None:
     raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
-def _state(self: DataclassInstance) -> list[object]:
+def _state_of_object(self: DataclassInstance) -> list[object]:
     values = [getattr(self, each.name) for each in fields(self)]
     return [portable(value) if isinstance(value, BaseException) else value for value in values]
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, cast
 Work = TypeVar("Work", bound=Callable[..., Any])
 
 
-def _rows(names: Mapping[str, str], lines: Mapping[str, str] | None = None) -> dict[str, str]:
+def _lines_by_name(names: Mapping[str, str], lines: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the line of each foreign name: `names` has those of an argument of ours, which takes the same value."""
     return {
         **{foreign: f"{ours}={{}}" for ours, listed in names.items() for foreign in listed.split()},
@@ -27,7 +27,7 @@ def _inside(argument: str, kind: str, rows: Mapping[str, str], own: str = "") ->
     return {name: f"{argument}={kind}({line})" for name, line in every.items()}
 
 
-_SETTINGS: Final = _rows(
+_SETTINGS: Final = _lines_by_name(
     {
         "temperature": "temp",
         "top_p": "nucleus_p",
@@ -40,7 +40,7 @@ _SETTINGS: Final = _rows(
     },
     {f"extra={{{name!r}: {{}}}}": name for name in ("top_k", "frequency_penalty", "presence_penalty", "logit_bias")},
 )
-_LIMITS: Final = _rows(
+_LIMITS: Final = _lines_by_name(
     {
         "iterations": "max_iterations max_turns max_steps max_loops recursion_limit request_limit requests steps",
         "attempts": "max_attempts max_retries output_retries",
@@ -56,7 +56,7 @@ _AGENT: Final = {
     **_inside(
         "settings", "ModelSettings", _SETTINGS, "temperature top_p seed stop max_tokens thinking tool_choice cache"
     ),
-    **_rows(
+    **_lines_by_name(
         {
             "system": "instructions instruction system_prompt system_message preamble role backstory developer_message",
             "deps": "deps_type context context_schema context_type dependencies",
@@ -88,7 +88,7 @@ _AGENT: Final = {
         },
     ),
 }
-_CHAT: Final = _rows(
+_CHAT: Final = _lines_by_name(
     {
         "runtime": "host",
         "history": "messages message_history chat_history previous_messages",
@@ -106,7 +106,7 @@ _CHAT: Final = _rows(
         "runtime=Runtime(budget={})": "budget",
     },
 )
-_TOOL: Final = _rows(
+_TOOL: Final = _lines_by_name(
     {
         "description": "desc help docstring",
         "input_schema": "parameters args_schema schema json_schema params_json_schema inputSchema",
@@ -129,7 +129,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     "Allowance": {
         name: _LIMITS[name] for name in _LIMITS if _LIMITS[name].startswith(("tokens", "cost", "sec", "calls"))
     },
-    "Runtime": _rows(
+    "Runtime": _lines_by_name(
         {
             "approver": "approve on_approval ask approval can_use_tool",
             "recorder": "record recording store",
@@ -140,7 +140,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
             "model": "llm",
         }
     ),
-    "Output": _rows(
+    "Output": _lines_by_name(
         {
             "type": "schema model output_type type_ json_schema",
             "name": "tool_name title",
@@ -150,7 +150,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
         },
         {"mode='native'": "native", "mode='tool'": "tool"},
     ),
-    "Callbacks": _rows(
+    "Callbacks": _lines_by_name(
         {
             "on_run_start": "on_start on_agent_start before_run on_chain_start before_agent_callback",
             "on_iteration_start": "on_llm_start on_step_start on_turn_start before_model_callback",
@@ -162,13 +162,13 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
         }
     ),
     "Tool": _TOOL,
-    "Subagents": _rows({"deps": "context dependencies", "max_tasks": "max_parallel"}),
-    "Worker": _rows({"max_concurrency": "slots concurrency", "prepare": "equip", "runtime": "host"}),
-    "Queue": _rows({"max_concurrency": "at_once"}),
-    "Durable": _rows({"suspend_after_s": "linger_s"}),
-    "RateLimitedModel": _rows({"max_concurrency": "concurrency at_once"}),
+    "Subagents": _lines_by_name({"deps": "context dependencies", "max_tasks": "max_parallel"}),
+    "Worker": _lines_by_name({"max_concurrency": "slots concurrency", "prepare": "equip", "runtime": "host"}),
+    "Queue": _lines_by_name({"max_concurrency": "at_once"}),
+    "Durable": _lines_by_name({"suspend_after_s": "linger_s"}),
+    "RateLimitedModel": _lines_by_name({"max_concurrency": "concurrency at_once"}),
     "Chat": _CHAT,
-    "ScriptedModel": _rows({"answers": "responses script messages replies", "repeat": "loop cycle"}),
+    "ScriptedModel": _lines_by_name({"answers": "responses script messages replies", "repeat": "loop cycle"}),
 }
 """By class or function: what to write for a foreign name."""
 

@@ -382,7 +382,10 @@ class Digests:
         for message in history[len(chain) :]:
             before = chain[-1][1] if chain else b""
             chain.append(
-                (message, blake2b(before + _plain([message.role, message.content]), digest_size=_ABOUT_BYTES).digest())
+                (
+                    message,
+                    blake2b(before + _stable_bytes([message.role, message.content]), digest_size=_ABOUT_BYTES).digest(),
+                )
             )
         conversation = chain[-1][1] if chain else b""
         prefix = request.prefix.wire.get(_ABOUT)
@@ -393,17 +396,17 @@ class Digests:
             ]
             output = request.prefix.output
             form = [] if output is None else [[output.name, output.description, output.schema, output.strict]]
-            prefix = _plain([request.prefix.system, tools, *form])
+            prefix = _stable_bytes([request.prefix.system, tools, *form])
             prefix = request.prefix.wire[_ABOUT] = blake2b(prefix, digest_size=_ABOUT_BYTES).digest()
         if self._settings[0] is not request.settings:
-            self._settings = (request.settings, _plain(request.settings))
+            self._settings = (request.settings, _stable_bytes(request.settings))
         return blake2b(prefix + self._settings[1] + conversation, digest_size=_ABOUT_BYTES).digest()
 
 
 _ABOUT: Final = "about"
 
 
-def _plain(value: object) -> bytes:
+def _stable_bytes(value: object) -> bytes:
     """Return the same bytes for equal values."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

@@ -126,7 +126,7 @@ def cassette(request: pytest.FixtureRequest, cassette_options: CassetteOptions) 
     refusal: type[Exception] = resolve_name("journeyman.errors:CassetteError")
     with ExitStack() as ended:
         try:
-            made = ended.enter_context(make(_place(request), _mode(request.config), **cassette_options))
+            made = ended.enter_context(make(_cassette_path(request), _mode(request.config), **cassette_options))
         except refusal as error:
             pytest.fail(str(error), pytrace=False)
         used = _record_of(request)
@@ -163,7 +163,7 @@ def _mode(config: pytest.Config) -> CassetteMode:
     return "once" if os.environ.get("CI", "").strip().lower() in _FALSE else "none"
 
 
-def _place(request: pytest.FixtureRequest) -> Path:
+def _cassette_path(request: pytest.FixtureRequest) -> Path:
     """Return the file for a test: its class, its name and its parameters, in a folder for its module."""
     node: pytest.Item = request.node
     name = ".".join(filter(None, node.nodeid.split("::")[1:]))

@@ -353,7 +353,7 @@ def result_document(result: Result[Any], *, agent: str, output: JsonValue) -> di
         "overshoot_cost": metadata.overshoot_cost,
         "latency_s": metadata.latency_s,
         "attempts": [_attempt_document(record) for record in metadata.attempts],
-        "tools": {name: _fields(stats) for name, stats in metadata.tools.items()},
+        "tools": {name: _fields_of_record(stats) for name, stats in metadata.tools.items()},
         "children": [_child_document(record) for record in metadata.children],
         "callback_errors": [
             f"{each.callback}: {type(each.error).__name__}: {each.error}" for each in metadata.callback_errors
@@ -383,7 +383,7 @@ def _error_document(ending: ErrorInfo) -> dict[str, object]:
 
 
 def _usage_document(usage: Usage | None) -> dict[str, object] | None:
-    return None if usage is None else {**_fields(usage), "total_tokens": usage.total_tokens}
+    return None if usage is None else {**_fields_of_record(usage), "total_tokens": usage.total_tokens}
 
 
 def _attempt_document(record: AttemptRecord) -> dict[str, object]:
@@ -401,8 +401,8 @@ def _attempt_document(record: AttemptRecord) -> dict[str, object]:
 
 def _child_document(record: ChildRecord) -> dict[str, object]:
     below = [_child_document(child) for child in record.children]
-    return {**_fields(record), "usage": _usage_document(record.usage), "children": below}
+    return {**_fields_of_record(record), "usage": _usage_document(record.usage), "children": below}
 
 
-def _fields(record: ToolStats | ChildRecord | Usage) -> dict[str, object]:
+def _fields_of_record(record: ToolStats | ChildRecord | Usage) -> dict[str, object]:
     return {each.name: getattr(record, each.name) for each in fields(record)}

@@ -21,7 +21,7 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
 from typing_extensions import TypeForm
 
-from journeyman.content.media import check_file, checked_url, read
+from journeyman.content.media import check_file, checked_url, read_file
 from journeyman.data import lazy_dataclass
 from journeyman.json_numbers import read_object
 from journeyman.narrowing import is_json_object, is_list, is_list_or_tuple
@@ -135,7 +135,7 @@ class Image:
     @classmethod
     def from_path(cls, path: str | PathLike[str], media_type: str | None = None) -> Image:
         """Read a file; its name says what it is, unless `media_type` does."""
-        return cls(Base64.of(*read(path, "image", media_type)))
+        return cls(Base64.of(*read_file(path, "image", media_type)))
 
     @classmethod
     def from_url(cls, url: str) -> Image:
@@ -161,7 +161,7 @@ class Document:
     @classmethod
     def from_path(cls, path: str | PathLike[str], media_type: str | None = None, title: str | None = None) -> Document:
         """Read a PDF, or a text in UTF-8; without a title, the file's name is the title."""
-        return cls(Base64.of(*read(path, "document", media_type)), PurePath(path).name if title is None else title)
+        return cls(Base64.of(*read_file(path, "document", media_type)), PurePath(path).name if title is None else title)
 
     @classmethod
     def from_url(cls, url: str, title: str | None = None) -> Document:
@@ -186,7 +186,7 @@ class Audio:
     @classmethod
     def from_path(cls, path: str | PathLike[str], media_type: str | None = None) -> Audio:
         """Read a file; its name says what it is, unless `media_type` does."""
-        return cls(Base64.of(*read(path, "audio", media_type)))
+        return cls(Base64.of(*read_file(path, "audio", media_type)))
 
     @classmethod
     def from_url(cls, url: str) -> Audio:
@@ -408,8 +408,10 @@ class Usage:
                 name: sum(known) if (known := [count for count in counts if count is not None]) else None
                 for name, counts in zip(_MAY_BE_UNTOLD, told, strict=True)
             },
-            cost=_cost([cost for cost, counted in zip(costs, requests, strict=True) if counted]),
-            cache_saved=_cost([saving for saving, read, written in cached if saving is not None or read or written]),
+            cost=_sum_costs([cost for cost, counted in zip(costs, requests, strict=True) if counted]),
+            cache_saved=_sum_costs(
+                [saving for saving, read, written in cached if saving is not None or read or written]
+            ),
             exact=all(exact),
         )
 
@@ -418,7 +420,7 @@ _FACTS: Final = attrgetter(*[each.name for each in fields(Usage)])
 _MAY_BE_UNTOLD: Final = [each.name for each in fields(Usage)[3:-3]]
 
 
-def _cost(costs: Sequence[float | None]) -> float | None:
+def _sum_costs(costs: Sequence[float | None]) -> float | None:
     """Return the sum of what counted responses cost; None when there is none, or one whose cost is unknown."""
     known = [cost for cost in costs if cost is not None]
     return sum(known) if known and len(known) == len(costs) else None
@@ -497,7 +499,7 @@ class Price:
         n_calls = (usage.web_searches, usage.code_executions, usage.file_searches)
         prices = (self.web_search, self.code_execution, self.file_search)
         fees = [None if price is None else n * price / 1_000 for n, price in zip(n_calls, prices, strict=True) if n]
-        return _cost(fees) if fees else 0.0
+        return _sum_costs(fees) if fees else 0.0
 
     def _one_price(self, usage: Usage) -> Price | None:
         price = self.at(usage.total_tokens - usage.output_tokens) if self.above else self

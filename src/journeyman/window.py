@@ -322,10 +322,10 @@ def _estimate_block(block: Block | ToolReference) -> int:
         case Audio():
             return _PICTURE_TOKENS
         case _:
-            return _BLOCK_TOKENS + estimate_text(_text_of(block))
+            return _BLOCK_TOKENS + estimate_text(_text_of_block(block))
 
 
-def _text_of(block: Block) -> str:
+def _text_of_block(block: Block) -> str:
     match block:
         case Text(text) | Thinking(text) | RedactedThinking(data=text) | Opaque(json=text):
             return text

@@ -18,7 +18,19 @@ from pydantic import BaseModel
 from journeyman import Agent, Limits, Output, Rejected, Result, Subagents, Success, ToolContext, ask_user, tool
 from journeyman.durable import Durable, PostgresEngine, RunHandle
 from journeyman.durable.engine import Engine, Taken, Written
-from journeyman.durable.records import BEGUN, DONE, OVER, Change, Claim, Record, Row, Signal, Status, kind_of, unpacked
+from journeyman.durable.records import (
+    BEGUN,
+    DONE,
+    OVER,
+    Change,
+    Claim,
+    Record,
+    Row,
+    Signal,
+    Status,
+    kind_of_step,
+    unpacked,
+)
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.journal import decode_step
@@ -215,7 +227,7 @@ def engine_of(world: World) -> MortalFileEngine | MortalDatabaseEngine:
 
 def name_of(record: Record) -> str:
     """Return what a step is called in the log: a call by id, a model call by what it says, others by key."""
-    kind = kind_of(record.key)
+    kind = kind_of_step(record.key)
     if kind == "call":
         return record.key.rpartition("/")[2]
     if kind == "model" and record.kind == DONE:
@@ -463,7 +475,7 @@ async def _answering(world: World, handle: RunHandle[Any]) -> None:
 
 
 def _is_unknown(record: Record) -> bool:
-    if record.kind != DONE or kind_of(record.key) != "call":
+    if record.kind != DONE or kind_of_step(record.key) != "call":
         return False
     stored: dict[str, Any] = json.loads(unpacked(record)[0])["value"]
     return stored.get("error") == "interrupted"

@@ -11,7 +11,7 @@ import pytest
 
 from journeyman import Agent, Limits, Success, tool
 from journeyman.durable.durable import Durable
-from journeyman.durable.records import BEGUN, FORMAT, MOST_BYTES, Record, crc_of, kind_of, packed, unpacked
+from journeyman.durable.records import BEGUN, FORMAT, MOST_BYTES, Record, crc_of, kind_of_step, packed, unpacked
 from journeyman.errors import RunBlocked
 from journeyman.models.scripted import Answer, call
 from tests.durable.processes import Stage, a_row, a_step, found
@@ -51,7 +51,7 @@ async def test_a_run_that_was_stored_in_any_format_replays(stage: Stage, path: P
 @pytest.mark.parametrize("path", _FIXTURES, ids=lambda path: path.stem)
 def test_every_kind_of_step_that_was_stored_is_known(path: Path) -> None:
     # K16
-    kinds = {kind_of(each.key) for each in records_of(path.read_text().splitlines()[1:])}
+    kinds = {kind_of_step(each.key) for each in records_of(path.read_text().splitlines()[1:])}
     expected = {"head", "state", "texts", "model", "approval", "call", "answer", "verdict", "feedback", "end"}
     assert kinds == expected
 
@@ -74,7 +74,7 @@ def test_every_kind_of_step_that_was_stored_is_known(path: Path) -> None:
     ],
 )
 def test_a_key_tells_what_kind_of_step_it_is(key: str, kind: str | None) -> None:
-    assert kind_of(key) == kind
+    assert kind_of_step(key) == kind
 
 
 # -- bodies ------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from journeyman.model import BlockFinished, InputPart, ResponseFinished, ResponseStarted, TextPart, ThinkingPart
-from journeyman.models.anthropic.decode import Decoder
+from journeyman.models.anthropic.decode import AnthropicDecoder
 from journeyman.models.sse import Parser
 from journeyman.types import Block, Opaque, Price, RedactedThinking, Text, Thinking, ToolUse, Usage
 from tests.models.decoding import Json, Part, Response, UsageSeen, fed, summed
@@ -38,8 +38,8 @@ def stop(reason: str | None = "end_turn", usage: Json | None = None, **delta: ob
     return [last, {"type": "message_stop"}]
 
 
-def decoded(events: Iterable[Json | bytes], decoder: Decoder | None = None) -> list[Part]:
-    return fed(decoder or Decoder(), events)
+def decoded(events: Iterable[Json | bytes], decoder: AnthropicDecoder | None = None) -> list[Part]:
+    return fed(decoder or AnthropicDecoder(), events)
 
 
 def content_of(*events: Json) -> tuple[Block, ...]:
@@ -47,7 +47,7 @@ def content_of(*events: Json) -> tuple[Block, ...]:
 
 
 def usage_of(first: Json, last: Json, price: Price | None = None) -> Usage:
-    return summed(decoded([start(first), *stop(usage=last)], Decoder(price))).usage
+    return summed(decoded([start(first), *stop(usage=last)], AnthropicDecoder(price))).usage
 
 
 def stream_of(reply: says.Answer) -> bytes:

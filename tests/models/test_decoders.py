@@ -69,7 +69,7 @@ _TOLD: Final = {"promptTokenCount": 25, "candidatesTokenCount": 1, "totalTokenCo
 _UNKNOWN: Final = Usage(requests=1, exact=False)
 WIRES: Final = {
     "anthropic": Wire(
-        new=anthropic.Decoder,
+        new=anthropic.AnthropicDecoder,
         begin=[by_anthropic.start()],
         text=by_anthropic.TEXT,
         end=by_anthropic.stop(),
@@ -77,7 +77,7 @@ WIRES: Final = {
         bodies=lambda stream: body_parts(by_anthropic.EVERYTHING, stream=stream, model="m", seed=1, serial=1),
     ),
     "chat": Wire(
-        new=partial(chat.Decoder, "openai"),
+        new=partial(chat.ChatDecoder, "openai"),
         begin=[by_chat.chunk({"role": "assistant", "content": ""}, usage=by_chat.USAGE)],
         text=[by_chat.chunk({"content": "Hi"})],
         end=[by_chat.chunk(reason="stop")],
@@ -87,7 +87,7 @@ WIRES: Final = {
         ),
     ),
     "responses": Wire(
-        new=partial(responses.Decoder, "openai"),
+        new=partial(responses.ResponsesDecoder, "openai"),
         begin=[by_responses.created()],
         text=by_responses.TEXT,
         end=[by_responses.over()],
@@ -97,7 +97,7 @@ WIRES: Final = {
         ),
     ),
     "google": Wire(
-        new=partial(google.Decoder, by_google.OWNER),
+        new=partial(google.GoogleDecoder, by_google.OWNER),
         begin=[],
         text=[by_google.chunk(by_google.text("Hi"), usageMetadata=_TOLD)],
         end=[by_google.chunk(finish="STOP")],
@@ -508,7 +508,7 @@ def test_an_error_within_an_answer_has_its_kind_and_what_was_used_stays_known(
 
 
 def test_a_failed_answer_tells_what_it_used() -> None:
-    decoder = responses.Decoder("openai")
+    decoder = responses.ResponsesDecoder("openai")
     failed(decoder, [by_responses.created(), by_responses.over("failed", error=None)])
     assert decoder.usage() == _used(25, 9)
 
@@ -561,4 +561,4 @@ def test_a_document_that_is_no_answer_is_an_error(wire: Wire, document: bytes, k
 
 def test_a_document_that_is_not_an_answer_yet_says_so() -> None:
     document = orjson.dumps({"object": "response", "status": "queued", "output": [], "usage": None})
-    assert responses.Decoder("openai").document(document)[-1] == ResponseFinished("other", "queued")
+    assert responses.ResponsesDecoder("openai").document(document)[-1] == ResponseFinished("other", "queued")

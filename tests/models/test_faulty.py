@@ -7,7 +7,7 @@ import pytest
 from journeyman import Agent, DefinitionError, Failure, ProviderError, Success, Usage, run
 from journeyman.model import Collector
 from journeyman.models import FaultyModel, ScriptedModel
-from journeyman.models.faulty import FAULTS, Fault, FaultKind
+from journeyman.models.faulty import FAULTS, FaultKind, InjectedFault
 from journeyman.models.scripted import call, say
 from journeyman.types import NOTHING_USED, Message, Text, ToolUse
 from tests.models import asking
@@ -48,7 +48,7 @@ async def test_a_request_that_is_turned_away_used_nothing(kind: FaultKind, error
     assert asked.error is not None
     assert (asked.error.kind, asked.error.status, asked.error.retry_after_s) == (error_kind, status, 3)
     assert asked.used == NOTHING_USED
-    assert model.made == [Fault(1, kind)]
+    assert model.made == [InjectedFault(1, kind)]
     assert "a fault that FaultyModel made, seed 1." in str(asked.error)
 
 
@@ -65,7 +65,7 @@ async def test_an_answer_that_breaks_off_has_used_what_it_told(kind: FaultKind, 
 async def test_a_slow_answer_comes_whole() -> None:
     model = faulty("slow")
     assert (await ask(model)).content == LOOKS.content
-    assert model.made == [Fault(1, "slow")]
+    assert model.made == [InjectedFault(1, "slow")]
 
 
 async def test_damaged_arguments_are_kept_as_a_decoder_keeps_them() -> None:
@@ -100,7 +100,7 @@ async def test_a_fault_that_does_not_fit_the_answer_is_not_made() -> None:
 
 @virtual_clock
 async def test_the_same_seed_makes_the_same_faults() -> None:  # X39
-    async def made(seed: int) -> list[Fault]:
+    async def made(seed: int) -> list[InjectedFault]:
         model = FaultyModel(ScriptedModel([LOOKS], repeat=True), seed, rate=0.5)
         for _ in range(60):
             await ask(model)

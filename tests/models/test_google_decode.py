@@ -8,8 +8,8 @@ import pytest
 from journeyman.errors import UnusableAnswer
 from journeyman.hosted import hosted_calls
 from journeyman.model import InputPart, Prefix, Room, TextPart, ThinkingPart
-from journeyman.models.google.decode import Decoder
-from journeyman.models.google.encode import Codec, encode
+from journeyman.models.google.decode import GoogleDecoder
+from journeyman.models.google.encode import GoogleCodec, encode
 from journeyman.types import Block, Message, Opaque, Text, Thinking, ToolUse, Usage
 from tests.models.decoding import Json, Response, failed, fed, summed
 from tests.play import instance_of
@@ -32,8 +32,8 @@ def call(name: str = "query", signature: str | None = None, **call: object) -> J
     return {"functionCall": {"name": name, **call}} | ({} if signature is None else {"thoughtSignature": signature})
 
 
-def decoder(**options: Any) -> Decoder:
-    return Decoder(OWNER, **options)
+def decoder(**options: Any) -> GoogleDecoder:
+    return GoogleDecoder(OWNER, **options)
 
 
 def response_of(*chunks: Json, finish: object = "STOP") -> Response:
@@ -47,7 +47,7 @@ def content_of(*parts: Json) -> tuple[Block, ...]:
 def sent_back(content: tuple[Block, ...]) -> list[Json]:
     """Return the parts that the model's answer becomes in the next request."""
     messages = [Message("user", (Text("Hi."),)), Message("assistant", content), Message("user", (Text("Go on."),))]
-    codec = Codec("gemini-3-flash-preview")
+    codec = GoogleCodec("gemini-3-flash-preview")
     return orjson.loads(encode({}, Prefix(), messages, codec=codec))["contents"][1]["parts"]
 
 

@@ -29,10 +29,10 @@ from journeyman.model import (
     UsageSeen,
 )
 from journeyman.models.answers import Decoder
-from journeyman.models.anthropic.decode import Decoder as ByMessages
-from journeyman.models.google.decode import Decoder as ByGemini
-from journeyman.models.openai.chat_decode import Decoder as ByChat
-from journeyman.models.openai.responses_decode import Decoder as ByResponses
+from journeyman.models.anthropic.decode import AnthropicDecoder as ByMessages
+from journeyman.models.google.decode import GoogleDecoder as ByGemini
+from journeyman.models.openai.chat_decode import ChatDecoder as ByChat
+from journeyman.models.openai.responses_decode import ResponsesDecoder as ByResponses
 from journeyman.types import Opaque, Text, Thinking, ToolUse, Usage
 from tests.models.asking import Json, ask
 from tests.models.raw_server import RawServer, http

@@ -35,7 +35,7 @@ def test_a_call_by_the_short_name_is_one_of_the_tool(is_chat: bool) -> None:
         function = {"index": 0, "id": "1", "function": {"name": short, "arguments": "{}"}}
         choice = {"index": 0, "delta": {"tool_calls": [function]}, "finish_reason": "tool_calls"}
         events = [{"choices": [choice], "id": "c"}]
-        decoder = chat_decode.Decoder("openai", names=names)
+        decoder = chat_decode.ChatDecoder("openai", names=names)
     else:
         item = {"type": "function_call", "id": "f", "call_id": "1", "name": short, "arguments": "{}"}
         events = [
@@ -44,6 +44,6 @@ def test_a_call_by_the_short_name_is_one_of_the_tool(is_chat: bool) -> None:
             {"type": "response.output_item.done", "output_index": 0, "item": item},
             {"type": "response.completed", "response": {"id": "r", "model": "m", "output": [item]}},
         ]
-        decoder = responses_decode.Decoder("openai", names=names)
+        decoder = responses_decode.ResponsesDecoder("openai", names=names)
     [use] = [block for block in summed(fed(decoder, events)).content if isinstance(block, ToolUse)]
     assert use.name == NAMES[1]

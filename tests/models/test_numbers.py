@@ -12,10 +12,10 @@ from journeyman import Agent, Runtime, Tool, run
 from journeyman.gate import DecisionCodec, GateRequest, Rewrite
 from journeyman.json_numbers import WrittenNumber, read_json, write_json
 from journeyman.model import Prefix
-from journeyman.models.anthropic.decode import Decoder as AnthropicDecoder
-from journeyman.models.google.decode import Decoder as GoogleDecoder
-from journeyman.models.google.encode import Codec, encode
-from journeyman.models.openai.chat_decode import Decoder as ChatDecoder
+from journeyman.models.anthropic.decode import AnthropicDecoder as AnthropicDecoder
+from journeyman.models.google.decode import GoogleDecoder as GoogleDecoder
+from journeyman.models.google.encode import GoogleCodec, encode
+from journeyman.models.openai.chat_decode import ChatDecoder as ChatDecoder
 from journeyman.models.scripted import ScriptedModel, call
 from journeyman.types import JsonObject, Message, Text, ToolUse
 from tests.models.decoding import AnyDecoder, fed, summed
@@ -50,7 +50,7 @@ def test_arguments_that_come_as_an_object_keep_their_digits(decoder: AnyDecoder,
     [use] = [block for block in summed(fed(decoder, written)).content if isinstance(block, ToolUse)]
     assert use.input_json == WRITTEN
     messages = [Message("user", (Text("Go."),)), Message("assistant", (use,))]
-    assert WRITTEN.encode() in encode({}, Prefix(), messages, codec=Codec("gemini-2.5-flash"))
+    assert WRITTEN.encode() in encode({}, Prefix(), messages, codec=GoogleCodec("gemini-2.5-flash"))
 
 
 async def test_a_gate_rewrites_numbers_as_they_are() -> None:

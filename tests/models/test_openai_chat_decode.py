@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from journeyman.errors import ProviderError
 from journeyman.hosted import hosted_calls
 from journeyman.model import BlockFinished, InputPart, ResponseFinished, ResponseStarted, TextPart, ThinkingPart
-from journeyman.models.openai.chat_decode import Decoder
+from journeyman.models.openai.chat_decode import ChatDecoder
 from journeyman.models.sse import Parser
-from journeyman.models.wire import readable
+from journeyman.models.wire import readable_block
 from journeyman.types import Block, Opaque, Price, RedactedThinking, StopReason, Text, Thinking, ToolUse, Usage
 from tests.models.decoding import Json, Part, UsageSeen, failed, fed, summed
 from tests.support.messages_answers import SERIAL
@@ -45,12 +45,12 @@ def document(message: Json, reason: str | None = "stop", **more: Any) -> bytes:
     return orjson.dumps({**whole, **more})
 
 
-def decoded(events: Iterable[Json | bytes], decoder: Decoder | None = None) -> list[Part]:
-    return fed(decoder or Decoder("openai"), events)
+def decoded(events: Iterable[Json | bytes], decoder: ChatDecoder | None = None) -> list[Part]:
+    return fed(decoder or ChatDecoder("openai"), events)
 
 
 def content_of(*chunks: Json, reason: str = "stop", provider: str = "openai") -> tuple[Block, ...]:
-    return summed(decoded([*chunks, chunk(reason=reason)], Decoder(provider))).content
+    return summed(decoded([*chunks, chunk(reason=reason)], ChatDecoder(provider))).content
 
 
 def uses_of(*chunks: Json) -> list[tuple[str, str, str]]:
@@ -61,12 +61,12 @@ def uses_of(*chunks: Json) -> list[tuple[str, str, str]]:
 
 
 def usage_of(usage: Json, price: Price | None = None, *, tells_cost: bool = False) -> Usage:
-    decoder = Decoder("openai", price, tells_cost=tells_cost)
+    decoder = ChatDecoder("openai", price, tells_cost=tells_cost)
     return summed(decoded([chunk(reason="stop"), chunk(choices=[], usage=usage)], decoder)).usage
 
 
 def failure_of(*chunks: Json | bytes) -> ProviderError:
-    return failed(Decoder("openai"), chunks)
+    return failed(ChatDecoder("openai"), chunks)
 
 
 # -- the parts of an answer --------------------------------------------------------------------------------------------
@@ -334,23 +334,23 @@ def test_an_answer_that_ended_is_complete_also_without_a_reason_to_stop(
     reason: Any,  # noqa: ANN401 - what a server may send
 ) -> None:
     streamed = summed(decoded([chunk(delta, reason), b"[DONE]"]))
-    whole = summed(Decoder("openai").document(document(delta, reason)))
+    whole = summed(ChatDecoder("openai").document(document(delta, reason)))
     for response in (streamed, whole):
         assert (response.content, response.stop_reason) == (content, stop)
     bare = orjson.loads(document(delta))
     del bare["choices"][0]["finish_reason"]
-    assert summed(Decoder("openai").document(orjson.dumps(bare))).content == content
+    assert summed(ChatDecoder("openai").document(orjson.dumps(bare))).content == content
 
 
 def test_an_event_may_be_an_error_by_its_name() -> None:
     with pytest.raises(ProviderError, match="no model loaded"):
-        list(Decoder("lm-studio").parts([(b"error", b'{"message": "no model loaded"}')]))
+        list(ChatDecoder("lm-studio").parts([(b"error", b'{"message": "no model loaded"}')]))
 
 
 def test_a_document_whose_message_the_filter_took_is_a_refusal() -> None:  # Azure's
     choices = [{"index": 0, "finish_reason": "content_filter", "content_filter_results": {"hate": {"filtered": True}}}]
     document = {"id": "c", "choices": choices, "usage": {"prompt_tokens": 15, "completion_tokens": 19}}
-    response = summed(Decoder("azure").document(orjson.dumps(document)))
+    response = summed(ChatDecoder("azure").document(orjson.dumps(document)))
     assert (response.content, response.stop_reason, response.usage.output_tokens) == ((), "refusal", 19)
 
 
@@ -370,7 +370,7 @@ def test_the_tools_that_groq_runs_are_kept_and_read() -> None:
     assert (ran.tool, ran.asked, ran.output) == ("code_execution", "print(1)", "1")
     assert (searched.is_untrusted, ran.is_untrusted) == (True, False)
     assert isinstance(content[0], Opaque)
-    assert readable(content[0], content[0].provider) is None
+    assert readable_block(content[0], content[0].provider) is None
 
 
 EMPTY_CALLS: list[Json] = [
@@ -386,7 +386,7 @@ EMPTY_CALLS: list[Json] = [
 @pytest.mark.parametrize("empty", EMPTY_CALLS)
 def test_an_empty_call_beside_a_text_is_no_call(empty: Json) -> None:
     streamed = summed(decoded([chunk({"content": "Hi", **empty}), chunk(reason="stop")]))
-    whole = summed(Decoder("openai").document(document({"content": "Hi", **empty})))
+    whole = summed(ChatDecoder("openai").document(document({"content": "Hi", **empty})))
     for response in (streamed, whole):
         assert (response.content, response.stop_reason) == ((Text("Hi"),), "end_turn")
 
@@ -401,7 +401,7 @@ FAILED_CHOICE = {"index": 0, "error": {"code": 502, "message": "Upstream"}, "fin
 def test_an_error_of_the_choice_is_the_answers() -> None:  # OpenRouter's
     streamed = failure_of(chunk(choices=[{**FAILED_CHOICE, "delta": {"content": ""}}]))
     with pytest.raises(ProviderError) as caught:
-        Decoder("openrouter").document(orjson.dumps({"choices": [{**FAILED_CHOICE, "message": {"content": ""}}]}))
+        ChatDecoder("openrouter").document(orjson.dumps({"choices": [{**FAILED_CHOICE, "message": {"content": ""}}]}))
     for failure in (streamed, caught.value):
         assert failure.kind == "overloaded"
         assert "502: Upstream" in str(failure)
@@ -416,7 +416,7 @@ def test_a_document_is_an_answer_in_one_piece() -> None:
         "reasoning": "Hm.",
         "tool_calls": [piece("query", '{"sql": "x"}', id="call_1"), piece("query", "{}", id="call_2")],
     }
-    parts = Decoder("ollama").document(document(message, "tool_calls"))
+    parts = ChatDecoder("ollama").document(document(message, "tool_calls"))
     response = summed(parts)
     assert response.content == (
         Thinking("Hm.", None, "ollama"),
@@ -456,11 +456,11 @@ def _bytes(reply: Answer, *, stream: bool, seed: int) -> bytes:
 def test_an_answer_is_the_same_streamed_or_not(blocks: list[Json | str], usage: Counted, seed: int, cut: int) -> None:
     reply = answer(*blocks, usage=usage)
     stream = _bytes(reply, stream=True, seed=seed)
-    parser, decoder = Parser(1_000_000), Decoder("openai")
+    parser, decoder = Parser(1_000_000), ChatDecoder("openai")
     pieces = [stream[i : i + cut] for i in range(0, len(stream), cut)]
     streamed = [part for data in pieces for part in decoder.parts(parser.feed(data))]
     assert decoder.complete
-    whole = Decoder("openai").document(_bytes(reply, stream=False, seed=seed))
+    whole = ChatDecoder("openai").document(_bytes(reply, stream=False, seed=seed))
     assert summed(streamed) == summed(whole)
 
 
@@ -530,7 +530,7 @@ def test_a_local_servers_tags_part_thinking_from_the_answer(case: tuple[str, str
     written, thought, said = case
     places = sorted({0, len(written), *[cut for cut in cuts if cut < len(written)]})
     pieces = [written[start:end] for start, end in pairwise(places)]
-    decoder = Decoder("ollama", finds_thoughts=True)
+    decoder = ChatDecoder("ollama", finds_thoughts=True)
     parts = decoded([*[chunk({"content": each}) for each in pieces], chunk(reason="stop")], decoder)
     blocks = summed(parts).content
     assert "".join([block.text for block in blocks if isinstance(block, Thinking)]) == thought

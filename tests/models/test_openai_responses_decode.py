@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from journeyman.model import BlockFinished, InputPart, ResponseFinished, ResponseStarted, TextPart, ThinkingPart
-from journeyman.models.openai.responses_decode import Decoder
+from journeyman.models.openai.responses_decode import ResponsesDecoder
 from journeyman.models.sse import Parser
 from journeyman.types import Block, JsonObject, Opaque, Price, Text, Thinking, ToolUse, Usage
 from tests.models.decoding import Json, Part, UsageSeen, fed, summed
@@ -58,8 +58,8 @@ def thought(*summaries: str, **more: Any) -> Json:
     return {"id": "rs_1", "type": "reasoning", "summary": summary, "encrypted_content": "g==", **more}
 
 
-def decoded(events: Iterable[Json | bytes], decoder: Decoder | None = None) -> list[Part]:
-    return fed(decoder or Decoder("openai"), events)
+def decoded(events: Iterable[Json | bytes], decoder: ResponsesDecoder | None = None) -> list[Part]:
+    return fed(decoder or ResponsesDecoder("openai"), events)
 
 
 def content_of(*outputs: Json) -> tuple[Block, ...]:
@@ -68,7 +68,7 @@ def content_of(*outputs: Json) -> tuple[Block, ...]:
 
 
 def usage_of(usage: Json, price: Price | None = None) -> Usage:
-    return summed(decoded([created(), over(usage=usage)], Decoder("openai", price))).usage
+    return summed(decoded([created(), over(usage=usage)], ResponsesDecoder("openai", price))).usage
 
 
 def stream_of(reply: Answer) -> bytes:
@@ -76,7 +76,7 @@ def stream_of(reply: Answer) -> bytes:
 
 
 def streamed(reply: Answer, *, deltas: bool = True) -> list[Part]:
-    decoder = Decoder("openai", deltas=deltas)
+    decoder = ResponsesDecoder("openai", deltas=deltas)
     return [*decoder.parts(Parser(1_000_000).feed(stream_of(reply))), *decoder.end()]
 
 
@@ -383,7 +383,7 @@ TEXT = whole(0, message("Hi"), delta("output_text", "Hi"))
 
 
 def test_what_comes_after_the_last_event_is_not_read() -> None:
-    decoder = Decoder("openai")
+    decoder = ResponsesDecoder("openai")
     events = [(b"", orjson.dumps(event)) for event in (created(), *TEXT, over())]
     parts = [*decoder.parts([*events, (b"", b"[DONE]"), (b"", b"damaged")])]
     assert decoder.complete

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from journeyman.gate import Ask, Deny
-from journeyman.permission.bash import MOST_CHARS, Word, read
+from journeyman.permission.bash import MOST_CHARS, Word, read_commands
 from journeyman.permission.capability import classify
 from journeyman.permission.permission import Permission
 from journeyman.permission.programs import take_apart
@@ -44,12 +44,12 @@ def spelled(words: tuple[Word, ...]) -> str:
     ],
 )
 def test_what_is_read_exactly_is_each_simple_command_in_order(command: str, runs: list[str]) -> None:
-    found = existing(read(command))
+    found = existing(read_commands(command))
     assert [spelled(each.words) for each in found] == runs
 
 
 def test_what_is_assigned_and_redirected_is_apart_from_the_words() -> None:
-    [found] = read("A=1 B+=2 git push >out 2>&1 <in") or []
+    [found] = read_commands("A=1 B+=2 git push >out 2>&1 <in") or []
     assert spelled(found.words) == "git push"
     assert [(name, value.text) for name, value in found.assigned] == [("A", "1"), ("B", "2")]
     assert [target.text for target in found.targets] == ["out", "1", "in"]
@@ -63,7 +63,7 @@ NOT_READ: Final = [
 
 @pytest.mark.parametrize("command", [*NOT_READ, "a" * (MOST_CHARS + 1)], ids=range(len(NOT_READ) + 1))
 def test_what_is_not_surely_understood_is_not_read(command: str) -> None:
-    assert read(command) is None
+    assert read_commands(command) is None
     assert take_apart(command).doubts == ["it cannot be read for sure"]
     assert not take_apart(command).is_whole
 
@@ -110,7 +110,7 @@ UNREADABLE: Final = [
 
 @pytest.mark.parametrize("command", UNREADABLE)
 async def test_a_denied_program_that_is_seen_in_an_unreadable_command_is_denied_not_asked_about(command: str) -> None:
-    assert read(command) is None, "the exact reader cannot help"
+    assert read_commands(command) is None, "the exact reader cannot help"
     gate = Permission(mode="trust", deny=["Bash(git push *)"], roots=[Path.cwd()])
     assert await gate.decide(request("bash", command=command)) == Deny("the rule Bash(git push *) forbids it.")
     other = Permission(mode="trust", deny=["Bash(git pull *)"], roots=[Path.cwd()])

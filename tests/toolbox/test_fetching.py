@@ -20,7 +20,7 @@ from journeyman import Image
 from journeyman.toolbox import Workspace, fetch_tool
 from journeyman.toolbox import download_media as with_bytes
 from journeyman.toolbox.fetch import is_public
-from journeyman.toolbox.page import readable
+from journeyman.toolbox.page import readable_text
 from journeyman.types import Base64
 from tests.contracts.faults import CERTIFICATES
 from tests.models.raw_server import RawServer, http, join, listening
@@ -354,12 +354,12 @@ two lines & an [image: image] <here>.
  | 1 | 2
 
 text"""
-    assert readable(HTML, "https://example.org/a/") == expected
+    assert readable_text(HTML, "https://example.org/a/") == expected
 
 
 @given(st.text(alphabet="<>/apretscipl!-&;\"' \n[]=", max_size=200))
 def test_any_page_becomes_some_text(html: str) -> None:
-    assert isinstance(readable(html, "https://example.org/"), str)
+    assert isinstance(readable_text(html, "https://example.org/"), str)
 
 
 @pytest.mark.share(one_in=3)
@@ -372,7 +372,7 @@ def test_any_page_becomes_some_text(html: str) -> None:
 )
 def test_a_page_made_to_take_long_does_not(piece: str) -> None:
     # Were its time not in proportion to its length, it would not end within the time of a test.
-    assert isinstance(readable(piece * (500_000 // len(piece)), "https://example.org/"), str)
+    assert isinstance(readable_text(piece * (500_000 // len(piece)), "https://example.org/"), str)
 
 
 CHARSETS = ("punycode", "idna", "utf-7", "unicode_escape", "rot13", "no-such", "big5", "utf-8")

@@ -27,7 +27,7 @@ from journeyman.record import Recorder, Recordings
 from journeyman.view import create_viewer, serve_view
 from journeyman.view.guard import Doorkeeper
 from journeyman.view.live import MOST_WATCHERS, Reader
-from journeyman.view.source import Source
+from journeyman.view.source import StoreReader
 from journeyman.view.steering import Given, Steering
 from tests.play import failed, instance_of, make_tool
 from tests.support import tamper
@@ -471,7 +471,7 @@ async def test_who_leaves_while_the_store_is_opened_or_read_leaves_nothing_open_
 ) -> None:
     reader, begun, may_end, order = Reader(emptied), threading.Event(), threading.Event(), list[str]()
 
-    def read_long(_: Source) -> None:
+    def read_long(_: StoreReader) -> None:
         begun.set()
         may_end.wait(10)
         order.append("first")

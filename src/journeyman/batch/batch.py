@@ -153,7 +153,7 @@ def run_many(  # noqa: PLR0913 - one for each option, all by name
         DefinitionError: an argument is wrong; lists every problem.
     """
     runtime = DEFAULT_RUNTIME if runtime is None else runtime
-    problems = [*_problems(agent, inputs, max_concurrency, order), *_wrong_around(budget, runtime)]
+    problems = [*_wrong_inputs(agent, inputs, max_concurrency, order), *_wrong_around(budget, runtime)]
     if problems := [*problems, *signal_problems(abort), *_wrong_keeping(key, durable)]:
         raise DefinitionError("run_many", problems)
     options = Options(
@@ -247,7 +247,7 @@ def _wrong_keeping(key: object, durable: object) -> Iterator[Problem]:
         yield Problem("INVALID_ARGUMENT", f"durable is {durable!r}.", hint)
 
 
-def _problems(agent: object, inputs: object, max_concurrency: object, order: object) -> Iterator[Problem]:
+def _wrong_inputs(agent: object, inputs: object, max_concurrency: object, order: object) -> Iterator[Problem]:
     if not isinstance(agent, Agent):
         yield Problem("INVALID_ARGUMENT", f"The agent is {agent!r}.", "Pass an Agent(name=…, model=…).")
     if isinstance(inputs, str | bytes) or not isinstance(inputs, Iterable | AsyncIterable):
@@ -330,7 +330,7 @@ async def _pairs(work: BatchWork[Given, Handed]) -> AsyncGenerator[tuple[Given, 
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Taken(Generic[Given, Handed]):
+class _TakenInput(Generic[Given, Handed]):
     """An input that was taken from the inputs, and its run."""
 
     number: int
@@ -370,9 +370,9 @@ class BatchWork(Generic[Given, Handed]):
         self._pause = RatePause(
             lambda provider, s: self._tell(BatchPaused(path=self._path, provider=provider, seconds=s))
         )
-        self._queue: deque[_Taken[Given, Handed]] = deque()
+        self._queue: deque[_TakenInput[Given, Handed]] = deque()
         """What is to be given next: all that was taken, or where results are given as runs end, what has ended."""
-        self._running: set[_Taken[Given, Handed]] = set()
+        self._running: set[_TakenInput[Given, Handed]] = set()
         self._news, self._room = asyncio.Event(), asyncio.Event()
         self._taker: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
@@ -397,7 +397,7 @@ class BatchWork(Generic[Given, Handed]):
         if self._options.abort is not None:
             self._unsubscribe = self._options.abort.subscribe(stop_taking)
 
-    async def next(self) -> _Taken[Given, Handed] | None:
+    async def next(self) -> _TakenInput[Given, Handed] | None:
         """Return what is to be given next, waiting for it; None when everything was given.
 
         Raises:
@@ -480,10 +480,10 @@ class BatchWork(Generic[Given, Handed]):
             metadata = Metadata(usage=NOTHING_USED, latency_s=0.0, agent=self._name)
             not_begun: asyncio.Future[Result[Handed]] = asyncio.get_running_loop().create_future()
             not_begun.set_result(Failure(error=ErrorInfo(lack), metadata=metadata, history=()))
-            self._queue.append(_Taken(number=number, input=input, run=not_begun))
+            self._queue.append(_TakenInput(number=number, input=input, run=not_begun))
             return False
         self._n_taken = number
-        taken = _Taken(number=number, input=input, run=asyncio.create_task(self._do(number, input, self._budget)))
+        taken = _TakenInput(number=number, input=input, run=asyncio.create_task(self._do(number, input, self._budget)))
         self._running.add(taken)
         if self._is_ordered:
             self._queue.append(taken)
@@ -492,7 +492,7 @@ class BatchWork(Generic[Given, Handed]):
 
     # -- one run has ended
 
-    def _finish(self, taken: _Taken[Given, Handed]) -> None:
+    def _finish(self, taken: _TakenInput[Given, Handed]) -> None:
         self._running.discard(taken)
         if not self._is_ordered:
             self._queue.append(taken)

@@ -63,17 +63,17 @@ def read_table(lines: Iterator[str], separator: str = ",") -> tuple[list[str], I
     twice = [name for name, n in Counter(header).items() if n > 1]
     if twice:
         raise TableError(f"it has two columns named {twice[0]!r}")
-    return header, _rows(reader, len(header))
+    return header, _table_rows(reader, len(header))
 
 
-class _Reader(Protocol):
+class _RowReader(Protocol):
     @property
     def line_num(self) -> int: ...
 
     def __next__(self) -> list[str]: ...
 
 
-def _rows(reader: _Reader, n_columns: int) -> Iterator[TableRow]:
+def _table_rows(reader: _RowReader, n_columns: int) -> Iterator[TableRow]:
     while True:
         first = reader.line_num + 1
         try:

@@ -30,7 +30,7 @@ from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.durable import find_store, tell
 from journeyman.cli.loading import find_object
 from journeyman.cli.opening import OPENING_S, AgentLoop, ModeName
-from journeyman.cli.recorded import opened, refuse_existing, write_new
+from journeyman.cli.recorded import open_recordings, refuse_existing, write_new
 from journeyman.cli.run import Flag, Job, ModelName, Stdout, perform, read_text
 from journeyman.cli.show.lines import EMPTY, Line, duration, one_line, usage_sentence
 from journeyman.cli.show.played import cassette_lines
@@ -143,7 +143,7 @@ def replay(
                     )
                 return _show(cassette, stdout, realtime=realtime, quiet=quiet)
             job = Job(
-                text=_input(cassette, input),
+                text=_input_text(cassette, input),
                 agent=loop.agent(target, is_guarded=False),  # no tool is run
                 loop=loop,
                 stdout=stdout,
@@ -162,7 +162,7 @@ def replay(
         raise Mistake(error.message, error.hint) from error
 
 
-def _input(cassette: Cassette, given: str | None) -> str:
+def _input_text(cassette: Cassette, given: str | None) -> str:
     recorded = cassette.header.input if cassette.header is not None else None
     if given is None and recorded is None:
         raise Mistake(f"{cassette.path} does not hold the agent's input.", "Give it as text after the agent.")
@@ -208,9 +208,9 @@ def make_test(
         timeout: How many seconds a function or context manager may take to give the agent.
     """
     Stdout()
-    with opened(find_store(store)) as recordings:
+    with open_recordings(find_store(store)) as recordings:
         found = recordings.find(run)
-        told = _Told.of(recordings, found, path)
+        told = _RecordedFacts.of(recordings, found, path)
     agent_place = target or (told.target if path is None else None)
     if agent_place is None:
         raise Mistake("The recording does not say where its agent is.", f"Name it: journeyman test {run} FILE:AGENT")
@@ -262,7 +262,7 @@ _PYTEST_S: Final = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _RecordedFacts:
     """The facts of a recorded run from which a test is made: input, cassette, and how it ended."""
 
     name: str
@@ -279,7 +279,7 @@ class _Told:
         return "a success" if self.code is None else self.code
 
     @classmethod
-    def of(cls, recordings: Recordings, found: RecordedRun, path: str | None) -> _Told:
+    def of(cls, recordings: Recordings, found: RecordedRun, path: str | None) -> _RecordedFacts:
         """Read it.
 
         Raises:
@@ -306,7 +306,7 @@ class _Told:
         )
 
 
-def _check_replay(loop: AgentLoop, agent: Agent[Any, Any, Any], told: _Told) -> None:
+def _check_replay(loop: AgentLoop, agent: Agent[Any, Any, Any], told: _RecordedFacts) -> None:
     """Replay the run, as the test does.
 
     Raises:
@@ -338,7 +338,9 @@ _DIFFERS: Final = (
 )
 
 
-def _test_file(agent: Agent[Any, Any, Any], target: str, told: _Told, *, place: Path, test_name: str, id: str) -> str:
+def _test_file(
+    agent: Agent[Any, Any, Any], target: str, told: _RecordedFacts, *, place: Path, test_name: str, id: str
+) -> str:
     """Return the file for pytest.
 
     Raises:
@@ -469,7 +471,7 @@ class ShownCassette:
         self._answer(run, request)
 
     def _begin(self, path: RunPath, request: RecordedRequest) -> SeenRun:
-        prompt = "\n".join(str(block["text"]) for block in _blocks(messages_of(request.body)[:1]) if "text" in block)
+        prompt = "\n".join(str(block["text"]) for block in _blocks_in(messages_of(request.body)[:1]) if "text" in block)
         model = str(request.body["model"])
         self._tell(events.RunStarted(path=path, agent=path[0], model=model, max_attempts=1, max_iterations=0))
         self._tell(events.MessageCommitted(path=path, message=Message("user", (Text(prompt),))))
@@ -482,7 +484,7 @@ class ShownCassette:
     def _results(self, run: SeenRun, request: RecordedRequest) -> Iterator[events.Event]:
         """Give the results that the last message holds."""
         calls = {call.id: call for call in run.open_calls}
-        for block in _blocks(messages_of(request.body)[-1:]):
+        for block in _blocks_in(messages_of(request.body)[-1:]):
             call = calls.get(str(block.get("tool_use_id")))
             if call is None or call.is_error is not None:
                 continue
@@ -495,7 +497,7 @@ class ShownCassette:
                 tool_use_id=call.id,
                 tool_name=call.name,
                 kind="tool",
-                tool_result=_text(block.get("content")),
+                tool_result=_text_of_content(block.get("content")),
                 is_error=block.get("is_error") is True,
                 cached=False,
                 duration_s=took_s,
@@ -563,13 +565,13 @@ def _answer_events(run: SeenRun, said: Message, usage: Usage, model: str) -> Ite
         )
 
 
-def _blocks(messages: list[JsonValue]) -> Iterator[JsonObject]:
+def _blocks_in(messages: list[JsonValue]) -> Iterator[JsonObject]:
     for message in messages:
         content = message.get("content") if isinstance(message, dict) else None
         yield from (block for block in content if isinstance(block, dict)) if isinstance(content, list) else ()
 
 
-def _text(content: JsonValue) -> str:
+def _text_of_content(content: JsonValue) -> str:
     if isinstance(content, list):
         texts = [block.get("text") for block in content if is_json_object(block)]
         return "\n".join(text for text in texts if isinstance(text, str))

@@ -54,14 +54,14 @@ def check(
     try:
         with AgentLoop(timeout) as loop:
             agent = with_skills(loop.definition(target), skills)
-            stdout.write_text("\n".join([*_definition(agent), "", *_tools(agent)]))
+            stdout.write_text("\n".join([*_definition_lines(agent), "", *_tool_lines(agent)]))
     except Misdefined as wrong:
-        stdout.write_text("\n".join(_problems(wrong.place, wrong.error)))
+        stdout.write_text("\n".join(_problem_lines(wrong.place, wrong.error)))
         return _PROBLEMS
     return 0
 
 
-def _problems(place: str, error: DefinitionError) -> Iterator[str]:
+def _problem_lines(place: str, error: DefinitionError) -> Iterator[str]:
     yield f"{place}: {error.subject} has {count(len(error.problems), 'problem')}:"
     for problem in error.problems:
         yield ""
@@ -73,16 +73,16 @@ def _problems(place: str, error: DefinitionError) -> Iterator[str]:
 # -- the definition ---------------------------------------------------------------------------------------------------
 
 
-def _definition(agent: Agent[Any, Any, Any]) -> Iterator[str]:
+def _definition_lines(agent: Agent[Any, Any, Any]) -> Iterator[str]:
     yield _label(agent.name, agent.description)
     yield ""
-    yield _label("model", _model(agent))
-    yield _label("system", _system(agent))
+    yield _label("model", _model_words(agent))
+    yield _label("system", _system_words(agent))
     settings = {each.name: getattr(agent.settings, each.name) for each in fields(agent.settings)}
     given = [f"{name} {visible(value, indent=None)}" for name, value in settings.items() if value != _DEFAULTS[name]]
     yield _label("settings", one_line(", ".join(given), _SYSTEM_CHARS) or "the provider's defaults")
     yield _label("input", _type_name(agent.input))
-    yield _label("output", _output(agent))
+    yield _label("output", _output_words(agent))
     if agent.deps is not NOT_DECLARED:
         missing = "" if lacks_deps(deps_of_run(None, agent.deps), agent.deps) is None else ", given to each run"
         yield _label("deps", f"{kind_name(declared(agent.deps))}{missing}")
@@ -95,7 +95,7 @@ def _definition(agent: Agent[Any, Any, Any]) -> Iterator[str]:
     if agent.compaction:
         yield _label("compaction", _compaction(agent.compaction))
     if agent.tools:
-        yield _label("tools", ", ".join(_tool(tool) for tool in agent.tools))
+        yield _label("tools", ", ".join(_tool_words(tool) for tool in agent.tools))
     yield from (_label("skills", _skills(tool)) for tool in agent.tools if isinstance(tool, Skills))
     yield _label("prefix", _prefix(agent))
 
@@ -104,7 +104,7 @@ def _label(label: str, text: str) -> str:
     return f"{label:<{_LABEL}} {text}".rstrip()
 
 
-def _model(agent: Agent[Any, Any, Any]) -> str:
+def _model_words(agent: Agent[Any, Any, Any]) -> str:
     """Name the model, and say if it cannot be used here. Finding that out asks no model."""
     if not isinstance(agent.model, str):
         return f"{agent.model.provider}:{agent.model.name}"
@@ -115,17 +115,17 @@ def _model(agent: Agent[Any, Any, Any]) -> str:
     return agent.model
 
 
-def _system(agent: Agent[Any, Any, Any]) -> str:
+def _system_words(agent: Agent[Any, Any, Any]) -> str:
     """Show how the system prompt begins."""
     if callable(agent.system):
         return f"made for each run by {layer_name(agent.system)}"
-    text = "\n".join(block.text for block in _texts(agent.system))
+    text = "\n".join(block.text for block in _system_blocks(agent.system))
     if not text:
         return "none"
     return f"{one_line(text, _SYSTEM_CHARS)} ({count(len(text), 'character')})"
 
 
-def _texts(system: SystemPrompt) -> tuple[Text, ...]:
+def _system_blocks(system: SystemPrompt) -> tuple[Text, ...]:
     return ((Text(system),) if system else ()) if isinstance(system, str) else tuple(system)
 
 
@@ -155,7 +155,7 @@ def _skills(tool: Skills) -> str:
 
 def _prefix(agent: Agent[Any, Any, Any]) -> str:
     """Say about how many tokens each request begins with: the system prompt's and each tool's."""
-    parts = {} if callable(agent.system) else {"system": Prefix(system=_texts(agent.system))}
+    parts = {} if callable(agent.system) else {"system": Prefix(system=_system_blocks(agent.system))}
     parts |= {spec.name: Prefix(tools=(spec,)) for spec in sent_tools(agent.plan.specs, loads_tools=False)}
     tokens = {name: estimate_prefix(prefix) for name, prefix in parts.items()}
     told = ", ".join(f"{name} {number:,}" for name, number in tokens.items() if number)
@@ -163,7 +163,7 @@ def _prefix(agent: Agent[Any, Any, Any]) -> str:
     return f"about {count(sum(tokens.values()), 'token')}{besides}{f': {told}' if told else ''}"
 
 
-def _output(agent: Agent[Any, Any, Any]) -> str:
+def _output_words(agent: Agent[Any, Any, Any]) -> str:
     plan = agent.plan
     if agent.output is TEXT:
         return "text"
@@ -193,7 +193,7 @@ def _limits(agent: Agent[Any, Any, Any]) -> Iterator[str]:
     yield from (f"policy {policy.name}" for policy in agent.budget_policies)
 
 
-def _tool(tool: Tool[..., Any]) -> str:
+def _tool_words(tool: Tool[..., Any]) -> str:
     cache = f"cached per {tool.cache}" if tool.cache else ""
     traits = [trait for trait in ("parallel" if tool.parallel else "", tool.effect or "", cache) if trait]
     return f"{tool.name} ({', '.join(traits)})" if traits else tool.name
@@ -202,7 +202,7 @@ def _tool(tool: Tool[..., Any]) -> str:
 # -- the tools, as the model sees them --------------------------------------------------------------------------------
 
 
-def _tools(agent: Agent[Any, Any, Any]) -> Iterator[str]:
+def _tool_lines(agent: Agent[Any, Any, Any]) -> Iterator[str]:
     yield "Input, as JSON Schema:" if agent.input is not str else "Input: any text."
     if agent.input is not str:
         yield to_json(_input_schema(agent), indent=2).decode()

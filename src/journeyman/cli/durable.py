@@ -23,10 +23,10 @@ from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.ending import Interrupt
 from journeyman.cli.loading import lasting, load_model
 from journeyman.cli.opening import OPENING_S, AgentLoop
-from journeyman.cli.permit.asker import Asker, asking
+from journeyman.cli.permit.asker import TerminalAsker, asking
 from journeyman.cli.permit.policy import Nobody
 from journeyman.cli.project import FOLDER, find_project_store, is_own
-from journeyman.cli.run import Flag, Job, Kept, Stdout, input_of, listener_of, not_started, present, recording_in
+from journeyman.cli.run import Flag, Job, Kept, Stdout, input_of_job, listener_of, not_started, present, recording_in
 from journeyman.cli.show.lines import arguments, clean, one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.outline import Outline
@@ -148,7 +148,7 @@ def _no_run(place: StorePlace, error: RunUnknown) -> Mistake:
 
 
 @asynccontextmanager
-async def opened(
+async def open_durable(
     place: StorePlace, *, dispatcher: DispatcherName | Dispatcher | None = None, on_event: Listener | None = None
 ) -> AsyncGenerator[Durable]:
     """Open the store, and say of what it refuses what the command line says.
@@ -191,11 +191,11 @@ def in_store(place: StorePlace, work: Callable[[Durable], Coroutine[Any, Any, T]
     """Do some work with the store, in `loop` where an agent is open in it.
 
     Raises:
-        Mistake, Refused: as `opened` says.
+        Mistake, Refused: as `open_durable` says.
     """
 
     async def do_work() -> T:
-        async with opened(place) as durable:
+        async with open_durable(place) as durable:
             return await work(durable)
 
     if loop is not None:
@@ -325,7 +325,7 @@ def begin(job: Job, target: str, kept: Kept, *, mode: PermissionMode | None) -> 
     """Begin the durable run that a command line asks for, or go on with it. Return the exit code."""
     place = find_store(kept.store, makes=True)
     try:
-        value = input_of(job)
+        value = input_of_job(job)
     except InvalidArguments as error:
         screen = open_screen(quiet=job.quiet)
         return present(job, screen, not_started(error))
@@ -397,9 +397,9 @@ def _drive(stage: _Stage, begin: Callable[[Durable], Awaitable[RunInfo]], *, ste
     runtime = Runtime(model=load_model(job.model), recorder=job.record, telemetry=job.telemetry)
     on_event = listener_of(job, stage.screen, stage.outline)
 
-    async def drive_run(person: Asker | Nobody | None) -> tuple[RunInfo, Result[Any] | RunInfo | None]:
+    async def drive_run(person: TerminalAsker | Nobody | None) -> tuple[RunInfo, Result[Any] | RunInfo | None]:
         surroundings = replace(runtime, approver=None if person is None else person.approve)
-        async with opened(stage.place) as durable:
+        async with open_durable(stage.place) as durable:
             info = await begin(durable)
 
             async def go_on() -> Result[Any] | RunInfo:
@@ -413,7 +413,7 @@ def _drive(stage: _Stage, begin: Callable[[Durable], Awaitable[RunInfo]], *, ste
                     force = False
                     if stage.ask_store:
                         await _wait_for_answers(durable, outcome, stage)
-                    elif not (isinstance(person, Asker) and await answer_here(durable, outcome, person)):
+                    elif not (isinstance(person, TerminalAsker) and await answer_here(durable, outcome, person)):
                         return outcome
 
             driving = asyncio.create_task(go_on())
@@ -436,7 +436,7 @@ def _drive(stage: _Stage, begin: Callable[[Durable], Awaitable[RunInfo]], *, ste
     return exit_code if outcome is not None or interrupt.exit_code is None else interrupt.exit_code
 
 
-async def answer_here(durable: Durable, info: RunInfo, person: Asker) -> bool:
+async def answer_here(durable: Durable, info: RunInfo, person: TerminalAsker) -> bool:
     """Let the person at the terminal answer what the model of a run wants to know. False: something is left open."""
     handle, is_all = await durable.get(info.id), True
     for each in info.pending:
@@ -481,7 +481,7 @@ def _present(stage: _Stage, info: RunInfo, outcome: Result[Any] | RunInfo | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _StoredRun:
     """The facts of a stored run by which a command drives it: its info, model and mode, and whether it is driven."""
 
     info: RunInfo
@@ -490,13 +490,13 @@ class _Known:
     is_driven: bool
 
 
-async def _load_known(durable: Durable, run: str) -> _Known:
+async def _load_known(durable: Durable, run: str) -> _StoredRun:
     row = await durable.hub.row(run)
     info = info_of(row)
     is_driven = info.status == "running" and info.id not in await find_abandoned(durable, [info])
     head = load_head(row)
     mode = adapter_of(_StoredMode).validate_python(head.mode) or None
-    return _Known(info, head.model or None, mode, is_driven)
+    return _StoredRun(info, head.model or None, mode, is_driven)
 
 
 def resume(  # noqa: PLR0913 - one for each option, all by name
@@ -577,7 +577,7 @@ def cancel(run: str, /, *, reason: str = "cancelled", store: str | None = None) 
         tell("The process that records it was told to end it.")
         return 0
 
-    async def stop_durable(durable: Durable) -> _Known:
+    async def stop_durable(durable: Durable) -> _StoredRun:
         await durable.cancel(run, reason)
         return await _load_known(durable, run)
 

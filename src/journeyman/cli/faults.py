@@ -29,7 +29,7 @@ _MOST_FOLDERS: Final = 5_000
 """In how many folders of a project a name is looked for: a tenth of a second."""
 
 
-def shown(origin: str) -> str:
+def short_path(origin: str) -> str:
     """Return a path as people would type it; a module's name as it is."""
     path = Path(origin)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else origin
@@ -37,7 +37,7 @@ def shown(origin: str) -> str:
 
 def line_of(filename: str, number: int | None) -> str:
     """Name a line as people would: `agents.py, line 3`."""
-    return shown(filename) if number is None else f"{shown(filename)}, line {number}"
+    return short_path(filename) if number is None else f"{short_path(filename)}, line {number}"
 
 
 def place_of_raise(error: BaseException) -> str:
@@ -70,7 +70,7 @@ def missing_module(name: str, error: ModuleNotFoundError, *, target: Path | str)
     starts = [Path.cwd(), *(Path(frame.filename).resolve().parent for frame in _frames(error))]
     if (own := _find_own(top, starts)) is not None:
         text = f"{text}, which Python does not find." if place else f"{text}."
-        return Mistake(text, f"{top} is yours: {shown(str(own))}. {_way(own, target)}")
+        return Mistake(text, f"{top} is yours: {short_path(str(own))}. {_way(own, target)}")
     if not place:
         return Mistake(f"{text}.", "Install it, or name a file, for example agents.py:analyst.")
     if top in sys.stdlib_module_names:
@@ -100,7 +100,7 @@ def _lacking(text: str, name: str, parent: ModuleType, *, is_target: bool) -> Mi
     """Return the mistake of a missing name in a module that exists."""
     held, file = parent.__name__, getattr(parent, "__file__", None)
     if not hasattr(parent, "__path__"):
-        where = f": {shown(file)}" if file else ""
+        where = f": {short_path(file)}" if file else ""
         hint = "Rename it, if another is meant." if where and not is_target else "Name a module, then a colon."
         return Mistake(f"{text}. {held} is a file, not a package{where}.", hint)
     wanted = name.removeprefix(f"{held}.").partition(".")[0]
@@ -153,4 +153,4 @@ def _way(own: Path, target: Path | str) -> str:
     above = own.parent
     if isinstance(target, Path) and above == Path.cwd() and target.is_relative_to(own):
         return f"Name it as a module: {'.'.join(target.relative_to(above).with_suffix('').parts)}:agent"
-    return f"Set PYTHONPATH={shown(str(above))}, or install your project in editable form."
+    return f"Set PYTHONPATH={short_path(str(above))}, or install your project in editable form."

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from journeyman.agent import Agent
 from journeyman.cli.app import Misdefined, Mistake
-from journeyman.cli.faults import missing_module, place_of_import, shown
+from journeyman.cli.faults import missing_module, place_of_import, short_path
 from journeyman.cli.show.lines import one_line
 from journeyman.connect import connect
 from journeyman.errors import DefinitionError, ModelUnavailable, count
@@ -37,7 +37,7 @@ def find_object(target: str) -> object:
     Raises:
         Mistake: there is no such file, module or agent, or importing it failed.
     """
-    origin, attribute = _split(target)
+    origin, attribute = _split_target(target)
     module = load_file(Path(origin)) if _is_file(origin) else _load_or_explain(origin, lambda: _import(origin))
     if not attribute:
         return _only_agent(module, origin)
@@ -50,7 +50,7 @@ def find_object(target: str) -> object:
             raise Mistake(f"{origin} has no {attribute!r}.", f"{meant}{_agents_hint(module, origin)}")
     value: object = found
     if not (isinstance(value, Agent | partial) or inspect.isroutine(value) or is_context(found)):
-        raise Mistake(f"{target} is {kind_of(found)}, not an agent.", _agents_hint(module, origin))
+        raise Mistake(f"{target} is {describe_kind(found)}, not an agent.", _agents_hint(module, origin))
     return found
 
 
@@ -60,7 +60,7 @@ def load_value(target: str) -> object:
     Raises:
         Mistake: there is no such file or module, or importing it failed.
     """
-    origin, attribute = _split(target)
+    origin, attribute = _split_target(target)
     found: object = load_file(Path(origin)) if _is_file(origin) else _load_or_explain(origin, lambda: _import(origin))
     for name in attribute.split("."):
         found = _attribute(found, name, origin)
@@ -74,7 +74,7 @@ def is_context(value: object) -> bool:
 
 def lasting(target: str) -> str:
     """Return `target` so that it names the same agent from any other folder, if it names a file."""
-    origin, attribute = _split(target)
+    origin, attribute = _split_target(target)
     if not _is_file(origin):
         return target
     return f"{Path(origin).resolve()}{':' if attribute else ''}{attribute}"
@@ -115,7 +115,7 @@ def load_file(path: Path) -> ModuleType:
 # -- what was typed ---------------------------------------------------------------------------------------------------
 
 
-def _split(target: str) -> tuple[str, str]:
+def _split_target(target: str) -> tuple[str, str]:
     """Cut off the attribute, if there is one; a drive letter is none."""
     origin, colon, attribute = target.rpartition(":")
     is_attribute = bool(origin) and all(part.isidentifier() for part in attribute.split("."))
@@ -217,7 +217,7 @@ def _mistake_of(origin: str, error: BaseException) -> Mistake:
         case _:
             reason = str(error).strip().rstrip(".")
             text = f"{place} raises {type(error).__name__}{': ' if reason else ''}{reason}"
-            hint = f"Fix it; the whole traceback: python {'' if _is_file(origin) else '-m '}{shown(origin)}"
+            hint = f"Fix it; the whole traceback: python {'' if _is_file(origin) else '-m '}{short_path(origin)}"
     return Mistake(f"{one_line(text)}.", hint)
 
 
@@ -227,7 +227,7 @@ def misdefined_agent(origin: str, place: str, error: DefinitionError) -> Misdefi
     if len(error.problems) == 1:
         return Misdefined(f"{error.subject}: {one_line(first.message)}", first.hint, place=place, error=error)
     text = f"{error.subject} has {count(len(error.problems), 'problem')}, first: {first.message}"
-    return Misdefined(one_line(text), f"See them all: journeyman check {shown(origin)}", place=place, error=error)
+    return Misdefined(one_line(text), f"See them all: journeyman check {short_path(origin)}", place=place, error=error)
 
 
 # -- the agents of a module -------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def _agents_hint(module: ModuleType, origin: str) -> str:
     return f"{'Agents' if len(names) > 1 else 'The agent'} in {origin}: {', '.join(names)}."
 
 
-def kind_of(value: object) -> str:
+def describe_kind(value: object) -> str:
     """Say what a value is: `a function`, `an int`."""
     name = "class" if isinstance(value, type) else type(value).__name__
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

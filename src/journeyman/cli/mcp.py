@@ -108,7 +108,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
             token=os.environ.get(TOKEN) or None,
             allowed_hosts=allow_host or (),
             abort=abort,
-            on_ready=lambda url: _say(f"serving at {url}; Ctrl-C ends it"),
+            on_ready=lambda url: _write_notice(f"serving at {url}; Ctrl-C ends it"),
         )
 
     with AgentLoop(timeout) as loop, _open_runtime(model, record, otel) as around:
@@ -130,7 +130,7 @@ def _serve(
     http: bool,
 ) -> int:
     abort = Abort()
-    interrupt = Interrupt(abort, lambda: _say("stopping; interrupt again to quit at once"))
+    interrupt = Interrupt(abort, lambda: _write_notice("stopping; interrupt again to quit at once"))
     try:
         server = serving.create_mcp_server(*agents, runtime=runtime, abort=abort)
         with interrupt.listening(), closing(loop):
@@ -146,7 +146,7 @@ def _serve(
     return interrupt.exit_code or 0
 
 
-def _say(text: str) -> None:
+def _write_notice(text: str) -> None:
     sys.stderr.write(f"journeyman: {text}\n")
     sys.stderr.flush()
 
@@ -182,7 +182,7 @@ def pin(
         print_error(f"The MCP server {error.server!r} cannot be used: {error.reason}.", error.hint)
         return 1
     stdout.write_text("\n".join(news) or "Nothing differs.")
-    _say(f"pinned in {pins}")
+    _write_notice(f"pinned in {pins}")
     return 0
 
 

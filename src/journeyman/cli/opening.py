@@ -27,7 +27,7 @@ from cyclopts import Parameter
 from journeyman.agent import Agent
 from journeyman.cli.app import USAGE, Mistake, Refused
 from journeyman.cli.faults import line_of, place_of_raise
-from journeyman.cli.loading import find_object, is_context, kind_of, misdefined_agent
+from journeyman.cli.loading import describe_kind, find_object, is_context, misdefined_agent
 from journeyman.cli.permit.policy import load_rules, with_policy
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown
@@ -283,7 +283,7 @@ class _OpenAgent:
         value = self._found
         if isinstance(value, Agent):
             return value  # pyright: ignore[reportUnknownVariableType] - its types are known to its file only
-        place = _definition(value)
+        place = _place_of_definition(value)
         if callable(value) and (isinstance(value, type) or not is_context(value)):
             _check_no_parameters(value, place or self._target)
             value = value()
@@ -296,7 +296,7 @@ class _OpenAgent:
             value = stack.enter_context(cast("Any", value))
         if isinstance(value, Agent):
             return value  # pyright: ignore[reportUnknownVariableType] - as above
-        given = "None" if value is None else kind_of(value)
+        given = "None" if value is None else describe_kind(value)
         text = f"{self._target}{f' ({place})' if place else ''} gives {given}, not an agent."
         raise Mistake(text, _hint(made, value))
 
@@ -339,7 +339,7 @@ class _OpenAgent:
                 return Mistake(f"{place} raises {said}.", f"It happens when {self._target} is opened. Fix it there.")
 
 
-def _definition(found: object) -> str:
+def _place_of_definition(found: object) -> str:
     """Say where a function or class is defined, if that is known: `agents.py, line 3`."""
     try:
         inner = inspect.unwrap(cast("Any", found.func if isinstance(found, partial) else found))

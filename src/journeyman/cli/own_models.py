@@ -37,7 +37,7 @@ def lines_of_own_models() -> Sequence[Line]:
     """Return what to show of the models that are here, each as it is added to a command, ready to be copied."""
 
     async def ask_all() -> list[list[str]]:
-        return await asyncio.gather(*map(_list, SERVERS))
+        return await asyncio.gather(*map(_list_models, SERVERS))
 
     names = [name for names in asyncio.run(ask_all()) for name in names]
     if sys.argv[1:2] != ["demo"] and all(map(find_spec, LOCAL_PACKAGES)):  # for the analyst it is too small
@@ -48,7 +48,7 @@ def lines_of_own_models() -> Sequence[Line]:
     return [Line(text="Models of this machine need no key. Add one of them to the command:", rows=2), *found, EMPTY]
 
 
-async def _list(endpoint: Endpoint) -> list[str]:
+async def _list_models(endpoint: Endpoint) -> list[str]:
     base_url = environment(endpoint.base_url_variable) or endpoint.base_url or ""
     try:
         if urlsplit(base_url).hostname not in _LOOPBACK:

@@ -23,7 +23,7 @@ from journeyman.cli.durable import StorePlace, find_store, tell
 from journeyman.cli.project import FOLDER
 from journeyman.cli.run import Flag, Stdout
 from journeyman.cli.show.lines import clean, duration, one_line
-from journeyman.cli.show.played import cassette_lines, text_of
+from journeyman.cli.show.played import cassette_lines, text_of_value
 from journeyman.errors import StoreError, count, quoted
 from journeyman.files import make_private_folder, replace_file
 from journeyman.journal import OpenRecords
@@ -46,7 +46,7 @@ _LOOK_S: Final = 0.2
 
 
 @contextmanager
-def opened(place: StorePlace) -> Generator[Recordings]:
+def open_recordings(place: StorePlace) -> Generator[Recordings]:
     """Open the recordings of a store.
 
     Raises:
@@ -110,7 +110,7 @@ def show(
     if iteration is not None and iteration < 1:
         raise Mistake(f"--iteration {iteration} is none.", "Give a number from 1 on.")
     stdout = Stdout()
-    with opened(place) as recordings:
+    with open_recordings(place) as recordings:
         run = recordings.find(id)
         where = None if path is None else tuple(path.split("/"))
         events = [each for each in recordings.all_events(run, path=where) if iteration in (None, each.iteration)]
@@ -123,7 +123,7 @@ def show(
             told = [adapter_of(RecordedEvent).dump_python(each) for each in events]
             stdout.write_json(write_json({**documents([run])[0], "events": told}))
             return 0
-        for line in [*_facts(run), "", *[line for each in events for line in lines_of(each, full=full)]]:
+        for line in [*_fact_lines(run), "", *[line for each in events for line in lines_of_event(each, full=full)]]:
             stdout.write_text(line)
     return 0
 
@@ -151,7 +151,7 @@ def all_requests(recordings: Recordings, run: RecordedRun, path: tuple[str, ...]
     return found
 
 
-def _facts(run: RecordedRun) -> Iterator[str]:
+def _fact_lines(run: RecordedRun) -> Iterator[str]:
     told = {
         "recording": run.id,
         "kind": run.kind,
@@ -165,7 +165,7 @@ def _facts(run: RecordedRun) -> Iterator[str]:
     return (f"{name + ':':<13}{one_line(text)}" for name, text in told.items() if text)
 
 
-def lines_of(event: RecordedEvent, *, full: bool = False) -> Iterator[str]:
+def lines_of_event(event: RecordedEvent, *, full: bool = False) -> Iterator[str]:
     """Give what is said of an event: nothing of those that others tell better."""
     words = _words_of(event)
     if words is None:
@@ -190,7 +190,7 @@ def _words_of(event: RecordedEvent) -> str | None:
 
 def _describe_failure(event: RecordedEvent, facts: dict[str, Any]) -> str:
     error: dict[str, Any] = facts.get("error", {})
-    return f"failure: {error.get('code')}: {text_of(error.get('message'))} {text_of(error.get('hint'))}"
+    return f"failure: {error.get('code')}: {text_of_value(error.get('message'))} {text_of_value(error.get('hint'))}"
 
 
 _OF_ANSWERS: Final = ("stop_reason", "text")
@@ -202,19 +202,19 @@ _SILENT: Final = frozenset(
 )
 _WORDS: Final[dict[str, Callable[[RecordedEvent, dict[str, Any]], str]]] = {
     "RunStarted": lambda _, facts: f"run {facts.get('agent', '')} on {facts.get('model', '')}",
-    "Input": lambda _, facts: f"input: {text_of(facts.get('input'))}",
+    "Input": lambda _, facts: f"input: {text_of_value(facts.get('input'))}",
     "AttemptStarted": lambda event, _: f"attempt {event.attempt}",
     "ModelResponded": lambda event, facts: (
-        f"  iteration {event.iteration}: " + ": ".join(filter(None, map(text_of, map(facts.get, _OF_ANSWERS))))
+        f"  iteration {event.iteration}: " + ": ".join(filter(None, map(text_of_value, map(facts.get, _OF_ANSWERS))))
     ),
     "ToolCalled": lambda event, facts: f"    {event.tool_name}({write_json(facts.get('tool_input', {})).decode()})",
     "ToolFinished": lambda event, facts: (
-        f"    {event.tool_name}{' failed' if facts.get('is_error') else ''}: {text_of(facts.get('tool_result'))}"
+        f"    {event.tool_name}{' failed' if facts.get('is_error') else ''}: {text_of_value(facts.get('tool_result'))}"
     ),
-    "GateDecided": lambda _, facts: f"    gate: {facts.get('decision')} {text_of(facts.get('reason'))}",
-    "ModelRetried": lambda _, facts: f"    again, since {text_of(facts.get('message'))}",
-    "ValidationFailed": lambda _, facts: f"  rejected: {text_of(facts.get('feedback'))}",
-    "RunSucceeded": lambda _, facts: f"success: {text_of(facts.get('output'))}",
+    "GateDecided": lambda _, facts: f"    gate: {facts.get('decision')} {text_of_value(facts.get('reason'))}",
+    "ModelRetried": lambda _, facts: f"    again, since {text_of_value(facts.get('message'))}",
+    "ValidationFailed": lambda _, facts: f"  rejected: {text_of_value(facts.get('feedback'))}",
+    "RunSucceeded": lambda _, facts: f"success: {text_of_value(facts.get('output'))}",
     "RunFailed": _describe_failure,
 }
 
@@ -231,12 +231,12 @@ def tail(run: str, /, *, store: str | None = None, json: Flag = False) -> int:
         json: Print each event as one line of JSON.
     """
     stdout = Stdout()
-    with opened(find_store(store)) as recordings:
+    with open_recordings(find_store(store)) as recordings:
         for event in _follow(recordings, recordings.find(run)):
             if json:
                 stdout.write_json(write_json(adapter_of(RecordedEvent).dump_python(event)))
                 continue
-            for line in lines_of(event):
+            for line in lines_of_event(event):
                 stdout.write_text(line)
     return 0
 
@@ -264,9 +264,11 @@ def diff(run: str, other: str, /, *, store: str | None = None, json: Flag = Fals
         json: Print one JSON document.
     """
     stdout = Stdout()
-    with opened(find_store(store)) as recordings:
+    with open_recordings(find_store(store)) as recordings:
         one, two = recordings.find(run), recordings.find(other)
-        told = [[line for event in recordings.all_events(each) for line in lines_of(event)] for each in (one, two)]
+        told = [
+            [line for event in recordings.all_events(each) for line in lines_of_event(event)] for each in (one, two)
+        ]
         bodies = [[recordings.body(request) for request in all_requests(recordings, each)] for each in (one, two)]
     first = next((n for n, (a, b) in enumerate(zip_longest(*told)) if a != b), None)
     pairs = enumerate(zip_longest(*bodies), 1)
@@ -310,7 +312,7 @@ def export(
     """
     stdout = Stdout()
     refuse_existing(out, force=force)
-    with opened(find_store(store)) as recordings:
+    with open_recordings(find_store(store)) as recordings:
         found = recordings.find(run)
         if found.status == "live":
             tell("The run still goes on: this is what there is so far.")
@@ -359,20 +361,20 @@ def _as_jsonl(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
 
 
 def _as_markdown(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
-    yield from (f"# {run.agent}", "", *[f"- {line}" for line in _facts(run)], "")
+    yield from (f"# {run.agent}", "", *[f"- {line}" for line in _fact_lines(run)], "")
     for event in recordings.all_events(run):
         facts: dict[str, Any] = event.facts
         where = "/".join(event.path)
         match event.kind:
             case "Input":
-                yield from (f"## Input of {where}", "", text_of(facts.get("input")), "")
+                yield from (f"## Input of {where}", "", text_of_value(facts.get("input")), "")
             case "ModelResponded" if facts.get("text"):
-                yield from (f"## {where}, {event.attempt}/{event.iteration}", "", text_of(facts["text"]), "")
+                yield from (f"## {where}, {event.attempt}/{event.iteration}", "", text_of_value(facts["text"]), "")
             case "ToolCalled":
                 given = write_json(facts.get("tool_input", {}), is_indented=True).decode()
                 yield from (f"### {event.tool_name}", "", *_fence(given), "")
             case "ToolFinished":
-                yield from (*_fence(text_of(facts.get("tool_result"))), "")
+                yield from (*_fence(text_of_value(facts.get("tool_result"))), "")
             case "RunSucceeded" | "RunFailed":
                 yield from (f"**{one_line(_words_of(event) or '', 2_000)}**", "")
             case _:
@@ -411,7 +413,7 @@ def prune(
     Raises:
         Refused: one of them goes on.
     """
-    with opened(place) as recordings:
+    with open_recordings(place) as recordings:
         if ids:
             chosen, durable = _find_named(recordings, ids)
         else:

@@ -306,7 +306,7 @@ def telemetry_in(*, wish: bool, end: TimeToEnd | None = None) -> Generator[OpenT
 
 def _perform(job: Job, screen: Screen) -> int:
     try:
-        value, runtime = input_of(job), _runtime_of(job)
+        value, runtime = input_of_job(job), _runtime_of(job)
     except (InvalidArguments, ModelUnavailable) as error:
         return present(job, screen, not_started(error))
     abort = Abort()
@@ -497,7 +497,7 @@ def read_files(files: Sequence[Path]) -> Sequence[UserContent]:
     return blocks
 
 
-def input_of(job: Job) -> object:
+def input_of_job(job: Job) -> object:
     """Return the input of the run, as the agent takes it; with the files, if there are any.
 
     Raises:

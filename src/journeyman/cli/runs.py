@@ -38,7 +38,7 @@ from journeyman.cli.opening import OPENING_S, AgentLoop
 from journeyman.cli.run import Flag, Stdout, parse_input
 from journeyman.cli.show.lines import clean, duration, one_line
 from journeyman.durable.durable import Durable
-from journeyman.durable.journal import place_of
+from journeyman.durable.journal import place_of_key
 from journeyman.durable.program import Program
 from journeyman.durable.records import BEGUN, Head, Record, RunInfo, Status, info_of, load_head
 from journeyman.errors import InvalidArguments, RunBlocked, RunUnknown, count, quoted
@@ -104,11 +104,11 @@ def runs(
 
     place, recordings = find_store(store), list[recorded.RecordedRun]()
     if status is None:
-        with recorded.opened(place) as found:
+        with recorded.open_recordings(place) as found:
             recordings = found.runs(agent=agent, failed=failed, since=since_s, over_cost=over_cost, limit=number)
     infos, dead, now = ((), set[str](), 0.0) if about_recordings else in_store(place, list_runs)
     if json:
-        documents = [{**_document(info), "process_died": info.id in dead} for info in infos]
+        documents = [{**_run_document(info), "process_died": info.id in dead} for info in infos]
         more = {"recordings": recorded.documents(recordings)} if recordings else {}
         stdout.write_json(to_json({"runs": documents, **more}))
         return 0
@@ -159,7 +159,7 @@ def _age(seconds: float) -> str:
     return f"{seconds / _UNITS[unit]:.0f} {'min' if unit == 'm' else unit}"
 
 
-def _document(info: RunInfo) -> dict[str, Any]:
+def _run_document(info: RunInfo) -> dict[str, Any]:
     return {**adapter_of(RunInfo).dump_python(info, mode="json"), "is_over": info.is_over}
 
 
@@ -208,18 +208,18 @@ def _show_durable(place: StorePlace, run: str, *, steps: bool, json: bool) -> in
             facts |= {"fault": error.why}
         records = await durable.hub.engine.records(row.id) if steps or info.status == "running" else ()
         if info.status == "running":  # its row tells where it was when somebody claimed it
-            attempt, iteration = max((place_of(each.key) for each in records), default=(0, 0))
+            attempt, iteration = max((place_of_key(each.key) for each in records), default=(0, 0))
             info = replace(info, attempt=attempt, iteration=iteration)
         return facts, info, records if steps else ()
 
     facts, info, records = in_store(place, read)
     if json:
-        document = {**_document(info), **facts}
+        document = {**_run_document(info), **facts}
         if steps:
             document["steps"] = _steps(records)
         stdout.write_json(to_json(document))
         return 0
-    lines = _facts(info, facts)
+    lines = _run_lines(info, facts)
     for question in info.pending:
         digest = f"{question.kind} {question.question_id[:12]}"
         lines += ["", f"waits for: {digest} · {one_line(question.tool)}", f"  {one_line(question.question, 1_000)}"]
@@ -240,7 +240,7 @@ def _show_durable(place: StorePlace, run: str, *, steps: bool, json: bool) -> in
 
 def _is_durable(place: StorePlace, run: str) -> bool:
     """Tell whether a store has a durable run of this name, or rather no recording of it."""
-    with recorded.opened(place) as recordings:
+    with recorded.open_recordings(place) as recordings:
         if not recordings.has(run):
             return True
 
@@ -254,7 +254,7 @@ def _is_durable(place: StorePlace, run: str) -> bool:
     return in_store(place, is_known)
 
 
-def _facts(info: RunInfo, facts: dict[str, Any]) -> list[str]:
+def _run_lines(info: RunInfo, facts: dict[str, Any]) -> list[str]:
     def moment(seconds: float) -> str:
         return datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "seconds")
 

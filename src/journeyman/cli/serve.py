@@ -22,7 +22,7 @@ from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.durable import find_store, in_store, tell
 from journeyman.cli.ending import TimedEnd, ending_in_time, hearing
-from journeyman.cli.loading import kind_of, load_model, load_value
+from journeyman.cli.loading import describe_kind, load_model, load_value
 from journeyman.cli.opening import OPENING_S, AgentLoop, check_names
 from journeyman.cli.run import Flag, Stdout, recording_in, telemetry_in
 from journeyman.cli.show.lines import one_line
@@ -95,7 +95,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
         debug: Show the traceback of whatever the agents' own code raises.
     """
     token = _token(host, names := allow_host or (), authorize)
-    _check(targets, grace, runs, port)
+    _check_options(targets, grace, runs, port)
     Stdout()
     place = find_store(store, makes=True) if durable or store is not None else None
     with _around(store, model, record, otel, grace=grace, timeout=timeout, debug=debug) as (around, loop, end):
@@ -158,7 +158,7 @@ def _token(host: str, allow_host: Sequence[str], authorize: str | None) -> str |
     return token
 
 
-def _check(targets: Sequence[str], grace: float, runs: int, port: int) -> None:
+def _check_options(targets: Sequence[str], grace: float, runs: int, port: int) -> None:
     if not targets:
         raise Mistake("No agent is named.", "Name one or more: journeyman serve agents.py:analyst")
     if not 0 <= grace < float("inf"):
@@ -186,7 +186,7 @@ def _authorize(named: str) -> Authorize:
     """
     found: object = load_value(named)
     if isinstance(found, type) or not callable(found):
-        text = f"--authorize {quoted(named[:80])} is {kind_of(found)}, not a function."
+        text = f"--authorize {quoted(named[:80])} is {describe_kind(found)}, not a function."
         raise Mistake(text, "Give FILE:FUNCTION of a function of the request.")
     return cast("Callable[..., Any]", found)
 

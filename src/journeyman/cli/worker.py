@@ -17,9 +17,9 @@ from rich.cells import cell_len
 
 from journeyman.agent import Runtime
 from journeyman.cli.app import Mistake
-from journeyman.cli.durable import find_store, in_store, opened, tell
+from journeyman.cli.durable import find_store, in_store, open_durable, tell
 from journeyman.cli.ending import TimedEnd, ending_in_time
-from journeyman.cli.loading import kind_of, load_model, load_value
+from journeyman.cli.loading import describe_kind, load_model, load_value
 from journeyman.cli.opening import OPENING_S, AgentLoop, Timeout
 from journeyman.cli.run import DebugFlag, Flag, ModelName, OtelFlag, Stdout, recording_in, telemetry_in
 from journeyman.cli.show.lines import one_line
@@ -92,7 +92,7 @@ def worker(  # noqa: PLR0913 - one for each option, all by name
             agents = [loop.agent(target, mode=mode) for target in targets]
             runtime = Runtime(model=load_model(model), recorder=tape, telemetry=telemetry)
             counts = None if telemetry is None else telemetry.hear
-            store_opened = opened(place, dispatcher=brings, on_event=counts)
+            store_opened = open_durable(place, dispatcher=brings, on_event=counts)
             made = partial(Worker, agents=agents, max_concurrency=max_concurrency, queues=queues, runtime=runtime)
             names = ", ".join(agent.name for agent in agents)
             tell_ready = f"Serving {names} from {place.shown}, {count(max_concurrency, 'run')} at once. Ctrl-C ends it."
@@ -128,7 +128,7 @@ def _dispatcher(named: str) -> DispatcherName | Dispatcher:
         raise Mistake(f"--dispatcher {quoted(named[:80])} is none.", hint)
     found = load_value(named)
     if isinstance(found, type) or not all(hasattr(found, each) for each in _PARTS_OF_A_DISPATCHER):
-        raise Mistake(f"--dispatcher {quoted(named[:80])} is {kind_of(found)}, not a dispatcher.", hint)
+        raise Mistake(f"--dispatcher {quoted(named[:80])} is {describe_kind(found)}, not a dispatcher.", hint)
     return cast("Dispatcher", found)
 
 

@@ -101,7 +101,7 @@ def _text_type(data: bytes, said: str | None, kind: FileKind, name: str) -> str:
     return said if said is not None and is_text_wanted else "text/plain"
 
 
-def read(path: str | os.PathLike[str], kind: FileKind, media_type: str | None) -> tuple[bytes, str]:
+def read_file(path: str | os.PathLike[str], kind: FileKind, media_type: str | None) -> tuple[bytes, str]:
     """Return the bytes of a file, and its type.
 
     Raises:

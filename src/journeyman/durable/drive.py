@@ -44,7 +44,7 @@ from journeyman.loop.record import Options, Origin, Run, current_path, detach
 from journeyman.loop.results import dump_result
 from journeyman.loop.watch import begin_tape, end_tape
 from journeyman.result import Result, Success
-from journeyman.store.log import lines_of, queued
+from journeyman.store.log import lines_of_step, queued
 from journeyman.tools.context import current_asker
 from journeyman.tools.exact import StoredValue, load_value
 from journeyman.types import NOTHING_USED, Usage
@@ -574,7 +574,7 @@ class RunDriver:
         if turn is not None:
             texts = [queued(self.receipts[n].text, "steering") for n in unsaid]
             change = replace(
-                change, session=head.session or "", lines=[*(() if step is None else lines_of(step)), *texts]
+                change, session=head.session or "", lines=[*(() if step is None else lines_of_step(step)), *texts]
             )
         if not await self._settled(change, n_signals=len(self.seen), posts=posts):
             await self._catch_up()  # something was said in this moment

@@ -11,7 +11,7 @@ from typing_extensions import TypeVar
 
 from journeyman.agent import Agent
 from journeyman.durable.hub import Hub, result_of
-from journeyman.durable.journal import place_of
+from journeyman.durable.journal import place_of_key
 from journeyman.durable.records import (
     DONE,
     Head,
@@ -206,7 +206,7 @@ def is_before(key: str, at: tuple[int, int]) -> bool:
     """Tell whether a step belongs to what comes before an attempt and iteration."""
     if key in _TWICE:
         return False
-    attempt, iteration = place_of(key.removeprefix("answer/"))
+    attempt, iteration = place_of_key(key.removeprefix("answer/"))
     if attempt != at[0]:
         return attempt < at[0]
     return iteration < at[1] and (iteration > 0 or key == f"attempt/{attempt}/state")
@@ -217,7 +217,7 @@ def is_before(key: str, at: tuple[int, int]) -> bool:
 
 def check_place(run: str, records: Sequence[Record], at: tuple[int, int]) -> None:
     """Raise a `ValueError` if a run was never at an attempt and iteration."""
-    places = {place_of(each.key) for each in records} - {(0, 0)}
+    places = {place_of_key(each.key) for each in records} - {(0, 0)}
     most = max(places, default=(0, 0))
     if not places:
         raise ValueError(f"The run {run!r} has done nothing yet, so there is nothing to fork. Start another one.")

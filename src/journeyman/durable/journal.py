@@ -34,7 +34,7 @@ from journeyman.durable.records import (
     Record,
     Row,
     Signal,
-    check,
+    check_record,
     dump_questions,
     packed,
     questions_of,
@@ -104,7 +104,7 @@ class Departure:
 
 
 @lazy_dataclass()
-class Known:
+class KnownStep:
     """A step as it is stored."""
 
     about: bytes | None
@@ -152,7 +152,7 @@ class Lease:
         """True while the run has its answer, and waits for what may still be said to it."""
         self.answered: set[str] = set()
         """The keys of the questions that wait no more, though their answers may not be stored yet."""
-        self.known: dict[str, Known] = {}
+        self.known: dict[str, KnownStep] = {}
         """What is stored of the steps, by their keys."""
         self.deaths = {claim.epoch: claim.row.deaths}
         """How many lives in a row had died when a life began that has stored something, by its epoch."""
@@ -177,8 +177,8 @@ class Lease:
         self._waited_s, self._waits_since = 0.0, 0.0
 
     def _learn(self, each: Record) -> None:
-        check(each)
-        known = self.known.setdefault(each.key, Known(each.about, each.epoch, each.used_s))
+        check_record(each)
+        known = self.known.setdefault(each.key, KnownStep(each.about, each.epoch, each.used_s))
         value, signals, deaths = unpacked(each) if each.kind == DONE else (None, (), 0)
         if value is not None:
             try:
@@ -226,7 +226,7 @@ class Lease:
         await self.departure.wait()
         raise self.departure.error()
 
-    async def check(self, key: str, known: Known, about: About | None) -> None:
+    async def check(self, key: str, known: KnownStep, about: About | None) -> None:
         """Leave if a stored answer is to something else than is asked now."""
         if self._accepts or known.about is None or about is None or about() == known.about:
             return
@@ -261,7 +261,7 @@ class Lease:
     @property
     def place(self) -> tuple[int, int]:
         """The attempt and the iteration of the newest step of the run itself."""
-        return max((place_of(key) for key in self.known), default=(0, 0))
+        return max((place_of_key(key) for key in self.known), default=(0, 0))
 
     # -- what is written
 
@@ -309,7 +309,7 @@ class Lease:
             known = await self.engine.records(claim.row.id)
             self._learn(next(each for each in known if (each.key, each.kind) == (key, kind)))
         else:
-            self.known[key] = Known(about, claim.epoch, made.used_s, value)
+            self.known[key] = KnownStep(about, claim.epoch, made.used_s, value)
             self.used_up.update(used_up)
         self._moved_s = self._clock()
         return self.known[key].value
@@ -429,7 +429,7 @@ class RunJournal(Journal):
     # -- waiting for an answer
 
     async def wait(self, key: str, approval: Approval, *, expires_s: float | None) -> Decision | None:
-        question, here = _question(key, approval), self.questions
+        question, here = _question_of_approval(key, approval), self.questions
 
         async def decision(opened: Callable[[str], None]) -> JsonValue:
             assert here is not None
@@ -536,7 +536,7 @@ class RunJournal(Journal):
         facts = {"question": question.question, "question_id": question.question_id, "options": list(question.options)}
         about = {"arguments": question.arguments, "offers": ["once"], "tool_name": question.tool}
         facts |= about if question.kind == "approve" else {}
-        self.tape.note(kind, (question.path, START), id=question.key, tool_use_id=_call_of(question.key), **facts)
+        self.tape.note(kind, (question.path, START), id=question.key, tool_use_id=_call_id_in(question.key), **facts)
 
     def _note_answered(self, question: PendingQuestion, signal: Signal | None) -> None:
         if self.tape is None:
@@ -550,7 +550,7 @@ class RunJournal(Journal):
                 **(decision if isinstance(decision, dict) else {}),
             }
         kind = "ApprovalAnswered" if question.kind == "approve" else "QuestionAnswered"
-        self.tape.note(kind, (question.path, START), id=question.key, tool_use_id=_call_of(question.key), **facts)
+        self.tape.note(kind, (question.path, START), id=question.key, tool_use_id=_call_id_in(question.key), **facts)
 
     async def _answer(self, key: str, expires_at: float | None) -> Signal | None:
         """Wait for an answer that was given in time, whenever this life comes to look at it. None: there is none."""
@@ -611,7 +611,7 @@ class _Here:
             self.questions.answer(self.id, DECISION.decode(dumps(answer).encode()) if text is None else text)
 
 
-def _question(key: str, approval: Approval) -> PendingQuestion:
+def _question_of_approval(key: str, approval: Approval) -> PendingQuestion:
     request = approval.request
     fits = len(request.input_json) <= _LONGEST_ARGUMENTS
     return PendingQuestion(
@@ -626,13 +626,13 @@ def _question(key: str, approval: Approval) -> PendingQuestion:
     )
 
 
-def _call_of(key: str) -> str | None:
+def _call_id_in(key: str) -> str | None:
     """Return the id of the call that a question is about."""
     found = re.search(r"(?:^|/)call/([^/]+)", key)
     return None if found is None else found[1]
 
 
-def place_of(key: str) -> tuple[int, int]:
+def place_of_key(key: str) -> tuple[int, int]:
     """Return the attempt and the iteration of a step of the run itself; zeros for those of no iteration."""
     match key.split("/"):
         case "attempt", attempt, "iteration", iteration, *_ if attempt.isdigit() and iteration.isdigit():

@@ -44,8 +44,8 @@ from journeyman.durable.records import (
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.inbox import Queue
 from journeyman.session import SharedSession, Snapshot, Step, check_session_id, turns_of
-from journeyman.store.log import Line, added_up, lines_of, queued
-from journeyman.store.log import Record as SessionRecord
+from journeyman.store.log import NewRecord, added_up, lines_of_step, queued
+from journeyman.store.log import SessionRecord as SessionRecord
 from journeyman.types import Usage
 
 
@@ -142,7 +142,7 @@ class Memory:
         return found.values()
 
 
-def _state(queue: str, rows: Sequence[Row], *, now: float) -> QueueState:
+def _state_of_queue(queue: str, rows: Sequence[Row], *, now: float) -> QueueState:
     counts = Counter(row.status for row in rows)
     is_due = [row for row in rows if row.status == "ready" and (row.wake is None or row.wake <= now)]
     begins = [row.created if row.wake is None else row.wake for row in is_due]
@@ -211,7 +211,7 @@ class InMemoryEngine:
     async def queues(self, *, now: float) -> Sequence[QueueState]:
         is_open = [row for row in self.memory.rows.values() if row.status not in OVER]
         return [
-            _state(queue, [row for row in is_open if row.queue == queue], now=now)
+            _state_of_queue(queue, [row for row in is_open if row.queue == queue], now=now)
             for queue in sorted({row.queue for row in is_open})
         ]
 
@@ -417,7 +417,7 @@ class _Said:
     """Seconds since 1970."""
     records: list[SessionRecord] = field(default_factory=list[SessionRecord])
 
-    def add(self, lines: Sequence[Line]) -> int:
+    def add(self, lines: Sequence[NewRecord]) -> int:
         """Add records. Return the number of the last one."""
         for n, line in enumerate(lines, len(self.records) + 1):
             self.records.append(SessionRecord(n, line.kind, line.position, line.body, 0))
@@ -442,9 +442,9 @@ class InMemorySession:
         return self._add([queued(text, queue)])
 
     def write(self, step: Step) -> None:
-        self._add([*lines_of(step)])
+        self._add([*lines_of_step(step)])
 
-    def _add(self, lines: Sequence[Line]) -> int:
+    def _add(self, lines: Sequence[NewRecord]) -> int:
         if self._is_closed or self._memory.open_in.get(self.id) != self._owner:
             how = "closed" if self._is_closed else "opened elsewhere"
             raise StoreError(f"The session {self.id} was {how}. Nothing is written.", hint="Open it again.")

@@ -26,7 +26,7 @@ from journeyman.errors import RunBlocked, StepTooLarge
 from journeyman.journal import as_json
 from journeyman.narrowing import is_json_object, is_list, is_list_or_tuple
 from journeyman.session import TURN
-from journeyman.store.log import Line
+from journeyman.store.log import NewRecord
 from journeyman.types import JsonObject, Message, Usage, UserContent, adapter_of, canonical_json
 
 FORMAT: Final = 2
@@ -129,7 +129,7 @@ def unpacked(stored: Record) -> tuple[bytes, Sequence[int], int]:
     Raises:
         RunBlocked: the record is damaged, or of a format or a kind that this version does not know.
     """
-    body = _plain(stored)
+    body = _inflate_body(stored)
     if current := _CURRENT.match(body):
         return body[current.end() : -1], (), int(current[1] or 0)
     try:
@@ -145,7 +145,7 @@ def unpacked(stored: Record) -> tuple[bytes, Sequence[int], int]:
         raise RunBlocked(stored.run, f"{why}: update journeyman")
     value: object = fields_of["v"]
     for older in range(number, FORMAT):
-        value = UPCASTS[older](kind_of(stored.key) or "", value)
+        value = UPCASTS[older](kind_of_step(stored.key) or "", value)
     signals: object = fields_of.get("s", [])
     if not is_list(signals) or {type(each) for each in signals} - {int}:
         raise RunBlocked(stored.run, f"its step {stored.key} is damaged: the signals that it took are not numbers")
@@ -155,16 +155,16 @@ def unpacked(stored: Record) -> tuple[bytes, Sequence[int], int]:
     return to_json(value), tuple(cast("list[int]", signals)), deaths
 
 
-def check(stored: Record) -> None:
+def check_record(stored: Record) -> None:
     """Raise a `RunBlocked` if a record is damaged, or of a kind that this version does not know."""
     if stored.crc != crc_of(stored.run, stored.key, stored.kind, stored.body):
         raise RunBlocked(stored.run, f"its step {stored.key} is damaged: its checksum is wrong")
-    if kind_of(stored.key) is None:
+    if kind_of_step(stored.key) is None:
         raise RunBlocked(stored.run, f"its step {stored.key} is of a kind that this version does not know")
 
 
-def _plain(stored: Record) -> bytes:
-    check(stored)
+def _inflate_body(stored: Record) -> bytes:
+    check_record(stored)
     body = stored.body or b""
     if not body.startswith(b"z"):
         return body
@@ -216,7 +216,7 @@ _KINDS: Final = (
 )
 
 
-def kind_of(key: str) -> str | None:
+def kind_of_step(key: str) -> str | None:
     """Return what kind of step a key is of: the codec of its value. None: no kind that this version knows."""
     return next((kind for kind, pattern in _KINDS if pattern.fullmatch(key)), None)
 
@@ -639,7 +639,7 @@ class Change:
     result: bytes | None = None
     session: str = ""
     """The session to which `lines` are added in the same transaction."""
-    lines: Sequence[Line] = ()
+    lines: Sequence[NewRecord] = ()
 
 
 # -- ids ---------------------------------------------------------------------------------------------------------------

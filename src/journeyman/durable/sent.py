@@ -28,7 +28,7 @@ from journeyman.durable.records import (
     Row,
     Signal,
     dump_head,
-    kind_of,
+    kind_of_step,
     load_head,
     prints_of,
     unpacked,
@@ -42,7 +42,7 @@ from journeyman.loop.watch import traceparent_of
 from journeyman.result import Result
 from journeyman.subagents.results import ended_task
 from journeyman.tasks.task import notice
-from journeyman.team.mail import as_text, idle_notice
+from journeyman.team.mail import idle_notice, text_of_mail
 from journeyman.team.members import EVERYBODY, LEADER
 from journeyman.team.team import GONE
 from journeyman.types import JsonObject
@@ -102,7 +102,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         self.n_before_turn = 0
         """How many model calls of a member were before its turn."""
         for key, known in life.known.items():
-            if kind_of(key) == "sent" and "/idle/" in key and known.value is not None:
+            if kind_of_step(key) == "sent" and "/idle/" in key and known.value is not None:
                 self.n_before_turn = max(self.n_before_turn, int(loads(decode_step(known.value)[1])["calls"]))
 
     @property
@@ -225,7 +225,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
 
     def _runs(self) -> list[str]:
         """Return their ids, in the order in which they were started."""
-        sent = [key for key in self._life.known if kind_of(key) == "sent" and _STARTS.search(key)]
+        sent = [key for key in self._life.known if kind_of_step(key) == "sent" and _STARTS.search(key)]
         return [run for key in sent if (run := self._run_of(key)) is not None]
 
     async def all(self) -> Sequence[TaskInfo]:
@@ -330,7 +330,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         mail = TeamMessage(
             id=id, sender=sender, to=to, text=text, summary=summary, kind=kind, sent=datetime.fromtimestamp(0, UTC)
         )
-        return as_text(mail)
+        return text_of_mail(mail)
 
     async def _team(self) -> dict[str, tuple[Row, Above]]:
         """Return the last member of each name in the team of this run."""

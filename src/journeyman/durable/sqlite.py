@@ -43,9 +43,9 @@ from journeyman.durable.records import (
 from journeyman.errors import StoreError
 from journeyman.session import SharedSession, Snapshot
 from journeyman.store.file import Lock, is_held
-from journeyman.store.log import Record as SessionRecord
-from journeyman.store.log import readable
-from journeyman.store.repair import opened, rescue_on_close
+from journeyman.store.log import SessionRecord as SessionRecord
+from journeyman.store.log import readable_records
+from journeyman.store.repair import open_or_repair, rescue_on_close
 from journeyman.store.store import Store, add_lines, open_session
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         self._n_changes = 0
 
     async def open(self) -> None:
-        self._file, _ = opened(self.path, busy_s=0.0)
+        self._file, _ = open_or_repair(self.path, busy_s=0.0)
         try:
             self._lock = Lock(self.path, self.owner, what=f"The worker {self.owner}")
         except BaseException:
@@ -195,14 +195,14 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
             row.deaths = (row.deaths + 1 if n_steps == row.n_steps else 1) if died else 0
             if row.deaths >= MOST_DEATHS:
                 row.status, row.why, row.owner, row.deaths = "blocked", killer(row.deaths), None, 0
-                _put(connection, row)
+                _update_row(connection, row)
                 return None
             row.status, row.owner, row.n_steps, row.wake, row.why = "running", self.owner, n_steps, None, None
             row.head = row.head if head is None else head
             row.epoch += 1
             row.gen += 1
             row.lives += 1
-            _put(connection, row)
+            _update_row(connection, row)
             return Claim(row, row.epoch)
 
         return await self._written(work)
@@ -218,7 +218,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
             row = _row_of(connection, claim.row.id)
             if row is None or not claim.drives(row) or (n_signals is not None and row.n_signals != n_signals):
                 return False
-            _put(connection, settled(row, change, now=now))
+            _update_row(connection, settled(row, change, now=now))
             if change.lines:
                 add_lines(connection, change.session, change.lines)
             if posts is not None:
@@ -232,7 +232,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
 
     async def conversation(self, session: str) -> Snapshot:
         query = "SELECT n, kind, position, body, crc FROM records WHERE session = ? ORDER BY n"
-        return readable([SessionRecord(*row) for row in await self._read(query, (session,))], session)[1]
+        return readable_records([SessionRecord(*row) for row in await self._read(query, (session,))], session)[1]
 
     async def sessions(
         self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
@@ -282,7 +282,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         posts: Signal | None = None,
     ) -> Written:
         if starts is not None or posts is not None:
-            with_others = partial(_write, claim=claim, record=record, starts=starts, posts=posts)
+            with_others = partial(_write_record, claim=claim, record=record, starts=starts, posts=posts)
             return await self._written(with_others, is_synced=True)
 
         def work() -> Written:
@@ -367,11 +367,11 @@ def _row_of(connection: Connection, id: str) -> Row | None:
     return None if found is None else Row(**dict(zip(_COLUMNS, found, strict=True)))
 
 
-def _put(connection: Connection, row: Row) -> None:
+def _update_row(connection: Connection, row: Row) -> None:
     connection.execute(_UPDATE, (*astuple(row), row.id))
 
 
-def _write(
+def _write_record(
     connection: Connection, *, claim: Claim, record: Record, starts: Row | None, posts: Signal | None
 ) -> Written:
     if connection.execute(_WRITE, (*record, claim.row.id, claim.epoch)).rowcount != 1:
@@ -392,7 +392,7 @@ def _signal(connection: Connection, signal: Signal) -> Taken:
     given = (signal.run, signal.kind, signal.dedup, json.dumps(signal.body), signal.at, signal.who)
     if connection.execute(add, given).rowcount != 1:
         return "known"
-    _put(connection, signalled(row, signal.kind))
+    _update_row(connection, signalled(row, signal.kind))
     return "taken"
 
 

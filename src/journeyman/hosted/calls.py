@@ -68,7 +68,7 @@ def hosted_calls(content: Iterable[Block], *, before: Iterable[Block] = ()) -> t
     begun: dict[str, tuple[str, str]] = {}
     for block in before:
         if isinstance(block, Opaque):
-            _begin(_facts(block), begun)
+            _take_call(_facts(block), begun)
     calls: list[HostedCall] = []
     cited: list[JsonValue] = []
     """A search by a search model of Chat Completions, which tells nothing more about it."""
@@ -79,7 +79,7 @@ def hosted_calls(content: Iterable[Block], *, before: Iterable[Block] = ()) -> t
             named = {call.tool for call in grounded}  # these tell more of the same searches
             calls = [call for call in calls if call.tool not in named or call.provider != block.provider]
             calls += grounded
-            if not _begin(facts, begun) and (call := _finish(facts, block.provider, begun)) is not None:
+            if not _take_call(facts, begun) and (call := _finish(facts, block.provider, begun)) is not None:
                 calls.append(call)
         elif isinstance(block, Text) and block.extra:
             cited += [_object(each).get("url_citation") for each in _list(block.extra.get("annotations"))]
@@ -106,7 +106,7 @@ _NAMES: Final[Mapping[str, str]] = {
 _DONE: Final = ("completed", "OUTCOME_OK", "")
 
 
-def _begin(facts: JsonObject, begun: dict[str, tuple[str, str]]) -> bool:
+def _take_call(facts: JsonObject, begun: dict[str, tuple[str, str]]) -> bool:
     """Take in a block that is a call without its result; False if it is none."""
     match facts.get("type"):
         case "server_tool_use":  # Anthropic
@@ -146,7 +146,7 @@ def _finish(facts: JsonObject, provider: str, begun: Mapping[str, tuple[str, str
         case _ if kind.endswith("_tool_result"):
             id, named = _text(facts.get("tool_use_id")), kind.removesuffix("_tool_result")
             tool, asked = begun.get(id, (_NAMES.get(named, named), ""))
-            output, found, error = _result(facts.get("content"))
+            output, found, error = _result_of_messages_api(facts.get("content"))
             return HostedCall(tool=tool, provider=provider, id=id, asked=asked, output=output, found=found, error=error)
         case _:
             return None
@@ -155,7 +155,7 @@ def _finish(facts: JsonObject, provider: str, begun: Mapping[str, tuple[str, str
 def _item(item: JsonObject, kind: str, provider: str) -> HostedCall:
     """Return the call of an item of the Responses API, which is call and result in one."""
     action, status = _object(item.get("action")), _text(item.get("status"))
-    queries = _texts(item.get("queries")) or _texts(action.get("queries"))
+    queries = _texts_in(item.get("queries")) or _texts_in(action.get("queries"))
     asked = "\n".join(queries) or _query_of({key: action[key] for key in action if key not in ("sources", "type")})
     results = [_object(each) for each in (*_list(item.get("results")), *_list(action.get("sources")))]
     found = [
@@ -178,7 +178,7 @@ def _item(item: JsonObject, kind: str, provider: str) -> HostedCall:
     )
 
 
-def _result(content: JsonValue) -> tuple[str, tuple[SearchHit, ...], str | None]:
+def _result_of_messages_api(content: JsonValue) -> tuple[str, tuple[SearchHit, ...], str | None]:
     """Return output, findings and error of the Messages API's results."""
     if isinstance(content, list):
         pages = [_object(each) for each in content]
@@ -211,8 +211,8 @@ def _grounding_calls(facts: JsonObject, provider: str) -> Iterator[HostedCall]:
             SearchHit(title=_text(each.get("title")), url=_text(each.get("uri")), text=_text(each.get("text")))
             for each in there
         ]
-        if found or _texts(queries):
-            asked = "\n".join(_texts(queries))
+        if found or _texts_in(queries):
+            asked = "\n".join(_texts_in(queries))
             yield HostedCall(tool=tool, provider=provider, id="", asked=asked, found=tuple(found))
 
 
@@ -251,7 +251,7 @@ def _query_in_json(arguments: str) -> str:
 
 
 def _query_of(arguments: JsonObject) -> str:
-    queries = _texts(arguments.get("queries"))
+    queries = _texts_in(arguments.get("queries"))
     words = [_text(arguments.get(name)) for name in ("query", "code", "command", "url", "pattern")]
     return "\n".join(queries or [word for word in words if word]) or (to_json(arguments).decode() if arguments else "")
 
@@ -275,5 +275,5 @@ def _text(value: JsonValue) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _texts(value: JsonValue) -> list[str]:
+def _texts_in(value: JsonValue) -> list[str]:
     return [each for each in _list(value) if isinstance(each, str) and each]

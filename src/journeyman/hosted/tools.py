@@ -154,7 +154,7 @@ def hosted_problems(tools: object) -> Iterator[Problem]:
             yield from _search_problems(tool)
         elif isinstance(tool, FileSearch):
             yield from _count("FileSearch.max_results", tool.max_results)
-            if not _texts(tool.stores) or not tool.stores:
+            if not _are_texts(tool.stores) or not tool.stores:
                 yield Problem(
                     "INVALID_HOSTED",
                     f"FileSearch.stores is {tool.stores!r}.",
@@ -170,7 +170,7 @@ def _search_problems(tool: WebSearch) -> Iterator[Problem]:
     for name in _LISTS[:2]:
         domains: Sequence[str] = getattr(tool, name)
         wrong: list[object] = [domains]
-        if _texts(domains):
+        if _are_texts(domains):
             wrong = [each for each in domains if not _DOMAIN.fullmatch(each)]
         for each in wrong:
             hint = "Pass domains without 'https://' in a tuple, such as ('example.com',)."
@@ -194,6 +194,6 @@ def _count(name: str, value: object) -> Iterator[Problem]:
         yield Problem("INVALID_HOSTED", f"{name} is {value!r}.", "Pass a whole number of at least 1, or None.")
 
 
-def _texts(value: object) -> bool:
+def _are_texts(value: object) -> bool:
     texts = value if is_list_or_tuple(value) else (None,)
     return all(isinstance(each, str) and each.strip() for each in texts)

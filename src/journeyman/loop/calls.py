@@ -36,7 +36,15 @@ from journeyman.gate import (
 from journeyman.journal import Journal, Reservation, TypedCodec, about_call
 from journeyman.json_numbers import write_json
 from journeyman.loop.record import Call, Outcome, Run, StepTally, current_tally, iteration_place, wait_while_held
-from journeyman.loop.steps import OutcomeCodec, StepCodec, decide_once, facts_of, note_outcome, recall_runs, take_step
+from journeyman.loop.steps import (
+    OutcomeCodec,
+    StepCodec,
+    decide_once,
+    facts_of_step,
+    note_outcome,
+    recall_runs,
+    take_step,
+)
 from journeyman.loop.watch import ANYWHERE
 from journeyman.result import ToolKind
 from journeyman.tools.context import ToolContext
@@ -111,7 +119,7 @@ async def _run_groups(run: Run, uses: Sequence[ToolUse]) -> tuple[Call, ...]:
         for use in group:
             run.calls.announced[use.id] = use
             if run.watch is not None:
-                kind = _kind(run, use)
+                kind = _kind_of_call(run, use)
                 called = ToolCalled(
                     **iteration_place(run), tool_use_id=use.id, tool_name=use.name, kind=kind, tool_input=use.input
                 )
@@ -154,7 +162,7 @@ async def _run_together(run: Run, group: Sequence[ToolUse]) -> list[Call]:
     return [task.result() for task in running]
 
 
-def _kind(run: Run, use: ToolUse) -> ToolKind:
+def _kind_of_call(run: Run, use: ToolUse) -> ToolKind:
     """Return the kind of a call: of a tool of the agent's, of one that hands in, or of no known tool."""
     own = run.hand_in.tools.get(use.name)
     if own is not None:
@@ -262,7 +270,7 @@ async def _recall_outcome(run: Run, use: ToolUse, reservation: Reservation) -> O
         return await _settle_outcome(run, reservation, Outcome.failure("interrupted", f"Error: {unknown}"))
     # Neither its tool nor its approver is asked again.
     asked = () if journal is None else journal.stored(run.key(f"call/{use.id}/approval/"))
-    recall_runs(run, *[facts_of(stored) for _, stored in asked], *([] if step.known is None else [step.known]))
+    recall_runs(run, *[facts_of_step(stored) for _, stored in asked], *([] if step.known is None else [step.known]))
     return outcome
 
 
@@ -671,7 +679,7 @@ def _catch_error(work: Callable[[], object]) -> tuple[object, BaseException | No
 
 async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float = 0.0) -> None:
     """Stage the result of a call, count it, and tell the listeners."""
-    kind, result = _kind(run, use), outcome.result
+    kind, result = _kind_of_call(run, use), outcome.result
     if result.tool_use_id != use.id:
         result = replace(result, tool_use_id=use.id)
     if isinstance(result.content, tuple) and not any(tool.deferred for tool in run.calls.tools.values()):

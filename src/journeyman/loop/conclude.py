@@ -147,11 +147,11 @@ async def conclude(run: Run, ended: Finished | ErrorInfo | None) -> Result[Any]:
             ended = run.ending(ProjectionContext(reason=words_without_secrets(error)), error)
     if isinstance(ended, ErrorInfo):
         _log_bug(run, ended)
-    result = _result(run, ended, state)
+    result = _make_result(run, ended, state)
     await _note_end(run, result)
     settle = run.options.settle
     while settle is not None and not await settle(result):
-        result = _result(run, _describe_stop(run, "abort"), None)
+        result = _make_result(run, _describe_stop(run, "abort"), None)
     return await _told_result(run, result)
 
 
@@ -194,7 +194,7 @@ async def _close(run: Run) -> None:
         await run.complete_attempt(succeeded=False)
 
 
-def _result(run: Run, ended: Finished | ErrorInfo, state: object) -> Success[Any] | Failure:
+def _make_result(run: Run, ended: Finished | ErrorInfo, state: object) -> Success[Any] | Failure:
     history, metadata = run.history.export(), _metadata(run)
     if isinstance(ended, Finished):
         output, terminal = ended.output, ended.terminal_result

@@ -65,7 +65,7 @@ from journeyman.window import CompactedView
 
 async def iterate(run: Run) -> Iterated | ErrorInfo:
     """Make one model call, run the calls it asks for, and stage their results."""
-    await _begin(run)
+    await _begin_iteration(run)
     response = await ask(run)
     if isinstance(response, ErrorInfo):
         return response
@@ -115,7 +115,7 @@ async def _tell_hosted(run: Run, response: Response) -> None:
             await run.tell(HostedToolRan(**iteration_place(run), call=call))
 
 
-async def _begin(run: Run) -> None:
+async def _begin_iteration(run: Run) -> None:
     """Put what is staged into the history, after it what the user said meanwhile, and count the iteration."""
     options, attempt, ledger = run.options, run.attempt, run.ledger
     inbox = options.inbox
@@ -200,7 +200,7 @@ def _ask_model(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, obj
     run.attempt.asked_by = "max_tokens"
     if isinstance(run.view, CompactedView):
         return _ask_fitting(run, run.view, max_tokens, step=step)
-    return _send(run, _call_of(run, max_tokens), step=step)
+    return _send(run, _model_call(run, max_tokens), step=step)
 
 
 async def _ask_fitting(run: Run, view: CompactedView, max_tokens: int, *, step: str) -> Response:
@@ -222,10 +222,10 @@ def _fitting_call(run: Run, view: CompactedView, max_tokens: int) -> ModelCall:
     """Return the call that sends the view, for an answer that fits the window with it."""
     room = room_for_answer(run, view, max_tokens)
     run.attempt.asked_by = "max_tokens" if room == max_tokens else "window"
-    return _call_of(run, room)
+    return _model_call(run, room)
 
 
-def _call_of(run: Run, max_tokens: int) -> ModelCall:
+def _model_call(run: Run, max_tokens: int) -> ModelCall:
     """Return the call that sends the view."""
     settings, convert = run.agent.settings, run.agent.transform_messages
     request = Request(

@@ -434,7 +434,9 @@ async def prepare(run: Run) -> None:
         raise Unprepared(InvalidInputContext(issues=(f"{other}. Give each run a journal of its own",)))
     run.states = States(run=await _run_state(run))
     system = await (
-        decide_once(run, "system", _system, kind="texts", codec=TEXTS) if callable(run.agent.system) else _system(run)
+        decide_once(run, "system", _system_texts, kind="texts", codec=TEXTS)
+        if callable(run.agent.system)
+        else _system_texts(run)
     )
     prompt = await _said_first(run)
     if prompt:
@@ -572,7 +574,7 @@ async def _call_maker(run: Run, where: str, make: Callable[..., object], *given:
         raise Unprepared(context, error) from error
 
 
-async def _system(run: Run) -> tuple[Text, ...]:
+async def _system_texts(run: Run) -> tuple[Text, ...]:
     system = run.agent.system
     if system == "" or system == ():
         return ()
@@ -609,7 +611,7 @@ async def _sendable(run: Run, content: tuple[UserContent, ...]) -> tuple[UserCon
     blocks: list[UserContent] = []
     for number, block in enumerate(content, start=1):
         try:
-            blocks.append(block if isinstance(block, Text) else await _file(block, media, model=name))
+            blocks.append(block if isinstance(block, Text) else await _accept_file(block, media, model=name))
         except ValueError as error:
             issues.append(f"item {number}, {block.type}: {str(error).rstrip('.')}")
     sources = [block.source for block in blocks if not isinstance(block, Text)]
@@ -622,7 +624,7 @@ async def _sendable(run: Run, content: tuple[UserContent, ...]) -> tuple[UserCon
     return tuple(blocks)
 
 
-async def _file(block: Image | Document | Audio, media: MediaSupport, *, model: str) -> UserContent:
+async def _accept_file(block: Image | Document | Audio, media: MediaSupport, *, model: str) -> UserContent:
     """Return a file as the model takes it.
 
     Raises:

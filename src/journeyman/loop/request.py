@@ -117,7 +117,7 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
         content = tuple(encodable(block) for block in response.content)
         return _StoredAnswer(response=replace(response, content=content))
 
-    place, codec = _place_of(run, call, journal, step), _AnswerCodec(call)
+    place, codec = _reserve_step(run, call, journal, step), _AnswerCodec(call)
     if run.attempt.budget.limits_spending and journal.is_replaying() and not place.is_known:
         n_cut = journal.n_cut_calls()
     if run.tape is not None and place.is_known:
@@ -133,12 +133,12 @@ async def note_failure(run: Run, call: ModelCall, error: ProviderError | BudgetR
     journal = run.options.runtime.journal
     if journal is None:
         return
-    place = _place_of(run, call, journal, step)
+    place = _reserve_step(run, call, journal, step)
     if not place.is_known:
         await place.settle(_stored_failure(error), codec=_AnswerCodec(call))
 
 
-def _place_of(run: Run, call: ModelCall, journal: Journal, step: str) -> Reservation:
+def _reserve_step(run: Run, call: ModelCall, journal: Journal, step: str) -> Reservation:
     about = partial(run.digests.about, call.request, run.history.messages)
     return journal.reserve(run.key(step), effect="idempotent", about=about)
 

@@ -68,7 +68,7 @@ def dump_result(result: Result[Any], agent: Agent[Any, Any, Any], *, written: st
         if result.error.cause is not None:
             error["cause"] = name_and_words(result.error.cause)
         document |= {"error": error, "candidate": result.candidate, "answer": result.answer}
-        document |= {"report": _report(result.report)}
+        document |= {"report": _plain_report(result.report)}
     return to_json(document, fallback=repr, inf_nan_mode="null")
 
 
@@ -111,14 +111,14 @@ def _success(
         output=output,
         metadata=metadata,
         history=history,
-        state=_state(document, agent),
+        state=_load_state(document, agent),
         has_state=document["has_state"],
         terminal_result=document["terminal_result"],
         output_type=None if agent is None or schema is None else agent.output.type,
     )
 
 
-def _state(document: Plain, agent: Agent[Any, Any, Any] | None) -> object:
+def _load_state(document: Plain, agent: Agent[Any, Any, Any] | None) -> object:
     """Return a state as the type that it had; as plain JSON where nothing tells that type, or it has changed since."""
     plain, named = document["state"], document.get("state_class")
     project = None if agent is None else agent.final_state
@@ -165,7 +165,7 @@ def _metadata(metadata: Metadata) -> Plain:
                 "number": each.number,
                 "iterations": each.iterations,
                 "usage": usage(each.usage, mode="json"),
-                "report": _report(each.report),
+                "report": _plain_report(each.report),
             }
             for each in metadata.attempts
         ],
@@ -201,7 +201,7 @@ def _loaded_metadata(plain: Plain) -> Metadata:
     return Metadata(**cast("Plain", given))
 
 
-def _report(report: ValidationReport | None) -> list[Plain] | None:
+def _plain_report(report: ValidationReport | None) -> list[Plain] | None:
     if report is None:
         return None
     return [

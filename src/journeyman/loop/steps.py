@@ -123,7 +123,7 @@ def recall(budget: Budget, journal: Journal, prefix: str = "", *, is_root: bool 
 
     @cache
     def sum_spending() -> tuple[int, Usage]:
-        each = [facts_of(stored) for _, stored in journal.stored(prefix)]
+        each = [facts_of_step(stored) for _, stored in journal.stored(prefix)]
         used = [usage for facts in each for usage in (facts.spent, facts.lost)]
         return sum([facts.counts for facts in each]), Usage.total(used)
 
@@ -132,7 +132,7 @@ def recall(budget: Budget, journal: Journal, prefix: str = "", *, is_root: bool 
             level.recall(journal, sum_spending)
 
 
-def facts_of(stored: bytes | None) -> StepFacts:
+def facts_of_step(stored: bytes | None) -> StepFacts:
     """Return the facts of a stored step. One that was begun and not finished counts as a call: no other kind of step
     stores its beginning."""
     if stored is None:
@@ -144,7 +144,7 @@ def facts_of(stored: bytes | None) -> StepFacts:
 
 
 @lazy_dataclass(frozen=True)
-class _Head:
+class _RunHead:
     """The agent and the input by which a journal knows its run again."""
 
     agent: str
@@ -155,10 +155,10 @@ async def difference(run: Run) -> str | None:
     """Return the reason why the journal is not that of this run; None if it is, or if there is none."""
     if run.options.runtime.journal is None:
         return None
-    codec = TypedCodec[_Head](_Head)
-    now = codec.decode(codec.encode(_Head(run.agent.name, run.task)))
+    codec = TypedCodec[_RunHead](_RunHead)
+    now = codec.decode(codec.encode(_RunHead(run.agent.name, run.task)))
 
-    async def head(_: Run) -> _Head:
+    async def head(_: Run) -> _RunHead:
         return now
 
     try:

@@ -140,7 +140,7 @@ async def _validators(run: Run, candidate: Candidate, value: object) -> None:
 async def _judge_value(
     validator: Callable[..., Any], value: object, pristine: Pristine[Any] | None, run: Run
 ) -> LayerOutcome:
-    outcome = await check(run, validator, value, pristine)
+    outcome = await run_validator(run, validator, value, pristine)
     broken = broken_code(run, outcome.name, outcome.error)
     if broken is not None:
         raise broken from outcome.error
@@ -263,7 +263,9 @@ class Pristine(Generic[T]):
             return False
 
 
-async def check(run: Run, validator: Callable[..., object], value: T, pristine: Pristine[T] | None) -> LayerOutcome:
+async def run_validator(
+    run: Run, validator: Callable[..., object], value: T, pristine: Pristine[T] | None
+) -> LayerOutcome:
     """Let one validator judge `value`. `pristine` sees whether it changed; None for values that cannot change.
 
     Raises:

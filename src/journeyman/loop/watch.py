@@ -139,7 +139,7 @@ class Watch:
         if self.callbacks is NO_CALLBACKS:
             self.show(event)
             return
-        name, arguments, facts = _call_of(event)  # before a listener can change what they hold
+        name, arguments, facts = _callback_of(event)  # before a listener can change what they hold
         self.show(event)
         callback = getattr(self.callbacks, name) if name else None
         if callback is None:
@@ -177,7 +177,7 @@ class _CallFacts:
     cached: bool | None = None
 
 
-def _call_of(event: Event) -> tuple[str, tuple[object, ...], _CallFacts]:
+def _callback_of(event: Event) -> tuple[str, tuple[object, ...], _CallFacts]:
     """Return the callback for `event`, its arguments after the context, and the facts of the call."""
     match event:
         case ToolCalled(tool_use_id=id, kind=kind):

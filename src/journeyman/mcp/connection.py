@@ -72,7 +72,7 @@ Progress: TypeAlias = Callable[[str, float | None], None]
 """Told what the server says of how far a call is, and from 0 to 1 how far that is."""
 
 
-class Connection:
+class ServerConnection:
     """One server, under the name it has here."""
 
     def __init__(self, name: str, server: Server, *, start_timeout_s: float, call_timeout_s: float) -> None:
@@ -80,8 +80,8 @@ class Connection:
         self._server: Final = server
         self._start_timeout_s: Final = start_timeout_s
         self.call_timeout_s: Final = call_timeout_s
-        self._running: _Running | None = None
-        self._starting: _Running | None = None
+        self._running: _RunningServer | None = None
+        self._starting: _RunningServer | None = None
         self._is_closed = False
         self.has_resources = False
         """Whether there are any, as the server said at first."""
@@ -158,7 +158,7 @@ class Connection:
 
     async def _request(
         self,
-        running: _Running,
+        running: _RunningServer,
         make: Making,
         kind: type[Received],
         *,
@@ -189,7 +189,9 @@ class Connection:
             questions.close()
         raise self._make_rejection(f"it asked for more input {MAX_ROUNDS} times, and was not asked again")
 
-    async def _send(self, running: _Running, sending: Coroutine[Any, Any, object], questions: CallQuestions) -> object:
+    async def _send(
+        self, running: _RunningServer, sending: Coroutine[Any, Any, object], questions: CallQuestions
+    ) -> object:
         from mcp.shared.exceptions import MCPError
 
         try:
@@ -249,7 +251,7 @@ class Connection:
             return ElicitResult(action="decline")  # nobody has called it, or nobody knows whose question it is
         return await self._asking[-1].answer(params)
 
-    async def _explain_failure(self, running: _Running, error: MCPError) -> Rejected:
+    async def _explain_failure(self, running: _RunningServer, error: MCPError) -> Rejected:
         if error.code == _CLOSED:
             await asyncio.wait({running.task}, timeout=_SETTLE_S)  # the end of a server is known a moment later
         if not running.is_finished:
@@ -272,12 +274,12 @@ class Connection:
 
     # -- starting, and starting again
 
-    async def _ready(self) -> _Running:
+    async def _ready(self) -> _RunningServer:
         """Return the server as it runs; start it again if it does not, and look what it offers if that may differ."""
         async with self._lock:
             return await self._up_to_date()
 
-    async def _up_to_date(self) -> _Running:
+    async def _up_to_date(self) -> _RunningServer:
         running = self._running
         if self._is_closed:
             raise Rejected(f"Error: not called: the MCP server {self.name!r} was ended with the block that started it.")
@@ -294,7 +296,7 @@ class Connection:
             ) from None
         return running
 
-    async def _restart(self) -> _Running:
+    async def _restart(self) -> _RunningServer:
         left = self._may_start_at - asyncio.get_running_loop().time()
         if left > 0:
             times = count(self._n_failures, "time")
@@ -302,7 +304,7 @@ class Connection:
             raise McpUnavailable(self.name, reason, hint="Wait.")
         return await self._start()
 
-    async def _note_failure(self, running: _Running) -> None:
+    async def _note_failure(self, running: _RunningServer) -> None:
         """Put away a server that has finished. The first time in a row it may be started again at once."""
         if self._running is running:
             self._running = None
@@ -314,11 +316,11 @@ class Connection:
         delay = 0.0 if self._n_failures == 1 else min(_LONGEST_WAIT_S, 0.25 * 2 ** (self._n_failures - 1))
         self._may_start_at = asyncio.get_running_loop().time() + delay
 
-    async def _start(self) -> _Running:
+    async def _start(self) -> _RunningServer:
         await asyncio.to_thread(_sdk)  # which does not keep others waiting
         if self._is_closed:
             raise self._unavailable("it was ended with the block that started it")
-        self._starting = running = _Running(self._server, self._elicit, timeout_s=self.call_timeout_s)
+        self._starting = running = _RunningServer(self._server, self._elicit, timeout_s=self.call_timeout_s)
         try:
             await asyncio.wait(
                 {running.task, running.started}, timeout=self._start_timeout_s, return_when=asyncio.FIRST_COMPLETED
@@ -334,7 +336,7 @@ class Connection:
         self._running = running
         return running
 
-    async def _give_up(self, running: _Running) -> None:
+    async def _give_up(self, running: _RunningServer) -> None:
         self._running = None
         self._put_off()
         await running.end(at_once=not running.is_finished)
@@ -346,7 +348,7 @@ class Connection:
 
     # -- what it offers
 
-    async def _list(self, running: _Running) -> Offer:
+    async def _list(self, running: _RunningServer) -> Offer:
         from mcp.shared.exceptions import MCPError
 
         running.is_stale = False
@@ -384,7 +386,7 @@ class Connection:
                 if (n_chars := len(tool.title or "") + len(tool.description or "")) > MAX_DESCRIPTION_CHARS:
                     most = f"of at most {MAX_DESCRIPTION_CHARS:,}"
                     raise ValueError(f"it describes the tool {tool.name[:80]!r} with {n_chars:,} characters, {most}")
-                tools[tool.name] = _definition(tool)
+                tools[tool.name] = _definition_of_tool(tool)
                 await asyncio.sleep(0)  # there may be a thousand, and others have their turn
             cursor = page.next_cursor
             if cursor is None and len(tools) <= MAX_TOOLS:
@@ -419,7 +421,7 @@ class _Listener:
             self._progress(bounded(message or f"{progress:g}{of}", _SHOWN), fraction)
 
 
-def _definition(tool: Tool) -> Definition:
+def _definition_of_tool(tool: Tool) -> Definition:
     facts = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
     return Definition(
         name=tool.name,
@@ -456,7 +458,7 @@ def _sdk() -> type[Client]:
     return Client
 
 
-class _Running:
+class _RunningServer:
     """A server that is started as this is made, in the hands of one task."""
 
     def __init__(self, server: Server, elicit: ElicitationFnT, *, timeout_s: float) -> None:

@@ -108,7 +108,7 @@ def leave_out_bad_tools(result: object) -> None:
 
 def to_tool_result(answer: CallToolResult) -> ToolResult:
     """Return an answer as the result of a call. It may be long: what cuts it is the tool's `max_chars`."""
-    blocks = to_blocks(_contents(answer))
+    blocks = to_blocks(_contents_once(answer))
     match blocks:
         case [Text(text=text)]:
             return ToolResult(text, answer.is_error)
@@ -121,7 +121,7 @@ def to_blocks(contents: Iterable[ContentBlock | Text]) -> list[Shown]:
     return _merge_texts(_limit_media(_to_shown(block) for block in contents))
 
 
-def _contents(answer: CallToolResult) -> Sequence[ContentBlock | Text]:
+def _contents_once(answer: CallToolResult) -> Sequence[ContentBlock | Text]:
     """Return the contents, with the structured result in the place of the texts that repeat it.
 
     Where it only wraps a text or a list of texts in an object, as servers do that have nothing more to say, these stay.
@@ -135,7 +135,7 @@ def _contents(answer: CallToolResult) -> Sequence[ContentBlock | Text]:
     wrapped = next(iter(structured.values())) if len(structured) == 1 else structured
     if wrapped in (texts, *texts[:1]):
         return answer.content
-    values: list[object] = [_value(text) for text in texts]
+    values: list[object] = [_json_or_text(text) for text in texts]
     said = values[0] if len(values) == 1 else values
     if said not in (structured, wrapped):
         return [*answer.content, Text(to_json(structured).decode())]
@@ -143,7 +143,7 @@ def _contents(answer: CallToolResult) -> Sequence[ContentBlock | Text]:
     return [Text(to_json(structured).decode()), *others]
 
 
-def _value(text: str) -> object:
+def _json_or_text(text: str) -> object:
     try:
         return from_json(text)
     except ValueError:

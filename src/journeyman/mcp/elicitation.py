@@ -110,7 +110,7 @@ class CallQuestions:
 
     async def _visit(self, message: str, url: str) -> None:
         """Ask whether the user opens an address, which they do by themselves."""
-        host = _host(url)
+        host = _host_of_address(url)
         said = bounded(message, _MESSAGE_SHOWN)
         await self._ask_to_agree(
             f"asks you to open an address of {host} in your browser: {said}\n\n{url}\n\n"
@@ -118,7 +118,7 @@ class CallQuestions:
         )
 
     async def _fill_in(self, message: str, schema: JsonObject) -> dict[str, object]:
-        fields = _fields(schema)
+        fields = _form_fields(schema)
         said = f"asks: {bounded(message, _MESSAGE_SHOWN)}"
         if not fields:
             await self._ask_to_agree(said)
@@ -184,7 +184,7 @@ class _Field:
 
     @property
     def _default(self) -> str:
-        return bounded(_words(self.schema["default"]), _WORDS_SHOWN)
+        return bounded(_answer_words(self.schema["default"]), _WORDS_SHOWN)
 
     @property
     def question(self) -> str:
@@ -252,7 +252,7 @@ class _Field:
 
     def _choice(self, text: str) -> object:
         known = {word.casefold(): value for word, value in self.choices.items()}
-        known |= {_words(value).casefold(): value for value in self.choices.values()}
+        known |= {_answer_words(value).casefold(): value for value in self.choices.values()}
         if text.casefold() not in known:
             self._refuse_if_no(text)
             raise ValueError(f"{bounded(text, 80)} is none of: {bounded(', '.join(self.choices), _WORDS_SHOWN)}.")
@@ -283,14 +283,14 @@ _WHAT: Final[dict[Kind, str]] = {
 }
 
 
-def _words(value: object) -> str:
+def _answer_words(value: object) -> str:
     match value:
         case bool():
             return "yes" if value else "no"
         case str():
             return value
         case list():
-            return ", ".join(_words(each) for each in cast("list[object]", value))
+            return ", ".join(_answer_words(each) for each in cast("list[object]", value))
         case _:
             return to_json(value).decode()
 
@@ -312,10 +312,10 @@ class _Choosing(BaseModel):
     def choices(self) -> dict[str, object]:
         options = self.one_of or self.any_of
         if options is not None:
-            return {bounded(each.title or _words(each.const), _WORDS_SHOWN): each.const for each in options}
+            return {bounded(each.title or _answer_words(each.const), _WORDS_SHOWN): each.const for each in options}
         values = self.enum or []
         named = self.enum_names is not None and len(self.enum_names) == len(values)
-        names = self.enum_names if named and self.enum_names else [_words(each) for each in values]
+        names = self.enum_names if named and self.enum_names else [_answer_words(each) for each in values]
         return {bounded(name, _WORDS_SHOWN): value for name, value in zip(names, values, strict=True)}
 
 
@@ -334,7 +334,7 @@ class _Form(BaseModel):
     required: list[str] = Field(default_factory=list[str])
 
 
-def _fields(schema: JsonObject) -> list[_Field]:
+def _form_fields(schema: JsonObject) -> list[_Field]:
     """Take a form apart.
 
     Raises:
@@ -350,10 +350,10 @@ def _fields(schema: JsonObject) -> list[_Field]:
         ) from None
     given = cast("dict[str, JsonObject]", schema.get("properties", {}))
     needed = {*form.required}
-    return [_field(name, each, given[name], is_required=name in needed) for name, each in form.properties.items()]
+    return [_form_field(name, each, given[name], is_required=name in needed) for name, each in form.properties.items()]
 
 
-def _field(name: str, said: _Property, schema: JsonObject, *, is_required: bool) -> _Field:
+def _form_field(name: str, said: _Property, schema: JsonObject, *, is_required: bool) -> _Field:
     listing = said.items if said.type == "array" else said
     choices = {} if listing is None else listing.choices
     kind: Kind
@@ -393,7 +393,7 @@ def _check_format(value: object, name: object) -> None:
         raise ValueError(f"{bounded(value, 80)} is no {name}.") from None
 
 
-def _host(url: str) -> str:
+def _host_of_address(url: str) -> str:
     """Return the host of an address that a user may be asked to open.
 
     Raises:

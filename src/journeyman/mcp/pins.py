@@ -39,15 +39,15 @@ class Definition:
     def digests(self) -> dict[str, str]:
         """Return the digest of each field."""
         return {
-            "title": _digest(self.title),
-            "description": _digest(self.description),
-            "input_schema": _digest(self.input_schema),
-            "output_schema": _digest(self.output_schema),
-            "annotations": _digest(self.annotations),
+            "title": _digest_of_value(self.title),
+            "description": _digest_of_value(self.description),
+            "input_schema": _digest_of_value(self.input_schema),
+            "output_schema": _digest_of_value(self.output_schema),
+            "annotations": _digest_of_value(self.annotations),
         }
 
 
-def _digest(value: object) -> str:
+def _digest_of_value(value: object) -> str:
     return sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 

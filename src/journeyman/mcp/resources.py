@@ -18,7 +18,7 @@ from pydantic_core import to_json
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import Rejected
-from journeyman.mcp.connection import MAX_PAGES, Connection
+from journeyman.mcp.connection import MAX_PAGES, ServerConnection
 from journeyman.mcp.contents import to_blocks
 from journeyman.types import JsonObject, Message, Text, ToolResult
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MAX_LISTED: Final = 10_000
 """The most resources, templates or prompts of one server."""
 T = TypeVar("T")
-PageT = TypeVar("PageT", bound="_Page")
+PageT = TypeVar("PageT", bound="_ListedPage")
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,7 @@ class ConnectedServer:
     is empty.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ServerConnection) -> None:
         self._connection: Final = connection
 
     @property
@@ -179,7 +179,7 @@ class ConnectedServer:
         Raises:
             Rejected: there is no such resource, or no answer.
         """
-        return [_content(self.name, each) for each in (await self._read(uri)).contents]
+        return [_resource_content(self.name, each) for each in (await self._read(uri)).contents]
 
     async def read_as_result(self, uri: str) -> ToolResult:
         """Return what a resource holds as the result of a tool: pictures and PDFs as they are, other files only by kind
@@ -247,7 +247,7 @@ class ConnectedServer:
             return GetPromptRequest(params=params)
 
         answer = await self._in_time(self._connection.request(request, GetPromptResult))
-        return [_message([*said]) for _, said in groupby(answer.messages, lambda each: each.role)]
+        return [_prompt_message([*said]) for _, said in groupby(answer.messages, lambda each: each.role)]
 
     async def _has(self, what: Literal["resources", "prompts"]) -> bool:
         return getattr(await self._in_time(self._connection.capabilities()), what) is not None
@@ -279,12 +279,12 @@ class ConnectedServer:
             raise Rejected(f"Error: the MCP server {self.name!r} did not answer within {seconds:g}s.") from None
 
 
-class _Page(Protocol):
+class _ListedPage(Protocol):
     @property
     def next_cursor(self) -> str | None: ...
 
 
-def _content(server: str, read: TextResourceContents | BlobResourceContents) -> ResourceContent:
+def _resource_content(server: str, read: TextResourceContents | BlobResourceContents) -> ResourceContent:
     from mcp.types import TextResourceContents
 
     if isinstance(read, TextResourceContents):
@@ -296,7 +296,7 @@ def _content(server: str, read: TextResourceContents | BlobResourceContents) -> 
     return ResourceContent(uri=read.uri, content=content, media_type=read.mime_type)
 
 
-def _message(said: list[PromptMessage]) -> Message:
+def _prompt_message(said: list[PromptMessage]) -> Message:
     blocks = to_blocks([each.content for each in said])
     if said[0].role == "user":
         return Message("user", tuple([replace(each, origin="stranger") for each in blocks]))

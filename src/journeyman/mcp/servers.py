@@ -157,7 +157,7 @@ def to_servers(targets: Mapping[str, Target]) -> dict[str, Server]:
                 except ValidationError as error:
                     problems += _faults(error)
                 else:
-                    read, found = _read(entries, os.environ)
+                    read, found = _read_entries(entries, os.environ)
                     servers |= read
                     problems += found
             case _ if is_list_of_texts(target):
@@ -180,7 +180,7 @@ def plain_name(name: str) -> str:
 def _all_problems(servers: Mapping[str, Server]) -> Iterator[Problem]:
     plain: dict[str, str] = {}
     for name, server in servers.items():
-        yield from _problems(name, server)
+        yield from _problems_of_server(name, server)
         other = plain.setdefault(plain_name(name), name)
         if other != name:
             wrong = (
@@ -197,7 +197,7 @@ def _placeholders_in_code(name: str, server: Server) -> Iterator[Problem]:
             yield Problem("UNFILLED_PLACEHOLDER", f"Server {name!r} would be sent {key!r} with '${{' in it.", hint)
 
 
-def _problems(name: str, server: Server) -> Iterator[Problem]:
+def _problems_of_server(name: str, server: Server) -> Iterator[Problem]:
     if not _NAME.fullmatch(name):
         hint = "Use 1 to 128 letters, digits, blanks and _ . : @ / + & ( ) -, the first a letter or digit."
         yield Problem("INVALID_SERVER_NAME", f"{name!r} cannot be the name of a server.", hint)
@@ -273,7 +273,7 @@ _Scalar: TypeAlias = Annotated[
 ]
 
 
-class _Entry(BaseModel):
+class _ServerEntry(BaseModel):
     """One server, as the file has it."""
 
     model_config = ConfigDict(extra="allow", coerce_numbers_to_str=True)
@@ -350,7 +350,7 @@ def _inner(value: object) -> object:
     return {name: each for name, each in value.items() if name not in beside}
 
 
-_FILE: Final = TypeAdapter[dict[str, _Entry]](dict[str, _Entry])
+_FILE: Final = TypeAdapter[dict[str, _ServerEntry]](dict[str, _ServerEntry])
 
 
 def load_servers(path: str | Path, *, environ: Mapping[str, str] | None = None) -> dict[str, Server]:
@@ -376,7 +376,7 @@ def load_servers(path: str | Path, *, environ: Mapping[str, str] | None = None) 
         hint = "Correct the file. It is JSON, in which comments and a last comma may stand."
         problem = Problem("INVALID_ENTRY", f"At the top: Invalid JSON: {error}.", hint)
         raise DefinitionError(f"The MCP configuration {file}", [problem]) from None
-    servers, problems = _read(entries, os.environ if environ is None else environ)
+    servers, problems = _read_entries(entries, os.environ if environ is None else environ)
     _log_ignored(file, content, {name: entries[name] for name in servers})
     problems += _all_problems(servers)
     if problems:
@@ -417,9 +417,11 @@ def _read_json(raw: bytes) -> object:
     return content
 
 
-def _read(entries: Mapping[str, _Entry], environ: Mapping[str, str]) -> tuple[dict[str, Server], list[Problem]]:
+def _read_entries(
+    entries: Mapping[str, _ServerEntry], environ: Mapping[str, str]
+) -> tuple[dict[str, Server], list[Problem]]:
     """Return the servers that are not disabled, and what is wrong with variables in them."""
-    reading = _Reading(environ)
+    reading = _EntryReader(environ)
     servers = {name: reading.server(name, entry) for name, entry in entries.items() if not entry.disabled}
     return servers, reading.problems
 
@@ -432,7 +434,7 @@ def _faults(error: ValidationError) -> list[Problem]:
     ]
 
 
-def _log_ignored(file: Path, content: object, entries: Mapping[str, _Entry]) -> None:
+def _log_ignored(file: Path, content: object, entries: Mapping[str, _ServerEntry]) -> None:
     """Say in one line what of a file is not for us."""
     whole = content if is_str_dict(content) else {}
     section = _section(whole)
@@ -446,13 +448,13 @@ def _log_ignored(file: Path, content: object, entries: Mapping[str, _Entry]) -> 
 
 
 @lazy_dataclass()
-class _Reading:
+class _EntryReader:
     """A reading of a file's entries: it makes servers of them, with the environment's values in them."""
 
     environ: Mapping[str, str]
     problems: list[Problem] = field(default_factory=list[Problem])
 
-    def server(self, name: str, entry: _Entry) -> Server:
+    def server(self, name: str, entry: _ServerEntry) -> Server:
         self._check(name, entry)
         hidden: list[str] = []
 
@@ -474,7 +476,7 @@ class _Reading:
             hidden=hidden,
         )
 
-    def _check(self, name: str, entry: _Entry) -> None:
+    def _check(self, name: str, entry: _ServerEntry) -> None:
         others = entry.model_extra or {}
         kind = None if entry.type is None else entry.type.lower().replace("-", "").replace("_", "")
         if kind == "sse":

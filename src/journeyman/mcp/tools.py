@@ -25,7 +25,7 @@ from typing import Final, TypeAlias
 
 from journeyman.cancel import wait_until_ended
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, Problem
-from journeyman.mcp.connection import Connection
+from journeyman.mcp.connection import ServerConnection
 from journeyman.mcp.contents import to_tool_result
 from journeyman.mcp.pins import Definition, Offer, Pins, beginning, differences, load_pins, pin_offer, save_pins
 from journeyman.mcp.resources import LIST_RESOURCES, READ_RESOURCE, ConnectedServer, read_schema, resource_list
@@ -108,7 +108,7 @@ async def mcp(
                 raise PinsDiffer(str(pins), differing)
         connected = {at.name: ConnectedServer(at) for at, _ in opened}
         reading = {at.name: connected[at.name] for at, _ in opened if resources and at.has_resources}
-        yield ServerTools(await _tools(named, opened, reading, options), connected)
+        yield ServerTools(await _tools_of_servers(named, opened, reading, options), connected)
 
 
 async def pin(
@@ -147,13 +147,13 @@ def _news(known: Pins, offer: Offer) -> list[str]:
 @asynccontextmanager
 async def _open_servers(
     servers: Mapping[str, Server], start_timeout_s: float, call_timeout_s: float
-) -> AsyncGenerator[list[tuple[Connection, Offer]]]:
+) -> AsyncGenerator[list[tuple[ServerConnection, Offer]]]:
     """Open all servers at the same time, and close them all."""
     if find_spec("mcp") is None:
         problem = Problem("MISSING_PACKAGE", "The package mcp is not installed.", "pip install 'journeyman[mcp]'")
         raise DefinitionError("The list of MCP servers", [problem])
     connections = [
-        Connection(name, server, start_timeout_s=start_timeout_s, call_timeout_s=call_timeout_s)
+        ServerConnection(name, server, start_timeout_s=start_timeout_s, call_timeout_s=call_timeout_s)
         for name, server in servers.items()
     ]
     try:
@@ -203,9 +203,9 @@ class _Taking:
         )
 
 
-async def _tools(
+async def _tools_of_servers(
     servers: Mapping[str, Server],
-    opened: Sequence[tuple[Connection, Offer]],
+    opened: Sequence[tuple[ServerConnection, Offer]],
     reading: Mapping[str, ConnectedServer],
     options: _Taking,
 ) -> list[AnyTool]:
@@ -221,7 +221,7 @@ async def _tools(
         )
     tools: list[AnyTool] = []
     for (at, each), name in zip(taken, names, strict=False):
-        made = _tool(at, each, name, options)
+        made = _tool_of_server(at, each, name, options)
         tools += [] if made is None else [made]
         await asyncio.sleep(0)
     return [
@@ -268,7 +268,7 @@ def _select_tools(server: Server, offer: Offer) -> list[Definition]:
     return [offered[name] for name in server.only if name not in server.without]
 
 
-def _tool(at: Connection, definition: Definition, name: str, options: _Taking) -> AnyTool | None:
+def _tool_of_server(at: ServerConnection, definition: Definition, name: str, options: _Taking) -> AnyTool | None:
     """Return a tool of a server; None for one that cannot be used, which is told."""
 
     async def call(arguments: dict[str, object], context: ToolContext) -> ToolResult:

@@ -96,7 +96,7 @@ class RequestedStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
         self._opened = self.open()
         answer = await self._opened.__aenter__()
         if answer.status < 300 and not answer.packing:
-            return _Parts(answer, self.decoder, self.expected)
+            return _WireParts(answer, self.decoder, self.expected)
         try:
             if answer.status < 300:
                 raise await _failure_of_packed(answer)
@@ -169,7 +169,7 @@ def complete_error(
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class _Parts(Parts):
+class _WireParts(Parts):
     """The parts of an answer over our own transport."""
 
     _answer: HttpAnswer

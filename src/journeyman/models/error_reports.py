@@ -116,7 +116,7 @@ def read_report(error: object) -> Report:
     given = (as_object(fields.get("details")).get("error_code"), code, fields.get("type"), *rpc_labels, *passed_on)
     texts = [str(each) if type(each) is int else as_text(each) for each in given]
     labels = tuple(text for text in texts if text and text not in _NO_LABELS and _status_in(text) is None)
-    message = next((text for name in _MESSAGES if (text := _words(fields.get(name)))), "")
+    message = next((text for name in _MESSAGES if (text := _words_of_field(fields.get(name)))), "")
     return Report(labels, _status_in(code), message + raw, wait_s)
 
 
@@ -134,7 +134,7 @@ def find_error(document: JsonObject) -> object:
     if told.get("status_code"):
         return told
     is_one = document.get("type") == "error" or document.get("object") == "error"
-    return document if is_one or any([_words(document.get(name)) for name in _MESSAGES]) else None
+    return document if is_one or any([_words_of_field(document.get(name)) for name in _MESSAGES]) else None
 
 
 def error_within(error: object) -> ProviderError:
@@ -182,7 +182,7 @@ def _status_in(code: object) -> int | None:
     return code if type(code) is int and 400 <= code <= 599 else None
 
 
-def _words(value: object) -> str:
+def _words_of_field(value: object) -> str:
     """Return the text of a field; of a list, such as the details of a web framework, its JSON."""
     listed = as_list(value)
     return to_json(listed).decode()[:_PASSED_ON_CHARACTERS] if listed else as_text(value)

@@ -45,7 +45,7 @@ _LONGEST_BEGINNING: Final = 8  # parts that come before an answer breaks off
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class InjectedFault:
     """A fault that was made."""
 
     request: int
@@ -79,7 +79,7 @@ class FaultyModel(WrapperModel):
         Raises:
             DefinitionError: `rate` is not from 0 to 1, or `faults` is empty or names something that is not a fault.
         """
-        if problems := [*_problems(rate, faults)]:
+        if problems := [*_problems_of_faults(rate, faults)]:
             raise DefinitionError("FaultyModel", problems)
         super().__init__(model)
         self.model = model
@@ -88,7 +88,7 @@ class FaultyModel(WrapperModel):
         self.faults: tuple[FaultKind, ...] = tuple(fault for fault in FAULTS if fault in faults)
         self.retry_after_s = retry_after_s
         self.slow_s = slow_s
-        self.made: list[Fault] = []
+        self.made: list[InjectedFault] = []
         """The faults so far, in the order in which they were made."""
         self._n_requests = 0
 
@@ -103,7 +103,7 @@ class FaultyModel(WrapperModel):
         random = Random(f"{self.seed}/{number}")
         kind: FaultKind | None = random.choice(self.faults) if random.random() < self.rate else None
         if kind in ("refused", "rate_limited", "overloaded", "slow"):
-            self.made.append(Fault(number, kind))
+            self.made.append(InjectedFault(number, kind))
             if kind != "slow":
                 raise self._failure(kind)
             await asyncio.sleep(self.slow_s)
@@ -111,7 +111,7 @@ class FaultyModel(WrapperModel):
             if kind is None or kind == "slow":
                 yield parts
             else:
-                yield _Spoiled(parts, self._spoiling(kind, request, random), self.made, Fault(number, kind))
+                yield _Spoiled(parts, self._spoiling(kind, request, random), self.made, InjectedFault(number, kind))
 
     def _spoiling(self, kind: FaultKind, request: Request, random: Random) -> _Spoil:
         match kind:
@@ -130,7 +130,7 @@ class FaultyModel(WrapperModel):
         return ProviderError(text, kind=error, status=status, retry_after_s=self.retry_after_s, usage=usage)
 
 
-def _problems(rate: float, faults: Collection[str]) -> Iterator[Problem]:
+def _problems_of_faults(rate: float, faults: Collection[str]) -> Iterator[Problem]:
     if not 0 <= rate <= 1:
         yield Problem("INVALID_FAULTS", f"rate is {rate!r}.", "Pass a share of the requests, from 0 to 1.")
     if not faults or {*faults} - {*FAULTS}:
@@ -147,9 +147,9 @@ class _Spoiled:
 
     _parts: AsyncIterator[Part]
     _spoil: _Spoil
-    _made: list[Fault]
+    _made: list[InjectedFault]
     """Where the fault is noted when it has shown, once."""
-    _fault: Fault | None
+    _fault: InjectedFault | None
 
     def __aiter__(self) -> _Spoiled:
         return self

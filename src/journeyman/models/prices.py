@@ -160,7 +160,7 @@ class _Step(_Amounts):
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class _Entry(_Amounts):
+class _PriceEntry(_Amounts):
     """The price of a model in the table, with its steps for longer requests."""
 
     web_search: _Amount | None = None
@@ -177,7 +177,7 @@ class _File:
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    prices: dict[_Name, _Entry]
+    prices: dict[_Name, _PriceEntry]
     as_of: date | None = None
     source: str = ""
 

@@ -16,7 +16,7 @@ from journeyman.definition import DefinitionError, Problem, explain_arguments
 from journeyman.errors import ProviderError, count
 from journeyman.json_numbers import read_object
 from journeyman.model import BlockFinished, Facts, Model, Part, Request, Response, ResponseFinished, ResponseStarted
-from journeyman.models.wire import as_object, shown, to_json
+from journeyman.models.wire import as_object, part_to_show, to_json
 from journeyman.narrowing import is_sequence
 from journeyman.types import Block, Price, StopReason, Text, ToolUse, Usage
 
@@ -207,7 +207,7 @@ def _parts_of(model: FunctionModel, request: Request, response: Response) -> lis
             block = _with_id(block, request)
         if isinstance(block, ToolUse) and not block.id:
             block = replace(block, id=f"call_{len(request.messages)}_{number}")
-        if request.deltas and (part := shown(block)) is not None:
+        if request.deltas and (part := part_to_show(block)) is not None:
             parts.append(part)
         parts.append(BlockFinished(block))
     parts.append(ResponseFinished(response.stop_reason, response.stop_detail, usage))

@@ -45,7 +45,7 @@ class Grammars:
 
     def take(self, schema: JsonObject) -> bool:
         """Return whether `schema` can be enforced, and count it if so."""
-        walk = _Walk(schema)
+        walk = _GrammarWalk(schema)
         if not walk.accepts(schema) or walk.n_unions > self._unions or self._tools == 0:
             return False
         self._tools -= 1
@@ -53,7 +53,7 @@ class Grammars:
         return True
 
 
-class _Walk:
+class _GrammarWalk:
     __slots__ = ("_definitions", "n_unions")
 
     def __init__(self, document: JsonObject) -> None:

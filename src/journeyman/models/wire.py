@@ -105,24 +105,24 @@ def _read_with_halves(data: bytes) -> object:
     if not _HALF.search(data):
         return None
     try:
-        return _whole(json.loads(data), is_piece=False)
+        return _replace_halves(json.loads(data), is_piece=False)
     except (ValueError, RecursionError):
         return None
 
 
-def _whole(value: object, *, is_piece: bool | None) -> object:
+def _replace_halves(value: object, *, is_piece: bool | None) -> object:
     """Return a value with its halves of surrogate pairs replaced. With `is_piece` a text stays as it is, since the next
     piece may bring the other half. None: no text in it is a piece, whatever its field is called."""
     if isinstance(value, str):
         return value if is_piece else encodable_text(value)
     if is_list(value):
-        return [_whole(each, is_piece=is_piece) for each in value]
+        return [_replace_halves(each, is_piece=is_piece) for each in value]
     if is_json_object(value):
         told = value.items()
         if is_piece is None:
-            return {encodable_text(name): _whole(each, is_piece=None) for name, each in told}
+            return {encodable_text(name): _replace_halves(each, is_piece=None) for name, each in told}
         return {
-            encodable_text(name): _whole(each, is_piece=None if name in _COMPLETE else name in _PIECES)
+            encodable_text(name): _replace_halves(each, is_piece=None if name in _COMPLETE else name in _PIECES)
             for name, each in told
         }
     return value
@@ -216,7 +216,7 @@ def kept_beside(call: ToolUse, provider: str) -> JsonObject:
     return as_object(call.extra.get(provider)) if call.extra else {}
 
 
-def shown(block: Block) -> Part | None:
+def part_to_show(block: Block) -> Part | None:
     """Return a block that came in one piece as a part for display; None if there is nothing to show."""
     match block:
         case Text(text) if text:
@@ -266,7 +266,7 @@ TOLD_BESIDE: Final = frozenset({"executed_tools", "groundingMetadata", "logprobs
 on them."""
 
 
-def readable(block: Block, provider: str) -> Block | None:
+def readable_block(block: Block, provider: str) -> Block | None:
     """Return `block` as `provider` can read it; None if there is nothing in it for that provider.
 
     Reasoning that names no provider is taken for the reader's own.

@@ -119,7 +119,7 @@ class FallbackModel:
         Raises:
             DefinitionError: there is no model, or `on` names something that is not a kind.
         """
-        if problems := [*_problems(models, on)]:
+        if problems := [*_problems_of_fallback(models, on)]:
             raise DefinitionError("FallbackModel", problems)
         self.models = models
         self.on = frozenset(on)
@@ -229,7 +229,7 @@ def _charge_part(part: Part, price: Price) -> Part:
             return part
 
 
-def _problems(models: Sequence[Model], on: Collection[str]) -> Iterator[Problem]:
+def _problems_of_fallback(models: Sequence[Model], on: Collection[str]) -> Iterator[Problem]:
     if not models:
         yield Problem("NO_MODELS", "It has no models.", "Give it at least one, as in FallbackModel(first, second).")
     kinds: tuple[str, ...] = get_args(ProviderErrorKind)
@@ -413,7 +413,7 @@ class RateLimitedModel(WrapperModel):
         seen, used, parts = Collector(), None, None
         try:
             async with self.model.stream(request) as parts:
-                parts = parts if self.tokens_per_minute is None else _Seen(parts, seen)
+                parts = parts if self.tokens_per_minute is None else _SeenParts(parts, seen)
                 yield parts
         except ProviderError as error:
             used = seen.used_before(error)
@@ -527,13 +527,13 @@ class _Window:
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class _Seen:
+class _SeenParts:
     """The parts of an answer, added up on their way."""
 
     _parts: AsyncIterator[Part]
     _collector: Collector
 
-    def __aiter__(self) -> _Seen:
+    def __aiter__(self) -> _SeenParts:
         return self
 
     def unfinished_text(self) -> str:

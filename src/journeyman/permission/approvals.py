@@ -55,7 +55,7 @@ class Approvals:
         self._path: Final = None if path is None else Path(path)
         self._expires_s: Final = expires_s
         self._now: Final = now
-        self._memory = Stored()
+        self._memory = StoredApprovals()
         self._lock = RLock()
         self._session: dict[str, str] = {}
         """The rule of each key that is approved for the session."""
@@ -191,7 +191,7 @@ class Approvals:
 
     # -- inside
 
-    def _grant(self, stored: Stored, key: str, extent: Extent, rule: str) -> None:
+    def _grant(self, stored: StoredApprovals, key: str, extent: Extent, rule: str) -> None:
         if extent == "session":
             self._session[key] = rule or key
         if extent == "always":
@@ -206,7 +206,7 @@ class Approvals:
                 self._waiting[digest] = others
 
     @contextmanager
-    def _read_stored(self) -> Generator[Stored]:
+    def _read_stored(self) -> Generator[StoredApprovals]:
         """Let the block read what is stored."""
         with self._lock:
             stored = self._memory if self._path is None else load(self._path)
@@ -214,7 +214,7 @@ class Approvals:
             yield stored
 
     @contextmanager
-    def _change_stored(self) -> Generator[Stored]:
+    def _change_stored(self) -> Generator[StoredApprovals]:
         """Let the block change what is stored, alone."""
         if self._path is None:
             with self._read_stored() as stored:
@@ -310,7 +310,7 @@ def stored_answer(decision: Decision, expires_at: float) -> StoredAnswer:
 
 
 @lazy_dataclass(kw_only=True)
-class Stored:
+class StoredApprovals:
     """All that outlives the process."""
 
     version: Literal[1] = 1
@@ -330,7 +330,7 @@ class Stored:
         self.pending = {digest: each for digest, each in self.pending.items() if each.expires_at > now}
 
     def as_json(self) -> bytes:
-        return json.dumps(adapter_of(Stored).dump_python(self, mode="json"), indent=1, sort_keys=True).encode()
+        return json.dumps(adapter_of(StoredApprovals).dump_python(self, mode="json"), indent=1, sort_keys=True).encode()
 
 
 def _lock_of(path: Path) -> Path:
@@ -351,7 +351,7 @@ def locked(path: Path) -> Generator[None]:
         os.close(lock)
 
 
-def load(path: Path) -> Stored:
+def load(path: Path) -> StoredApprovals:
     """Return what the file holds; nothing if there is none.
 
     Raises:
@@ -360,24 +360,24 @@ def load(path: Path) -> Stored:
     try:
         file = os.open(path, os.O_RDONLY | NO_LINKS | getattr(os, "O_NONBLOCK", 0))
     except FileNotFoundError:
-        return Stored()
+        return StoredApprovals()
     except OSError as error:
         raise ApprovalsUnreadable(str(path), f"it cannot be opened ({error.strerror})") from error
     try:
-        _check(path, os.fstat(file))
+        _check_owner(path, os.fstat(file))
         with os.fdopen(file, "rb", closefd=False) as opened:
             data = opened.read()
     finally:
         os.close(file)
     try:
-        return adapter_of(Stored).validate_json(data)
+        return adapter_of(StoredApprovals).validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"])) or "the whole"
         raise ApprovalsUnreadable(str(path), f"it is damaged, at {where[:100]} ({first['msg'][:200]})") from error
 
 
-def _check(path: Path, facts: os.stat_result) -> None:
+def _check_owner(path: Path, facts: os.stat_result) -> None:
     """Refuse what others may have written."""
     if not stat.S_ISREG(facts.st_mode):
         raise ApprovalsUnreadable(str(path), "it is not a regular file")

@@ -1,6 +1,6 @@
 """Reading a bash command exactly, or not at all.
 
-`read` knows the part of bash that everyday commands are written in: simple commands with quotes, variables,
+`read_commands` knows the part of bash that everyday commands are written in: simple commands with quotes, variables,
 substitutions and redirections, joined by operators, in groups, loops and conditions. Of such a command it gives every
 simple command that may run, nested ones included. For anything else it gives None: a command that is not understood for
 certain may run anything.
@@ -63,11 +63,11 @@ class Simple:
     """The files that its input and output are redirected from and to."""
 
 
-def read(command: str) -> list[Simple] | None:
+def read_commands(command: str) -> list[Simple] | None:
     """Return every simple command that may run in this one; None if it is not surely understood."""
     if len(command) > MOST_CHARS or "\0" in command:
         return None
-    reader = _Reader(command)
+    reader = _CommandReader(command)
     try:
         reader.commands(end="")
     except _NotUnderstood:
@@ -86,7 +86,7 @@ class _Command:
     """True for `for NAME in WORD…`, of which nothing runs."""
 
 
-class _Reader:
+class _CommandReader:
     def __init__(self, text: str, depth: int = 0) -> None:
         if depth > _DEEPEST:
             raise _NotUnderstood
@@ -366,6 +366,6 @@ class _Reader:
         """Read a text of its own that is a command."""
         if "\\" in text:
             raise _NotUnderstood
-        reader = _Reader(text, self._depth + 1)
+        reader = _CommandReader(text, self._depth + 1)
         reader.commands(end="")
         self.found += reader.found

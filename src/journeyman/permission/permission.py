@@ -104,7 +104,7 @@ class Permission:
         Raises:
             DefinitionError: a rule, the mode or a root is wrong; lists every problem.
         """
-        problems = [*_problems(mode, {"allow": allow, "deny": deny, "ask": ask}, [*roots, *internal, *protected])]
+        problems = [*_wrong_rules(mode, {"allow": allow, "deny": deny, "ask": ask}, [*roots, *internal, *protected])]
         if problems:
             raise DefinitionError("The permission", problems)
         self.mode: PermissionMode = mode
@@ -219,7 +219,7 @@ class Permission:
             return f"{_summary(action, request)}: this decides about the agent itself, and no tool may change it."
         if changes and any(place in ("read_only", "internal_read_only") for place in places):
             return f"{_summary(action, request)}: the folder is read-only."
-        rule = self._rules.denying(action, _names(request, action))
+        rule = self._rules.denying(action, _names_for_rules(request, action))
         return None if rule is None else f"the rule {rule} forbids it."
 
     def _reason_to_ask_each_time(self, request: GateRequest, action: Action, *, is_outside: bool) -> str | None:
@@ -240,7 +240,7 @@ class Permission:
         return None
 
     def _by_ask_rule(self, request: GateRequest, action: Action) -> _Judgement | None:
-        asking = [self._rules.asking(each, _names(request, each)) for each in action.readings()]
+        asking = [self._rules.asking(each, _names_for_rules(request, each)) for each in action.readings()]
         rule = next(filter(None, asking), None)
         if rule is None:
             return None
@@ -359,7 +359,7 @@ _NAMES_SHOWN: Final = 40
 _LONGEST_QUESTION: Final = 2_000
 
 
-def _names(request: GateRequest, action: Action) -> list[str]:
+def _names_for_rules(request: GateRequest, action: Action) -> list[str]:
     """Return every name by which a rule may forbid a call."""
     ready = [] if request.permission_kind is None else [request.permission_kind]
     return [request.tool_name, action.tool, *ready, *request.server_names]
@@ -382,7 +382,7 @@ def _summary(action: Action, request: GateRequest, longest: int = _LONGEST_SUMMA
     return f"{request.tool_name} {with_its_end(about, longest)}"
 
 
-def _problems(
+def _wrong_rules(
     mode: str, rules: Mapping[str, Sequence[str]], roots: Sequence[str | Path | WorkingFolder]
 ) -> Iterator[Problem]:
     if mode not in get_args(PermissionMode):

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from journeyman.permission.bash import Simple, Word, read
+from journeyman.permission.bash import Simple, Word, read_commands
 
 
 def names(*rows: str) -> frozenset[str]:
@@ -132,16 +132,16 @@ def program_name(text: str) -> str:
 
 
 def _add_text(reading: Reading, text: str, depth: int) -> None:
-    found = read(text) if depth < 5 and len(reading.commands) < _MOST else None
+    found = read_commands(text) if depth < 5 and len(reading.commands) < _MOST else None
     if found is None:
         reading.doubts.append("it cannot be read for sure")
         reading.unread.append(text)
         return
     for simple in found:
-        _add(reading, simple, depth)
+        _add_simple(reading, simple, depth)
 
 
-def _add(reading: Reading, simple: Simple, depth: int) -> None:
+def _add_simple(reading: Reading, simple: Simple, depth: int) -> None:
     for name, value in simple.assigned:
         if _VARIABLE_RUNS.fullmatch(name):
             reading.doubts.append(f"{name} may decide which programs run")
@@ -173,10 +173,10 @@ def _add_command(reading: Reading, words: tuple[Word, ...], depth: int) -> None:
     reading.mentions.update(_words_in(name, arguments))
     if {word.text for word in arguments} <= _HARMLESS_OPTIONS and arguments and name not in ("set", "exec", "eval"):
         return
-    _READERS.get(name, _LIKE.get(_kind(name), _other))(reading, words, depth)
+    _READERS.get(name, _LIKE.get(_kind_of_program(name), _other))(reading, words, depth)
 
 
-def _kind(name: str) -> str:
+def _kind_of_program(name: str) -> str:
     bare = name.rstrip("0123456789.")
     for kind, known in (("shell", SHELLS), ("launcher", LAUNCHERS), ("code", _CODE)):
         if name in known or bare in known:
@@ -193,7 +193,7 @@ def _look_into(reading: Reading, word: Word, depth: int) -> None:
 
 def _guess(reading: Reading, text: str, depth: int) -> None:
     """Add what a text would run if it were a command; it may be none."""
-    found = read(text) if depth < 5 else None
+    found = read_commands(text) if depth < 5 else None
     for simple in found or ():
         if simple.words:
             reading.commands.append(simple.words)

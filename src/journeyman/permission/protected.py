@@ -68,7 +68,7 @@ class Protected:
 
     def named_in(self, arguments: object) -> bool:
         """Tell whether a text among the arguments of a call is the path of such a file."""
-        texts = {text for text in _texts(arguments) if len(text) <= 4_096 and "\0" not in text}
+        texts = {text for text in _texts_inside(arguments) if len(text) <= 4_096 and "\0" not in text}
         texts |= {text.removeprefix("file://") for text in texts}
         return any(self.holds(place) for text in texts for place in self._places(text, "."))
 
@@ -117,15 +117,15 @@ class Protected:
         return [os.path.realpath(path) for path in self._paths]
 
 
-def _texts(value: object) -> Iterator[str]:
+def _texts_inside(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif is_json_object(value):
         for each in value.values():
-            yield from _texts(each)
+            yield from _texts_inside(each)
     elif is_list(value):
         for each in value:
-            yield from _texts(each)
+            yield from _texts_inside(each)
 
 
 def is_store(path: str) -> bool:

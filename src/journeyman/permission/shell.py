@@ -179,12 +179,12 @@ def _segments(text: str) -> tuple[list[tuple[Word, ...]], list[str]]:
     """Cut a text into commands. Return them, and the texts inside of them that are commands, too."""
     cursor, segments = _Cursor(text), _Segments()
     while cursor.position < len(text):
-        _read(cursor, segments)
+        _read_segment(cursor, segments)
     segments.end_command()
     return segments.done, segments.inner
 
 
-def _read(cursor: _Cursor, segments: _Segments) -> None:
+def _read_segment(cursor: _Cursor, segments: _Segments) -> None:
     match cursor.take():
         case "'":
             segments.add(cursor.upto("'"))

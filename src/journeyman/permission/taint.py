@@ -51,7 +51,7 @@ _Weight: TypeAlias = Literal["nothing", "a look outside", "consequences"]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TaintSource:
     """An untrusted text with the tool or input that it came from, and when the model could first have read it."""
 
     name: str
@@ -146,7 +146,10 @@ class TaintGate:
         if not self._spoilt and not self._perhaps:
             return False
         given = [
-            name for _, value in _leaves(seen.arguments) if isinstance(value, str) for name in _NAMES.findall(value)
+            name
+            for _, value in _named_values(seen.arguments)
+            if isinstance(value, str)
+            for name in _NAMES.findall(value)
         ]
         named = [name.rstrip(".") for name in (*given, *_NAMES.findall(seen.text))]
         # A word is the name of a file where a call names it, or where a line begins with it, as grep's do.
@@ -163,7 +166,7 @@ class TaintedRun:
         self._trusts_input: Final = trusts_input
         self._lineage: Final[tuple[TaintedRun, ...]] = (self, *(() if above is None else above._lineage))
         """This run and those above it."""
-        self._sources: list[Source] = []
+        self._sources: list[TaintSource] = []
         self._n_model_calls = 0
         """How many model calls the run had made when it was last heard of."""
         self._said: list[str] = []
@@ -202,7 +205,7 @@ class TaintedRun:
     def hear(self, text: str) -> None:
         above = self._above
         if above is None and not self._trusts_input:
-            self._taint(Source("the input", text, 0))
+            self._taint(TaintSource("the input", text, 0))
         elif above is not None and above._sources and not (_is_long(text) and above._fixes(text)):
             self._sources.append(replace(above._sources[0], after=0))
         else:
@@ -218,7 +221,7 @@ class TaintedRun:
             self._gate.spoil(spoiling)
         if self._gate.is_untrusted(seen) or (spoiling is None and self._gate.is_spoilt(seen)):
             name = f"{seen.tool_name} {_words_of(seen.arguments)}"
-            self._taint(Source(name, seen.text, seen.n_model_calls, is_description=seen.is_description))
+            self._taint(TaintSource(name, seen.text, seen.n_model_calls, is_description=seen.is_description))
         elif not any(source.is_from_below and source.after <= seen.n_model_calls for source in self._sources) and (
             is_clean or self._is_fixed(seen.tool_name, seen.arguments, digest, "nothing")
         ):
@@ -231,13 +234,13 @@ class TaintedRun:
 
     # -- what taints
 
-    def _taint(self, source: Source) -> None:
+    def _taint(self, source: TaintSource) -> None:
         self._sources.append(source)
         above = self._above
         if above is not None:
             above._taint(replace(source, after=above._n_model_calls, is_from_below=True))
 
-    def _read_before(self, n_model_calls: int) -> list[Source]:
+    def _read_before(self, n_model_calls: int) -> list[TaintSource]:
         """Return what the model had read when it made a certain model call. 0: it is not known when."""
         return [each for each in self._sources if not n_model_calls or each.after < n_model_calls]
 
@@ -246,7 +249,7 @@ class TaintedRun:
     def _note(self, seen: Seen, digest: str) -> None:
         """Remember what the model wrote before it read anything that is not trusted."""
         self._calls.add(digest)
-        for name, value in _leaves(seen.arguments):
+        for name, value in _named_values(seen.arguments):
             self._written.add((seen.tool_name, name, json.dumps(value)))
             if isinstance(value, str):
                 self._wrote.append(value)
@@ -254,7 +257,7 @@ class TaintedRun:
     def _is_fixed(self, tool_name: str, arguments: JsonObject, digest: str, weight: _Weight) -> bool:
         if any(digest in run._calls for run in self._lineage):
             return True
-        leaves = list(_leaves(arguments))
+        leaves = list(_named_values(arguments))
         if not leaves:
             return weight != "consequences" or (_is_long(tool_name) and _stands_in_any(tool_name, self._all_said()))
         if len(leaves) > _MOST_VALUES:
@@ -268,12 +271,12 @@ class TaintedRun:
         if weight == "consequences":
             return all(self._is_fixed_for_good(name, value) for name, value in new)
         said = self._all_said()
-        told = [value for _, value in new if not (value in said or self._fixes(_plain(value)))]
+        told = [value for _, value in new if not (value in said or self._fixes(_text_of_value(value)))]
         return len(told) <= _MOST_HARMLESS and all(map(_tells_nothing, told))
 
     def _is_fixed_for_good(self, name: str, value: object) -> bool:
         """Tell whether a value of a call with consequences is what the user, or a trusted tool, has named for it."""
-        text = _plain(value)
+        text = _text_of_value(value)
         if _is_long(text):
             return self._fixes(text)
         answer = {text, f"{text}."} - {".", ""}
@@ -302,7 +305,7 @@ def _tells_nothing(value: object) -> bool:
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
-def _leaves(value: object, name: str = "") -> Iterator[tuple[str, object]]:
+def _named_values(value: object, name: str = "") -> Iterator[tuple[str, object]]:
     """Give every value in a call's arguments, each with the name of its place: `a.b` is in an object, `a[]` in a list.
 
     The names inside of objects are values, too: it may be the model that chose them. So are empty lists and objects.
@@ -311,15 +314,15 @@ def _leaves(value: object, name: str = "") -> Iterator[tuple[str, object]]:
         for key, each in value.items():  # pyright: ignore[reportUnknownVariableType] - JSON
             if name:
                 yield f"{name}.", str(key)  # pyright: ignore[reportUnknownArgumentType] - JSON
-            yield from _leaves(each, f"{name}.{key}")  # pyright: ignore[reportUnknownArgumentType] - JSON
+            yield from _named_values(each, f"{name}.{key}")  # pyright: ignore[reportUnknownArgumentType] - JSON
     elif isinstance(value, list) and value:
         for each in value:  # pyright: ignore[reportUnknownVariableType] - JSON
-            yield from _leaves(each, f"{name}[]")  # pyright: ignore[reportUnknownArgumentType] - JSON
+            yield from _named_values(each, f"{name}[]")  # pyright: ignore[reportUnknownArgumentType] - JSON
     else:
         yield name, value
 
 
-def _plain(value: object) -> str:
+def _text_of_value(value: object) -> str:
     """Return a value as people write it: 30 for 30.0."""
     if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
         value = int(value)
@@ -392,7 +395,7 @@ def _is_beside(name: str, value: object, text: str) -> bool:
 
 def _forms(value: object) -> list[str]:
     """Give the ways in which a text may write a value."""
-    forms = [_plain(value)]
+    forms = [_text_of_value(value)]
     if isinstance(value, int | float) and not isinstance(value, bool):
         forms.append(f"{value:,}")
         if round(value, 2) == value:

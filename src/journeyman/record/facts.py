@@ -40,7 +40,7 @@ _DEPTH: Final = 64
 _ABOUT_TASKS: Final = (TaskStarted, TaskMessaged, TaskEnded)
 
 
-def facts_of(event: object) -> JsonObject:
+def facts_of_event(event: object) -> JsonObject:
     """Return the facts of an event, except for those that have columns of their own."""
     facts = plain_fields(event)
     if isinstance(event, _ABOUT_TASKS) and isinstance(info := facts.get("info"), dict):

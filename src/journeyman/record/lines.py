@@ -31,7 +31,7 @@ from journeyman.journal import TapeEnd, Where
 from journeyman.model import Model, ModelSettings, Prefix, Response
 from journeyman.model import facts_of as facts_of_model
 from journeyman.narrowing import is_json_object
-from journeyman.record.facts import facts_of, plain, plain_fields, shape_of
+from journeyman.record.facts import facts_of_event, plain, plain_fields, shape_of
 from journeyman.record.fold import Folded, Folder, Pieces, dumped
 from journeyman.record.outside import FromOutside
 from journeyman.record.tables import packed
@@ -147,7 +147,7 @@ class ReceivedResponse:
 
 
 @lazy_dataclass()
-class Exchange:
+class ModelExchange:
     """A request of a run to a model and its answer, in terms of ours: a cassette is made of these."""
 
     where: Where
@@ -177,7 +177,7 @@ class Exchange:
 
 
 @lazy_dataclass()
-class Ended:
+class RecordingEnd:
     """The end of a recording."""
 
     status: TapeEnd
@@ -202,7 +202,7 @@ class _Last:
 
 
 @dataclass(slots=True, eq=False)
-class Live:
+class LiveView:
     """The part of a recording that changes as it goes on, for those who look at it now."""
 
     is_watched: bool = False
@@ -240,21 +240,21 @@ class RecordingRow:
     seen: float = 0.0
     code: str | None = None
     """How the last run ended that is in no other."""
-    ended: Ended | None = None
+    ended: RecordingEnd | None = None
     requests: dict[RunPath, _Last] = field(default_factory=lambda: {})
     """The last request of each path."""
     used: set[int] = field(default_factory=set[int])
     """The pieces of other recordings that this one uses, too."""
     outside: FromOutside | None = None
     """Who is told what is said from outside; None: nobody, or somebody else reads it."""
-    live: Live = field(default_factory=lambda: Live())
+    live: LiveView = field(default_factory=lambda: LiveView())
     said: dict[RunPath, list[Message]] = field(default_factory=lambda: {})
     """By path, what a reader expects to be sent next: the messages that the events have told."""
     heads: dict[RunPath, tuple[Model, Prefix, ModelSettings]] = field(default_factory=lambda: {})
     """By path, the model, prefix and settings of the last request that was told."""
 
 
-class Rows:
+class RowMaker:
     """Makes rows of what a batch holds: first what needs no store, then the rest, within a transaction."""
 
     def __init__(self, pieces: Pieces, *, owner: str, has_content: bool) -> None:
@@ -267,7 +267,7 @@ class Rows:
     def prepare(self, folder: Folder, line: RecordingRow, item: object) -> list[int]:
         """Have the texts of an item folded, and return their numbers."""
         match item:
-            case Ended():
+            case RecordingEnd():
                 return []
             case SentRequest():
                 return self._prepared(folder, line, item)
@@ -275,12 +275,12 @@ class Rows:
                 return [folder.add(self._dumped(item.facts()))]
             case Note():
                 return [folder.add(self._dumped(item.facts))]
-            case Exchange():
+            case ModelExchange():
                 return [folder.add(self._dumped({**_asked_anew(line, item), **item.outcome()}))]
             case _:
                 if isinstance(item, MessageCommitted):
                     line.said.setdefault(item.path, []).append(item.message)
-                return [folder.add(self._dumped(facts_of(item)))]
+                return [folder.add(self._dumped(facts_of_event(item)))]
 
     def _dumped(self, facts: JsonObject) -> str:
         return dumped(facts if self._has_content else shape_of(facts))
@@ -318,7 +318,7 @@ class Rows:
             self._begin(connection, line)
         line.seen = max(line.seen, at)
         match item:
-            case Ended():
+            case RecordingEnd():
                 line.ended = item
             case SentRequest():
                 self._send(connection, line, at, sent=item, texts=texts)
@@ -328,7 +328,7 @@ class Rows:
                     line.bytes += len(text) + added
                     row = (text, refs, item.sent.now.n)
                     connection.execute("UPDATE rec_requests SET answer = ?, refs = ? WHERE n = ?", row)
-            case Exchange():
+            case ModelExchange():
                 path, spot = item.where
                 place = (path, spot.attempt, spot.iteration, None, None)
                 self._event(connection, line, at, kind="ModelAsked", place=place, folded=texts[0])
@@ -477,7 +477,7 @@ def _count(line: RecordingRow, event: object) -> None:
             pass
 
 
-def _asked_anew(line: RecordingRow, asked: Exchange) -> JsonObject:
+def _asked_anew(line: RecordingRow, asked: ModelExchange) -> JsonObject:
     """Return what a request has that a reader would not expect: another beginning than the one before it, and other
     messages than those that were committed since."""
     path, request = asked.where[0], asked.request
@@ -507,7 +507,7 @@ def match_answers(batch: Iterable[tuple[RecordingRow, float, object]]) -> None:
         match item:
             case MessageCommitted() | ModelResponded():
                 behind.setdefault((line.id, item.path), []).append(item)
-            case Exchange(response=answer):
+            case ModelExchange(response=answer):
                 match behind.pop((line.id, item.where[0]), [])[-2:]:
                     case [ModelResponded() as told, MessageCommitted(message=said)] if answer is not None:
                         is_same = (said.content, told.stop_reason) == (answer.content, answer.stop_reason)
@@ -552,14 +552,14 @@ def _neutral(
             "tools": plain(asked.prefix.tools),
         }
         head = dumped(facts)[:-1].encode() + b',"messages":['
-    pieces = [message.wire.get(_WIRE) or _message(message) for message in asked.messages]
+    pieces = [message.wire.get(_WIRE) or _message_piece(message) for message in asked.messages]
     if pieces:
         pieces[0] = pieces[0][1:]
     kept = Neutral(prefix=asked.prefix, messages=(), settings=asked.settings, max_tokens=asked.max_tokens)
     return [head, *pieces, b"]}"], (kept, head)
 
 
-def _message(message: Message) -> bytes:
+def _message_piece(message: Message) -> bytes:
     """Return a message as JSON of ours, with a comma before it."""
     facts: object = adapter_of(Message).dump_python(message, mode="json", exclude_none=True, fallback=repr)
     message.wire[_WIRE] = piece = b"," + dumped(facts).encode()

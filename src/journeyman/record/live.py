@@ -51,7 +51,7 @@ def write_on(words: dict[RunPath, str], event: Event) -> None:
         words[event.path] = (words.get(event.path, "") + event.text)[-_MOST:]
 
 
-class Live:
+class LiveRecordings:
     """The recordings of one recorder that go on. Used by its thread, except for `enter`."""
 
     def __init__(self, file: Storage, redactor: Redactor) -> None:

@@ -24,10 +24,18 @@ from journeyman.journal import RecordingSink, Records, TapeEnd, TapeKind, Where,
 from journeyman.model import Model, Request, Response, Tap
 from journeyman.record.facts import DELTAS, DROPPABLE, plain
 from journeyman.record.keeping import Keeping
-from journeyman.record.lines import Ended, Exchange, Neutral, Note, ReceivedResponse, RecordingRow, SentRequest
+from journeyman.record.lines import (
+    ModelExchange,
+    Neutral,
+    Note,
+    ReceivedResponse,
+    RecordingEnd,
+    RecordingRow,
+    SentRequest,
+)
 from journeyman.record.live import ENDS_WORDS, write_on
 from journeyman.record.outside import FromOutside
-from journeyman.record.writer import MOST_WAITING, Writer
+from journeyman.record.writer import MOST_WAITING, QueueWriter
 from journeyman.result import plain_output
 from journeyman.store.address import find_store
 from journeyman.tools.redaction import Redactor, Secret
@@ -90,9 +98,11 @@ class Recorder:
             seconds=usual_s if keep_s == "default" else keep_s,
             bytes=usual_bytes if keep_bytes == "default" else keep_bytes,
         )
-        self._open: Final = partial(Writer, self.path, redactor=Redactor(redact), has_content=content, keeping=keeping)
+        self._open: Final = partial(
+            QueueWriter, self.path, redactor=Redactor(redact), has_content=content, keeping=keeping
+        )
         self._writer = self._open()
-        self._inherited: Final[list[Writer]] = []
+        self._inherited: Final[list[QueueWriter]] = []
         """Those of the processes from which this one was forked. They are kept: who forgets a connection closes it,
         and it is still the parent's."""
         self._finalizer = weakref.finalize(self, self._writer.close)  # also when the interpreter ends
@@ -144,7 +154,7 @@ class RunRecording:
 
     __slots__ = ("_has_ended", "_line", "_queue", "_recorder", "_shows_words", "_was_told", "_writer")
 
-    def __init__(self, recorder: Recorder, writer: Writer, line: RecordingRow, *, shows_words: bool) -> None:
+    def __init__(self, recorder: Recorder, writer: QueueWriter, line: RecordingRow, *, shows_words: bool) -> None:
         self._recorder = recorder
         self._writer = writer
         self._queue = writer.queue
@@ -230,7 +240,7 @@ class RunRecording:
         if self._line.outside is not None:
             self._line.outside.leave()
         if self._writer.is_open:  # also of one whose recording has failed: it is not looked at any more
-            self._queue.append((self._line, time.time(), Ended(status, code)))
+            self._queue.append((self._line, time.time(), RecordingEnd(status, code)))
         if self._recorder.is_for_one:
             await asyncio.wrap_future(self._writer.written())
             self._recorder.close()
@@ -275,12 +285,12 @@ class RequestTap:
     def note_response(self, response: Response) -> None:
         self._came.response = response
         self._end()
-        self._tape.put(Exchange(self._where, self._model, self._neutral(), self._took_s(), response))
+        self._tape.put(ModelExchange(self._where, self._model, self._neutral(), self._took_s(), response))
 
     def note_failure(self, error: BaseException) -> None:
         self._came.error = error
         self._end()
-        self._tape.put(Exchange(self._where, self._model, self._neutral(), self._took_s(), error=error))
+        self._tape.put(ModelExchange(self._where, self._model, self._neutral(), self._took_s(), error=error))
 
     def _took_s(self) -> float:
         return self._came.ended_s - self._began_s

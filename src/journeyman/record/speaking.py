@@ -77,11 +77,11 @@ def open_questions(recordings: Recordings, run: RecordedRun) -> list[OpenQuestio
             if event.kind in _ANSWERED:
                 found.pop(id, None)
             else:
-                found[id] = _question(event, id)
+                found[id] = _question_of_event(event, id)
     return list(found.values())
 
 
-def _question(event: RecordedEvent, id: str) -> OpenQuestion:
+def _question_of_event(event: RecordedEvent, id: str) -> OpenQuestion:
     facts = event.facts
     given, options = facts.get("arguments"), facts.get("options")
     return OpenQuestion(
@@ -122,14 +122,14 @@ def told(recordings: Recordings, id: str, heard: Mapping[int, tuple[str, str]], 
             continue
         outcome = heard.get(n, ("late" if is_over else "waits", ""))[0]
         state = {"refused": "late", "waits": "late" if is_over else "waits"}.get(outcome, outcome)
-        text = _text_of(kind, from_json(body))
+        text = _text_of_signal(kind, from_json(body))
         waits_for = _WAITS_FOR.get(kind, "waits until the run hears it") if state == "waits" else None
         made = Told(n=n, at=at, kind=kind, text=text, by=who, state=cast("ToldState", state), waits_for=waits_for)
         found.append(made)
     return found
 
 
-def _text_of(kind: str, body: Mapping[str, Any]) -> str:
+def _text_of_signal(kind: str, body: Mapping[str, Any]) -> str:
     """Return what was said, as people read it."""
     if kind != "approve":
         return str(body.get("text") or body.get("reason") or "")

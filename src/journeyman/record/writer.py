@@ -19,8 +19,8 @@ from journeyman.errors import StoreError, name_and_words
 from journeyman.forks import hold_at_forks
 from journeyman.record.fold import Folder, Pieces
 from journeyman.record.keeping import Keeping, prune_old
-from journeyman.record.lines import Ended, RecordingRow, Rows, match_answers
-from journeyman.record.live import Live
+from journeyman.record.lines import RecordingEnd, RecordingRow, RowMaker, match_answers
+from journeyman.record.live import LiveRecordings
 from journeyman.record.tables import make, storage_at
 from journeyman.tools.redaction import Redactor
 
@@ -41,7 +41,7 @@ Item: TypeAlias = tuple[RecordingRow, float, object]
 """Whose it is, when it happened, and what: an event, or a class of `lines`."""
 
 
-class Writer:
+class QueueWriter:
     """Writes the items of a queue until it is closed."""
 
     def __init__(
@@ -70,8 +70,8 @@ class Writer:
             self._file.close()
             raise
         self._pieces = Pieces(self._file, has_content=has_content)
-        self._rows = Rows(self._pieces, owner=owner, has_content=has_content)
-        self.live: Final = Live(self._file, redactor)
+        self._rows = RowMaker(self._pieces, owner=owner, has_content=has_content)
+        self.live: Final = LiveRecordings(self._file, redactor)
         self._n_live = 0
         """How many tapes go on: while there are any, the queue is looked at by the clock."""
         self._alone = threading.Lock()
@@ -175,7 +175,7 @@ class Writer:
                 self._has_failed = False
             except Exception as error:  # noqa: BLE001 - whatever it is, no run may die of it
                 self._fail(error)
-            over = [line for line, _, item in batch if isinstance(item, Ended)]
+            over = [line for line, _, item in batch if isinstance(item, RecordingEnd)]
             self.live.leave(over)
             with self._alone:
                 self._n_live -= len(over)

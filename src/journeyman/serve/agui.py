@@ -371,7 +371,7 @@ class Agui:
             run_id=self._run_id,
             outcome=outcome,
             result=output,
-            usage=usage_of(ended.metadata),
+            usage=token_usage_of(ended.metadata),
         )
 
 
@@ -408,7 +408,7 @@ def run_error(refusal: Refusal, *, thread_id: str, run_id: str) -> bytes:
     return b"".join(encoder.encode(each).encode() for each in (begun, error))
 
 
-def usage_of(metadata: Metadata | None) -> list[ui.TokenUsage] | None:
+def token_usage_of(metadata: Metadata | None) -> list[ui.TokenUsage] | None:
     """Return the usage of a run, as the protocol counts it; None where that is not known."""
     used = None if metadata is None else metadata.usage
     if used is None:

@@ -36,13 +36,13 @@ from journeyman.serve.bodies import (
     answers_of,
     client_question,
     idempotency_key,
-    input_of,
+    input_of_body,
     is_id,
     parse_body,
     results_of,
     run_input,
     seen_of,
-    text_of,
+    text_of_body,
     typed_input,
     with_tools,
     wrong,
@@ -166,7 +166,7 @@ class AgentApp:
 
 
 @dataclass(slots=True)
-class Exchange:
+class ApiRequest:
     """One request, and whose it is."""
 
     request: Request
@@ -205,7 +205,7 @@ class Exchange:
         return "respond-async" in self.request.headers.get("prefer", "")
 
 
-Handler: TypeAlias = Callable[[Exchange], Awaitable[ASGIApp]]
+Handler: TypeAlias = Callable[[ApiRequest], Awaitable[ASGIApp]]
 
 
 @runtime_checkable
@@ -251,7 +251,7 @@ class _Endpoint:
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> ASGIApp:
-        asked = Exchange(request, owner=_EVERYBODY, who=_EVERYBODY)
+        asked = ApiRequest(request, owner=_EVERYBODY, who=_EVERYBODY)
         if not self.is_open:
             await self.hosting.open_for_request()
             _ = self.hosting.durable  # it must be open
@@ -366,10 +366,10 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
 
     # -- about the server
 
-    async def health(self, asked: Exchange) -> ASGIApp:
+    async def health(self, asked: ApiRequest) -> ASGIApp:
         return json_response({"status": "ok"})
 
-    async def ready(self, asked: Exchange) -> ASGIApp:
+    async def ready(self, asked: ApiRequest) -> ASGIApp:
         hosting = self._hosting
         await hosting.open_for_request()
         if hosting.is_closing:
@@ -378,23 +378,23 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         await hosting.durable.hub.engine.forget(())  # writes nothing, where something could be written
         return json_response({"status": "ready"})
 
-    async def openapi(self, asked: Exchange) -> ASGIApp:
+    async def openapi(self, asked: ApiRequest) -> ASGIApp:
         return json_response(self._document)
 
-    async def agents(self, asked: Exchange) -> ASGIApp:
+    async def agents(self, asked: ApiRequest) -> ASGIApp:
         listed = [{"name": each.name, "description": each.description} for each in self._hosting.agents.values()]
         return json_response({"agents": listed})
 
     # -- runs
 
-    async def begin(self, asked: Exchange) -> ASGIApp:
+    async def begin(self, asked: ApiRequest) -> ASGIApp:
         agent = self._hosting.agent(asked.request.path_params["agent"])
-        value = input_of(agent, asked.body)
+        value = input_of_body(agent, asked.body)
         key = idempotency_key(asked.request) or secrets.token_hex(12)
         live = await self._hosting.start(f"{asked.owner}:{key}", agent, value, is_tied=not asked.is_detached)
         return await self._answer_follower(asked, live, f"/runs/{key}")
 
-    async def _answer_follower(self, asked: Exchange, live: Live | Past, place: str) -> ASGIApp:
+    async def _answer_follower(self, asked: ApiRequest, live: Live | Past, place: str) -> ASGIApp:
         """Answer with the events, or with the result once it is there. `place`: where it is found, in this app."""
         place = asked.request.scope.get("root_path", "") + place
         if asked.is_stream:
@@ -413,20 +413,20 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
             self._hosting.n_followers -= 1
         return ended_response(live, location=place)
 
-    async def runs(self, asked: Exchange) -> ASGIApp:
+    async def runs(self, asked: ApiRequest) -> ASGIApp:
         lines, further = await list_runs(self._hosting, asked.owner, *page_of(asked.request))
         return json_response({"runs": lines, "next": further})
 
-    async def chats(self, asked: Exchange) -> ASGIApp:
+    async def chats(self, asked: ApiRequest) -> ASGIApp:
         lines, further = await list_chats(self._hosting, asked.owner, *page_of(asked.request))
         return json_response({"chats": lines, "next": further})
 
-    async def delete(self, asked: Exchange) -> ASGIApp:
+    async def delete(self, asked: ApiRequest) -> ASGIApp:
         delete = delete_chat if "/chats/" in asked.request.scope["route"].path else delete_run
         await delete(self._hosting, asked.name)
         return Response(status_code=204)
 
-    async def run(self, asked: Exchange) -> ASGIApp:
+    async def run(self, asked: ApiRequest) -> ASGIApp:
         info = await self._hosting.info(asked.name)
         result = await self._hosting.result(asked.name) if info.is_over else None
         document: dict[str, object] = {
@@ -445,31 +445,31 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         }
         return json_response(document)
 
-    async def events(self, asked: Exchange) -> ASGIApp:
+    async def events(self, asked: ApiRequest) -> ASGIApp:
         after = after_of(asked.request)
         live = await self._hosting.find(asked.name)
         return EventStream(self._hosting, live, Plain(live, after), after=after)
 
-    async def _target(self, asked: Exchange) -> tuple[str, Live | None]:
+    async def _target(self, asked: ApiRequest) -> tuple[str, Live | None]:
         """Return the run that is meant, by its name; and what is followed of it."""
         if "/chats/" in asked.request.scope["route"].path:
             return await self._hosting.turn_run(asked.name), self._hosting.live(TURN + asked.name)
         return asked.name, self._hosting.live(asked.name)
 
-    async def stop(self, asked: Exchange) -> ASGIApp:
-        reason = text_of(asked.body, "reason", default="stopped by the user")
+    async def stop(self, asked: ApiRequest) -> ASGIApp:
+        reason = text_of_body(asked.body, "reason", default="stopped by the user")
         run, live = await self._target(asked)
         await self._hosting.handle(run)
         await self._hosting.stop(run, live, reason, who=asked.who)
         return json_response({"status": "stopping"}, 202)
 
-    async def steer(self, asked: Exchange) -> ASGIApp:
-        text = text_of(asked.body, "text")
+    async def steer(self, asked: ApiRequest) -> ASGIApp:
+        text = text_of_body(asked.body, "text")
         run, _ = await self._target(asked)
         await self._hosting.steer(run, text, who=asked.who)
         return json_response({"status": "said"}, 202)
 
-    async def answer(self, asked: Exchange) -> ASGIApp:
+    async def answer(self, asked: ApiRequest) -> ASGIApp:
         answer = answer_of(asked.body)
         run, live = await self._target(asked)
         await self._hosting.answer(run, live, asked.request.path_params["question"], answer, who=asked.who)
@@ -477,9 +477,9 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
 
     # -- chats
 
-    async def turn(self, asked: Exchange) -> ASGIApp:
+    async def turn(self, asked: ApiRequest) -> ASGIApp:
         agent = self._hosting.agent(asked.request.path_params["agent"])
-        value = input_of(agent, asked.body)
+        value = input_of_body(agent, asked.body)
         key = idempotency_key(asked.request)
         live = await self._hosting.turn(
             asked.name,
@@ -490,7 +490,7 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         )
         return await self._answer_follower(asked, live, f"/chats/{asked.key}")
 
-    async def chat(self, asked: Exchange) -> ASGIApp:
+    async def chat(self, asked: ApiRequest) -> ASGIApp:
         snapshot = await self._hosting.conversation(asked.name)
         live = self._hosting.live(TURN + asked.name)
         questions = await self._hosting.questions(await self._hosting.turn_run(asked.name))
@@ -504,14 +504,14 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         }
         return json_response(document)
 
-    async def chat_events(self, asked: Exchange) -> ASGIApp:
+    async def chat_events(self, asked: ApiRequest) -> ASGIApp:
         after = after_of(asked.request)
         live = await self._hosting.go_on(asked.name)
         return EventStream(self._hosting, live, Plain(live, after), after=after)
 
     # -- AG-UI
 
-    async def agui(self, asked: Exchange) -> ASGIApp:
+    async def agui(self, asked: ApiRequest) -> ASGIApp:
         read = run_input(asked.body)
         given = read.given
         agent = with_tools(self._hosting.agent(asked.request.path_params["agent"]), given)
@@ -544,7 +544,7 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         return EventStream(self._hosting, live, wording, after=segment.after)
 
     async def _resume_turn(
-        self, asked: Exchange, given: RunAgentInput, agent: Agent[Any, Any, Any], results: Mapping[str, str]
+        self, asked: ApiRequest, given: RunAgentInput, agent: Agent[Any, Any, Any], results: Mapping[str, str]
     ) -> tuple[Live, set[str]]:
         """Answer what a turn waits for, and go on with it. Return the ids of what is answered, too."""
         id, answers = f"{asked.owner}:{given.thread_id}", answers_of(given)

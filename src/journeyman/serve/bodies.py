@@ -65,7 +65,7 @@ def object_of(body: object, known: Sequence[str]) -> JsonObject:
     return body
 
 
-def input_of(agent: Agent[Any, Any, Any], body: object) -> object:
+def input_of_body(agent: Agent[Any, Any, Any], body: object) -> object:
     """Return the input of a run, as the agent takes it.
 
     Raises:
@@ -84,7 +84,7 @@ def input_of(agent: Agent[Any, Any, Any], body: object) -> object:
     return schema.parse_checked(write_json({"value": value} if schema.is_wrapped else value))
 
 
-def text_of(body: object, name: str, *, default: str | None = None) -> str:
+def text_of_body(body: object, name: str, *, default: str | None = None) -> str:
     """Return a text that a body holds.
 
     Raises:
@@ -104,7 +104,7 @@ def answer_of(body: object) -> Decision | str:
     """
     given = object_of(body, ("text", "decision", "reason", "arguments", "extent"))
     if "text" in given:
-        return text_of(given, "text")
+        return text_of_body(given, "text")
     if "decision" not in given:
         raise wrong("decision", "it is missing, and there is no text")
     return decision_of(given, "decision")
@@ -249,7 +249,7 @@ def answers_of(given: RunAgentInput) -> dict[str, Decision | str]:
         if entry.status == "cancelled":
             answers[entry.interrupt_id] = Deny("the user cancelled")
         else:
-            answers[entry.interrupt_id] = _answer(entry.payload, f"resume.{number}.payload")
+            answers[entry.interrupt_id] = _read_answer(entry.payload, f"resume.{number}.payload")
     return answers
 
 
@@ -312,7 +312,7 @@ def results_of(asked: RunInput) -> dict[str, str]:
     return dict(reversed(results.items()))
 
 
-def _answer(payload: object, path: str) -> Decision | str:
+def _read_answer(payload: object, path: str) -> Decision | str:
     if isinstance(payload, str) and payload.strip():
         return payload
     given = payload if is_json_object(payload) else {}
@@ -393,5 +393,5 @@ def typed_input(agent: Agent[Any, Any, Any], asked: RunInput) -> object:
     if agent.input is str:
         return prompt_of(asked)
     if is_json_object(forwarded) and "input" in forwarded:
-        return input_of(agent, {"input": forwarded["input"]})
-    return input_of(agent, {"input": parse_body(prompt_of(asked).encode())})
+        return input_of_body(agent, {"input": forwarded["input"]})
+    return input_of_body(agent, {"input": parse_body(prompt_of(asked).encode())})

@@ -1,8 +1,8 @@
 """The calls of served agents: each is a run of its own, which a client starts, follows, answers and may cancel.
 
 A run belongs to the server and not to the request that started it, because a question to the client may end that
-request: the next one goes on with the same run. `Calls` owns all of them, and none outlives it. Nothing here knows the
-protocol.
+request: the next one goes on with the same run. `CallRegistry` owns all of them, and none outlives it. Nothing here
+    knows the protocol.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOTES_KEPT: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class ProgressReport:
     """A report on the progress of a run, for a client that follows it."""
 
     number: int
@@ -49,20 +49,20 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
+class ClientQuestions:
     """The client must answer these before the run goes on."""
 
     questions: tuple[Question, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CallEnd:
     """The run has ended: with a result, or, which is a fault of this library or its host, with an exception."""
 
     result: Result[Any] | Exception
 
 
-News: TypeAlias = Note | Questions | Ended
+News: TypeAlias = ProgressReport | ClientQuestions | CallEnd
 
 
 class TooManyCalls(Exception):
@@ -79,13 +79,13 @@ class ServedCall:
     abort: Abort = field(default_factory=Abort)
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     """What a client must show to go on with this call. Nobody can guess it."""
-    _notes: deque[Note] = field(default_factory=lambda: deque[Note](maxlen=_NOTES_KEPT))
+    _notes: deque[ProgressReport] = field(default_factory=lambda: deque[ProgressReport](maxlen=_NOTES_KEPT))
     _n_notes: int = 0
     _open: dict[str, Question] = field(default_factory=dict[str, Question])
     _n_asked: int = 0
     _told: frozenset[str] = frozenset()
     """The questions that the client has been given in this request."""
-    _ended: Ended | None = None
+    _ended: CallEnd | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _call_off: Callable[[], None] | None = None
     """Calls off the timer of a call that waits for its client."""
@@ -97,7 +97,7 @@ class ServedCall:
         text = _note(event)
         if text:
             self._n_notes += 1
-            self._notes.append(Note(self._n_notes, text))
+            self._notes.append(ProgressReport(self._n_notes, text))
             self._news.set()
 
     async def ask(self, approval: Approval) -> Decision:
@@ -113,7 +113,7 @@ class ServedCall:
             del self._open[question.key]
 
     def end(self, result: Result[Any] | Exception) -> None:
-        self._ended = Ended(result)
+        self._ended = CallEnd(result)
         self._news.set()
 
     # -- for the client
@@ -128,7 +128,7 @@ class ServedCall:
             unanswered = {key: each for key, each in self._open.items() if not each.answer.done()}
             if unanswered.keys() - self._told:
                 self._told = frozenset(unanswered)
-                return Questions(tuple(unanswered.values()))
+                return ClientQuestions(tuple(unanswered.values()))
             self._news.clear()
             await self._news.wait()
 
@@ -168,7 +168,7 @@ def _note(event: events.Event) -> str:
     return f"{' > '.join(path[1:])}: {text}" if len(path) > 1 else text  # the agent that was called needs no name
 
 
-class Calls:
+class CallRegistry:
     """All calls under way. Leaving the block aborts them and waits for their ends."""
 
     def __init__(
@@ -182,7 +182,7 @@ class Calls:
         self._under_way: set[ServedCall] = set()
         self._waiting: dict[str, ServedCall] = {}
 
-    async def __aenter__(self) -> Calls:
+    async def __aenter__(self) -> CallRegistry:
         await self._group.__aenter__()
         self._unsubscribe: Callable[[], None] = lambda: None
         if (abort := self._abort) is not None:

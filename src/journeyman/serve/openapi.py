@@ -173,15 +173,17 @@ def openapi(agents: Mapping[str, Agent[Any, Any, Any]], limits: ServeLimits) -> 
     }
     for name, agent in agents.items():
         body = {"type": "object", "required": ["input"], "properties": {"input": {"$ref": _input_place(name)}}}
-        given = _content({**body, "additionalProperties": False})
-        paths[f"/agents/{name}/runs"] = _begin(f"Run {name}", agent.description, given)
-        paths[f"/agents/{name}/chats/{{id}}/turns"] = _begin(f"Say something to {name}", agent.description, given, "id")
+        given = _json_body({**body, "additionalProperties": False})
+        paths[f"/agents/{name}/runs"] = _run_operation(f"Run {name}", agent.description, given)
+        paths[f"/agents/{name}/chats/{{id}}/turns"] = _run_operation(
+            f"Say something to {name}", agent.description, given, "id"
+        )
         paths[f"/agents/{name}/agui"] = _agui(name, agent)
     for place, what, document in (("runs", "run", "Run"), ("chats", "chat", "Chat")):
-        paths[f"/{place}"] = _list(place)
+        paths[f"/{place}"] = _list_operation(place)
         shown: Schema = {"$ref": f"#/components/schemas/{document}"}
         gone = {key: each for key, each in _answers(204, "", {}, (401, 404, 409, 503)).items() if key != "204"}
-        delete: Schema = {"summary": f"Delete a {what} that has ended", "parameters": _parameters("id")}
+        delete: Schema = {"summary": f"Delete a {what} that has ended", "parameters": _path_parameters("id")}
         delete["responses"] = {"204": {"description": "It is deleted"}, **gone}
         paths[f"/{place}/{{id}}"] = _get(f"A {what}", shown, "id", errors=(401, 404)) | {"delete": delete}
         paths[f"/{place}/{{id}}/events"] = _events(what)
@@ -192,7 +194,7 @@ def openapi(agents: Mapping[str, Agent[Any, Any, Any]], limits: ServeLimits) -> 
         paths[f"/{place}/{{id}}/answers/{{question}}"] = _post("Answer what waits", _ANSWER, "id", "question")
     components = {"Error": _ERROR, "Result": _RESULT, "Question": _QUESTION, "Run": _RUN, "Chat": _CHAT}
     components |= {
-        _input_place(name).rpartition("/")[2]: _move_references(_input(agent), _input_place(name))
+        _input_place(name).rpartition("/")[2]: _move_references(_input_schema(agent), _input_place(name))
         for name, agent in agents.items()
     }
     return {
@@ -235,7 +237,7 @@ def _move_references(schema: JsonValue, place: str) -> JsonValue:
     return moved
 
 
-def _input(agent: Agent[Any, Any, Any]) -> Schema:
+def _input_schema(agent: Agent[Any, Any, Any]) -> Schema:
     if agent.input is str:
         return _TEXT
     schema: Schema = agent.plan.input.input_schema
@@ -246,7 +248,7 @@ def _input(agent: Agent[Any, Any, Any]) -> Schema:
     return {**properties["value"], **definitions}
 
 
-def _list(place: str) -> Schema:
+def _list_operation(place: str) -> Schema:
     limit: Schema = {"type": "integer", "minimum": 1, "maximum": MOST, "default": 50}
     parameters: list[Schema] = [
         {"name": "limit", "in": "query", "required": False, "schema": limit},
@@ -260,7 +262,7 @@ def _list(place: str) -> Schema:
     return operation
 
 
-def _content(schema: Schema) -> Schema:
+def _json_body(schema: Schema) -> Schema:
     return {"required": True, "content": {"application/json": {"schema": schema}}}
 
 
@@ -271,7 +273,7 @@ def _answers(status: int, what: str, schema: Schema, errors: tuple[int, ...]) ->
     return answers | listed
 
 
-def _parameters(*names: str) -> list[Schema]:
+def _path_parameters(*names: str) -> list[Schema]:
     forms: dict[str, Schema] = {"id": {"type": "string", "pattern": ID}, "question": _DIGEST}
     return [{"name": name, "in": "path", "required": True, "schema": forms[name]} for name in names]
 
@@ -279,7 +281,7 @@ def _parameters(*names: str) -> list[Schema]:
 def _get(summary: str, schema: Schema, *names: str, errors: tuple[int, ...]) -> Schema:
     operation = {
         "summary": summary,
-        "parameters": _parameters(*names),
+        "parameters": _path_parameters(*names),
         "responses": _answers(200, "OK", schema, errors),
     }
     return {"get": operation}
@@ -290,12 +292,17 @@ _REFUSED: Final = (400, 401, 404, 408, 409, 413, 422, 503)
 
 def _post(summary: str, body: Schema, *names: str) -> Schema:
     responses = _answers(202, "It was taken", _SAID, _REFUSED)
-    content = _content(body) | {"required": "required" in body or "oneOf" in body}
-    operation = {"summary": summary, "parameters": _parameters(*names), "requestBody": content, "responses": responses}
+    content = _json_body(body) | {"required": "required" in body or "oneOf" in body}
+    operation = {
+        "summary": summary,
+        "parameters": _path_parameters(*names),
+        "requestBody": content,
+        "responses": responses,
+    }
     return {"post": operation}
 
 
-def _begin(summary: str, description: str, content: Schema, *names: str) -> Schema:
+def _run_operation(summary: str, description: str, content: Schema, *names: str) -> Schema:
     result: Schema = {"$ref": "#/components/schemas/Result"}
     responses = _answers(200, "How it has ended", result, (*_REFUSED, 429))
     answers = responses
@@ -309,7 +316,7 @@ def _begin(summary: str, description: str, content: Schema, *names: str) -> Sche
         {"name": "Idempotency-Key", "in": "header", "required": False, "schema": {"type": "string", "pattern": KEY}},
         {"name": "Prefer", "in": "header", "required": False, "schema": {"type": "string"}},
     ]
-    parameters = [*_parameters(*names), *headers]
+    parameters = [*_path_parameters(*names), *headers]
     operation = {"summary": summary, "description": description, "parameters": parameters, "requestBody": content}
     return {"post": {**operation, "responses": responses}}
 
@@ -334,7 +341,7 @@ def _events(what: str) -> Schema:
         "required": False,
         "schema": {"type": "string", "pattern": r"^[ \t]*[0-9]{1,15}[ \t]*$"},
     }
-    operation = {"summary": f"The events of a {what}", "parameters": [*_parameters("id"), after, last]}
+    operation = {"summary": f"The events of a {what}", "parameters": [*_path_parameters("id"), after, last]}
     return {"get": _stream(operation, (400, 401, 404, 409, 429, 503))}
 
 
@@ -348,5 +355,5 @@ def _agui(name: str, agent: Agent[Any, Any, Any]) -> Schema:
         }
         given["required"].append("forwardedProps")
         given["properties"]["forwardedProps"] = forwarded
-    operation = {"summary": f"{name}, by the AG-UI protocol", "requestBody": _content(given)}
+    operation = {"summary": f"{name}, by the AG-UI protocol", "requestBody": _json_body(given)}
     return {"post": _stream(operation, (*_REFUSED, 429))}

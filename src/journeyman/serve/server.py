@@ -36,7 +36,16 @@ from journeyman.events import Event, Listener
 from journeyman.gate import Allow, Approval, Approver, Decision, Deny
 from journeyman.model import opened
 from journeyman.result import Failure, Result, Success
-from journeyman.serve.calls import MAX_CALLS, PATIENCE_S, Calls, Ended, Note, Questions, ServedCall, TooManyCalls
+from journeyman.serve.calls import (
+    MAX_CALLS,
+    PATIENCE_S,
+    CallEnd,
+    CallRegistry,
+    ClientQuestions,
+    ProgressReport,
+    ServedCall,
+    TooManyCalls,
+)
 from journeyman.serve.refusals import served_problems
 from journeyman.tools.schema import CheckedValue, Fields, OutputSchema, Parameter
 from journeyman.types import JsonObject, Usage
@@ -58,10 +67,10 @@ _FORM: Final[dict[str, Any]] = {
     },
     "required": ["decision"],
 }
-AgentServer: TypeAlias = Server[Calls]
+AgentServer: TypeAlias = Server[CallRegistry]
 """What `create_mcp_server` makes: a server of the package mcp, which you may serve in any way that the package offers.
 """
-Context: TypeAlias = ServerRequestContext[Calls, Any]
+Context: TypeAlias = ServerRequestContext[CallRegistry, Any]
 
 
 def create_mcp_server(
@@ -88,10 +97,10 @@ def create_mcp_server(
     serving = _Serving({agent.name: served_tool(agent) for agent in agents}, surroundings, on_event)
 
     @asynccontextmanager
-    async def lifespan(_: AgentServer) -> AsyncGenerator[Calls]:
+    async def lifespan(_: AgentServer) -> AsyncGenerator[CallRegistry]:
         async with AsyncExitStack() as stack:
             await _open_models(stack, agents, surroundings)
-            yield await stack.enter_async_context(Calls(abort=abort, max_calls=max_calls, patience_s=patience_s))
+            yield await stack.enter_async_context(CallRegistry(abort=abort, max_calls=max_calls, patience_s=patience_s))
 
     return Server(
         agents[0].name if len(agents) == 1 else "journeyman",
@@ -185,13 +194,13 @@ async def _follow(
     try:
         while True:
             match await call.news():
-                case Note(number, text):
+                case ProgressReport(number, text):
                     await context.session.report_progress(number, message=text)
-                case Questions(questions):
+                case ClientQuestions(questions):
                     requests: types.InputRequests = {
                         each.key: types.ElicitRequest(
                             params=types.ElicitRequestFormParams(
-                                message=_question(each.approval), requested_schema=_FORM
+                                message=_question_text(each.approval), requested_schema=_FORM
                             )
                         )
                         for each in questions
@@ -199,7 +208,7 @@ async def _follow(
                     context.lifespan_context.wait(call)
                     is_settled = True
                     return types.InputRequiredResult(input_requests=requests, request_state=call.token)
-                case Ended(result):
+                case CallEnd(result):
                     is_settled = True
                     return tool.answer(result)
     finally:
@@ -224,12 +233,12 @@ def _approver(context: Context, call: ServedCall) -> Approver | None:
         return None
 
     async def ask(approval: Approval) -> Decision:
-        return _decision(await session.elicit_form(_question(approval), _FORM, context.request_id))
+        return _decision(await session.elicit_form(_question_text(approval), _FORM, context.request_id))
 
     return ask
 
 
-def _question(approval: Approval) -> str:
+def _question_text(approval: Approval) -> str:
     request = approval.request
     arguments = with_its_end(visible_json(request.input_json), _ARGUMENTS_SHOWN)
     return f"{' > '.join(request.path)} wants to call {request.tool_name} with {arguments}\n\n{approval.question}"
@@ -279,29 +288,29 @@ class ServedTool:
     def _success(self, success: Success[Any]) -> types.CallToolResult:
         schema = self.agent.plan.output
         if schema is None:
-            return _result(str(success.output), None, success.metadata.usage)
+            return _tool_result(str(success.output), None, success.metadata.usage)
         try:
             value: Any = from_json(schema.dump(success.output))
         except ValueError:
             message = f"The output is not JSON: {success.output!r:.200}."
             return refusal("INTERNAL_ERROR", message, "Give the output type a serializer.", success.metadata.usage)
         text = value if isinstance(value, str) else to_json(value).decode()
-        return _result(text, {_OUTPUT: value} if schema.is_wrapped else value, success.metadata.usage)
+        return _tool_result(text, {_OUTPUT: value} if schema.is_wrapped else value, success.metadata.usage)
 
 
 def served_tool(agent: Agent[Any, Any, Any]) -> ServedTool:
     """Return the agent as a tool."""
-    schema, parse = _input(agent)
+    schema, parse = _input_form(agent)
     definition = types.Tool(
         name=agent.name,
         description=agent.description.strip() or f"Give the agent {agent.name} a task.",
         input_schema=schema,
-        output_schema=None if agent.plan.output is None else _output(agent.plan.output),
+        output_schema=None if agent.plan.output is None else _output_form(agent.plan.output),
     )
     return ServedTool(agent=agent, definition=definition, _parse=parse)
 
 
-def _input(agent: Agent[Any, Any, Any]) -> tuple[JsonObject, Callable[[str | bytes], object]]:
+def _input_form(agent: Agent[Any, Any, Any]) -> tuple[JsonObject, Callable[[str | bytes], object]]:
     plan = agent.plan.input
     if not plan.is_wrapped and agent.input is not str:
         return plan.input_schema, plan.parse_checked
@@ -314,7 +323,7 @@ def _input(agent: Agent[Any, Any, Any]) -> tuple[JsonObject, Callable[[str | byt
     return fields.input_schema, parse
 
 
-def _output(schema: OutputSchema[Any]) -> JsonObject | None:
+def _output_form(schema: OutputSchema[Any]) -> JsonObject | None:
     dumped = schema.dumped_schema()
     if dumped is None or not schema.is_wrapped:
         return dumped
@@ -333,7 +342,7 @@ def invalid(error: InvalidArguments) -> types.CallToolResult:
 
 def refusal(code: str, message: str, hint: str, usage: Usage | None = None) -> types.CallToolResult:
     """Return an answer that says why there is no result."""
-    return _result(
+    return _tool_result(
         join_sentences(f"{code}: {message}", hint),
         None,
         usage,
@@ -349,10 +358,10 @@ def _failure_result(ending: ErrorInfo, usage: Usage | None) -> types.CallToolRes
         "message": ending.message,
         "hint": ending.hint,
     }
-    return _result(join_sentences(str(ending), ending.hint), None, usage, failure=facts)
+    return _tool_result(join_sentences(str(ending), ending.hint), None, usage, failure=facts)
 
 
-def _result(
+def _tool_result(
     text: str, structured: object, usage: Usage | None, *, failure: dict[str, str] | None = None
 ) -> types.CallToolResult:
     meta: dict[str, Any] = {} if failure is None else {FAILURE: failure}

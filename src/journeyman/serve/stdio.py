@@ -117,7 +117,7 @@ async def _serve(server: Server[Any], streams: Streams) -> None:
 
 async def _receive(descriptor: int, received: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
     async with received:
-        async for line in _lines(descriptor):
+        async for line in _read_lines(descriptor):
             try:
                 message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValidationError as error:
@@ -126,7 +126,7 @@ async def _receive(descriptor: int, received: MemoryObjectSendStream[SessionMess
                 await received.send(SessionMessage(message))
 
 
-async def _lines(descriptor: int) -> AsyncGenerator[bytes]:
+async def _read_lines(descriptor: int) -> AsyncGenerator[bytes]:
     rest = b""
     with _thread() as wait_for:
         while data := await wait_for(lambda: os.read(descriptor, _READ_BYTES)):
@@ -144,10 +144,10 @@ async def _send(descriptor: int, sent: MemoryObjectReceiveStream[SessionMessage]
         async with sent:
             async for message in sent:
                 line = message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-                await wait_for(partial(_write, descriptor, line))
+                await wait_for(partial(_write_all, descriptor, line))
 
 
-def _write(descriptor: int, data: bytes) -> bytes:
+def _write_all(descriptor: int, data: bytes) -> bytes:
     """Write all of it. Return what is left: nothing."""
     while data:
         data = data[os.write(descriptor, data) :]

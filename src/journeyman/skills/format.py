@@ -92,8 +92,8 @@ def read_skill(folder: Path, *, max_bytes: int = MAX_SKILL_BYTES) -> Skill:
     problems: list[Problem] = []
     files = _inventory(root, str(folder), max_bytes, problems)
     try:
-        front, instructions = _split(_text(root, shown), shown)
-        fields = _fields(front, shown)
+        front, instructions = _split_front_matter(_read_skill_file(root, shown), shown)
+        fields = _front_fields(front, shown)
     except _Unusable as unusable:
         problems.append(unusable.problem)
     else:
@@ -174,7 +174,7 @@ def _unreadable(shown: str, error: OSError) -> Problem:
     return Problem("UNREADABLE_SKILL", f"{shown} cannot be read: {error.strerror or error}.", hint)
 
 
-def _text(root: str, shown: str) -> str:
+def _read_skill_file(root: str, shown: str) -> str:
     """Return what stands in SKILL.md, with plain line ends."""
     try:
         data = LocalFiles().read(os.path.realpath(f"{root}/{SKILL_FILE}"), MAX_INSTRUCTIONS_BYTES + 1)
@@ -199,7 +199,7 @@ def _text(root: str, shown: str) -> str:
 # -- the front matter -------------------------------------------------------------------------------------------------
 
 
-def _split(text: str, shown: str) -> tuple[str, str]:
+def _split_front_matter(text: str, shown: str) -> tuple[str, str]:
     """Return the front matter and the instructions below it."""
     lines = text.split("\n")
     end = next((number for number, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), None)
@@ -209,7 +209,7 @@ def _split(text: str, shown: str) -> tuple[str, str]:
     return "\n".join(lines[1:end]), "\n".join(lines[end + 1 :]).strip()
 
 
-def _fields(front: str, shown: str) -> dict[str, object]:
+def _front_fields(front: str, shown: str) -> dict[str, object]:
     """Return the fields of the front matter. Every scalar is the text that stands there: `1.0` stays `1.0`."""
     try:
         import yaml
@@ -221,7 +221,7 @@ def _fields(front: str, shown: str) -> dict[str, object]:
         reason, hint = f"it is larger than {MAX_FRONT_MATTER_BYTES:,} bytes", "Shorten it."
     else:
         try:
-            fields = _plain(cast("Node | None", yaml.compose(front, Loader=yaml.BaseLoader)), set())  # pyright: ignore[reportUnknownMemberType] - its stubs leave out the type of the stream
+            fields = _value_of_node(cast("Node | None", yaml.compose(front, Loader=yaml.BaseLoader)), set())  # pyright: ignore[reportUnknownMemberType] - its stubs leave out the type of the stream
             if is_str_dict(fields):
                 return fields
             reason = "it is not a list of fields"
@@ -238,7 +238,7 @@ def _fields(front: str, shown: str) -> dict[str, object]:
     raise _Unusable(Problem("INVALID_FRONT_MATTER", f"The front matter of {shown} cannot be read: {reason}.", hint))
 
 
-def _plain(node: Node | None, seen: set[int]) -> object:
+def _value_of_node(node: Node | None, seen: set[int]) -> object:
     """Return what a part of a YAML document says, in texts, lists and dicts.
 
     Raises:
@@ -253,13 +253,13 @@ def _plain(node: Node | None, seen: set[int]) -> object:
     fields: dict[object, object] = {}
     for part in parts:
         if isinstance(part, tuple):
-            name = str(_plain(part[0], seen))
+            name = str(_value_of_node(part[0], seen))
             if name in fields:
                 raise ValueError(f"line {part[0].start_mark.line + 2}: the field {_cut(name)} is there twice")
-            fields[name] = _plain(part[1], seen)
+            fields[name] = _value_of_node(part[1], seen)
     if fields or node.tag.endswith(":map"):
         return fields
-    return [_plain(part, seen) for part in parts if not isinstance(part, tuple)]
+    return [_value_of_node(part, seen) for part in parts if not isinstance(part, tuple)]
 
 
 def _cut(value: object) -> str:

@@ -18,7 +18,15 @@ from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem, count
 from journeyman.gate import make_path_hider
 from journeyman.skills.format import MAX_SKILL_BYTES, SKILL_FILE, Skill, read_skill
-from journeyman.toolbox.files import LocalFiles, Reach, ToolRefused, first_lines, lines_of, nothing_hidden, text_of
+from journeyman.toolbox.files import (
+    LocalFiles,
+    Reach,
+    ToolRefused,
+    decode_file,
+    first_lines,
+    nothing_hidden,
+    split_lines,
+)
 from journeyman.tools.check import is_count
 from journeyman.tools.tools import Tool
 from journeyman.types import JsonObject
@@ -74,7 +82,7 @@ class Skills(Tool[..., Any]):
         problems = [*_argument_problems(folders, max_bytes)]
         broken: list[Problem] = []
         for folder in [] if problems else [Path(os.path.expanduser(each)) for each in folders]:
-            empty = _add(folder, found, broken, max_bytes)
+            empty = _add_folder(folder, found, broken, max_bytes)
             problems += [] if empty is None else [empty]
         if problems or (broken and not (skip_broken and found)):
             raise DefinitionError("Skills", [*problems, *broken])
@@ -110,10 +118,10 @@ class Skills(Tool[..., Any]):
         reach = Reach(skill.folder, LocalFiles(), also=(), confined=True)
         is_hidden = make_path_hider("read", skill.folder) or nothing_hidden
         if file is not None:
-            return _part(_file_of(reach, file), offset)
+            return _part_from_line(_file_of(reach, file), offset)
         if is_hidden(f"{skill.folder}/{SKILL_FILE}"):
             raise ToolRefused("denied", f"The skill {skill.name} may not be read: a rule forbids it.")
-        shown = _part(skill.instructions, offset)
+        shown = _part_from_line(skill.instructions, offset)
         if offset > 1:
             return shown
         needs = f"Needs: {skill.compatibility}\n" if skill.compatibility else ""
@@ -133,7 +141,7 @@ def _argument_problems(folders: Sequence[object], max_bytes: object) -> Iterator
         yield Problem("INVALID_ARGUMENT", f"max_bytes is {max_bytes!r}.", "Pass a whole number of at least 1.")
 
 
-def _add(folder: Path, found: dict[str, Skill], broken: list[Problem], max_bytes: int) -> Problem | None:
+def _add_folder(folder: Path, found: dict[str, Skill], broken: list[Problem], max_bytes: int) -> Problem | None:
     """Add the skills of a folder to those that were found. Return why there are none."""
     try:
         inner = sorted(each for each in folder.iterdir() if each.is_dir())
@@ -197,12 +205,12 @@ def _file_of(reach: Reach, file: str) -> str:
         raise ToolRefused("denied", f"{located.shown} may not be read: a rule forbids it.")
     if facts.kind != "file":
         raise ToolRefused("invalid", f"{located.shown} is not a file. Give the path of one.")
-    return text_of(located.content(), located.shown)[0]
+    return decode_file(located.content(), located.shown)[0]
 
 
-def _part(text: str, offset: int) -> str:
+def _part_from_line(text: str, offset: int) -> str:
     """Return as much of a text as may be shown, from a line on, with a note on how to go on."""
-    lines = lines_of(text)
+    lines = split_lines(text)
     if offset > max(1, len(lines)):
         raise ToolRefused("invalid", f"It has {count(len(lines), 'line')}, so there is no line {offset:,}.")
     shown = first_lines(lines[offset - 1 :])

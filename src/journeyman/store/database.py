@@ -177,7 +177,7 @@ class Database:
         self._address = f"{address}?{others}" if others else address
         self._direct = _direct(options.get("direct"))
         self.prepare_threshold: Final = _threshold(options.get("prepare_threshold"))
-        self.place: Final = _place_of(self._address)
+        self.place: Final = _name_of_database(self._address)
         """The database, for messages: without a password."""
         self._secrets = _secrets_of(self._address)
         self.ddl = "schema_sql()"
@@ -313,7 +313,7 @@ def _secrets_of(url: str) -> re.Pattern[str] | None:
     return re.compile(rf"(?<!\w)(?:{words})(?!\w)") if words else None
 
 
-def _place_of(url: str) -> str:
+def _name_of_database(url: str) -> str:
     """Return what a URL names, without its user and password."""
     address, _, query = url.partition("?")
     host, _, database = address.partition("://")[2].rpartition("@")[2].partition("/")
@@ -327,15 +327,15 @@ def _place_of(url: str) -> str:
 _SIGN: Final = "␛"
 
 
-def shown(value: object) -> object:
+def storable_value(value: object) -> object:
     """Return a value as Postgres can keep it: its texts have no NUL."""
     if isinstance(value, str):
         return value.replace(_SIGN, _SIGN * 2).replace("\0", f"{_SIGN}0") if "\0" in value or _SIGN in value else value
-    return [shown(each) for each in value] if is_list(value) else value
+    return [storable_value(each) for each in value] if is_list(value) else value
 
 
 def restored(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
-    """Return a value that was made by `shown`."""
+    """Return a value that was made by `storable_value`."""
     if not isinstance(value, str) or _SIGN not in value:
         return value
     return _SIGN.join([part.replace(f"{_SIGN}0", "\0") for part in value.split(_SIGN * 2)])

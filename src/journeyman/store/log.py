@@ -30,7 +30,7 @@ _TITLE_CHARS: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class SessionRecord:
     """One line of a session's log."""
 
     n: int
@@ -41,7 +41,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class NewRecord:
     """A record that is yet to be written."""
 
     kind: Kind
@@ -75,7 +75,7 @@ def crc_of(kind: str, position: int, body: bytes, before: int) -> int:
     return crc32(body, crc32(f"{kind} {position} ".encode(), before))
 
 
-def sound(records: Iterable[Record], session: str) -> Iterator[Record]:
+def sound(records: Iterable[SessionRecord], session: str) -> Iterator[SessionRecord]:
     """Give the records up to the first that is not as it was written."""
     before = first_crc(session)
     for record in records:
@@ -85,34 +85,36 @@ def sound(records: Iterable[Record], session: str) -> Iterator[Record]:
         yield record
 
 
-def lines_of(step: Step) -> Iterator[Line]:
+def lines_of_step(step: Step) -> Iterator[NewRecord]:
     """Give what is to be written for a step."""
     if step.messages is not None:
         if not step.messages:
-            yield Line("cut", step.position, b"")
+            yield NewRecord("cut", step.position, b"")
         if step.position == 0 and step.messages:
-            yield Line("title", 0, adapter_of(str).dump_json(title_of(step.messages[0])))
+            yield NewRecord("title", 0, adapter_of(str).dump_json(title_of(step.messages[0])))
         for position, message in enumerate(step.messages, step.position):
-            yield Line("message", position, adapter_of(Message).dump_json(message, exclude_none=True))
+            yield NewRecord("message", position, adapter_of(Message).dump_json(message, exclude_none=True))
     if step.staged:
         staged = Message("user", tuple(step.staged))
-        yield Line("staged", step.position, adapter_of(Message).dump_json(staged, exclude_none=True))
+        yield NewRecord("staged", step.position, adapter_of(Message).dump_json(staged, exclude_none=True))
     if step.gone:
-        yield Line("gone", step.position, adapter_of(list[int]).dump_json(list(step.gone)))
+        yield NewRecord("gone", step.position, adapter_of(list[int]).dump_json(list(step.gone)))
     if step.usage is not None:
         used = Used(step.usage, step.n_runs)
-        yield Line("used", step.position, adapter_of(Used).dump_json(used, exclude_none=True, exclude_defaults=True))
+        yield NewRecord(
+            "used", step.position, adapter_of(Used).dump_json(used, exclude_none=True, exclude_defaults=True)
+        )
     if step.turns is not None:
-        yield Line("turns", step.n_turns, adapter_of(list[TurnStart]).dump_json([*step.turns]))
+        yield NewRecord("turns", step.n_turns, adapter_of(list[TurnStart]).dump_json([*step.turns]))
     if step.has_view:
         views = [] if step.view is None else [step.view]
         position = 0 if step.view is None else step.view.position
-        yield Line("view", position, adapter_of(list[SentView]).dump_json(views, exclude_none=True))
+        yield NewRecord("view", position, adapter_of(list[SentView]).dump_json(views, exclude_none=True))
 
 
-def queued(text: str, queue: Queue) -> Line:
+def queued(text: str, queue: Queue) -> NewRecord:
     """Return what is to be written for a text that waits."""
-    return Line("waiting", 0, adapter_of(Queued).dump_json(Queued(queue, encodable(text))))
+    return NewRecord("waiting", 0, adapter_of(Queued).dump_json(Queued(queue, encodable(text))))
 
 
 def title_of(message: Message) -> str:
@@ -142,7 +144,7 @@ class _Sum:
     turns: list[TurnStart] = field(default_factory=list[TurnStart])
     view: list[SentView] = field(default_factory=list[SentView])
 
-    def add(self, record: Record) -> None:
+    def add(self, record: SessionRecord) -> None:
         match record.kind:
             case "message":
                 self._cut(record.position)
@@ -173,7 +175,7 @@ class _Sum:
         del self.bodies[position:], self.numbers[position:], self.staged[:]
 
 
-def added_up(records: Sequence[Record]) -> Snapshot:
+def added_up(records: Sequence[SessionRecord]) -> Snapshot:
     """Return the conversation that the records make.
 
     Raises:
@@ -196,7 +198,7 @@ def added_up(records: Sequence[Record]) -> Snapshot:
     )
 
 
-def readable(records: Sequence[Record], session: str) -> tuple[list[Record], Snapshot]:
+def readable_records(records: Sequence[SessionRecord], session: str) -> tuple[list[SessionRecord], Snapshot]:
     """Return the records up to the first that is damaged or no record, and the conversation that they make."""
     good = list(sound(records, session))
     while True:

@@ -27,9 +27,9 @@ from journeyman.inbox import Queue
 from journeyman.session import Sessions, SharedSession, Snapshot, Step, check_session_id, turns_of
 from journeyman.store.connection import HeldConnection
 from journeyman.store.database import Database
-from journeyman.store.log import Line, Record, crc_of, first_crc, lines_of, queued, readable
+from journeyman.store.log import NewRecord, SessionRecord, crc_of, first_crc, lines_of_step, queued, readable_records
 from journeyman.store.repair import StoreRepaired
-from journeyman.store.store import Head, SessionInfo, beginning, closed, exported, info_of, unfinished
+from journeyman.store.store import SessionHead, SessionInfo, beginning, closed, exported, info_of, unfinished
 from journeyman.types import Message
 
 _READ_ONLY: Final = "25006"
@@ -133,7 +133,7 @@ class PostgresSessions:
         """
         with self._reading() as line:
             self._head(line, id)
-            return readable(_records(line, id), id)[1]
+            return readable_records(_records(line, id), id)[1]
 
     def messages(self, id: str) -> list[Message]:
         """Return the conversation of a session, its open calls closed."""
@@ -144,7 +144,7 @@ class PostgresSessions:
         with self._reading() as line:
             self._head(line, id)
             return exported(
-                _info(line.rows(f"{_INFO} WHERE s.id = %s::text", id)[0]), readable(_records(line, id), id)[1]
+                _info(line.rows(f"{_INFO} WHERE s.id = %s::text", id)[0]), readable_records(_records(line, id), id)[1]
             )
 
     def branch(self, id: str, at: int) -> str:
@@ -186,27 +186,27 @@ class PostgresSessions:
         finally:
             line.close()
 
-    def _head(self, line: HeldConnection, id: str) -> Head:
+    def _head(self, line: HeldConnection, id: str) -> SessionHead:
         rows = line.rows(_FIND, id)
         if not rows:
             raise self._unknown(line, id)
-        return Head(*rows[0])
+        return SessionHead(*rows[0])
 
-    def _new(self, line: HeldConnection, agent: str) -> Head:
+    def _new(self, line: HeldConnection, agent: str) -> SessionHead:
         while True:
             id = secrets.token_hex(4)
             if not line.rows(_FIND, id):
                 line.take(id)
-                return Head(id, agent, time.time())
+                return SessionHead(id, agent, time.time())
 
     def _named(
         self, line: HeldConnection, id: str, *, agent: str, any_agent: bool, create: bool, has_turns: bool
     ) -> PostgresSession:
-        def found() -> Head | None:
+        def found() -> SessionHead | None:
             rows = line.rows(_FIND, id)
             if not rows and not create:
                 raise self._unknown(line, id, or_else="To begin one of this id, give create=True.")
-            head = Head(*rows[0]) if rows else None
+            head = SessionHead(*rows[0]) if rows else None
             if head is not None and head.agent not in ("", agent) and not any_agent:
                 raise StoreError(
                     f"Session {id} is one of the agent {head.agent!r}, not of {agent!r}.",
@@ -218,15 +218,15 @@ class PostgresSessions:
         line.take(id)
         head = found()  # until the lock was taken, somebody may have made it, or deleted it
         if head is None:
-            return PostgresSession(line, Head(id, agent, time.time()), is_shared=has_turns)
+            return PostgresSession(line, SessionHead(id, agent, time.time()), is_shared=has_turns)
         if not has_turns and (left := line.rows(_OPEN_TURN, *turns_of(id))):
             raise unfinished(left[0][0], id)
         records = _records(line, id)
-        good, snapshot = readable(records, id)
+        good, snapshot = readable_records(records, id)
         notice = None if len(good) == len(records) else self._repaired(line, id, good, len(records) - len(good))
         return PostgresSession(line, head, good, snapshot=snapshot, notice=notice, is_shared=has_turns)
 
-    def _repaired(self, line: HeldConnection, id: str, good: Sequence[Record], n_bad: int) -> str:
+    def _repaired(self, line: HeldConnection, id: str, good: Sequence[SessionRecord], n_bad: int) -> str:
         line.rows(_PUT_ASIDE, id, good[-1].n if good else 0, time.time())
         recovered = "1 record was" if len(good) == 1 else f"{len(good)} records were"
         notice = (
@@ -250,8 +250,8 @@ class PostgresSession:
     def __init__(
         self,
         line: HeldConnection,
-        head: Head,
-        records: Sequence[Record] = (),
+        head: SessionHead,
+        records: Sequence[SessionRecord] = (),
         *,
         snapshot: Snapshot | None = None,
         notice: str | None = None,
@@ -279,7 +279,7 @@ class PostgresSession:
         return self._append([queued(text, queue)])
 
     def write(self, step: Step) -> None:
-        self._append([*lines_of(step)])
+        self._append([*lines_of_step(step)])
 
     def refresh(self) -> None:
         with self._lock, self._line.database.explaining("read"):
@@ -290,7 +290,7 @@ class PostgresSession:
         with self._lock:
             self._line.close()
 
-    def _append(self, lines: Sequence[Line]) -> int:
+    def _append(self, lines: Sequence[NewRecord]) -> int:
         """Write the lines, all or none. Return the number of the last one."""
         try:
             return self._appended(lines)
@@ -303,7 +303,7 @@ class PostgresSession:
                 raise
         return self._appended(lines)  # somebody else has written, who may
 
-    def _appended(self, lines: Sequence[Line]) -> int:
+    def _appended(self, lines: Sequence[NewRecord]) -> int:
         with self._lock, self._line.database.explaining("written"):
             sent = self._made(lines)
             if self._unsure or self._line.is_lost or not self._is_written(sent):
@@ -312,11 +312,11 @@ class PostgresSession:
             self._unsure.clear()
             return self._n
 
-    def _made(self, lines: Sequence[Line]) -> _Sent:
-        records, crc = list[Record](), self._crc
+    def _made(self, lines: Sequence[NewRecord]) -> _Sent:
+        records, crc = list[SessionRecord](), self._crc
         for n, line in enumerate(lines, self._n + 1):
             crc = crc_of(line.kind, line.position, line.body, crc)
-            records.append(Record(n, line.kind, line.position, line.body, crc))
+            records.append(SessionRecord(n, line.kind, line.position, line.body, crc))
         return _Sent(time.time(), records)
 
     def _is_written(self, sent: _Sent) -> bool:
@@ -386,7 +386,7 @@ class PostgresSession:
 class _Sent:
     """Records that are sent together, and when that was."""
 
-    def __init__(self, at: float, records: Sequence[Record]) -> None:
+    def __init__(self, at: float, records: Sequence[SessionRecord]) -> None:
         self.at = at
         self.records = records
 
@@ -394,12 +394,12 @@ class _Sent:
         return [*rows] == [(each.n, each.crc, self.at) for each in self.records]
 
 
-def _records(line: HeldConnection, id: str) -> list[Record]:
-    return [Record(*row) for row in line.rows(READ, id)]
+def _records(line: HeldConnection, id: str) -> list[SessionRecord]:
+    return [SessionRecord(*row) for row in line.rows(READ, id)]
 
 
 def _info(row: tuple[Any, ...]) -> SessionInfo:
-    head, (updated, n_messages, used, title) = Head(*row[:4]), row[4:]
+    head, (updated, n_messages, used, title) = SessionHead(*row[:4]), row[4:]
     return info_of(head, updated=updated, n_messages=n_messages or 0, used=used, title=title)
 
 

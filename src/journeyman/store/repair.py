@@ -23,7 +23,7 @@ from journeyman.errors import StoreError, name_and_words
 from journeyman.errors import count as count_of
 from journeyman.store.file import APPLICATION, BUSY_S, MAGIC, Damaged, File, check_free, not_a_store
 from journeyman.store.journal import crc_of_step
-from journeyman.store.log import Record, readable
+from journeyman.store.log import SessionRecord, readable_records
 from journeyman.store.recordings import COLUMNS as OF_RECORDINGS
 from journeyman.store.recordings import TABLES, TYPES, key_of, restore
 
@@ -72,7 +72,7 @@ class StoreRepaired(UserWarning):
         super().__init__(message)
 
 
-def opened(path: Path, *, busy_s: float = BUSY_S) -> tuple[File, str | None]:
+def open_or_repair(path: Path, *, busy_s: float = BUSY_S) -> tuple[File, str | None]:
     """Open the store at `path`, repaired if it is damaged; then say what was repaired, with a `StoreRepaired` warning.
 
     Raises:
@@ -117,7 +117,7 @@ def rescue(path: Path) -> str:
             source.replace(aside.with_name(aside.name + suffix))
     with TemporaryDirectory(prefix=".rescue-", dir=path.parent) as folder:
         found, key = _found(aside, Path(folder))
-    n_records, n_lost, n_recordings = _write(path, found, key)
+    n_records, n_lost, n_recordings = _write_store(path, found, key)
     # The numbers of steps have no gaps, since none is ever taken out.
     n_steps = max(found["steps"], default=0) - sum(map(_is_sound_step, found["steps"].values()))
     lost = f", and {n_lost} left out that are damaged or behind such" if n_lost else ""
@@ -145,7 +145,7 @@ def _found(aside: Path, folder: Path) -> tuple[_Found, bytes | None]:
             key = key or key_of(connection)
             for table, rows in found.items():
                 if not rows or table not in OF_RECORDINGS:  # what was pruned of them does not come back
-                    rows |= {n: row for n, row in _rows(connection, table) if n not in rows}
+                    rows |= {n: row for n, row in _rows_of_table(connection, table) if n not in rows}
     return found, key
 
 
@@ -173,7 +173,7 @@ def _give_head(copy: Path, model: Path, more: str) -> None:
             file.write(page[: max(0, size - start)])
 
 
-def _rows(connection: sqlite3.Connection, table: str) -> Iterator[tuple[int, tuple[Any, ...]]]:
+def _rows_of_table(connection: sqlite3.Connection, table: str) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """Give the rows of a table. Where a page is damaged, look further on."""
     try:
         last = connection.execute(f"SELECT max(n) FROM {table} NOT INDEXED").fetchone()[0] or 0
@@ -208,7 +208,7 @@ def _back(
         return
 
 
-def _write(path: Path, found: _Found, key: bytes | None) -> tuple[int, int, int]:
+def _write_store(path: Path, found: _Found, key: bytes | None) -> tuple[int, int, int]:
     """Write what is sound into a new store. Return how many records that were, how many are lost, and how many
     recordings there are."""
     records = dict(_sound_records(found))
@@ -259,10 +259,10 @@ def _is_sound_step(row: tuple[Any, ...]) -> bool:
 
 
 def _sound_records(found: _Found) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    sessions: dict[str, list[Record]] = {}
+    sessions: dict[str, list[SessionRecord]] = {}
     for n, row in sorted(found["records"].items()):
-        sessions.setdefault(row[0], []).append(Record(n, row[1], row[2], row[4], row[5]))
+        sessions.setdefault(row[0], []).append(SessionRecord(n, row[1], row[2], row[4], row[5]))
     for session, records in sessions.items():
-        good, _ = readable(records, session)
+        good, _ = readable_records(records, session)
         for record in good:
             yield record.n, found["records"][record.n]

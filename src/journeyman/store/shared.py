@@ -34,7 +34,7 @@ from journeyman.store.database import (
     check_installed,
     lock_number,
     restored,
-    shown,
+    storable_value,
 )
 from journeyman.store.storage import Purpose, Rows, Storage, Transaction
 
@@ -95,7 +95,7 @@ def _spelled(statement: str) -> bytes:
 
 
 def _values(given: Sequence[object]) -> list[Any]:
-    return [int(each) if isinstance(each, bool) else shown(each) for each in given]
+    return [int(each) if isinstance(each, bool) else storable_value(each) for each in given]
 
 
 class _Found:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 from journeyman.errors import StoreError
 from journeyman.store.file import Lock, is_held
 from journeyman.store.recordings import FORMAT, TABLES
-from journeyman.store.repair import opened, rescue_on_close
+from journeyman.store.repair import open_or_repair, rescue_on_close
 
 Purpose: TypeAlias = Literal["records", "forgets", "speaks", ""]
 """What a transaction does that others must not be in the middle of. `records`: it uses pieces that are there, so nobody
@@ -136,7 +136,7 @@ class FileStorage:
         Raises:
             StoreError: it cannot be opened, or it is something else.
         """
-        self._file, self.notice = opened(path)
+        self._file, self.notice = open_or_repair(path)
         self._path = path
         self.place: Final = str(path)
         self._inode = path.stat().st_ino

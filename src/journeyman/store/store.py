@@ -30,8 +30,17 @@ from journeyman.store.address import find_store
 from journeyman.store.database import without_password
 from journeyman.store.file import Damaged, File, Lock, damaged
 from journeyman.store.journal import EventLog, FileJournal
-from journeyman.store.log import Line, Record, Used, crc_of, first_crc, lines_of, queued, readable
-from journeyman.store.repair import StoreRepaired, opened, rescue, rescue_on_close
+from journeyman.store.log import (
+    NewRecord,
+    SessionRecord,
+    Used,
+    crc_of,
+    first_crc,
+    lines_of_step,
+    queued,
+    readable_records,
+)
+from journeyman.store.repair import StoreRepaired, open_or_repair, rescue, rescue_on_close
 from journeyman.types import NOTHING_USED, Message, Usage, adapter_of, dump_messages
 
 T = TypeVar("T")
@@ -89,7 +98,7 @@ class Store:
         self._recorder: OpenRecords | None = None
         self.notice: str | None
         """What was repaired; None if nothing was."""
-        self._file, self.notice = opened(self.path)
+        self._file, self.notice = open_or_repair(self.path)
 
     def _read(self, work: Callable[[], T]) -> T:
         """Do something that reads; if the file turns out to be damaged, repair it and do it again."""
@@ -132,11 +141,11 @@ class Store:
                 return self._named(id, agent=agent, any_agent=any_agent, create=create, has_turns=has_turns)
 
             return self._read(named)
-        head = Head(self._free_id(), agent, time.time())
+        head = SessionHead(self._free_id(), agent, time.time())
         return FileSession(Log(self._file, head, is_shared=has_turns), self._lock(head.id), Snapshot(), self.notice)
 
     def _named(self, id: str, *, agent: str, any_agent: bool, create: bool, has_turns: bool) -> FileSession:
-        def found() -> Head | None:
+        def found() -> SessionHead | None:
             head = self._found(id)
             if head is None and not create:
                 raise self._unknown(id, or_else=" To begin one of this id, give create=True.")
@@ -152,12 +161,12 @@ class Store:
         try:
             head = found()  # until the lock was taken, somebody may have made it, or deleted it
             if head is None:
-                log = Log(self._file, Head(id, agent, time.time()), is_shared=has_turns)
+                log = Log(self._file, SessionHead(id, agent, time.time()), is_shared=has_turns)
                 return FileSession(log, lock, Snapshot(), self.notice)
             if not has_turns and (left := self._file.rows(OPEN_TURN, turns_of(id))):
                 raise unfinished(left[0][0], id)
             records = self._records(id)
-            good, snapshot = readable(records, id)
+            good, snapshot = readable_records(records, id)
             # Records that the index does not know count, too: whatever is written would not fit to them.
             more = "SELECT 1 FROM records NOT INDEXED WHERE n > ? AND session = ? LIMIT 1"
             if len(good) < len(records) or self._file.rows(more, (records[-1].n if records else 0, id)):
@@ -180,13 +189,13 @@ class Store:
             StoreError: there is no such session, or it has fewer messages.
         """
         head, step = self._read(lambda: self._head(id)), beginning(id, self.snapshot(id), at)
-        log = Log(self._file, Head(self._free_id(), head.agent, time.time(), parent=id))
-        log.append([*lines_of(step)])
+        log = Log(self._file, SessionHead(self._free_id(), head.agent, time.time(), parent=id))
+        log.append([*lines_of_step(step)])
         return log.head.id
 
     def snapshot(self, id: str) -> Snapshot:
         """Return what is stored of a session, unchanged: the last calls may have no results."""
-        return self._read(lambda: readable(self._records(self._head(id).id), id)[1])
+        return self._read(lambda: readable_records(self._records(self._head(id).id), id)[1])
 
     def messages(self, id: str) -> list[Message]:
         """Return the conversation of a session, its open calls closed."""
@@ -275,18 +284,20 @@ class Store:
             if not self._read(lambda: self._file.rows("SELECT 1 FROM sessions WHERE id = ?", (id,))):  # noqa: B023
                 return id
 
-    def _heads(self) -> list[Head]:
-        return [Head(*row) for row in self._file.rows("SELECT id, agent, created, parent FROM sessions ORDER BY n")]
+    def _heads(self) -> list[SessionHead]:
+        return [
+            SessionHead(*row) for row in self._file.rows("SELECT id, agent, created, parent FROM sessions ORDER BY n")
+        ]
 
-    def _head(self, id: str) -> Head:
+    def _head(self, id: str) -> SessionHead:
         head = self._found(id)
         if head is None:
             raise self._unknown(id)
         return head
 
-    def _found(self, id: str) -> Head | None:
+    def _found(self, id: str) -> SessionHead | None:
         rows = self._file.rows("SELECT id, agent, created, parent FROM sessions WHERE id = ?", (id,))
-        return Head(*rows[0]) if rows else None
+        return SessionHead(*rows[0]) if rows else None
 
     def _unknown(self, id: str, *, or_else: str = "") -> StoreError:
         known = [head.id for head in self._heads()]
@@ -294,11 +305,11 @@ class Store:
         hint = f"Did you mean {close[0]}? It has {len(known)}." if close else "It has none yet: leave the id out."
         return StoreError(f"{self.path} has no session {id!r}.", hint=f"{hint}{or_else}")
 
-    def _records(self, id: str) -> list[Record]:
+    def _records(self, id: str) -> list[SessionRecord]:
         query = "SELECT n, kind, position, body, crc FROM records WHERE session = ? ORDER BY n"
-        return [Record(*row) for row in self._file.rows(query, (id,))]
+        return [SessionRecord(*row) for row in self._file.rows(query, (id,))]
 
-    def _info(self, head: Head) -> SessionInfo:
+    def _info(self, head: SessionHead) -> SessionInfo:
         rows = self._file.rows("SELECT at FROM records WHERE session = ? ORDER BY n DESC LIMIT 1", (head.id,))
         ends = "SELECT kind, position FROM records WHERE session = ? AND kind IN ('message', 'cut')"
         end = self._file.rows(f"{ends} ORDER BY n DESC LIMIT 1", (head.id,))
@@ -313,7 +324,7 @@ class Store:
 
 
 @lazy_dataclass(frozen=True)
-class Head:
+class SessionHead:
     """The facts of a session that never change."""
 
     id: str
@@ -329,14 +340,14 @@ class Log:
     """The end of one session's log."""
 
     file: File
-    head: Head
+    head: SessionHead
     crc: int | None = None
     """The checksum of the last record. None until the first is written: a session in which nothing was said is not
     stored."""
     is_shared: bool = False
     """True when others may write, too: whoever drives a turn, when it ends."""
 
-    def append(self, lines: Sequence[Line], *, waits: bool = True) -> int:
+    def append(self, lines: Sequence[NewRecord], *, waits: bool = True) -> int:
         """Write the lines, all or none. Return the number of the last one. `waits`: for another process that writes."""
         head = self.head
         with self.file.transaction(waits=waits) as connection:
@@ -349,7 +360,7 @@ class Log:
         return n
 
 
-def add_lines(connection: Connection, id: str, lines: Sequence[Line], crc: int | None = None) -> tuple[int, int]:
+def add_lines(connection: Connection, id: str, lines: Sequence[NewRecord], crc: int | None = None) -> tuple[int, int]:
     """Write lines at the end of a session that is stored, in a transaction. Return the number and the checksum of the
     last one. `crc` is the checksum of the record before them; None: it is looked for."""
     if crc is None:
@@ -363,7 +374,7 @@ def add_lines(connection: Connection, id: str, lines: Sequence[Line], crc: int |
 
 
 def info_of(
-    head: Head, *, updated: float | None, n_messages: int, used: bytes | None, title: bytes | None
+    head: SessionHead, *, updated: float | None, n_messages: int, used: bytes | None, title: bytes | None
 ) -> SessionInfo:
     """Return what a list tells of a session. `used` and `title` are the bodies of its newest records of these kinds."""
     return SessionInfo(
@@ -438,12 +449,12 @@ class FileSession:
         return self._append([queued(text, queue)])
 
     def write(self, step: Step) -> None:
-        self._append([*lines_of(step)])
+        self._append([*lines_of_step(step)])
 
     def write_at_once(self, step: Step) -> None:
-        self._append([*lines_of(step)], waits=False)
+        self._append([*lines_of_step(step)], waits=False)
 
-    def _append(self, lines: Sequence[Line], *, waits: bool = True) -> int:
+    def _append(self, lines: Sequence[NewRecord], *, waits: bool = True) -> int:
         if self._is_closed:  # somebody else may write there now
             raise StoreError(f"The session {self.id} was closed. Nothing is written.", hint="Open it again.")
         return self._log.append(lines, waits=waits)

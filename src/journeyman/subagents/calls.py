@@ -178,22 +178,22 @@ def schema_of(
 ) -> JsonObject:
     """Return the JSON Schema of the arguments. Where not all modes are offered, it has only what these need."""
     names: JsonObject = {"type": "string", "enum": [*sorted(agents)]}
-    tasks = _items(names, "Tasks to do at the same time.")
+    tasks = _list_of_tasks(names, "Tasks to do at the same time.")
     if max_tasks is not None:
         tasks["maxItems"] = max_tasks
     properties: JsonObject = {
         "agent": {**names, "description": "The sub-agent for task."},
-        "task": _text("What it shall do, with all that it needs to know."),
+        "task": _text_schema("What it shall do, with all that it needs to know."),
         "tasks": tasks,
-        "chain": _items(names, "Tasks to do one after the other."),
+        "chain": _list_of_tasks(names, "Tasks to do one after the other."),
         "start_at": {"type": "integer", "minimum": 1, "description": "The first step of chain to do; 1 if absent."},
-        "previous": _text("With start_at: the output of the step before."),
+        "previous": _text_schema("With start_at: the output of the step before."),
         "background": {"type": "boolean", "description": "Do agent and task in the background."},
-        "description": _text("What the task is, in a few words; for background work and teams."),
-        "model": _text("Another model for this call, where that is allowed."),
-        "name": _text("The name of the sub-agent in its team."),
-        "team_name": _text("The team that it joins."),
-        "color": _text("Its color, in a team."),
+        "description": _text_schema("What the task is, in a few words; for background work and teams."),
+        "model": _text_schema("Another model for this call, where that is allowed."),
+        "name": _text_schema("The name of the sub-agent in its team."),
+        "team_name": _text_schema("The team that it joins."),
+        "color": _text_schema("Its color, in a team."),
     }
     if {*modes} == {*MODES}:
         return {"type": "object", "properties": properties}
@@ -203,11 +203,11 @@ def schema_of(
     return {"type": "object", "properties": offered, **({} if only is None else {"required": [*_NEEDED[only]]})}
 
 
-def _text(description: str) -> JsonObject:
+def _text_schema(description: str) -> JsonObject:
     return {"type": "string", "description": description}
 
 
-def _items(names: JsonObject, description: str) -> JsonObject:
+def _list_of_tasks(names: JsonObject, description: str) -> JsonObject:
     properties: JsonObject = {"agent": names, "task": {"type": "string"}}
     item: JsonObject = {"type": "object", "properties": properties, "required": ["agent", "task"]}
     return {"type": "array", "items": item, "description": description}
@@ -233,7 +233,7 @@ def choose_call(
 ) -> SubagentCall:
     """Return the one call that the arguments mean; raise a `SubagentMisused` if they mean none, or more than one, or
     what is not offered."""
-    call = _call_of(given, max_tasks)
+    call = _subagent_call(given, max_tasks)
     mode = _MODE_OF[type(call)]
     if mode not in offered:
         ways = " or ".join([_USES[each].partition(":")[0] for each in MODES if each in offered])
@@ -241,7 +241,7 @@ def choose_call(
     return call
 
 
-def _call_of(given: SubagentArguments, max_tasks: int | None) -> SubagentCall:
+def _subagent_call(given: SubagentArguments, max_tasks: int | None) -> SubagentCall:
     if given.team_name or given.name:
         return _team(given)
     if given.background:

@@ -130,7 +130,7 @@ class Delegation:
         try:
             self.check_depth()
             agent = self.find_agent(given.agent)
-            run = begin(agent, input_of(agent, given.task), self.options(given))
+            run = begin(agent, input_of_task(agent, given.task), self.options(given))
             begun(run)
             result = await carry_out(run)
         except SubagentMisused as misused:
@@ -184,7 +184,7 @@ class Delegation:
         return Section(journal, f"{call}/{given.mode}/{given.place}")
 
 
-def input_of(agent: Agent[Any, Any, Any], task: str) -> object:
+def input_of_task(agent: Agent[Any, Any, Any], task: str) -> object:
     """Return the input that a task is: the text, or the value of the JSON that it is. A `SubagentMisused` says that it
     does not fit the type of the agent's input."""
     if agent.input is str:
@@ -196,7 +196,7 @@ def input_of(agent: Agent[Any, Any, Any], task: str) -> object:
 
 
 def _store_task(agent: Agent[Any, Any, Any], task: str) -> StoredValue:
-    given = input_of(agent, task)
+    given = input_of_task(agent, task)
     if not isinstance(given, CheckedValue):
         return StoredValue(task)
     try:
@@ -289,12 +289,12 @@ def fill_task(task: str, previous: str, value: object) -> str:
         names = found[1].split(".")[1:]
         if not names:
             return previous
-        return found[0] if isinstance(value, str) else _as_text(_field(value, names, found[0]))
+        return found[0] if isinstance(value, str) else _as_text(_value_in_result(value, names, found[0]))
 
     return _PREVIOUS.sub(put, task)
 
 
-def _field(value: object, names: Sequence[str], written: str) -> object:
+def _value_in_result(value: object, names: Sequence[str], written: str) -> object:
     for name in names:
         if is_mapping(value) and name in value:
             value = value[name]
@@ -416,7 +416,7 @@ def _to_send(
 def _work(delegation: Delegation, call: BackgroundCall) -> Work:
     """Return the work of a sub-agent in the background. It is made where the call is, and done elsewhere."""
     agent = delegation.find_agent(call.agent)
-    given = input_of(agent, call.task)
+    given = input_of_task(agent, call.task)
     assignment = delegation.assignment(call.agent, call.task, "background")
     options = delegation.options(assignment)
     above = current_run.get()
@@ -427,7 +427,7 @@ def _work(delegation: Delegation, call: BackgroundCall) -> Work:
 
     async def work(task: TaskContext) -> TaskResult:
         """Do the work, and what is said to the task meanwhile. Return the output, and what a model reads of it."""
-        heard = (*options.listeners, partial(_report, task))
+        heard = (*options.listeners, partial(_report_event, task))
         first = replace(options, listeners=heard, abort=task.abort, inbox=task.inbox, history=History())
         runs: list[Run] = []
 
@@ -452,7 +452,7 @@ def _work(delegation: Delegation, call: BackgroundCall) -> Work:
     return work
 
 
-def _report(task: TaskContext, event: Event) -> None:
+def _report_event(task: TaskContext, event: Event) -> None:
     """Report an event of a sub-agent in the background to its task: calls, messages, and what was used so far."""
     match event:
         case MessageCommitted(message=message):

@@ -157,7 +157,7 @@ class FinishedAssignment:
         """The usage of the run."""
         if isinstance(self.result, SubagentMisused):
             return self.used or SubagentUsage()
-        return usage_of(self.result.metadata)
+        return subagent_usage_of(self.result.metadata)
 
     @property
     def is_silent(self) -> bool:
@@ -185,12 +185,12 @@ class FinishedAssignment:
 
 
 def _failure_text(agent: str, failure: Failure) -> str:
-    usage = usage_of(failure.metadata)
+    usage = subagent_usage_of(failure.metadata)
     counted = f" (turns={usage.turns} tools={usage.tools})" if usage.turns or usage.tools else ""
     return f"Sub-agent {agent!r} failed{counted}: {failure.error}"
 
 
-def usage_of(metadata: Metadata) -> SubagentUsage:
+def subagent_usage_of(metadata: Metadata) -> SubagentUsage:
     """Return what a run used, in the words of a delegation."""
     turns = sum([attempt.iterations for attempt in metadata.attempts])
     return usage_in_words(metadata.usage, turns=turns, tools=metadata.n_calls)

@@ -139,7 +139,7 @@ class Subagents(Tool[..., Any, Needs]):
         modes: Sequence[SubagentMode] = MODES,
     ) -> None:
         wiring = (tasks, notify, create_model, background_output, team)
-        problems = [*_problems(agents, {"max_tasks": max_tasks, "max_concurrency": max_concurrency})]
+        problems = [*_problems_of_agents(agents, {"max_tasks": max_tasks, "max_concurrency": max_concurrency})]
         if deps is not None:
             problems += function_problem("deps", deps, "the run's deps")
         problems += _mode_problems(modes)
@@ -346,7 +346,7 @@ def crew_of(agent: Agent[Any, Any, Any]) -> Iterator[tuple[str, ...]]:
 # -- the definition ---------------------------------------------------------------------------------------------------
 
 
-def _problems(agents: Sequence[Agent[Any, Any, Any]], counts: Mapping[str, int | None]) -> Iterator[Problem]:
+def _problems_of_agents(agents: Sequence[Agent[Any, Any, Any]], counts: Mapping[str, int | None]) -> Iterator[Problem]:
     if not agents:
         yield Problem("NO_AGENTS", "There is no agent.", "Pass at least one: Subagents(analyst, writer).")
     seen: set[str] = set()

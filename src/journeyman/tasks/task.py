@@ -316,11 +316,11 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 def notice(info: TaskInfo) -> str:
     """Return what a model reads of a task that has ended: one block, every field escaped, for none is trusted."""
-    fields = "\n".join(f"<{name}>{value}</{name}>" for name, value in _fields(info))
+    fields = "\n".join(f"<{name}>{value}</{name}>" for name, value in _notice_fields(info))
     return f"{NOTICE}\n{fields}\n{NOTICE.replace('<', '</')}"
 
 
-def _fields(info: TaskInfo) -> Iterator[tuple[str, str]]:
+def _notice_fields(info: TaskInfo) -> Iterator[tuple[str, str]]:
     yield "task-id", _escape(info.id)
     yield "type", info.kind
     yield "status", info.status

@@ -62,7 +62,7 @@ class Tasks:
         Raises:
             DefinitionError: what is given cannot be used; it lists every problem.
         """
-        problems = [*_problems(notify, output, grace_s)]
+        problems = [*_problems_of_tasks(notify, output, grace_s)]
         if on_event is not None:
             problems += listener_problems(on_event)
         if problems:
@@ -288,7 +288,7 @@ def _tools_for(tasks: Tasks) -> Sequence[AnyTool]:
         """List all background tasks, also those that have ended: id, kind, status, time, description."""
         sent = _runs_of_journal()
         infos = [*(() if sent is None else await sent.all()), *tasks.list()]
-        lines = [_line(info) for info in infos] or ["There are no background tasks."]
+        lines = [_line_of_task(info) for info in infos] or ["There are no background tasks."]
         if sent is not None and sent.is_resumed:
             lines.append(_KILLED_BEFORE)
         return "\n".join(lines)
@@ -302,7 +302,7 @@ def _tools_for(tasks: Tasks) -> Sequence[AnyTool]:
                 async with asyncio.timeout(wait_s):
                     await (tasks if sent is None else sent).wait(id)
         info, _ = await _find_task(tasks, id)
-        return f"[{_line(info)}]\n{_body(info, tasks.output(id) if sent is None else '')}"
+        return f"[{_line_of_task(info)}]\n{_body(info, tasks.output(id) if sent is None else '')}"
 
     @tool(effect="once")
     async def task_message(id: Id, text: str, context: ToolContext) -> str:
@@ -311,7 +311,7 @@ def _tools_for(tasks: Tasks) -> Sequence[AnyTool]:
         Args:
             text: What to say to it.
         """
-        return await _say(tasks, id, text, dedup=context.idempotency_key)
+        return await _say_to_task(tasks, id, text, dedup=context.idempotency_key)
 
     @tool(effect="idempotent")
     async def task_stop(id: Id) -> str:
@@ -334,7 +334,7 @@ def _runs_of_journal() -> SentRuns | None:
     return None if run is None or run.options.runtime.journal is None else run.options.runtime.journal.sent
 
 
-async def _say(tasks: Tasks, id: str, text: str, *, dedup: str) -> str:
+async def _say_to_task(tasks: Tasks, id: str, text: str, *, dedup: str) -> str:
     """Say something to a task, in a durable run once for each call, and return what the model reads of it."""
     info, sent = await _find_task(tasks, id)
     if not text.strip():
@@ -364,7 +364,7 @@ async def _find_task(tasks: Tasks, id: str) -> tuple[TaskInfo, SentRuns | None]:
     raise Rejected(words)
 
 
-def _line(info: TaskInfo) -> str:
+def _line_of_task(info: TaskInfo) -> str:
     who = info.identity.id if info.identity is not None else info.agent
     what = f"{info.liveness}, " if info.is_running and info.liveness is not None else ""
     subject = f"{who}: {info.description}" if who else info.description
@@ -392,7 +392,7 @@ if TYPE_CHECKING:
     _: type[BackgroundTasks] = Tasks
 
 
-def _problems(notify: object, output: object, grace_s: object) -> Iterator[Problem]:
+def _problems_of_tasks(notify: object, output: object, grace_s: object) -> Iterator[Problem]:
     if notify is not None:
         yield from function_problem("notify", notify, "a text and a TaskInfo", n=2)
     if output is not None and not isinstance(output, str | PathLike):

@@ -29,7 +29,7 @@ Claim: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
 _MARK: Final = re.compile(r"<(?=\s*+(?:/\s*+)?team-message)", re.IGNORECASE)
 
 
-def as_text(mail: TeamMessage) -> str:
+def text_of_mail(mail: TeamMessage) -> str:
     """Return mail as a model reads it: nothing in it can be taken for the mark around it.
 
     The first task of a member, which has no id, stays as its leader wrote it, except for that mark.
@@ -52,10 +52,10 @@ class TeamHooks:
 
     If a hook raises, the error is recorded, and the team goes on as if the hook were None."""
 
-    format: Callable[[TeamMessage], str] = as_text
+    format: Callable[[TeamMessage], str] = text_of_mail
     """Makes the text in which a model reads mail and its first task. Mail never counts as the user's words. The mark
-    that `as_text` makes says the same of the first task; without the mark, the task is as trusted as the run that wrote
-    it. A blank text counts as an error."""
+    that `text_of_mail` makes says the same of the first task; without the mark, the task is as trusted as the run that
+    wrote it. A blank text counts as an error."""
     pick: Callable[[Sequence[TeamMessage]], Sequence[TeamMessage]] | None = None
     """Chooses which of the waiting mail is read now, and in which order; the rest waits. None: all mail is read in the
     order in which it came."""
@@ -205,7 +205,7 @@ class Mailbox:
                 raise TypeError(f"TeamHooks.format gave {text!r} for mail. Let it return a text that is not blank.")
         except Exception as error:  # noqa: BLE001 - whatever the user's hook raises
             self._failed("format", error)
-            return as_text(mail)
+            return text_of_mail(mail)
         return text
 
     def _choose(self) -> None:

@@ -291,7 +291,9 @@ async def let_go(
     for member in abandoned:
         post.part(member, f"{member.name} was stopped, and does not end.")
     return ShutdownResult(
-        finished=_names(members, but=late), stopped=_names(late, but=abandoned), abandoned=_names(abandoned)
+        finished=_names_of_members(members, but=late),
+        stopped=_names_of_members(late, but=abandoned),
+        abandoned=_names_of_members(abandoned),
     )
 
 
@@ -313,5 +315,5 @@ async def _all_gone(members: Sequence[Member], seconds: float) -> None:
         await asyncio.wait(waiting, timeout=max(0.0, seconds))
 
 
-def _names(members: Sequence[Member], *, but: Sequence[Member] = ()) -> tuple[str, ...]:
+def _names_of_members(members: Sequence[Member], *, but: Sequence[Member] = ()) -> tuple[str, ...]:
     return tuple([member.name for member in members if member not in but])

@@ -185,7 +185,7 @@ async def _run(
     )
 
 
-async def _start_safely(shell: Shell, command: str, folder: str, pipe: _Pipe) -> _Running:
+async def _start_safely(shell: Shell, command: str, folder: str, pipe: _Pipe) -> _RunningShell:
     """Start the shell. A cancellation at this very moment ends what has just been started."""
     starting = asyncio.ensure_future(_start(shell, command, folder, output=pipe.inner))
     try:
@@ -200,7 +200,7 @@ async def _start_safely(shell: Shell, command: str, folder: str, pipe: _Pipe) ->
         pipe.close_inner()
 
 
-async def _start(shell: Shell, command: str, folder: str, *, output: int) -> _Running:
+async def _start(shell: Shell, command: str, folder: str, *, output: int) -> _RunningShell:
     """Start the shell below a keeper; as a child of this process where no keeper can be."""
     environment = {**filter_environment(shell.keep), **QUIET} if shell.environment is None else shell.environment
     mark = secrets.token_hex(8)
@@ -219,12 +219,12 @@ async def _start(shell: Shell, command: str, folder: str, *, output: int) -> _Ru
         stdout=output,
         stderr=output,
     )
-    return _Running(process, Processes(process.pid, mark))
+    return _RunningShell(process, Processes(process.pid, mark))
 
 
 async def _start_below_keeper(
     start: Callable[..., Awaitable[asyncio.subprocess.Process]], program: str, output: int, mark: str
-) -> _Running | None:
+) -> _RunningShell | None:
     """Start the shell below a keeper. None: there is no keeper on this system, or it cannot be started."""
     python = sys.executable or ""
     if sys.platform != "linux" or not Path(python).name.startswith(("python", "pypy")) or not _KEEPER.exists():
@@ -241,7 +241,7 @@ async def _start_below_keeper(
         if isinstance(error, OSError):
             return None  # whatever is wrong also keeps the shell from being started, and is told then
         raise
-    running = _Running(process, Processes(process.pid, mark), outer, program)
+    running = _RunningShell(process, Processes(process.pid, mark), outer, program)
     has_begun = False
     try:
         has_begun = await running.has_begun()
@@ -252,7 +252,7 @@ async def _start_below_keeper(
     return running if has_begun else None
 
 
-async def _end(running: _Running, pipe: _Pipe, grace_s: float) -> bool:
+async def _end(running: _RunningShell, pipe: _Pipe, grace_s: float) -> bool:
     """End all processes of the command: ask them, give them time, then kill them. Return whether there were any."""
     is_alive = running.exit_code is None
     were_left = not is_alive and running.are_left()
@@ -273,7 +273,7 @@ async def _end(running: _Running, pipe: _Pipe, grace_s: float) -> bool:
     return were_left
 
 
-async def _kill_all(running: _Running) -> None:
+async def _kill_all(running: _RunningShell) -> None:
     """Kill what still runs until nothing does: some processes start others meanwhile, and their end takes a moment."""
     running.send(signal.SIGKILL)
     await running.process.wait()
@@ -283,7 +283,7 @@ async def _kill_all(running: _Running) -> None:
 
 
 @dataclass(slots=True)
-class _Running:
+class _RunningShell:
     """A shell that was started, and all that is below it."""
 
     process: asyncio.subprocess.Process
@@ -464,14 +464,14 @@ class _Transcript:
         self.close()
         if self.file is None:
             return self._all()
-        head = _text(self._head).rpartition("\n")[0] or _text(self._head)
-        end = _text(bytes(self._kept[-_TAIL_BYTES:]))
+        head = _decode_output(self._head).rpartition("\n")[0] or _decode_output(self._head)
+        end = _decode_output(bytes(self._kept[-_TAIL_BYTES:]))
         tail = end.partition("\n")[2] or end
         head_lines, tail_lines = head.split("\n")[:_HEAD_LINES], tail.split("\n")[-_TAIL_LINES:]
         return self._with_note(head_lines, tail_lines)
 
     def _all(self) -> str:
-        text = _text(bytes(self._kept))
+        text = _decode_output(bytes(self._kept))
         lines = text.split("\n")
         if len(lines) <= MAX_LINES:
             return text
@@ -486,5 +486,5 @@ class _Transcript:
         return "\n".join([*head, note, *tail])
 
 
-def _text(data: bytes) -> str:
+def _decode_output(data: bytes) -> str:
     return plain(data.decode("utf-8", "replace"))

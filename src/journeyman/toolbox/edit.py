@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeAlias
 
 from journeyman.errors import count
 from journeyman.toolbox.bench import Bench
-from journeyman.toolbox.files import Located, ToolRefused, text_of
+from journeyman.toolbox.files import Located, ToolRefused, decode_file
 from journeyman.tools.tools import AnyTool, tool
 
 MAX_CHARS: Final = 20_000
@@ -88,7 +88,7 @@ def edit_tool(bench: Bench) -> AnyTool:
 
 def _edit_file(bench: Bench, located: Located, old: str, new: str, *, every: bool) -> str:
     data = located.content()
-    text, coding = text_of(data, located.shown)
+    text, coding = decode_file(data, located.shown)
     bench.stamps.check(located.path, located.shown, data)
     found = find(text, old, new, every=every)
     if found is None:
@@ -100,7 +100,7 @@ def _edit_file(bench: Bench, located: Located, old: str, new: str, *, every: boo
     if after == data:
         raise ToolRefused("invalid", f"{located.shown} is already as it would be after this edit.")
     bench.replace(located, after)
-    return _report(located, text, changed, found)
+    return _report_edit(located, text, changed, found)
 
 
 def replace_matches(text: str, matches: tuple[Match, ...]) -> str:
@@ -113,7 +113,7 @@ def replace_matches(text: str, matches: tuple[Match, ...]) -> str:
     return "".join([*pieces, text[end:]])
 
 
-def _report(located: Located, text: str, changed: str, found: Found) -> str:
+def _report_edit(located: Located, text: str, changed: str, found: Found) -> str:
     first = found.matches[0]
     line = _line_at(text, first.start)
     places = count(len(found.matches), "place")

@@ -25,7 +25,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from journeyman.content.media import LARGEST_BYTES, check_file
 from journeyman.proxies import Proxy, ProxyRefused, find_proxy
 from journeyman.toolbox.files import ToolRefused, cut_output
-from journeyman.toolbox.page import readable
+from journeyman.toolbox.page import readable_text
 from journeyman.tools.tools import AnyTool, tool
 from journeyman.types import Audio, Base64, Document, Image, ToolResult, Url
 
@@ -122,8 +122,8 @@ def fetch_tool(
         """
         try:
             async with asyncio.timeout(limits.timeout_s):
-                answer = await _answer(url.strip(), limits)
-                text = await asyncio.to_thread(_text, answer)
+                answer = await _follow_redirects(url.strip(), limits)
+                text = await asyncio.to_thread(_text_of_page, answer)
         except TimeoutError:
             raise ToolRefused("timeout", f"{url[:200]} did not answer within {limits.timeout_s:g} s.") from None
         cut = f", only the first {len(answer.body):,} bytes" if answer.is_cut else ""
@@ -166,7 +166,7 @@ async def download_media(
     )
     try:
         async with asyncio.timeout(timeout_s):
-            answer = await _answer(url, limits)
+            answer = await _follow_redirects(url, limits)
     except TimeoutError:
         raise ValueError(f"{url[:200]} did not answer within {timeout_s:g} s") from None
     except ToolRefused as refusal:
@@ -208,21 +208,21 @@ class _Fetched:
     is_cut: bool
 
 
-async def _answer(url: str, limits: _PageLimits) -> _Fetched:
+async def _follow_redirects(url: str, limits: _PageLimits) -> _Fetched:
     """Ask for a URL, and for what it redirects to."""
-    first = host = _host(url)
+    first = host = _host_of_url(url)
     for _ in range(MAX_REDIRECTS + 1):
         answer = await _request(url, host, limits)
         if answer.target is None:
             return answer
         url = urljoin(url, answer.target)
-        host = _host(url)
+        host = _host_of_url(url)
         if limits.follow == "host" and host != first:
             raise ToolRefused("address", f"The page redirects to another host. To go on, fetch {url[:MAX_URL_CHARS]}")
     raise ToolRefused("unreachable", f"The page redirects more than {MAX_REDIRECTS} times, in the end to {url[:200]}.")
 
 
-def _host(url: str) -> str:
+def _host_of_url(url: str) -> str:
     """Return the host of a URL that may be asked for."""
     try:
         parts = urlsplit(url)
@@ -262,7 +262,7 @@ async def _request(url: str, host: str, limits: _PageLimits) -> _Fetched:
                 server_hostname=server_name,
             ) as response,
         ):
-            return await _read(url, response, limits)
+            return await _read_response(url, response, limits)
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise ToolRefused("unreachable", f"{url[:200]} cannot be fetched: {error or type(error).__name__}.") from error
 
@@ -302,7 +302,7 @@ class _Pinned(AbstractResolver):
         return
 
 
-async def _read(url: str, response: aiohttp.ClientResponse, limits: _PageLimits) -> _Fetched:
+async def _read_response(url: str, response: aiohttp.ClientResponse, limits: _PageLimits) -> _Fetched:
     target = response.headers.get("Location") if response.status in (301, 302, 303, 307, 308) else None
     media_type = response.content_type
     is_read = not limits.texts_only or _TEXTS.match(media_type) is not None or "Content-Type" not in response.headers
@@ -338,13 +338,13 @@ def _unpacking(encoding: str) -> Callable[[bytes, int], bytes] | None:
     return zlib.decompressobj(wbits=47).decompress  # 32 + 15: tells gzip from zlib by itself
 
 
-def _text(answer: _Fetched) -> str:
+def _text_of_page(answer: _Fetched) -> str:
     if not answer.body:
         return "[Nothing that can be shown as text.]"
     is_html = answer.media_type in ("text/html", "application/xhtml+xml")
     text = _decode_body(answer, is_html=is_html)
     if is_html:
-        text = readable(text[:_MAX_HTML_CHARS], answer.url)
+        text = readable_text(text[:_MAX_HTML_CHARS], answer.url)
     return text or "[The page has no text.]"
 
 

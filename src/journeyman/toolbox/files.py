@@ -144,16 +144,16 @@ class LocalFiles:
         return os.path.realpath(path)
 
     def facts(self, path: str) -> FileInfo | None:
-        parent, name = _split(path)
+        parent, name = _split_path(path)
         try:
             with _folder(parent) as folder:
                 found = os.stat(name or ".", dir_fd=folder, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return FileInfo(_kind(found.st_mode), found.st_size, found.st_mtime_ns)
+        return FileInfo(_kind_of_mode(found.st_mode), found.st_size, found.st_mtime_ns)
 
     def read(self, path: str, limit: int) -> bytes:
-        parent, name = _split(path)
+        parent, name = _split_path(path)
         with _folder(parent) as folder:
             opened = os.open(name, _READ, dir_fd=folder)
         with os.fdopen(opened, "rb") as file:
@@ -162,12 +162,12 @@ class LocalFiles:
             return file.read(limit)
 
     def replace(self, path: str, data: bytes) -> None:
-        parent, name = _split(path)
+        parent, name = _split_path(path)
         with _folder(parent, create=True) as folder:
             _replace(folder, name, data)
 
     def list(self, path: str) -> list[DirEntry]:
-        parent, name = _split(path)
+        parent, name = _split_path(path)
         with _folder(parent) as folder:
             opened = os.open(name or ".", _LISTED, dir_fd=folder)
         try:
@@ -177,7 +177,7 @@ class LocalFiles:
             os.close(opened)
 
 
-def _split(path: str) -> tuple[str, str]:
+def _split_path(path: str) -> tuple[str, str]:
     parent, _, name = path.rpartition("/")
     return parent or "/", name
 
@@ -228,13 +228,13 @@ def _rewrite(folder: int, name: str, data: bytes) -> None:
             raise OSError(errno.EINVAL, "it is not a regular file", name)
         old = file.read()
         try:
-            _put(opened, data)
+            _write_content(opened, data)
         except BaseException:
-            _put(opened, old)
+            _write_content(opened, old)
             raise
 
 
-def _put(opened: int, data: bytes) -> None:
+def _write_content(opened: int, data: bytes) -> None:
     written = 0
     while written < len(data):
         written += os.pwrite(opened, data[written : written + _PUT_BYTES], written)
@@ -253,7 +253,7 @@ def _keep_mode_and_owner(folder: int, name: str, opened: int) -> None:
     os.fchmod(opened, stat.S_IMODE(old.st_mode))
 
 
-def _kind(mode: int) -> Kind:
+def _kind_of_mode(mode: int) -> Kind:
     if stat.S_ISREG(mode):
         return "file"
     if stat.S_ISDIR(mode):
@@ -406,7 +406,7 @@ class Coding:
 PLAIN: Final = Coding()
 
 
-def text_of(data: bytes, shown: str) -> tuple[str, Coding]:
+def decode_file(data: bytes, shown: str) -> tuple[str, Coding]:
     """Return the text of a file with its coding.
 
     Raises:
@@ -442,7 +442,7 @@ def _is_binary(data: bytes) -> bool:
     return b"\0" in data or n_controls > _MOST_CONTROLS * len(sample)
 
 
-def lines_of(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Return the lines without their endings; an empty text has none."""
     lines = text.split("\n")
     if not lines[-1]:

@@ -69,7 +69,7 @@ def load_agents_md(
         raise DefinitionError("A project's memory", [problem])
     above = [each for each in (place, *place.parents) if each.is_relative_to(outermost)]
     found = [next((each / name for name in names if (each / name).exists()), None) for each in above]
-    reading = _Reading(outermost, max_bytes)
+    reading = _MemoryReader(outermost, max_bytes)
     read = [list(reading.read(path)) for path in found if path is not None]
     if reading.cut:
         listed = ", ".join(map(str, reading.cut))
@@ -89,7 +89,7 @@ def load_agents_md(
     )
 
 
-class _Reading:
+class _MemoryReader:
     """The reading of one project's memory, in the order in which its files are to find room."""
 
     def __init__(self, top: Path, max_bytes: int) -> None:

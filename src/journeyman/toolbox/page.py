@@ -39,7 +39,7 @@ _TEXT_CHARS: Final = 32_768
 """How much of a text is read at once: in between, other threads have their turn."""
 
 
-def readable(html: str, url: str) -> str:
+def readable_text(html: str, url: str) -> str:
     """Return the text of a page; the targets of links are completed with the page's own `url`."""
     page = _Page(url)
     at = 0

@@ -23,10 +23,10 @@ from journeyman.toolbox.files import (
     Located,
     ToolRefused,
     cut,
+    decode_file,
     first_lines,
     left_out_note,
-    lines_of,
-    text_of,
+    split_lines,
     with_endings_like,
 )
 from journeyman.tools.tools import AnyTool, tool
@@ -65,8 +65,8 @@ def read_tool(bench: Bench) -> AnyTool:
         media_type = media_type_of(data)
         if media_type in PICTURES:
             return _picture_result(located, data, media_type)
-        text, _ = text_of(data, located.shown)
-        return _number_lines(bench, located, data, lines_of(text), offset=offset, limit=limit)
+        text, _ = decode_file(data, located.shown)
+        return _number_lines(bench, located, data, split_lines(text), offset=offset, limit=limit)
 
     return tool(read, parallel=True, effect="pure", untrusted=bench.untrusted, permission_kind="read")
 
@@ -185,7 +185,7 @@ def _write_text(bench: Bench, located: Located, text: str) -> str:
         text, coding = _as_before(bench, located, text)
     data = coding.encode(text)
     bench.replace(located, data)
-    n_lines = len(lines_of(text))
+    n_lines = len(split_lines(text))
     how = "Created" if facts is None else "Wrote"
     return f"{how} {located.shown}: {count(n_lines, 'line')}, {count(len(data), 'byte')}."
 
@@ -194,5 +194,5 @@ def _as_before(bench: Bench, located: Located, text: str) -> tuple[str, Coding]:
     """Return the text with the line endings of the old one, and its coding."""
     data = located.content()
     bench.stamps.check(located.path, located.shown, data)
-    old_text, coding = text_of(data, located.shown)
+    old_text, coding = decode_file(data, located.shown)
     return with_endings_like(old_text, text.removeprefix("\ufeff")), coding

@@ -22,8 +22,8 @@ from journeyman.toolbox.files import (
     cut_output,
     decode_text,
     left_out_note,
-    lines_of,
     nothing_hidden,
+    split_lines,
 )
 from journeyman.toolbox.walk import Deadline, check_pattern, compile_pattern, files_below
 from journeyman.tools.raw_schema import n_repeats
@@ -76,7 +76,7 @@ def grep_tool(bench: Bench) -> AnyTool:
         weight = len(expression) + n_repeats(expression)
         deadline = Deadline.from_now()
         searched, n_hidden = _files_to_search(bench, path, expression, glob=glob, deadline=deadline)
-        text = _text(_search(searched, matches, deadline, weight), context)
+        text = _text_of_matches(_search(searched, matches, deadline, weight), context)
         note = [*left_out_note(n_hidden), *deadline.notes()]
         text = cut_output(text, bench.spill, "grep") if text else f"No line matches {pattern}."
         return "\n".join([text, *note])
@@ -117,7 +117,7 @@ def _search(
     left = MAX_MATCHES + 1
     for located in searched:
         deadline.check()
-        lines = _lines(located)
+        lines = _lines_of_file(located)
         numbers: list[int] = []
         for number, line in enumerate(lines):
             if len(line) * weight > _MAX_WORK:
@@ -156,16 +156,16 @@ def _files_to_search(
     return shown, n_hidden
 
 
-def _lines(located: Located) -> list[str]:
+def _lines_of_file(located: Located) -> list[str]:
     try:
         data = located.content()
     except (OSError, ToolRefused):  # no longer there, or not for us
         return []
     text = None if len(data) > MAX_FILE_BYTES else decode_text(data)
-    return [] if text is None else lines_of(text[0])
+    return [] if text is None else split_lines(text[0])
 
 
-def _text(found: Iterable[_InFile], context: int) -> str:
+def _text_of_matches(found: Iterable[_InFile], context: int) -> str:
     blocks: list[str] = []
     left = MAX_MATCHES
     for each in found:

@@ -84,7 +84,7 @@ def _search_tool(tools: dict[str, AnyTool]) -> AnyTool:
 
     description = (
         "Find tools that are not listed here, with what they do and the JSON Schema of their arguments. "
-        f"Then call them: through call_tool if you have it, else by their names. {_names(tools)}"
+        f"Then call them: through call_tool if you have it, else by their names. {_list_names(tools)}"
     )
     return tool(
         tool_search,
@@ -97,7 +97,7 @@ def _search_tool(tools: dict[str, AnyTool]) -> AnyTool:
     )
 
 
-def _names(tools: dict[str, AnyTool]) -> str:
+def _list_names(tools: dict[str, AnyTool]) -> str:
     listed = ", ".join(tools)
     if len(listed) > _MAX_NAMES_CHARS:
         listed = f"{listed[:_MAX_NAMES_CHARS].rpartition(', ')[0]} and more"

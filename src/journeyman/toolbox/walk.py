@@ -231,7 +231,7 @@ def _rule(line: str) -> _Rule | None:
     line = line if line.endswith("\\ ") else line.rstrip()
     try:
         expression, leaves_out = _translate_pattern(line.rstrip("/"))
-        return None if expression is None else _Rule(_whole(expression), leaves_out, line.endswith("/"))
+        return None if expression is None else _Rule(_path_test(expression), leaves_out, line.endswith("/"))
     except (ValueError, re.error):  # ripgrep, too, leaves out a rule that it cannot read
         return None
 
@@ -270,14 +270,14 @@ def compile_pattern(pattern: str) -> Callable[[str], bool]:
         expression, _ = _translate_pattern(f"/{anchored.lstrip('/')}")
         if expression is None:
             raise re.error("a [ is not closed")
-        return _whole(expression)
+        return _path_test(expression)
     except (ValueError, re.error) as error:
         raise ToolRefused(
             "invalid", f"{pattern!r} is not a pattern for paths: {error}. Example: src/**/*.py"
         ) from error
 
 
-def _whole(expression: str) -> Callable[[str], bool]:
+def _path_test(expression: str) -> Callable[[str], bool]:
     """Return the test of a path, by the engine that `grep` has: no pattern takes more than linear time."""
     if expression.endswith((_BELOW, _FOLDER)):
         expression = expression.removesuffix(_BELOW) + r"\z"

@@ -180,9 +180,9 @@ class TaskOutput:
     def write(self, record: Record) -> None:
         """Add one line."""
         with self._lock:
-            self._keep(record if isinstance(record, str) else _json(record))
+            self._keep(record if isinstance(record, str) else _record_json(record))
             if self._writer is not None:
-                line = _json({"text": record} if isinstance(record, str) else record)
+                line = _record_json({"text": record} if isinstance(record, str) else record)
                 try:
                     self._writer.write(f"{line}\n")
                 except Exception as error:  # noqa: BLE001 - whatever the host's writer raises
@@ -215,7 +215,7 @@ class TaskOutput:
             return more + "\n".join(self._kept)
 
 
-def _json(record: Mapping[str, object]) -> str:
+def _record_json(record: Mapping[str, object]) -> str:
     return json.dumps(record, ensure_ascii=False, default=str)
 
 

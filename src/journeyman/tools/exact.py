@@ -105,13 +105,13 @@ def _parts(value: object) -> object:
     elif isinstance(value, BaseModel):
         inner = _parts([value.__dict__, value.__pydantic_extra__, value.__pydantic_private__])
     elif is_dataclass(value) and not isinstance(value, type):
-        inner = _parts(_state(value))
+        inner = _parts(_attributes_of(value))
     elif kind.__eq__ is object.__eq__ and hasattr(value, "__dict__"):
         inner = _parts(vars(value))
     return kind, inner
 
 
-def _state(value: DataclassInstance) -> dict[str, object]:
+def _attributes_of(value: DataclassInstance) -> dict[str, object]:
     """Return the attributes of a dataclass, with those that are no fields."""
     named = [each.name for each in fields(value) if hasattr(value, each.name)]
     return {**{name: getattr(value, name) for name in named}, **getattr(value, "__dict__", {})}
@@ -136,20 +136,22 @@ def _classes_of(schema: OutputSchema[Any]) -> Mapping[str, type]:
     return {name: cls for name, cls in found.items() if name not in twice}
 
 
-class _Form(NamedTuple):
+class _ExactForm(NamedTuple):
     encode: Callable[[Any], object]
     decode: Callable[[Any], object]
 
 
-_FORMS: Final[Mapping[type, _Form]] = {
-    bytes: _Form(partial(str, encoding="latin-1"), partial(bytes, encoding="latin-1")),
-    datetime: _Form(datetime.isoformat, datetime.fromisoformat),
-    date: _Form(date.isoformat, date.fromisoformat),
-    time: _Form(time.isoformat, time.fromisoformat),
-    timedelta: _Form(partial(adapter_of(timedelta).dump_python, mode="json"), adapter_of(timedelta).validate_python),
-    Decimal: _Form(str, Decimal),
-    UUID: _Form(str, UUID),
-    type(Path()): _Form(str, Path),
+_FORMS: Final[Mapping[type, _ExactForm]] = {
+    bytes: _ExactForm(partial(str, encoding="latin-1"), partial(bytes, encoding="latin-1")),
+    datetime: _ExactForm(datetime.isoformat, datetime.fromisoformat),
+    date: _ExactForm(date.isoformat, date.fromisoformat),
+    time: _ExactForm(time.isoformat, time.fromisoformat),
+    timedelta: _ExactForm(
+        partial(adapter_of(timedelta).dump_python, mode="json"), adapter_of(timedelta).validate_python
+    ),
+    Decimal: _ExactForm(str, Decimal),
+    UUID: _ExactForm(str, UUID),
+    type(Path()): _ExactForm(str, Path),
 }
 _COLLECTIONS: Final[Mapping[str, Callable[[list[object]], object]]] = {
     "list": list[object],
@@ -172,10 +174,10 @@ def _encode(value: object, classes: Mapping[str, type]) -> object:
         return [kind.__name__, [_encode(each, classes) for each in value]]
     if classes.get(kind.__qualname__) is not kind:
         raise _Inexact(f"a {kind.__name__}")
-    return ["class", kind.__qualname__, _encode(_contents(value), classes)]
+    return ["class", kind.__qualname__, _encode(_contents_of_object(value), classes)]
 
 
-def _contents(value: object) -> object:
+def _contents_of_object(value: object) -> object:
     """Return the contents from which `_make` makes an object."""
     if isinstance(value, Enum):
         return value.name
@@ -184,7 +186,7 @@ def _contents(value: object) -> object:
     if is_list_or_tuple(value):
         return list(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return _state(value)
+        return _attributes_of(value)
     raise _Inexact(f"a {type(value).__name__}")
 
 

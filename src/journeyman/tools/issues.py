@@ -90,7 +90,7 @@ def issue_lines(faults: Iterable[Fault]) -> tuple[str, ...]:
         known = places.get(fault.path)
         places[fault.path] = fault if known is None else _join_faults(known, fault)
     ordered = sorted(places.values(), key=lambda fault: (fault.rank, _sort_key(fault.path)))
-    return tuple(_line(fault) for fault in ordered)
+    return tuple(_line_of_fault(fault) for fault in ordered)
 
 
 def excerpt(value: object) -> str:
@@ -145,9 +145,9 @@ def _fault(details: ErrorDetails, root: object, *, hides: bool) -> Fault:
     path = details["loc"] if root is None else _path_in(root, details["loc"], missing=rank is Rank.MISSING)
     shown = excerpt(found) if rank in (Rank.TYPE, Rank.VALUE) and kind != "json_invalid" else ""
     if hides:
-        text = "has a tag that is not known" if kind == "union_tag_invalid" else _text(details)
+        text = "has a tag that is not known" if kind == "union_tag_invalid" else _text_of_details(details)
         return Fault(rank, path, text)
-    return Fault(rank, path, _text(details), shown, is_quoted=kind in _CONTAINERS and holds_json(found))
+    return Fault(rank, path, _text_of_details(details), shown, is_quoted=kind in _CONTAINERS and holds_json(found))
 
 
 def _rank(kind: str) -> Rank:
@@ -160,7 +160,7 @@ def _rank(kind: str) -> Rank:
     return Rank.VALUE
 
 
-def _text(details: ErrorDetails) -> str:
+def _text_of_details(details: ErrorDetails) -> str:
     match details["type"]:
         case "missing" | "missing_argument" | "missing_keyword_only_argument":
             return "is required"
@@ -209,7 +209,7 @@ def _sort_key(path: Path) -> list[tuple[bool, int, str]]:
     return [(False, part, "") if isinstance(part, int) else (True, 0, part) for part in path]
 
 
-def _line(fault: Fault) -> str:
+def _line_of_fault(fault: Fault) -> str:
     place = f"{written_path(fault.path)}: " if fault.path else "it "
     found = f", got {fault.found}" if fault.found else ""
     hint = "; send the value itself, not a string that holds JSON" if fault.is_quoted else ""
@@ -218,11 +218,11 @@ def _line(fault: Fault) -> str:
 
 def written_path(path: Path) -> str:
     """Return the path as it is written in an expression: `lines[1].amount`."""
-    parts = "".join(_part(part) for part in path[:_PARTS_SHOWN]).removeprefix(".")
+    parts = "".join(_part_of_path(part) for part in path[:_PARTS_SHOWN]).removeprefix(".")
     return parts if len(path) <= _PARTS_SHOWN else f"{parts}…"
 
 
-def _part(part: str | int) -> str:
+def _part_of_path(part: str | int) -> str:
     if isinstance(part, int):
         return f"[{part}]"
     if re.fullmatch(r"[\w-]+", part) and len(part) <= _PART_SHOWN:

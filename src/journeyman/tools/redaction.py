@@ -307,7 +307,7 @@ def _by_head(text: str) -> Iterator[tuple[int, int]]:
         if name.lower().endswith("authorization") and head["sign"] in (":", "="):
             place = _credentials(text, at, run_end)
         else:
-            place = _value(text, head, run_end)
+            place = _span_of_value(text, head, run_end)
         if place is not None:
             done = place[1]
             yield place
@@ -336,7 +336,7 @@ def is_placeholder(value: str) -> bool:
     return _PLACEHOLDER.fullmatch(value) is not None or _PLACEHOLDER.fullmatch(value.rstrip(")]}")) is not None
 
 
-def _value(text: str, head: re.Match[str], run_end: int) -> tuple[int, int] | None:
+def _span_of_value(text: str, head: re.Match[str], run_end: int) -> tuple[int, int] | None:
     name, at = head["name"], head.end()
     opening = _OPENING.match(text, at)
     if opening is not None:

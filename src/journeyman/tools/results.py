@@ -47,16 +47,16 @@ def to_result(value: object, *, max_chars: int | None = None, tool_use_id: str =
         return ToolResult(_cut(str(value), max_chars), False, tool_use_id)
     if isinstance(value, str):
         text = value if kind is str else str.__str__(value)  # of an enum's text, that text
-        return ToolResult(_content(text, max_chars), False, tool_use_id)
+        return ToolResult(_bound_content(text, max_chars), False, tool_use_id)
     if isinstance(value, ToolResult):
-        content = _content(value.content, max_chars)
+        content = _bound_content(value.content, max_chars)
         return ToolResult(content, value.is_error, tool_use_id, untrusted=value.untrusted or None)
-    blocks = _blocks(value)
+    blocks = _blocks_in(value)
     if blocks is None:
         shown, files = arrange(value)
-        said = _text(shown)
+        said = _text_of_value(shown)
         blocks = (Text(said), *files) if files else said
-    return ToolResult(_content(blocks, max_chars), False, tool_use_id)
+    return ToolResult(_bound_content(blocks, max_chars), False, tool_use_id)
 
 
 def error_result(error: BaseException) -> ToolResult:
@@ -64,7 +64,7 @@ def error_result(error: BaseException) -> ToolResult:
     if isinstance(error, Rejected):
         text = error.text if error.text.strip() else type(error).__name__
     else:
-        said = _message(error)
+        said = _message_of_error(error)
         text = f"Error: {without_secrets(said[:_READ_ERROR_CHARS])}"
         n_chars = len(text) + max(0, len(said) - _READ_ERROR_CHARS)
         return ToolResult(_cut(encodable(text), MAX_ERROR_CHARS, n_chars), is_error=True)
@@ -85,7 +85,7 @@ def encodable(text: str) -> str:
 # -- results ----------------------------------------------------------------------------------------------------------
 
 
-def _content(content: str | tuple[_Block, ...], max_chars: int | None) -> str | tuple[_Block, ...]:
+def _bound_content(content: str | tuple[_Block, ...], max_chars: int | None) -> str | tuple[_Block, ...]:
     if isinstance(content, str):
         if not content or content.isspace():
             return NO_OUTPUT
@@ -109,7 +109,7 @@ def _cut(text: str, max_chars: int | None, n_chars: int = 0) -> str:
     return f"{text[:max_chars]}\n[Cut: the first {max_chars:,} of {n_chars:,} characters.]"
 
 
-def _blocks(value: object) -> tuple[_Block, ...] | None:
+def _blocks_in(value: object) -> tuple[_Block, ...] | None:
     """Return the content blocks that `value` is or holds, texts among them included; None when it holds none."""
     if isinstance(value, _Block):
         return (value,)
@@ -121,15 +121,15 @@ def _blocks(value: object) -> tuple[_Block, ...] | None:
     return tuple(blocks) if is_content else None
 
 
-def _text(value: object) -> str:
+def _text_of_value(value: object) -> str:
     if value is None:
         return ""
     if issubclass(type(value), Iterator) or _has_no_value_yet(value):
         raise _no_value_error(value)
-    return _json(value)
+    return _json_text(value)
 
 
-def _json(value: object) -> str:
+def _json_text(value: object) -> str:
     try:
         data = to_json(value, inf_nan_mode="strings", fallback=_foreign)
     except PydanticSerializationError:
@@ -186,10 +186,10 @@ def _no_value_error(value: object) -> TypeError:
 # -- errors -----------------------------------------------------------------------------------------------------------
 
 
-def _message(error: BaseException) -> str:
+def _message_of_error(error: BaseException) -> str:
     match error:
         case BaseExceptionGroup():
-            inner = [_message(leaf) for leaf in _leaves(error)]
+            inner = [_message_of_error(leaf) for leaf in _leaves(error)]
             more = len(inner) - _GROUP_SHOWN
             lines = [*inner[:_GROUP_SHOWN], *([f"and {more:,} more"] if more > 0 else [])]
             return "".join([error.message, *(f"\n- {line}" for line in lines)])

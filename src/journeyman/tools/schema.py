@@ -126,7 +126,7 @@ BUILD_ERRORS = (
 def _adapter_of(parameters: Sequence[Parameter]) -> TypeAdapter[object]:
     # A TypedDict and not a model: its keys cannot collide with methods such as `copy`, `json` or `schema`.
     make = cast("Callable[[str, Mapping[str, object]], type[object]]", TypedDict)
-    fields = make("Arguments", {parameter.name: _field(parameter) for parameter in parameters})
+    fields = make("Arguments", {parameter.name: _type_of_field(parameter) for parameter in parameters})
     closed = Annotated[with_config(ConfigDict(allow_inf_nan=False))(fields), _Closed()]
     return TypeAdapter(cast("type[object]", closed))
 
@@ -141,7 +141,7 @@ class _Closed:
         return schema
 
 
-def _field(parameter: Parameter) -> object:
+def _type_of_field(parameter: Parameter) -> object:
     default, annotation = parameter.default, cast("type[object]", parameter.annotation)
     if default is REQUIRED:
         return Required[annotation]

@@ -45,7 +45,7 @@ class Signature:
 def read_signature(function: Function, inject: type) -> Signature:
     """Read `function`. A parameter annotated with the class `inject`, or with it or None, is not the model's."""
     target = underlying(function)
-    reader = _Reader(target, inject)
+    reader = _ParameterReader(target, inject)
     declared = _open_parameters(function, reader.problems)
     bound = getattr(getattr(target, "__code__", None), "co_varnames", ())  # a partial binds some
     described = describe(_docstring(function, target), {*bound, *[each.name for each in declared]})
@@ -75,7 +75,7 @@ def is_async(function: Function) -> bool:
 def injected_parameter(function: Function, inject: type) -> tuple[str | None, tuple[object, ...]]:
     """Return the name of the parameter that `read_signature` would find to be injected, and what stands in its
     brackets, whatever else there is."""
-    reader = _Reader(underlying(function), inject)
+    reader = _ParameterReader(underlying(function), inject)
     for declared in _open_parameters(function):
         reader.read(declared, {})
     return reader.injected, reader.asked
@@ -145,7 +145,7 @@ def _open_parameters(function: Function, problems: list[Problem] | None = None) 
     return [parameter for name, parameter in declared.items() if name not in bound]
 
 
-class _Reader:
+class _ParameterReader:
     """Reads one parameter after the other, and gathers what is wrong with them."""
 
     def __init__(self, target: object, inject: type) -> None:
@@ -264,7 +264,7 @@ def describe(docstring: str | None, names: Collection[str] | None = None) -> Des
         numbers = sorted(set(find(lines)))
         if numbers:
             section = [lines[number] for number in numbers]
-            found = _parameters("\n".join(_usual(section) if style == "google" else section), style)
+            found = _described_parameters("\n".join(_usual(section) if style == "google" else section), style)
             read = {name: text for name, text in found.items() if names is None or name in names}
             cut = {*numbers} - _unread(lines, numbers, read, style)
             return Described(_paragraphs([line for n, line in enumerate(lines) if n not in cut]), read)
@@ -333,7 +333,7 @@ def _paragraphs(lines: list[str]) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
-def _parameters(section: str, style: Style) -> dict[str, str]:
+def _described_parameters(section: str, style: Style) -> dict[str, str]:
     from griffe import Docstring, DocstringSectionParameters
 
     # Without a first line of its own, griffe takes the section's indentation away.

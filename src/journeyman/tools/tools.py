@@ -443,10 +443,10 @@ def canonical(value: object) -> str:
         case _ if is_list_or_tuple(value):
             return "[" + ",".join(map(canonical, value)) + "]"
         case _:
-            return f"{type(value).__qualname__}({_content(value)})"
+            return f"{type(value).__qualname__}({_text_of_argument(value)})"
 
 
-def _content(value: object) -> str:
+def _text_of_argument(value: object) -> str:
     if isinstance(value, Enum):
         return value.name
     if is_set(value):

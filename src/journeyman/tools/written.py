@@ -59,7 +59,7 @@ class AbsentNulls:
 
     def __init__(self, schema: JsonObject) -> None:
         self._schema = schema
-        self._reader = _Reader(schema)
+        self._reader = _SchemaReader(schema)
 
     def without(self, input_json: str | bytes) -> str | bytes:
         """Return the arguments without those nulls. What cannot be read stays as it is."""
@@ -75,7 +75,7 @@ class AbsentNulls:
         """Take those nulls out of `value`, at any depth. Return whether there were any."""
         reader = self._reader
         if reader.n_places > _MAX_PLACES:  # some schemas have more than can be kept
-            reader = self._reader = _Reader(self._schema)
+            reader = self._reader = _SchemaReader(self._schema)
         return reader.clean(value, reader.place([_Clause(self._schema)]))
 
 
@@ -88,7 +88,7 @@ class _Clause:
     """True when it is one of several, of which the value fits another perhaps."""
 
 
-class _Reader:
+class _SchemaReader:
     """Reads a schema and what it refers to. What it does not understand allows null, and requires nothing."""
 
     def __init__(self, root: JsonObject) -> None:
@@ -171,7 +171,7 @@ class _Reader:
 class _Spot:
     """A place in the schema where values may stand: what may be left out there, and what leads on."""
 
-    def __init__(self, reader: _Reader, clauses: list[_Clause]) -> None:
+    def __init__(self, reader: _SchemaReader, clauses: list[_Clause]) -> None:
         self._reader = reader
         self._clauses = clauses
         self._known = [_object(_object(clause.schema).get("properties")) for clause in clauses]

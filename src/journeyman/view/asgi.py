@@ -27,7 +27,7 @@ from journeyman.record.tables import find_store
 from journeyman.serve.listening import LOOPBACK
 from journeyman.types import adapter_of
 from journeyman.view.guard import Doorkeeper, TooLong, asked_path, refusal
-from journeyman.view.live import TEXT_SHOWN, Live, Reader
+from journeyman.view.live import TEXT_SHOWN, LiveStreams, Reader
 from journeyman.view.source import Filters, is_anothers
 from journeyman.view.steering import Given, Steering, Unwanted
 
@@ -178,7 +178,7 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         self._reader = Reader(path)
         self._searcher = Reader(path)
         """Another one, so that a long search keeps nobody waiting."""
-        self._live = Live(path, read_only=read_only)
+        self._live = LiveStreams(path, read_only=read_only)
         self._steering = Steering(path)
 
     async def close(self) -> None:
@@ -210,7 +210,7 @@ class _Viewer:  # noqa: PLR0904 - one for each address
 
     @_answer_errors
     async def store(self, request: Request) -> Response:
-        return _json(await self._reader.read(lambda source: source.store(read_only=self._read_only)))
+        return _json_response(await self._reader.read(lambda source: source.store(read_only=self._read_only)))
 
     @_answer_errors
     async def runs(self, request: Request) -> Response:
@@ -230,16 +230,16 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         limit = max(1, min(int(_number(request, "limit") or 50), MOST))
         reader = self._searcher if filters.text or filters.tool else self._reader
         before = given.get("before") or None
-        return _json(await reader.read(lambda source: source.runs(filters, before=before, limit=limit)))
+        return _json_response(await reader.read(lambda source: source.runs(filters, before=before, limit=limit)))
 
     @_answer_errors
     async def days(self, request: Request) -> Response:
         n_days = max(1, min(int(_number(request, "days") or 30), _MOST_DAYS))
-        return _json(await self._searcher.read(lambda source: source.days(n_days)))
+        return _json_response(await self._searcher.read(lambda source: source.days(n_days)))
 
     @_answer_errors
     async def run(self, request: Request) -> Response:
-        return _json(await self._reader.read(lambda source: source.run(_id(request))))
+        return _json_response(await self._reader.read(lambda source: source.run(_id(request))))
 
     @_answer_errors
     async def events(self, request: Request) -> Response:
@@ -252,25 +252,25 @@ class _Viewer:  # noqa: PLR0904 - one for each address
                 _id(request), after=after, skip=skip, limit=max(1, min(limit, allowed)), most=shown
             )
         )
-        return _json({"events": events, "more": more})
+        return _json_response({"events": events, "more": more})
 
     @_answer_errors
     async def event(self, request: Request) -> Response:
-        n = _place(request)
-        return _json(await self._reader.read(lambda source: source.event(_id(request), n)))
+        n = _number_in_path(request)
+        return _json_response(await self._reader.read(lambda source: source.event(_id(request), n)))
 
     @_answer_errors
     async def requests(self, request: Request) -> Response:
-        return _json({"requests": await self._reader.read(lambda source: source.requests(_id(request)))})
+        return _json_response({"requests": await self._reader.read(lambda source: source.requests(_id(request)))})
 
     @_answer_errors
     async def request(self, request: Request) -> Response:
-        n = _place(request)
-        return _json(await self._reader.read(lambda source: source.pieces(_id(request), n)))
+        n = _number_in_path(request)
+        return _json_response(await self._reader.read(lambda source: source.pieces(_id(request), n)))
 
     @_answer_errors
     async def body(self, request: Request) -> Response:
-        n = _place(request)
+        n = _number_in_path(request)
         body = await self._reader.read(lambda source: source.body(_id(request), n))
         return Response(body, media_type="application/octet-stream")
 
@@ -292,7 +292,7 @@ class _Viewer:  # noqa: PLR0904 - one for each address
     @_answer_errors
     async def signals(self, request: Request) -> Response:
         signals = await self._reader.read(lambda source: source.told(_id(request)))
-        return _json({"signals": signals, "read_only": self._read_only})
+        return _json_response({"signals": signals, "read_only": self._read_only})
 
     @_answer_errors
     async def say(self, request: Request) -> Response:
@@ -301,7 +301,7 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         id, signal = _id(request), adapter_of(Given).validate_json(await request.body())
         is_durable = await self._reader.read(lambda source: source.has_row(id))
         await self._reader.read(lambda source: source.run(id))  # who is not there is said so
-        return _json(await self._steering.say(id, signal, is_durable=is_durable))
+        return _json_response(await self._steering.say(id, signal, is_durable=is_durable))
 
     @_answer_errors
     async def forget(self, request: Request) -> Response:
@@ -319,7 +319,7 @@ class _Viewer:  # noqa: PLR0904 - one for each address
                 409, f"{told} not ended. Nothing was forgotten.", "Stop what goes on first, or leave it out."
             )
         notice = await self._steering.forget(stored.recordings, stored.durable)
-        return _json({"forgotten": len(ids), "notice": notice})
+        return _json_response({"forgotten": len(ids), "notice": notice})
 
     def _refuse_change(self, request: Request) -> Response | None:
         """Return the answer to what would change the store and must not; None to what may."""
@@ -349,7 +349,7 @@ class _Viewer:  # noqa: PLR0904 - one for each address
 class _Watching(StreamingResponse):
     """Events as they happen, for one who looks; unless too many do."""
 
-    def __init__(self, live: Live, stream: AsyncGenerator[bytes]) -> None:
+    def __init__(self, live: LiveStreams, stream: AsyncGenerator[bytes]) -> None:
         super().__init__(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
         self._live = live
 
@@ -375,7 +375,7 @@ def _event_number(request: Request) -> int:
     return int(given)
 
 
-def _place(request: Request) -> int:
+def _number_in_path(request: Request) -> int:
     """Return the number in the address.
 
     Raises:
@@ -387,7 +387,7 @@ def _place(request: Request) -> int:
     return n
 
 
-def _json(value: object) -> Response:
+def _json_response(value: object) -> Response:
     return Response(dumped(value), media_type="application/json")
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 from journeyman.cancel import wait_until_ended
 from journeyman.errors import StoreError
 from journeyman.record.fold import dumped
-from journeyman.view.source import Document, Source
+from journeyman.view.source import Document, StoreReader
 
 T = TypeVar("T")
 _log = logging.getLogger("journeyman")
@@ -37,7 +37,7 @@ _PAGE: Final = 500
 
 
 @dataclass(slots=True)
-class _Seen:
+class _BrowserPosition:
     """The part of a run that one browser has been sent: the last event, its document, and the words so far."""
 
     after: int
@@ -50,10 +50,10 @@ class Reader:
 
     def __init__(self, path: Path | str) -> None:
         self._path = path
-        self._source: Source | None = None
+        self._source: StoreReader | None = None
         self._alone = asyncio.Lock()
 
-    async def read(self, work: Callable[[Source], T]) -> T:
+    async def read(self, work: Callable[[StoreReader], T]) -> T:
         """Return what `work` makes of the source. Whoever cancels this waits until the thread has ended: what it opens
         would be left open, and the next one would read in another thread at the same time.
 
@@ -63,7 +63,7 @@ class Reader:
 
         def read_source() -> T:
             if self._source is None:
-                self._source = Source(self._path)
+                self._source = StoreReader(self._path)
             return work(self._source)
 
         async with self._alone:
@@ -80,7 +80,7 @@ class Reader:
                 await asyncio.to_thread(source.close)
 
 
-class Live:
+class LiveStreams:
     """The streams of one store."""
 
     def __init__(self, path: Path | str, *, read_only: bool) -> None:
@@ -190,7 +190,7 @@ class Live:
         Raises:
             LookupError: there is no such run.
         """
-        seen = _Seen(after)
+        seen = _BrowserPosition(after)
         async with self._watching(id):
             while self.gone is None:
                 mark = self._mark
@@ -207,7 +207,7 @@ class Live:
                 await self._wait_for_news(mark)
             yield _gone_message(self.gone)
 
-    async def _of_run(self, id: str, seen: _Seen) -> AsyncGenerator[bytes]:
+    async def _of_run(self, id: str, seen: _BrowserPosition) -> AsyncGenerator[bytes]:
         """Give what is new in a run: first what has happened, and then how it stands."""
         run, said = await self._reader.read(lambda source: (source.run(id), source.words(id)))
         more = True

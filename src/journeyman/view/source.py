@@ -69,7 +69,7 @@ class Filters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class StoredParts:
     """The stored parts of some runs: recordings, durable runs, and those that still go on."""
 
     recordings: Sequence[RecordedRun]
@@ -79,7 +79,7 @@ class Stored:
     """Those that have not ended."""
 
 
-class Source:  # noqa: PLR0904 - one for each thing that is looked at
+class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
     """One open store, for one reader at a time; several may be open at once."""
 
     def __init__(self, path: Path | str) -> None:
@@ -301,7 +301,7 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
         """Tell whether a durable run is kept in this store."""
         return bool(self._rows("id = ?", (id,), limit=1))
 
-    def stored(self, ids: Sequence[str]) -> Stored:
+    def stored(self, ids: Sequence[str]) -> StoredParts:
         """Return what is stored of the runs with exactly these ids.
 
         Raises:
@@ -310,7 +310,7 @@ class Source:  # noqa: PLR0904 - one for each thing that is looked at
         runs = [self.run(id) for id in ids]
         rows = {id: row for id in ids for row in self._rows("id = ?", (id,), limit=1)}
         open_ones = {id for id, row in rows.items() if row.status not in OVER}
-        return Stored(
+        return StoredParts(
             recordings=[found for id in ids if (found := self.recording(id)) is not None],
             durable=[*rows],
             going=[run for run in runs if run["status"] == "live" or run["id"] in open_ones],

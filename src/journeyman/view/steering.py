@@ -160,11 +160,11 @@ async def _carry_out(handle: _AnyHandle, given: Given) -> str:
             await handle.release(who=who)
             told = "It is released."
         case _:
-            told = await _put(handle, given, who)
+            told = await _put_message(handle, given, who)
     return told
 
 
-async def _put(handle: _AnyHandle, given: Given, who: str) -> str:
+async def _put_message(handle: _AnyHandle, given: Given, who: str) -> str:
     """Say a text, or take one back."""
     if given.kind == "steer":
         await handle.steer(given.text, who=who, idempotency_key=given.idempotency_key)

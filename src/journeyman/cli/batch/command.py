@@ -26,9 +26,9 @@ from journeyman.budget import Allowance, Budget
 from journeyman.cancel import Abort, wait_until_ended
 from journeyman.cli.app import Mistake
 from journeyman.cli.batch.files import (
-    Fields,
+    BatchLine,
     Format,
-    InputLine,
+    InputFields,
     Results,
     Written,
     format_of,
@@ -41,7 +41,7 @@ from journeyman.cli.durable import SUSPENDED, StorePlace, answer_here, tell, wai
 from journeyman.cli.ending import Interrupt
 from journeyman.cli.loading import load_model
 from journeyman.cli.opening import OPENING_S, AgentLoop, McpFile, ModeName, PinsFile, SkillFolders, Timeout
-from journeyman.cli.permit.asker import Asker, asked_by, asking
+from journeyman.cli.permit.asker import TerminalAsker, asked_by, asking
 from journeyman.cli.run import (
     DebugFlag,
     Flag,
@@ -108,7 +108,7 @@ AskStoreName = Annotated[Flag, Parameter(help="With --durable, wait here for `jo
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class InputOptions:
     """The options of the command line that say how the inputs of a batch are read."""
 
     format: FormatName = None
@@ -126,10 +126,10 @@ class Reading:
         """
         return Written(format=format_of(inputs, self.format), separator=self.separator, encoding=self.encoding)
 
-    def fields(self, inputs: Path, agent: Agent[Any, Any, Any]) -> Fields:
+    def fields(self, inputs: Path, agent: Agent[Any, Any, Any]) -> InputFields:
         """Return which fields of a line say what, for an agent."""
         is_object = agent.input is not str and not agent.plan.input.is_wrapped
-        return Fields(
+        return InputFields(
             key=self.key,
             files=self.files,
             folder=Path() if str(inputs) == "-" else inputs.parent,
@@ -166,7 +166,7 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     budget: BudgetName = None,
     cost: CostName = None,
     order: OrderName = "done",
-    reading: Reading | None = None,
+    reading: InputOptions | None = None,
     durable: DurableName = None,
     mode: ModeName = None,
     ask_store: AskStoreName = False,
@@ -194,7 +194,7 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     """
     if ask_store and durable is None:
         raise Mistake("--ask-store is for durable runs.", "Add --durable FILE.")
-    allowance, said = _allowance(max_concurrency, budget, cost), reading or Reading()
+    allowance, said = _allowance(max_concurrency, budget, cost), reading or InputOptions()
     written = said.written(inputs)
     Stdout(drop_others=quiet)
     with AgentLoop(timeout) as loop, recording_in(durable, wish=record, quiet=quiet) as tape, ExitStack() as stack:
@@ -240,7 +240,7 @@ class _Job:
     results: Results
     file: BinaryIO
     written: Written
-    fields: Fields
+    fields: InputFields
     runtime: Runtime
     store: str | None
     """Where the runs are kept if they are durable."""
@@ -258,7 +258,7 @@ def _perform(job: _Job, *, quiet: bool, debug: bool) -> int:
         job.file.seek(0)
     n_before = len(job.results.done)
     abort = Abort()
-    with closing(_Shown(n_open, quiet=quiet)) as shown, log_shown(shown.say, debug=debug):
+    with closing(_ProgressDisplay(n_open, quiet=quiet)) as shown, log_shown(shown.say, debug=debug):
         if job.results.was_torn:
             shown.note(f"The last line of {job.results.path} was torn, and is cut. Its input is done again.")
         if n_before:
@@ -312,7 +312,7 @@ class _Waits(JourneymanError):
 class _Worker:
     """Does the lines that have no result yet."""
 
-    def __init__(self, job: _Job, shown: _Shown, abort: Abort, person: object) -> None:
+    def __init__(self, job: _Job, shown: _ProgressDisplay, abort: Abort, person: object) -> None:
         """`person` is whoever is asked here."""
         self._job, self._shown, self._abort, self._person = job, shown, abort, person
         self._durable: Durable | None = None
@@ -356,7 +356,7 @@ class _Worker:
             at_hand = (each for each in read_lines(job.file, job.written, job.fields) if not job.results.has(each))
             given = stream_lines(job.file, job.written, job.fields)
             coming = (each async for each in given if not job.results.has(each))
-            work = BatchWork[InputLine, Any](
+            work = BatchWork[BatchLine, Any](
                 at_hand if is_whole(job.file) else coming,
                 self._do,
                 Options(abort=self._abort, runtime=job.runtime, listeners=(hear,)),
@@ -372,7 +372,7 @@ class _Worker:
                 self.first_not_taken = line.number
                 self.n_undone -= 1
 
-    async def _do(self, number: int, line: InputLine, budget: Budget | None) -> Result[Any]:
+    async def _do(self, number: int, line: BatchLine, budget: Budget | None) -> Result[Any]:
         """Carry out the run of one line."""
         agent, runtime = self._job.agent, replace(self._job.runtime, budget=budget)
         try:
@@ -409,14 +409,14 @@ class _Worker:
                 if info.status != "waiting" or not {each.key for each in info.pending} - asked:
                     continue
                 asked |= {each.key for each in info.pending}
-                if not (isinstance(self._person, Asker) and await answer_here(durable, info, self._person)):
+                if not (isinstance(self._person, TerminalAsker) and await answer_here(durable, info, self._person)):
                     self.waiting.append(info)
                     raise _Waits(f"The durable run {id!r} waits for a person.")
         finally:
             driving.cancel()
             await wait_until_ended(driving)
 
-    def _keep(self, line: InputLine, result: Result[Any]) -> None:
+    def _keep(self, line: BatchLine, result: Result[Any]) -> None:
         """Write a result, unless the line was stopped from outside: then it is done again."""
         metadata = result.metadata
         self.used = Usage.total([self.used, metadata.usage or NOTHING_USED])
@@ -447,7 +447,7 @@ class _Worker:
         self._shown.advance(is_failed=is_failed)
 
 
-def _input_of(agent: Agent[Any, Any, Any], line: InputLine) -> object:
+def _input_of(agent: Agent[Any, Any, Any], line: BatchLine) -> object:
     """Return what an agent is given for a line: a text agent the JSON text there, or else the line as it is written.
 
     Raises:
@@ -467,7 +467,7 @@ def _input_of(agent: Agent[Any, Any, Any], line: InputLine) -> object:
     return parse_input(agent, line.plain if takes_cell and line.plain is not None else line.text)
 
 
-class _Shown:
+class _ProgressDisplay:
     """Shows on stderr how far a batch is: a bar in a terminal, plain lines elsewhere."""
 
     def __init__(self, n_open: int | None, *, quiet: bool) -> None:

@@ -49,7 +49,7 @@ _SHOWN_CHARACTERS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InputLine:
+class BatchLine:
     """One line of the inputs."""
 
     number: int
@@ -75,7 +75,7 @@ class InputLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fields:
+class InputFields:
     """The fields of the inputs that say something of a line itself."""
 
     key: str | None = None
@@ -95,7 +95,7 @@ class Fields:
         """Tell whether there are any."""
         return (self.key, self.files, self.input) != (None, None, None)
 
-    def read(self, line: InputLine) -> InputLine:
+    def read(self, line: BatchLine) -> BatchLine:
         """Return the line with what its fields say; `files` is no part of its text any more."""
         given = _value_of(line.text)
         if not is_json_object(given):
@@ -115,7 +115,7 @@ class Fields:
         rest = [each for name, each in given.items() if name != self.key]
         plain = rest[0] if len(rest) == 1 and isinstance(rest[0], str) else None
         files = tuple([self.folder / each for each in named if each])
-        line = replace(line, text=_text_of(given), plain=plain, files=files)
+        line = replace(line, text=_json_of_value(given), plain=plain, files=files)
         return self._with_input(line, given)
 
     def near(self, name: str, given: Collection[str]) -> str | None:
@@ -129,7 +129,7 @@ class Fields:
         known = {self.key, self.files}.union(*(self.taken or {}).values())
         return [name for name in given if name not in known]
 
-    def check_keys(self, line: InputLine) -> InputLine:
+    def check_keys(self, line: BatchLine) -> BatchLine:
         """Return the line with the keys that the agent would not see. With one that seems to be misspelt, it cannot be
         read: the run would be paid for without what it says."""
         given = None if line.fault else read_json(line.text)
@@ -141,11 +141,11 @@ class Fields:
                 return replace(line, fault=f"it has {quoted(name)}, and the agent takes {quoted(near)}")
         return replace(line, unknown=tuple(unknown))
 
-    def _with_input(self, line: InputLine, given: Mapping[str, object]) -> InputLine:
+    def _with_input(self, line: BatchLine, given: Mapping[str, object]) -> BatchLine:
         if self.input is None:
             return line
         value = given.get(self.input)
-        return replace(line, text=_text_of(value), plain=value if isinstance(value, str) else None)
+        return replace(line, text=_json_of_value(value), plain=value if isinstance(value, str) else None)
 
 
 def _value_of(text: str | bytes) -> object:
@@ -160,7 +160,7 @@ def _value_of(text: str | bytes) -> object:
         return from_json(text)  # the check of the input refuses what is no JSON, such as NaN
 
 
-def _text_of(value: object) -> str:
+def _json_of_value(value: object) -> str:
     return write_json(value).decode() if holds_written_numbers(value) else json.dumps(value, ensure_ascii=False)
 
 
@@ -239,7 +239,7 @@ def is_whole(file: BinaryIO) -> bool:
     return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
 
 
-def read_lines(file: BinaryIO, written: Written, fields: Fields) -> Iterator[InputLine]:
+def read_lines(file: BinaryIO, written: Written, fields: InputFields) -> Iterator[BatchLine]:
     """Give the lines that are not blank.
 
     Raises:
@@ -248,16 +248,16 @@ def read_lines(file: BinaryIO, written: Written, fields: Fields) -> Iterator[Inp
     """
     match written.format:
         case "csv" | "tsv":
-            lines = _rows(file, written, fields)
+            lines = _read_rows(file, written, fields)
         case "json":
-            lines = _items(file, written)
+            lines = _read_array(file, written)
         case "jsonl":
             lines = _documents(_utf8(file, written))
     lines = _with_fields(lines, fields) if fields.are_named else lines
     return lines if fields.taken is None or fields.input is not None else map(fields.check_keys, lines)
 
 
-def _with_fields(lines: Iterator[InputLine], fields: Fields) -> Iterator[InputLine]:
+def _with_fields(lines: Iterator[BatchLine], fields: InputFields) -> Iterator[BatchLine]:
     numbers: dict[str, int] = {}
     for each in lines:
         line = each if each.fault else fields.read(each)
@@ -266,9 +266,9 @@ def _with_fields(lines: Iterator[InputLine], fields: Fields) -> Iterator[InputLi
         yield line
 
 
-async def stream_lines(file: BinaryIO, written: Written, fields: Fields) -> AsyncIterator[InputLine]:
+async def stream_lines(file: BinaryIO, written: Written, fields: InputFields) -> AsyncIterator[BatchLine]:
     """Give the lines as they come. They are read by a thread that ends with the process: nothing can interrupt it."""
-    loop, waiting = asyncio.get_running_loop(), asyncio.Queue[InputLine | Exception | None](1)
+    loop, waiting = asyncio.get_running_loop(), asyncio.Queue[BatchLine | Exception | None](1)
 
     def read() -> None:
         with suppress(RuntimeError, asyncio.CancelledError):  # the loop was closed, and nobody reads on
@@ -311,7 +311,7 @@ def _utf8(file: BinaryIO, written: Written) -> Iterator[bytes]:
     return (line.encode("utf-8", "surrogatepass") for line in _decode_lines(file, written.encoding, "\n"))
 
 
-def _items(file: BinaryIO, written: Written) -> Iterator[InputLine]:
+def _read_array(file: BinaryIO, written: Written) -> Iterator[BatchLine]:
     """Give the items of a JSON array."""
     content = b"".join(_utf8(file, written)).removeprefix(b"\xef\xbb\xbf")
     try:
@@ -322,10 +322,10 @@ def _items(file: BinaryIO, written: Written) -> Iterator[InputLine]:
     if not is_list(items):
         raise Mistake("The inputs are no JSON array.", "Give a list of inputs: [{…}, {…}]; or JSON lines.")
     for number, value in enumerate(items, 1):
-        text = _text_of(value)
-        digest = _digest(text.encode("utf-8", "surrogatepass"))
+        text = _json_of_value(value)
+        digest = _short_digest(text.encode("utf-8", "surrogatepass"))
         plain = value if isinstance(value, str) else None
-        yield InputLine(number=number, digest=digest, plain=plain, text=text, custom_id=_custom_id(value))
+        yield BatchLine(number=number, digest=digest, plain=plain, text=text, custom_id=_custom_id(value))
 
 
 def _custom_id(value: object) -> str | None:
@@ -336,27 +336,27 @@ def _custom_id(value: object) -> str | None:
     return id if isinstance(id, str) else None
 
 
-def _documents(file: Iterator[bytes]) -> Iterator[InputLine]:
+def _documents(file: Iterator[bytes]) -> Iterator[BatchLine]:
     for number, raw in enumerate(file, 1):
         line = (raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw).strip()
         if not line:
             continue
-        digest = _digest(line)
+        digest = _short_digest(line)
         try:
             text = line.decode()
         except UnicodeDecodeError as error:
-            yield InputLine(number=number, digest=digest, fault=f"it is not UTF-8: byte 0x{line[error.start]:02x}")
+            yield BatchLine(number=number, digest=digest, fault=f"it is not UTF-8: byte 0x{line[error.start]:02x}")
             continue
         try:
             value: object = from_json(text)
         except ValueError as error:
-            yield InputLine(number=number, digest=digest, fault=f"it is no JSON: {error}")
+            yield BatchLine(number=number, digest=digest, fault=f"it is no JSON: {error}")
         else:
             plain = value if isinstance(value, str) else None
-            yield InputLine(number=number, digest=digest, plain=plain, text=text, custom_id=_custom_id(value))
+            yield BatchLine(number=number, digest=digest, plain=plain, text=text, custom_id=_custom_id(value))
 
 
-def _rows(file: BinaryIO, written: Written, fields: Fields) -> Iterator[InputLine]:
+def _read_rows(file: BinaryIO, written: Written, fields: InputFields) -> Iterator[BatchLine]:
     lines = _decode_lines(file, written.encoding or "utf-8-sig", "")
     try:
         header, rows = read_table(lines, written.between)
@@ -365,20 +365,20 @@ def _rows(file: BinaryIO, written: Written, fields: Fields) -> Iterator[InputLin
         raise Mistake(f"The inputs cannot be used: {fault}.", hint) from fault
     _check_header(header, written, fields)
     for row in rows:
-        digest = _digest(json.dumps([header, [*row.cells]]).encode())
+        digest = _short_digest(json.dumps([header, [*row.cells]]).encode())
         if row.error:
-            yield InputLine(number=row.first_line, digest=_digest(row.error.encode()), fault=row.fault)
+            yield BatchLine(number=row.first_line, digest=_short_digest(row.error.encode()), fault=row.fault)
         elif row.fault:
-            yield InputLine(number=row.last_line, digest=digest, fault=row.fault)
+            yield BatchLine(number=row.last_line, digest=digest, fault=row.fault)
         elif any(_is_broken(cell) for cell in row.cells):
-            yield InputLine(number=row.last_line, digest=digest, fault="it is not UTF-8")
+            yield BatchLine(number=row.last_line, digest=digest, fault="it is not UTF-8")
         else:
             text = json.dumps(dict(zip(header, row.cells, strict=True)), ensure_ascii=False)
             plain = row.cells[0] if len(row.cells) == 1 else None
-            yield InputLine(number=row.last_line, digest=digest, plain=plain, text=text, is_row=True)
+            yield BatchLine(number=row.last_line, digest=digest, plain=plain, text=text, is_row=True)
 
 
-def _check_columns(header: Sequence[str], fields: Fields) -> None:
+def _check_columns(header: Sequence[str], fields: InputFields) -> None:
     """Refuse a table that lacks what the agent needs, or has a column whose name seems to be misspelt: no row of it
     would be read as it is meant."""
     if fields.taken is None or fields.input is not None:
@@ -393,7 +393,7 @@ def _check_columns(header: Sequence[str], fields: Fields) -> None:
         raise Mistake(text, f"There are: {', '.join(map(quoted, header))[:_SHOWN_CHARACTERS]}.")
 
 
-def _check_header(header: Sequence[str], written: Written, fields: Fields) -> None:
+def _check_header(header: Sequence[str], written: Written, fields: InputFields) -> None:
     if any(_is_broken(name) for name in header) or "\0" in "".join(header):
         hint = "Save it in UTF-8, or say how it is written: --encoding windows-1252, or utf-16."
         raise Mistake("The header of the inputs is not in UTF-8.", hint)
@@ -418,14 +418,14 @@ def _is_broken(cell: str) -> bool:
     return False
 
 
-def _digest(data: bytes) -> str:
+def _short_digest(data: bytes) -> str:
     return sha256(data).hexdigest()[:_DIGEST_CHARACTERS]
 
 
 # -- the results -------------------------------------------------------------------------------------------------------
 
 
-def _place_of(line: InputLine) -> int | str:
+def _place_of_line(line: BatchLine) -> int | str:
     return line.number if line.key is None else line.key
 
 
@@ -444,7 +444,7 @@ class Results:
         self.done: Final[dict[int | str, str]] = {}
         """The digests of the inputs that have a result, by the line's number or its key."""
         self._has_keys = has_keys
-        self.unreadable: Final[list[InputLine]] = []
+        self.unreadable: Final[list[BatchLine]] = []
         """The lines that cannot be read, as far as they were checked."""
         self.unknown: Final = Counter[str]()
         """The keys that the agent does not take, and how many of the lines that were checked have each."""
@@ -510,13 +510,13 @@ class Results:
     def _unwritable(self, error: OSError) -> Mistake:
         return Mistake(f"{self.path} cannot be written: {error.strerror}.", "Give a file that you may write.")
 
-    def has(self, line: InputLine) -> bool:
+    def has(self, line: BatchLine) -> bool:
         """Tell whether the result of a line is there.
 
         Raises:
             Mistake: the result at that line is of another input.
         """
-        digest = self.done.get(_place_of(line))
+        digest = self.done.get(_place_of_line(line))
         if digest is None:
             return False
         if digest != line.digest:
@@ -525,7 +525,7 @@ class Results:
             raise Mistake(text, "Nothing was written for it. Give another --out, or the inputs that it was begun with.")
         return True
 
-    def check(self, lines: Iterator[InputLine]) -> int:
+    def check(self, lines: Iterator[BatchLine]) -> int:
         """Return how many lines have no result yet.
 
         Raises:
@@ -544,7 +544,7 @@ class Results:
             raise Mistake(text, "Nothing was written. Give another --out, or the inputs that it was begun with.")
         return n_open
 
-    def write(self, line: InputLine, agent: str, facts: Mapping[str, Any]) -> None:
+    def write(self, line: BatchLine, agent: str, facts: Mapping[str, Any]) -> None:
         """Write the result of a line, whole or not at all.
 
         Raises:
@@ -566,7 +566,7 @@ class Results:
                 text = f"{self.path} cannot be written: {error.strerror}. It has {count(len(self.done), 'result')}."
                 raise Refused(text, "Make room there; then the same command goes on.") from error
             raise self._unwritable(error) from error
-        self.done[_place_of(line)] = line.digest
+        self.done[_place_of_line(line)] = line.digest
         self.n_failed += facts["code"] != "SUCCESS"
 
     def close(self) -> None:

@@ -13,9 +13,9 @@ from journeyman.cli.permit.asked import (
     choose_option,
     describe_change,
     hint,
+    lines_of_call,
     misfit,
     question_lines,
-    shown,
     unclear,
     whole,
 )
@@ -68,7 +68,7 @@ class Asking:
         label = "allow? " if isinstance(asked, ApprovalRequested) else "answer> "
         self._open[asked.id] = _Open(asked, Prompt(label, asked.id, hint=_hint(asked)))
         if isinstance(asked, ApprovalRequested):
-            yield from shown(asked, self._height())
+            yield from lines_of_call(asked, self._height())
         else:
             yield from question_lines(asked.path, asked.question, asked.options)
         self._tell()

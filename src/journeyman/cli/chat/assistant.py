@@ -61,7 +61,7 @@ def assistant(*, model: str | None, tools: str | None) -> Agent:
         Mistake: there is no model for it, or no such tool.
     """
     folder = Path.cwd()
-    chosen = model or _model()
+    chosen = model or _model_with_key()
     load_model(chosen)
     try:
         with log_shown(PlainScreen(stderr_console()).say, debug=False):
@@ -70,7 +70,7 @@ def assistant(*, model: str | None, tools: str | None) -> Agent:
             name=NAME,
             model=chosen,
             system=[Text(_SYSTEM.format(folder=folder, system=os.uname().sysname)), *memory],
-            tools=list(_tools(tools or CODING)),
+            tools=list(_tools_by_name(tools or CODING)),
             compaction=(ClearToolResults(), Summarise()),
             limits=Limits(iterations=_ITERATIONS),
         )
@@ -79,7 +79,7 @@ def assistant(*, model: str | None, tools: str | None) -> Agent:
         raise Mistake(problem.message, problem.hint) from error
 
 
-def _model() -> str:
+def _model_with_key() -> str:
     given = {_ALSO.get(name, name) for name, value in os.environ.items() if value.strip()}
     found = next((model for key, model in _MODELS if key in given), None)
     if found is None:
@@ -92,7 +92,7 @@ def _model() -> str:
     return found
 
 
-def _tools(named: str) -> Iterator[AnyTool]:
+def _tools_by_name(named: str) -> Iterator[AnyTool]:
     words = [each.strip() for each in named.split(",") if each.strip()]
     names = list(dict.fromkeys(name for word in words for name in _GROUPS.get(word, (word,))))
     unknown = [name for name in names if name not in _GROUPS[CODING]]

@@ -34,11 +34,11 @@ from journeyman.cli.chat.dialog import Dialog
 from journeyman.cli.chat.plain import PlainTerminal, lines_of_stdin
 from journeyman.cli.chat.sessions import LATEST, SessionFile
 from journeyman.cli.chat.tree import recall_lines
-from journeyman.cli.chat.view import Entry, Keys, View
+from journeyman.cli.chat.view import ChatView, EnteredLine, Keys
 from journeyman.cli.ending import Interrupt, TimedEnd, hearing
 from journeyman.cli.loading import load_model
 from journeyman.cli.opening import OPENING_S, AgentLoop, McpFile, ModeName, PinsFile, RulesFile, SkillFolders, Timeout
-from journeyman.cli.permit.asker import Asker, asking
+from journeyman.cli.permit.asker import TerminalAsker, asking
 from journeyman.cli.permit.policy import Nobody, data_folder
 from journeyman.cli.run import (
     DebugFlag,
@@ -157,7 +157,7 @@ def _converse(
     is_plain: bool,
     debug: bool,
 ) -> int:
-    dialog = Dialog(agent, View(), sessions, ALL, echoes=not is_plain)
+    dialog = Dialog(agent, ChatView(), sessions, ALL, echoes=not is_plain)
     keys = _keys(dialog, loop.runner.get_loop())
     # Closing the loop may wait for a thread of the user's. The terminal ends the process then.
     end = TimedEnd(exit_code=_TERMINATED)
@@ -276,12 +276,12 @@ class _Plain:
 
     def __init__(self, agent: Agent[Any, Any, Any], sessions: SessionFile, stdout: Stdout) -> None:
         self.agent: Final = agent
-        self.view: Final = View()
+        self.view: Final = ChatView()
         self.dialog: Final = Dialog(agent, self.view, sessions, ALL, is_attended=False)
         self.stdout: Final = stdout
         self.results: list[Result[Any] | None] = []
         """The results of the turns that have ended and were not printed, oldest first."""
-        self.person: Asker | Nobody = Nobody()
+        self.person: TerminalAsker | Nobody = Nobody()
         """Who answers."""
 
     def hear(self, event: Event) -> None:
@@ -322,7 +322,7 @@ async def _say_all(plain: _Plain, interrupt: Interrupt) -> bool:
     lines = _lines_of_stdin(asyncio.get_running_loop())
     while not dialog.left.is_set() and (line := await lines.get()) is not None:
         interrupt.has_ended = False
-        all_succeeded &= await _say(plain, line.strip())
+        all_succeeded &= await _say_line(plain, line.strip())
         if interrupt.exit_code is not None:
             return False
         interrupt.has_ended = True
@@ -346,7 +346,7 @@ def _lines_of_stdin(loop: asyncio.AbstractEventLoop) -> asyncio.Queue[str | None
     return lines
 
 
-async def _say(plain: _Plain, line: str) -> bool:
+async def _say_line(plain: _Plain, line: str) -> bool:
     """Say one line, or do what it commands, and print what comes of it. False: it failed."""
     if not line.startswith("/"):
         try:
@@ -354,7 +354,7 @@ async def _say(plain: _Plain, line: str) -> bool:
         except InvalidArguments as invalid:
             print_error(f"{ErrorCode.INVALID_INPUT}: {invalid}", "Give one line of JSON for each prompt.")
             return False
-    plain.dialog.enter(Entry(line))
+    plain.dialog.enter(EnteredLine(line))
     await plain.dialog.settle()
     return _print_all(plain)
 

@@ -147,7 +147,7 @@ def _reset(dialog: Dialog, rest: str) -> Iterator[Line]:
     yield from ()
 
 
-def _cost(dialog: Dialog, rest: str) -> Iterator[Line]:
+def _show_cost(dialog: Dialog, rest: str) -> Iterator[Line]:
     usage = dialog.chat.usage
     text = f"{count(usage.requests, 'request')} · {usage_sentence(usage)}"
     yield Line(indent=2, text=text, rows=2)
@@ -218,7 +218,7 @@ def _compact(dialog: Dialog, rest: str) -> Iterator[Line]:
         dialog.later(compact())
 
 
-def _model(dialog: Dialog, rest: str) -> Iterator[Line]:
+def _use_model(dialog: Dialog, rest: str) -> Iterator[Line]:
     async def use() -> None:
         await dialog.chat.use(rest)
         dialog.use(rest)
@@ -253,7 +253,7 @@ def _modes(dialog: Dialog) -> Iterator[tuple[str, str]]:
         yield mode, ", ".join(f"{kind}: {step}" for kind, step in steps.items())
 
 
-def _tools(dialog: Dialog, rest: str) -> Iterator[Line]:
+def _show_tools(dialog: Dialog, rest: str) -> Iterator[Line]:
     tools = dialog.agent.plan.tools
     for name, tool in tools.items():
         yield Line(indent=2, name=name, text=one_line(tool.description.partition("\n")[0]), style="dim", rows=2)
@@ -261,7 +261,7 @@ def _tools(dialog: Dialog, rest: str) -> Iterator[Line]:
         yield _note("The agent has no tools.")
 
 
-def _output(dialog: Dialog, rest: str) -> Iterator[Line]:
+def _show_output(dialog: Dialog, rest: str) -> Iterator[Line]:
     if not dialog.last_output:
         yield _wrong("No command has written anything yet.")
         return
@@ -291,13 +291,13 @@ def _quit(dialog: Dialog, rest: str) -> Iterator[Line]:
 
 COMMANDS: Final[dict[str, Command]] = {
     "/help": Command(_help, "Shows this."),
-    "/model": Command(_model, "Shows the model, or lets another one answer.", "[NAME]", at_start="--model NAME"),
+    "/model": Command(_use_model, "Shows the model, or lets another one answer.", "[NAME]", at_start="--model NAME"),
     "/mode": Command(_mode, "Shows what happens to calls, or changes it.", "[MODE]", _modes, "--mode MODE"),
-    "/tools": Command(_tools, "Lists the agent's tools."),
-    "/cost": Command(_cost, "Shows the tokens and the cost of the conversation."),
+    "/tools": Command(_show_tools, "Lists the agent's tools."),
+    "/cost": Command(_show_cost, "Shows the tokens and the cost of the conversation."),
     "/compact": Command(_compact, "Makes what is sent of the conversation shorter."),
     "/undo": Command(_undo, "Hides the last turn. What its tools did stays done."),
-    "/output": Command(_output, "Shows all that the last command wrote."),
+    "/output": Command(_show_output, "Shows all that the last command wrote."),
     "/steer": Command(
         lambda dialog, text: _queue(dialog, dialog.chat.steer, text, "with the next turn"),
         "Says TEXT before the next model call.",

@@ -25,7 +25,7 @@ from journeyman.chat.chat import Chat
 from journeyman.cli.chat.asking import Asking
 from journeyman.cli.chat.sessions import SessionFile
 from journeyman.cli.chat.tree import ChatTree, fold_rows, user_line
-from journeyman.cli.chat.view import SAY, Entry, Prompt, Status, View
+from journeyman.cli.chat.view import SAY, ChatView, EnteredLine, Prompt, Status
 from journeyman.cli.permit.policy import Policy
 from journeyman.cli.run import parse_input
 from journeyman.cli.show.lines import EMPTY, Line, one_line
@@ -66,7 +66,7 @@ class Dialog:
     def __init__(
         self,
         agent: Agent[Any, Any, Any],
-        view: View,
+        view: ChatView,
         sessions: SessionFile,
         commands: Commands,
         *,
@@ -102,7 +102,7 @@ class Dialog:
         self._shell: asyncio.Task[None] | None = None
         self._ran: list[str] = []
         """What the user's commands wrote, to be told with what is said next."""
-        self._held: list[Entry] = []
+        self._held: list[EnteredLine] = []
         """What was entered while nothing could be done with it."""
         self._used_tokens = 0
         self._window_tokens: int | None = None
@@ -208,7 +208,7 @@ class Dialog:
 
     # -- what is entered
 
-    def enter(self, entry: Entry) -> None:
+    def enter(self, entry: EnteredLine) -> None:
         """Do what the user entered."""
         if self._chat is None or (self._shell is not None and not entry.id):
             self._held.append(entry)
@@ -219,7 +219,7 @@ class Dialog:
         except (JourneymanError, KeyError) as error:
             self.say([Line(mark="warning", text=str(error.args[0]), rows=4)])
 
-    def _enter(self, entry: Entry) -> Iterator[Line]:
+    def _enter(self, entry: EnteredLine) -> Iterator[Line]:
         text = entry.text
         if entry.id and not self._asking.is_open(entry.id):
             yield Line(mark="warning", text="Nothing waits for that answer any more.")

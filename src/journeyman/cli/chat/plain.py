@@ -14,7 +14,7 @@ from contextlib import suppress
 from threading import Lock, Thread, Timer
 from typing import Final
 
-from journeyman.cli.chat.view import SAY, Entry, Keys, Prompt, View
+from journeyman.cli.chat.view import SAY, ChatView, EnteredLine, Keys, Prompt
 from journeyman.cli.ending import end_process
 from journeyman.cli.show.lines import Line, laid_out
 from journeyman.cli.show.screen import plain_console
@@ -30,7 +30,7 @@ _STOPPING: Final = Line(mark="stopped", text="stopping; press Ctrl-C again to qu
 class PlainTerminal:
     """Shows a view, and hears what is typed."""
 
-    def __init__(self, view: View, keys: Keys) -> None:
+    def __init__(self, view: ChatView, keys: Keys) -> None:
         self._view = view
         self._keys = keys
         self._console = plain_console()
@@ -114,7 +114,7 @@ class PlainTerminal:
                 prompt, self._prompt = self._prompt or SAY, None
             self._asked_to_leave = False
             if text.strip() or prompt.id:
-                self._keys.entered(Entry(text, prompt.id))
+                self._keys.entered(EnteredLine(text, prompt.id))
             else:
                 self._write()
         self.leave(0)

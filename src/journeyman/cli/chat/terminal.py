@@ -38,7 +38,7 @@ from rich.text import Text
 
 from journeyman.cli.chat.line import InputLine, Suggest
 from journeyman.cli.chat.plain import INTERRUPTED, LEAVING, after_grace
-from journeyman.cli.chat.view import SAY, Entry, Keys, View
+from journeyman.cli.chat.view import SAY, ChatView, EnteredLine, Keys
 from journeyman.cli.ending import end_process
 from journeyman.cli.show.lines import WIDEST, Line, laid_out
 from journeyman.cli.show.markdown import end_of, markdown_rows
@@ -65,7 +65,7 @@ def usable_size(told: os.terminal_size) -> Size:
 class Terminal:
     """Shows a view, and hears what is typed."""
 
-    def __init__(self, view: View, keys: Keys, suggest: Suggest, *, history: Path | None) -> None:
+    def __init__(self, view: ChatView, keys: Keys, suggest: Suggest, *, history: Path | None) -> None:
         """`suggest` is asked for completions. `history` is the file of what was entered before; None keeps none."""
         self._view = view
         self._keys = keys
@@ -288,7 +288,7 @@ class Terminal:
 
         @bindings.add("c-o", filter=is_typing)
         def _(event: KeyPressEvent) -> None:
-            self._keys.entered(Entry("/output"))
+            self._keys.entered(EnteredLine("/output"))
 
         return bindings
 
@@ -301,7 +301,7 @@ class Terminal:
         self._buffer.reset()
         self._asked_to_leave = False
         if text.strip() or id:
-            self._keys.entered(Entry(text, id))
+            self._keys.entered(EnteredLine(text, id))
         self._adopt()
 
     def _interrupt(self) -> None:

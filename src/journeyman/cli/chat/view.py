@@ -32,7 +32,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class EnteredLine:
     """A line that the user entered, and what it was meant for when it was begun."""
 
     text: str
@@ -103,14 +103,14 @@ def _short(tokens: int) -> str:
 class Keys:
     """The functions that the terminal calls, in its own thread, when the user enters a line, interrupts or leaves."""
 
-    entered: Callable[[Entry], None]
+    entered: Callable[[EnteredLine], None]
     interrupted: Callable[[], None]
     """The user wants the turn to stop."""
     left: Callable[[int], None]
     """The user wants to leave, with this exit code."""
 
 
-class View:
+class ChatView:
     """A buffer between a chat and the screen. Without a terminal its lines are printed, and the rest is not used."""
 
     def __init__(self) -> None:

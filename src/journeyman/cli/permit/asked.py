@@ -78,7 +78,7 @@ class AskedCall(Protocol):
 # -- how it is shown --------------------------------------------------------------------------------------------------
 
 
-def shown(asked: AskedCall, height: int) -> Iterator[Line]:
+def lines_of_call(asked: AskedCall, height: int) -> Iterator[Line]:
     """Give the lines that tell what a call would do, on a screen of so many rows. A long one is folded, so that its
     title is still to be seen: its end may matter most."""
     who = "" if len(asked.path) == 1 else f" for {'/'.join(asked.path[1:])}"
@@ -86,7 +86,7 @@ def shown(asked: AskedCall, height: int) -> Iterator[Line]:
     found = _WHY.search(asked.question)
     why = found[1] if found else asked.question
     yield Line(mark="asks", name=f"{asked.tool_name} asks to run{who}", text=f"· {one_line(why, 300)}", rows=2)
-    rows = list(_rows(asked.tool_name, asked.arguments))
+    rows = list(_argument_rows(asked.tool_name, asked.arguments))
     cut = [with_its_end(row, _ROW_CHARS) for row in rows]
     folded, most = [*cut], min(max(height - _ROWS_AROUND, _LEAST_ROWS), _ROWS_SHOWN)
     if len(cut) > most:
@@ -102,14 +102,14 @@ def shown(asked: AskedCall, height: int) -> Iterator[Line]:
 
 def whole(asked: AskedCall) -> Iterator[Line]:
     """Give all the lines that tell what a call would do."""
-    for row in _rows(asked.tool_name, asked.arguments):
+    for row in _argument_rows(asked.tool_name, asked.arguments):
         for start in range(0, max(len(row), 1), _PIECE):
             yield _in_bar(row[start : start + _PIECE])
 
 
 def describe_change(tool_name: str, arguments: JsonObject) -> Iterator[Line]:
     """Give the lines that tell what a call does with the arguments that a person gave it."""
-    rows = list(_rows(tool_name, arguments)) if tool_name in _CHANGES else []
+    rows = list(_argument_rows(tool_name, arguments)) if tool_name in _CHANGES else []
     how = "changed:" if rows else f"changed to {all_arguments(arguments)}"
     yield Line(indent=2, text=f"{tool_name} allowed, {how}", style="green", rows=4)
     for row in rows[:_ROWS_SHOWN]:
@@ -120,7 +120,7 @@ def _in_bar(row: str) -> Line:
     return Line(indent=2, mark="bar", text=row, style=_STYLES.get(row[:2], "dim"), rows=_MANY_ROWS)
 
 
-def _rows(tool_name: str, arguments: JsonObject) -> Iterator[str]:
+def _argument_rows(tool_name: str, arguments: JsonObject) -> Iterator[str]:
     match tool_name, arguments:
         case "bash", {"command": str(command), **rest}:
             first, *others = _plain(command).split("\n")
@@ -132,7 +132,7 @@ def _rows(tool_name: str, arguments: JsonObject) -> Iterator[str]:
         case "edit", {"path": str(path), "old_text": str(old), "new_text": str(new), **rest} if old:
             is_all = rest.pop("replace_all", False) is True
             yield f"edits {_plain(path)}"
-            yield from _change(_text_of(path), old, new, is_all=is_all)
+            yield from _change(_text_of_file(path), old, new, is_all=is_all)
             yield from _table(rest)
         case "write", {"path": str(path), "content": str(content), **rest}:
             yield f"writes {_plain(path)} · {_size(path, content)}"
@@ -168,7 +168,7 @@ def _table(given: Mapping[str, object]) -> Iterator[str]:
         yield from (f"{'':<{width}}  {each}" for each in others)
 
 
-def _text_of(path: str) -> str | None:
+def _text_of_file(path: str) -> str | None:
     """Return the file that an edit would change; None: it cannot be shown."""
     try:
         file = Path.cwd() / path

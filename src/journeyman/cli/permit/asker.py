@@ -23,10 +23,10 @@ from journeyman.cli.permit.asked import (
     arguments_from,
     choose_option,
     hint,
+    lines_of_call,
     misfit,
     question_lines,
     read_answer,
-    shown,
     unclear,
     whole,
 )
@@ -70,7 +70,7 @@ def asking(
     tell: Callable[[Sequence[Line]], None],
     *,
     may_wait: bool = False,
-) -> Generator[Asker | Nobody | None]:
+) -> Generator[TerminalAsker | Nobody | None]:
     """Give what answers the questions of gates and models in this block: who is at the terminal, or nobody. None, where
     the runs may wait: nobody is here, and somebody may answer from elsewhere. Whoever follows a recorded run in the
     viewer may answer, too.
@@ -80,7 +80,7 @@ def asking(
     terminal = open_terminal()
     if terminal is not None:
         try:
-            yield Asker(agent, terminal, paused)
+            yield TerminalAsker(agent, terminal, paused)
         finally:
             os.close(terminal)
         return
@@ -98,7 +98,7 @@ async def asked_by(asker: AsksUser | None, work: Coroutine[Any, Any, T]) -> T:
     return await work
 
 
-class Asker:
+class TerminalAsker:
     """Asks on one terminal."""
 
     def __init__(
@@ -150,7 +150,7 @@ class Asker:
                     raise
 
     async def _ask_approval(self, asked: ApprovalRequested) -> Decision:
-        self._say(shown(asked, os.get_terminal_size(self._terminal).lines or 24))
+        self._say(lines_of_call(asked, os.get_terminal_size(self._terminal).lines or 24))
         meant = hint(asked, may_stop=False)
         self._say([Line(text=meant, style="cyan", rows=3)])
         while True:
@@ -252,4 +252,4 @@ def _event_of(approval: Approval) -> ApprovalRequested:
 
 
 if TYPE_CHECKING:
-    _asks: type[AsksUser] = Asker
+    _asks: type[AsksUser] = TerminalAsker

@@ -23,7 +23,7 @@ _HINT: Final = "See it all with --debug."
 def log_shown(say: Callable[[Sequence[Line]], None], *, debug: bool) -> Generator[None]:
     """Show while the block runs what is logged; with `debug` also what may hold content: words and tracebacks."""
     logger, progress = logging.getLogger("journeyman"), logging.getLogger(_PROGRESS)
-    handler, levels = _Shown(say, debug=debug), (logger.level, progress.level)
+    handler, levels = _LogHandler(say, debug=debug), (logger.level, progress.level)
     logger.addHandler(handler)
     progress.setLevel(logging.INFO)
     if debug:
@@ -36,7 +36,7 @@ def log_shown(say: Callable[[Sequence[Line]], None], *, debug: bool) -> Generato
         logger.removeHandler(handler)
 
 
-class _Shown(logging.Handler):
+class _LogHandler(logging.Handler):
     def __init__(self, say: Callable[[Sequence[Line]], None], *, debug: bool) -> None:
         super().__init__(logging.DEBUG if debug else logging.INFO)
         self._least = logging.DEBUG if debug else logging.WARNING

@@ -47,7 +47,7 @@ class Outline:
         yield EMPTY
         yield Line(name="The whole tree", note="tokens, of runs with all below")
         for run in self._roots:
-            yield from _lines(run, 0)
+            yield from _run_lines(run, 0)
         together, apart, apart_usage = _sums(self._roots)
         yield EMPTY
         yield Line(name="in all", text=f"· {together.sentence()}")
@@ -61,7 +61,7 @@ class Outline:
             yield Line(indent=2, text=usage_sentence(apart_usage), style="dim")
 
 
-def _lines(run: SeenRun, indent: int) -> Iterator[Line]:
+def _run_lines(run: SeenRun, indent: int) -> Iterator[Line]:
     yield _head(run, indent)
     if isinstance(run.ending, RunFailed):
         why = f"{run.ending.error.code}: {run.ending.error.message}"
@@ -75,9 +75,9 @@ def _lines(run: SeenRun, indent: int) -> Iterator[Line]:
         yield _step(iteration, inner)
         for call in iteration.calls.values():
             for below in call.runs:
-                yield from _lines(below, inner + 2)
+                yield from _run_lines(below, inner + 2)
     for below in run.others:
-        yield from _lines(below, inner + 2)
+        yield from _run_lines(below, inner + 2)
 
 
 def _head(run: SeenRun, indent: int) -> Line:
@@ -114,7 +114,7 @@ def _step(iteration: SeenIteration, indent: int) -> Line:
 
 
 @dataclass(slots=True)
-class _Sum:
+class _SumOfRuns:
     """The sum of what several runs did: attempts, iterations, and calls."""
 
     runs: int = 0
@@ -138,9 +138,9 @@ class _Sum:
         return ", ".join(count(number, noun) for number, noun in counts)
 
 
-def _sums(roots: Sequence[SeenRun]) -> tuple[_Sum, _Sum, Usage | None]:
+def _sums(roots: Sequence[SeenRun]) -> tuple[_SumOfRuns, _SumOfRuns, Usage | None]:
     """Return what the runs did with all below them, and what was done in the background: that is nobody's part."""
-    together, apart = _Sum(), _Sum()
+    together, apart = _SumOfRuns(), _SumOfRuns()
     background: list[SeenRun] = []
     stack = [(run, False) for run in roots]
     while stack:

@@ -29,7 +29,7 @@ from journeyman.tools.redaction import Redactor
 from journeyman.types import JsonObject, Message, RunPath, ToolResult, ToolUse, adapter_of
 
 
-def text_of(value: object) -> str:
+def text_of_value(value: object) -> str:
     """Return a value of a recording as people read it; of a text that was not kept, how long it was."""
     if is_json_object(value) and value.keys() == {"characters", "digest"}:
         return f"({value['characters']} characters)"
@@ -90,7 +90,7 @@ class _Played:
             case "Target":
                 self.target = facts["target"]
             case "Input":
-                self.input = text_of(facts.get("input")) if self.input is None else self.input
+                self.input = text_of_value(facts.get("input")) if self.input is None else self.input
             case "MessageCommitted":
                 message = adapter_of(Message).validate_python(facts["message"])
                 self._messages.append(message)
@@ -161,7 +161,7 @@ class _Played:
             return
         if (lost := told.get("lost")) is not None:
             raise Refused(f"The recording lacks {lost}.", "Let the function that makes it declare its type.")
-        known = ToolResult(text_of(facts.get("tool_result")), is_error=facts.get("is_error", False))
+        known = ToolResult(text_of_value(facts.get("tool_result")), is_error=facts.get("is_error", False))
         result = adapter_of(ToolResult).dump_python(self._results.get(id, known), mode="json", exclude_none=True)
         outcome: JsonObject = {"result": result, "cached": facts.get("cached", False)}
         outcome |= {name: told[name] for name in ("error", "run", "attempt") if name in told}

@@ -54,7 +54,7 @@ class Screen(Protocol):
 def open_screen(*, quiet: bool) -> Screen:
     """Return the screen that fits where stderr leads."""
     if quiet:
-        return Silence()
+        return SilentScreen()
     console = stderr_console()
     return LiveScreen(console) if console.is_terminal else PlainScreen(console)
 
@@ -96,7 +96,7 @@ def print_error(message: str, hint: str) -> None:
         console.print(row)
 
 
-class Silence(Screen):
+class SilentScreen(Screen):
     """Shows nothing."""
 
 

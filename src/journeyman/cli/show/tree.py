@@ -50,7 +50,7 @@ _TASK_ENDS: Final[dict[events.TaskStatus, tuple[Mark, str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _LineOfRun:
     """A line, and the run that it is about."""
 
     path: RunPath
@@ -66,7 +66,7 @@ class Tree:
 
     def __init__(self) -> None:
         self._seen = SeenRuns()
-        self._kept: dict[RunPath, list[_Entry]] = {}
+        self._kept: dict[RunPath, list[_LineOfRun]] = {}
         """The lines of the runs whose lines are kept until the iteration has ended."""
         self._last: RunPath = ()
         """The run that the last line was about."""
@@ -84,7 +84,7 @@ class Tree:
             lines = [_indent(line, path) for line in lines_beside(event)]
             self._last = self._last[:1] if lines else self._last  # what goes on says again which run it is about
             return lines
-        new = [_Entry(path, _indent(line, path), begins) for line in lines_of(run, event)]
+        new = [_LineOfRun(path, _indent(line, path), begins) for line in lines_for_event(run, event)]
         kept = self._kept.get(path)
         if kept is None:
             return self._pass_on(path, [*entries, *new])
@@ -109,14 +109,14 @@ class Tree:
         if len(event.path) > 1 and (is_shared or (isinstance(event, events.RunStarted) and event.mode in _TOGETHER)):
             self._kept[event.path] = []
 
-    def _close_run(self, path: RunPath) -> list[_Entry]:
+    def _close_run(self, path: RunPath) -> list[_LineOfRun]:
         """Return the lines that were kept of a run that has ended, and of those that it took along."""
         entries = self._kept.pop(path, [])
         for below in self._seen.stopped_with(path):
-            entries += [*self._close_run(below), _Entry(below, _indent(_STOPPED, below))]
+            entries += [*self._close_run(below), _LineOfRun(below, _indent(_STOPPED, below))]
         return entries
 
-    def _pass_on(self, path: RunPath, entries: list[_Entry]) -> list[Line]:
+    def _pass_on(self, path: RunPath, entries: list[_LineOfRun]) -> list[Line]:
         """Return the lines, or keep them among those of a run above whose lines are kept."""
         for length in range(len(path) - 1, 0, -1):
             if path[:length] in self._kept:
@@ -124,7 +124,7 @@ class Tree:
                 return []
         return self._in_order(entries)
 
-    def _in_order(self, entries: Iterable[_Entry]) -> list[Line]:
+    def _in_order(self, entries: Iterable[_LineOfRun]) -> list[Line]:
         """Return the lines; where another run begins to speak, with its name. The indent tells who is above."""
         lines: list[Line] = []
         for entry in entries:
@@ -142,7 +142,7 @@ def _indent(line: Line, path: RunPath) -> Line:
 # -- the lines of a run -----------------------------------------------------------------------------------------------
 
 
-def lines_of(run: SeenRun, event: events.Event) -> Iterator[Line]:  # noqa: C901, PLR0912 - a table
+def lines_for_event(run: SeenRun, event: events.Event) -> Iterator[Line]:  # noqa: C901, PLR0912 - a table
     """Give the lines that `event` adds to those of its run; the first column is the run's own."""
     match event:
         case events.RunStarted() | events.RunResumed():

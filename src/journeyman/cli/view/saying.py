@@ -19,7 +19,7 @@ from journeyman.gate import Allow, Decision, Deny, Rewrite
 from journeyman.narrowing import is_json_object
 
 
-def _say(run: str, store: str | None, say: Callable[[AnyHandle], Awaitable[str]]) -> int:
+def _say_to_run(run: str, store: str | None, say: Callable[[AnyHandle], Awaitable[str]]) -> int:
     """Say something to a run, and print what came of it."""
     Stdout()
     place = find_store(store)
@@ -62,7 +62,7 @@ def steer(run: str, text: str, /, *, at_end: Flag = False, store: str | None = N
         await handle.follow_up(text)
         return "It is said when nothing else is left to do."
 
-    return _say(run, store, say)
+    return _say_to_run(run, store, say)
 
 
 def approve(
@@ -109,7 +109,7 @@ def _decide(run: str, question_id: str, decision: Decision, *, store: str | None
         others = "" if arguments is None else ", with other arguments"
         return f"{'Denied' if isinstance(decision, Deny) else 'Allowed'}{others}: {question_line(question)}"
 
-    return _say(run, store, say)
+    return _say_to_run(run, store, say)
 
 
 def answer(run: str, question_id: str, text: str, /, *, store: str | None = None) -> int:
@@ -126,7 +126,7 @@ def answer(run: str, question_id: str, text: str, /, *, store: str | None = None
         question = await handle.answer(question_id, text)
         return f"Answered: {one_line(question.question, 300)}"
 
-    return _say(run, store, say)
+    return _say_to_run(run, store, say)
 
 
 def hold(run: str, /, *, store: str | None = None) -> int:
@@ -141,7 +141,7 @@ def hold(run: str, /, *, store: str | None = None) -> int:
         await handle.hold()
         return "It is held: no further step of it begins."
 
-    return _say(run, store, say)
+    return _say_to_run(run, store, say)
 
 
 def release(run: str, /, *, store: str | None = None) -> int:
@@ -156,4 +156,4 @@ def release(run: str, /, *, store: str | None = None) -> int:
         await handle.release()
         return "It is released."
 
-    return _say(run, store, say)
+    return _say_to_run(run, store, say)

@@ -31,10 +31,10 @@ from journeyman.store.database import (
     check_installed,
     lock_number,
     restored,
-    shown,
+    storable_value,
 )
-from journeyman.store.log import Line, crc_of, readable
-from journeyman.store.log import Record as SessionRecord
+from journeyman.store.log import NewRecord, crc_of, readable_records
+from journeyman.store.log import SessionRecord as SessionRecord
 from journeyman.store.postgres import LAST as LAST_OF_SESSION
 from journeyman.store.postgres import READ as READ_SESSION
 from journeyman.store.postgres import WRITE as WRITE_SESSION
@@ -361,7 +361,7 @@ def row_of(stored: Sequence[Any]) -> Row:
 
 
 def written_out(record: Record) -> list[Any]:
-    return [shown(each) for each in record]
+    return [storable_value(each) for each in record]
 
 
 def record_of(stored: Sequence[Any]) -> Record:
@@ -379,7 +379,9 @@ async def run_of(connection: Connection, id: str) -> Row | None:
 
 
 async def runs_of(connection: Connection, where: str, given: Sequence[Any]) -> list[Row]:
-    found = await rows_of(connection, f"SELECT {sql.LIST} FROM jm_runs {where}", [shown(each) for each in given])
+    found = await rows_of(
+        connection, f"SELECT {sql.LIST} FROM jm_runs {where}", [storable_value(each) for each in given]
+    )
     return [row_of(each) for each in found]
 
 
@@ -389,10 +391,10 @@ async def runs_of(connection: Connection, where: str, given: Sequence[Any]) -> l
 async def conversation_of(connection: Connection, session: str) -> Snapshot:
     """Return what is stored of a session."""
     found = await rows_of(connection, READ_SESSION, [session])
-    return readable([SessionRecord(*each) for each in found], session)[1]
+    return readable_records([SessionRecord(*each) for each in found], session)[1]
 
 
-async def add_lines(connection: Connection, session: str, lines: Sequence[Line], *, at: float) -> None:
+async def add_lines(connection: Connection, session: str, lines: Sequence[NewRecord], *, at: float) -> None:
     """Write lines at the end of a session that is stored, in a transaction.
 
     Raises:

@@ -42,7 +42,7 @@ def schema_sql(dispatcher: DispatcherName = _DEFAULT, *, days: int = AHEAD) -> s
     Raises:
         ValueError: there is no such dispatcher, or `days` is less than 0, or more than 400.
     """
-    _check(dispatcher)
+    _check_dispatcher(dispatcher)
     if not 0 <= days <= _MOST_DAYS:
         raise ValueError(f"Tables of {days:,} days cannot be made ahead. Give a number from 0 to {_MOST_DAYS:,}.")
     return f"{MAKE}{MAKE_RECORDINGS}{days_ddl(wall_clock(), days)}BEGIN;\n{_SCHEMAS[dispatcher]()}COMMIT;\n"
@@ -56,7 +56,7 @@ def named(given: DispatcherName | Dispatcher | None, lender: Lender, *, lease_s:
     """
     if given is not None and not isinstance(given, str):
         return given
-    _check(given or _DEFAULT)
+    _check_dispatcher(given or _DEFAULT)
     return DISPATCHERS[given or _DEFAULT](lender, lease_s=lease_s)
 
 
@@ -80,6 +80,6 @@ async def choose(given: DispatcherName | None, connection: Connection, database:
     return name
 
 
-def _check(name: str) -> None:
+def _check_dispatcher(name: str) -> None:
     if name not in DISPATCHERS:
         raise ValueError(f"There is no dispatcher {name!r}. Give {' or '.join(map(repr, DISPATCHERS))}, or an object.")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from journeyman.cancel import own_task, wait_until_ended
 from journeyman.durable.dispatch import GIVE_BACK_S, LEASE_S, Dispatcher, Requeue, ResumeRun, Ticket
-from journeyman.durable.postgres.tickets import AGAIN_S, Lender, Patience, check_package, place_of, places_of
+from journeyman.durable.postgres.tickets import AGAIN_S, Lender, Patience, check_package, place_of_queue, places_of
 from journeyman.errors import StoreError, name_and_words
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class PgQueuer:
     ) -> None:
         await connection.execute(_DROP.encode(), [ticket.run])
         await _queries(_joined(connection)).enqueue(
-            place_of(agent, queue),
+            place_of_queue(agent, queue),
             None,
             max(min(priority, _MOST_URGENT), -_MOST_URGENT),
             timedelta(seconds=min(max(after_s, 0.0), _MOST_S)),
@@ -170,7 +170,7 @@ class PgQueuer:
             driver = _Driver(self._lender, all_of, stop=leaving, lease_s=self.lease_s)
             manager = _manager(driver, max_concurrency)
             driver.serve = lambda place: manager.entrypoint(place, accepts_context=False)(driven)
-            for each in [place_of(agent, queue) for agent in agents for queue in queues or ("default",)]:
+            for each in [place_of_queue(agent, queue) for agent in agents for queue in queues or ("default",)]:
                 driver.serve(each)
             return manager
 

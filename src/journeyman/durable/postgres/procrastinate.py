@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from journeyman.cancel import own_task, wait_until_ended
 from journeyman.durable.dispatch import GIVE_BACK_S, LEASE_S, Dispatcher, Requeue, ResumeRun, Ticket
-from journeyman.durable.postgres.tickets import AGAIN_S, Lender, Patience, check_package, place_of, places_of
+from journeyman.durable.postgres.tickets import AGAIN_S, Lender, Patience, check_package, place_of_queue, places_of
 from journeyman.errors import StoreError, name_and_words
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Procrastinate:
         self, ticket: Ticket, *, agent: str, queue: str, priority: int, after_s: float, connection: Connection
     ) -> None:
         urgency = max(min(priority, _MOST_URGENT), -_MOST_URGENT)
-        given = [ticket.run, place_of(agent, queue), urgency, *ticket, min(max(after_s, 0.0), _MOST_S)]
+        given = [ticket.run, place_of_queue(agent, queue), urgency, *ticket, min(max(after_s, 0.0), _MOST_S)]
         await connection.execute(_ENQUEUE.encode(), given)
 
     async def drop(self, run: str, connection: Connection) -> None:
@@ -146,7 +146,7 @@ class Procrastinate:
         from procrastinate import App
         from procrastinate.worker import Worker
 
-        places = [place_of(agent, queue) for agent in agents for queue in queues or ("default",)]
+        places = [place_of_queue(agent, queue) for agent in agents for queue in queues or ("default",)]
         all_of = () if queues else tuple(places_of(agent) for agent in agents)
         connector = _Connector(self._lender, places, all_of, stop=stop, lease_s=self.lease_s)
         app, drives = App(connector=cast("Any", connector)), set[asyncio.Task[Any]]()

@@ -94,7 +94,7 @@ def check_package(name: str, *, extra: str, least: str) -> None:
         )
 
 
-def place_of(agent: str, queue: str) -> str:
+def place_of_queue(agent: str, queue: str) -> str:
     """Return the queue of a dispatcher for an agent and a queue: a channel of Postgres has 63 bytes at most."""
     return f"{places_of(agent)}{blake2b(queue.encode(), digest_size=8).hexdigest()}"
 

@@ -31,7 +31,7 @@ from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
 from journeyman.hosted.tools import HostedToolSupport
 from journeyman.model import Facts, Part, Request, room_for
 from journeyman.models.answers import Parts, complete_error, retry_after_s
-from journeyman.models.anthropic.decode import PROVIDER, Decoder
+from journeyman.models.anthropic.decode import PROVIDER, AnthropicDecoder
 from journeyman.models.anthropic.encode import media
 from journeyman.models.anthropic.model import BASE_URL, AnthropicModel
 from journeyman.models.anthropic.model import from_environment as with_a_key
@@ -92,7 +92,7 @@ class AnthropicClientModel:
             )
         form = AnthropicModel(self.name)
         object.__setattr__(self, "_form", form)
-        by_url = _host(self.client) == urlsplit(BASE_URL).netloc
+        by_url = _host_of_client(self.client) == urlsplit(BASE_URL).netloc
         files = media(by_url=by_url, context_window=form.facts.context_window)
         own: dict[str, Any] = {"price": self.price, "loads_tools": self.loads_tools, "media": files}
         object.__setattr__(self, "facts", replace(form.facts, **own))
@@ -127,8 +127,8 @@ class AnthropicClientModel:
         """Ask the model; see `Model.stream`."""
         events = await self._ask(from_json(self.body(request)))
         try:
-            decoder = Decoder(self.price, deltas=request.deltas, room=room_for(request, self.facts))
-            yield _Parts(self.client, events, decoder)
+            decoder = AnthropicDecoder(self.price, deltas=request.deltas, room=room_for(request, self.facts))
+            yield _SdkParts(self.client, events, decoder)
         finally:
             await events.close()
 
@@ -184,7 +184,7 @@ def from_environment(
 
 
 @lazy_dataclass(eq=False)
-class _Lease:
+class _LoopClient:
     """The client's model on one event loop, with the number of its users there: the last of them closes it."""
 
     model: AnthropicClientModel
@@ -210,8 +210,8 @@ class AnthropicCloudModel:
     """Clients that were made and not yet used."""
     facts: Facts = field(init=False)
     """The documented ones; 8,192 tokens of output for a model that is not known here."""
-    _leases: WeakKeyDictionary[asyncio.AbstractEventLoop, _Lease] = field(
-        default_factory=WeakKeyDictionary[asyncio.AbstractEventLoop, _Lease], init=False
+    _leases: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClient] = field(
+        default_factory=WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClient], init=False
     )
 
     def __post_init__(self) -> None:
@@ -246,7 +246,7 @@ class AnthropicCloudModel:
         lease = self._leases.get(loop)
         if lease is None:
             more: Any = {"headers": self.headers, "timeouts": self.timeouts, "price": self.price}
-            lease = self._leases[loop] = _Lease(AnthropicClientModel(self.name, client=self._client(), **more))
+            lease = self._leases[loop] = _LoopClient(AnthropicClientModel(self.name, client=self._client(), **more))
         lease.n_users += 1
         return self
 
@@ -360,12 +360,12 @@ if TYPE_CHECKING:
 
 
 @lazy_dataclass(repr=False, eq=False)
-class _Parts(Parts):
+class _SdkParts(Parts):
     """The parts of an answer, from the events that the SDK has parsed."""
 
     _client: Client
     _events: _Events
-    _decoder: Decoder
+    _decoder: AnthropicDecoder
 
     def unfinished_text(self) -> str:
         return self._decoder.unfinished_text()
@@ -384,7 +384,7 @@ class _Parts(Parts):
         if media_type == "application/json":
             return self._decoder.document(data)
         words = f"did not answer with a Messages API stream ({media_type or 'no content type'}, {data[:200]!r})"
-        raise ProviderError(f"{_host(self._client)} {words}.", kind="unknown")
+        raise ProviderError(f"{_host_of_client(self._client)} {words}.", kind="unknown")
 
     def _failure(self, error: Exception) -> ProviderError:
         response, used = self._events.response, self._decoder.usage()
@@ -402,7 +402,7 @@ def _failure(error: Exception, client: Client, *, begun: bool) -> ProviderError:
 
     if isinstance(error, APIStatusError):
         return _refused(error, client, begun=begun)
-    host, known = _host(client), meaning(error, begun=begun)
+    host, known = _host_of_client(client), meaning(error, begun=begun)
     kind: ProviderErrorKind
     if known is not None and (begun or not isinstance(error, ValueError)):
         failure = ProviderError(f"{host} {known.words} ({quote_error(error)}).", kind=known.kind)
@@ -429,7 +429,7 @@ def _refused(error: APIStatusError, client: Client, *, begun: bool) -> ProviderE
     for one in reversed(labels):
         kind = _KINDS.get(one or "", kind)
     words = f"broke off with {label or 'an error'}" if begun else f"answered {error.status_code} {label or ''}".rstrip()
-    text = f"{_host(client)} {words}: {error.api_message or quote_error(error)}".rstrip(".")
+    text = f"{_host_of_client(client)} {words}: {error.api_message or quote_error(error)}".rstrip(".")
     failure = ProviderError(
         _without_keys(f"{text}.", client),
         kind=kind,
@@ -442,7 +442,7 @@ def _refused(error: APIStatusError, client: Client, *, begun: bool) -> ProviderE
     return tell_wrapped(failure)
 
 
-def _host(client: Client) -> str:
+def _host_of_client(client: Client) -> str:
     return client.base_url.netloc.decode("ascii", "replace").rpartition("@")[2] or str(client.base_url)
 
 

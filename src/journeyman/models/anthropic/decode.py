@@ -47,7 +47,7 @@ _COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "c
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class Decoder:
+class AnthropicDecoder:
     """A decoder that turns the events of one answer into parts."""
 
     price: Price | None = None

@@ -32,7 +32,7 @@ from journeyman.models.wire import (
     join_tools,
     kept_beside,
     missing,
-    readable,
+    readable_block,
     safe_id,
     safe_name,
     says_nothing,
@@ -134,15 +134,15 @@ def _encode_prefix(prefix: Prefix, more_tools: Sequence[object], *, kept: int, e
     """Return the fields for tools and system, with the last `kept` of their marks, and with `end` one at the end."""
     key = f"{CODEC}/{kept}/{end}"
     if more_tools or key not in prefix.wire:
-        system = _system(prefix, kept=kept, end=end)
-        tools = _tools(prefix, end=end and not system)
+        system = _encode_system(prefix, kept=kept, end=end)
+        tools = _encode_tools(prefix, end=end and not system)
         if more_tools:
-            return _field(b"tools", join_tools(tools, more_tools)) + _field(b"system", system)
-        prefix.wire[key] = _field(b"tools", tools) + _field(b"system", system)
+            return _list_field(b"tools", join_tools(tools, more_tools)) + _list_field(b"system", system)
+        prefix.wire[key] = _list_field(b"tools", tools) + _list_field(b"system", system)
     return prefix.wire[key]
 
 
-def _field(name: bytes, elements: bytes) -> bytes:
+def _list_field(name: bytes, elements: bytes) -> bytes:
     return b',"%b":[%b]' % (name, elements) if elements else b""
 
 
@@ -181,7 +181,7 @@ def _piece(message: Message) -> tuple[bytes, bool]:
     """
     wire = message.wire
     if _SPECIAL not in wire:
-        blocks = _blocks(message.content, message.role)
+        blocks = _encode_blocks(message.content, message.role)
         piece = _OPEN[message.role] + blocks if blocks else b""
         if message.role == "user" and (count := sum([_is_marked(block) for block in message.content])):
             wire[_HAND_MARKS] = b"%d" % count
@@ -208,11 +208,11 @@ def _without_trailing_space(message: Message, piece: bytes) -> bytes:
         content, is_shorter = _trim_reasoning(content), True
     if not is_shorter:
         return piece
-    blocks = _blocks(content, "assistant")
+    blocks = _encode_blocks(content, "assistant")
     return (b"," if piece.startswith(b",") else _OPEN["assistant"]) + blocks if blocks else b""
 
 
-def _blocks(content: Sequence[Block], role: Role) -> bytes:
+def _encode_blocks(content: Sequence[Block], role: Role) -> bytes:
     return b",".join([_block(block, role) for block in _select_readable(content, role)])
 
 
@@ -220,7 +220,7 @@ def _select_readable(content: Sequence[Block], role: Role) -> list[Block]:
     """Return the blocks as this provider can read them, without those that it would refuse."""
     if all([type(block) in _ALWAYS_SENT for block in content]):
         return [*content]
-    blocks = [readable(block, CODEC) for block in content]
+    blocks = [readable_block(block, CODEC) for block in content]
     blocks = [
         Text(missing(each)) if isinstance(each, Image | Document | Audio) and not is_taken(each, _MEDIA) else each
         for each in blocks
@@ -250,7 +250,7 @@ def _is_sent(block: Block, role: Role) -> bool:
 def _block(block: Block, role: Role) -> bytes:
     match block:
         case Text():
-            encoded = _text(block, role)
+            encoded = _encode_text(block, role)
         case ToolUse():
             encoded = _tool_use(block)
         case ToolResult():
@@ -262,15 +262,15 @@ def _block(block: Block, role: Role) -> bytes:
         case Image(source):
             encoded = to_json({"type": "image", "source": _source(source)})
         case Document():
-            encoded = _document(block)
+            encoded = _encode_document(block)
         case Audio():  # one at an address; see `_select_readable`
-            encoded = _text(Text(missing(block)), role)
+            encoded = _encode_text(Text(missing(block)), role)
         case Opaque():
             encoded = block.json.strip().encode("utf-8", "replace")
     return encoded
 
 
-def _text(block: Text, role: Role) -> bytes:
+def _encode_text(block: Text, role: Role) -> bytes:
     # Citations may come back with the assistant's texts only, and other providers' extras would be unknown fields.
     if role == "assistant" and block.extra and (citations := block.extra.get("citations")):
         return to_json({"type": "text", "text": block.text, "citations": citations})
@@ -286,7 +286,9 @@ def _tool_use(block: ToolUse) -> bytes:
 
 
 def _tool_result(block: ToolResult) -> bytes:
-    content = to_json(block.content) if isinstance(block.content, str) else b"[%b]" % _blocks(block.parts, "user")
+    content = (
+        to_json(block.content) if isinstance(block.content, str) else b"[%b]" % _encode_blocks(block.parts, "user")
+    )
     if block.is_error and content in (b'""', b"[]"):
         content = b'"(no output)"'  # the API refuses an error without content
     error = b',"is_error":true' if block.is_error else b""
@@ -300,7 +302,7 @@ def _source(source: Source) -> JsonObject:
     return {"type": "url", "url": source.url}
 
 
-def _document(block: Document) -> bytes:
+def _encode_document(block: Document) -> bytes:
     source = _source(block.source)
     if isinstance(block.source, Base64) and block.source.media_type.startswith("text/"):
         text = b64decode(block.source.data).decode("utf-8", "replace")
@@ -312,11 +314,13 @@ def _document(block: Document) -> bytes:
 # -- tools and system --------------------------------------------------------------------------------------------------
 
 
-def _tools(prefix: Prefix, *, end: bool) -> bytes:
+def _encode_tools(prefix: Prefix, *, end: bool) -> bytes:
     """Return the elements of `tools`; `end` marks the last one that is in the prompt."""
     grammars = Grammars()
     tools = [
-        _tool(spec, strict=spec.strict and CODEC not in spec.provider_schemas and grammars.take(spec.input_schema))
+        _encode_tool(
+            spec, strict=spec.strict and CODEC not in spec.provider_schemas and grammars.take(spec.input_schema)
+        )
         for spec in prefix.tools
     ]
     shown = [index for index, spec in enumerate(prefix.tools) if not spec.deferred]
@@ -325,7 +329,7 @@ def _tools(prefix: Prefix, *, end: bool) -> bytes:
     return b",".join(tools)
 
 
-def _tool(spec: ToolSpec, *, strict: bool) -> bytes:
+def _encode_tool(spec: ToolSpec, *, strict: bool) -> bytes:
     key = f"{CODEC}/strict" if strict else CODEC
     if key not in spec.wire:
         tool: JsonObject = {"name": spec.name, "description": spec.description, "input_schema": spec.input_schema}
@@ -339,13 +343,13 @@ def _tool(spec: ToolSpec, *, strict: bool) -> bytes:
     return spec.wire[key]
 
 
-def _system(prefix: Prefix, *, kept: int, end: bool) -> bytes:
+def _encode_system(prefix: Prefix, *, kept: int, end: bool) -> bytes:
     """Return the elements of `system`, the last `kept` of the marks in it, and with `end` one on the last element."""
     blocks: list[bytes] = []
     for text in reversed([text for text in prefix.system if _is_sent(text, "user")]):
         marked = text.cache_mark and kept > 0
         kept -= marked
-        block = _text(text, "user")
+        block = _encode_text(text, "user")
         blocks.append(block[:-1] + _MARK if marked or (end and not blocks) else block)
     return b",".join(reversed(blocks))
 

@@ -18,7 +18,7 @@ from journeyman.data import lazy_dataclass
 from journeyman.hosted.tools import HostedTool, HostedToolSupport, WebSearch
 from journeyman.model import Facts, ModelSettings, OutputFormat, Part, Request, ThinkingLevel, room_for
 from journeyman.models.answers import RequestedStream
-from journeyman.models.anthropic.decode import PROVIDER, Decoder
+from journeyman.models.anthropic.decode import PROVIDER, AnthropicDecoder
 from journeyman.models.anthropic.encode import encode, media
 from journeyman.models.prices import price_for
 from journeyman.models.requests import (
@@ -123,7 +123,7 @@ class AnthropicModel(OverHttp):
         post = self._posting(self._url, self._headers, self.timeouts)
         return RequestedStream(
             lambda: post(body=self.body(request)),
-            Decoder(self.price, deltas=request.deltas, room=room_for(request, self.facts)),
+            AnthropicDecoder(self.price, deltas=request.deltas, room=room_for(request, self.facts)),
             "a Messages API stream",
         )
 
@@ -197,7 +197,7 @@ class AnthropicModel(OverHttp):
             return _budget(min(_BUDGETS[asked], limit * 3 // 4), limit)
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low" if asked == "minimal" else asked}}
 
-    def _checked_budget(self, budget: int, known: _Known, ceiling: int) -> int:
+    def _checked_budget(self, budget: int, known: _ClaudeFacts, ceiling: int) -> int:
         if known.reasoning == "adaptive":
             raise make_unsent_error(
                 f"{self.name} takes no thinking budget. Ask for a level, such as thinking='medium'."
@@ -237,7 +237,7 @@ def _budget(budget: int, limit: int) -> JsonObject:
     return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= _LEAST_BUDGET else {}
 
 
-class Reached(TypedDict, total=False):
+class AnthropicOptions(TypedDict, total=False):
     """The options of `connect("anthropic:…")` besides the name and the key: those of `AnthropicModel`."""
 
     base_url: str | None
@@ -249,7 +249,7 @@ class Reached(TypedDict, total=False):
 
 
 def from_environment(
-    name: str, *, api_key: str | None = None, auth_token: str | None = None, **options: Unpack[Reached]
+    name: str, *, api_key: str | None = None, auth_token: str | None = None, **options: Unpack[AnthropicOptions]
 ) -> AnthropicModel:
     """Return the model. What is not given comes from ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, and ANTHROPIC_BASE_URL.
 
@@ -260,9 +260,9 @@ def from_environment(
         ModelUnavailable: there is no key, or the address or the key cannot be one.
         TypeError: there are no such options.
     """
-    if unknown := options.keys() - Reached.__annotations__.keys():
+    if unknown := options.keys() - AnthropicOptions.__annotations__.keys():
         raise TypeError(
-            f"anthropic:{name} has no options {sorted(unknown)}. It has: {sorted(Reached.__annotations__)}."
+            f"anthropic:{name} has no options {sorted(unknown)}. It has: {sorted(AnthropicOptions.__annotations__)}."
         )
     if api_key is None and auth_token is None:
         api_key = environment("ANTHROPIC_API_KEY")
@@ -294,7 +294,7 @@ _Reasoning: TypeAlias = Literal["adaptive", "budget", "both"]
 
 
 @lazy_dataclass(frozen=True)
-class _Known:
+class _ClaudeFacts:
     max_output_tokens: int
     context_window: int | None
     reasoning: _Reasoning
@@ -312,29 +312,29 @@ class _Known:
 
 
 # The longest prefix that fits, from `claude-` on: gateways put words before it.
-_KNOWN: Final[Mapping[str, _Known]] = {
-    "claude-fable-": _Known(128_000, 1_000_000, "adaptive", None),
-    "claude-mythos-": _Known(128_000, 1_000_000, "adaptive", None),
-    "claude-opus-5-5": _Known(128_000, 1_000_000, "adaptive", None),
-    "claude-opus-5": _Known(128_000, 1_000_000, "adaptive", "disabled"),
-    "claude-sonnet-5-5": _Known(128_000, 1_000_000, "adaptive", "between_tools"),
-    "claude-sonnet-5": _Known(128_000, 1_000_000, "adaptive", "disabled"),
-    "claude-haiku-5": _Known(128_000, 1_000_000, "adaptive", "disabled"),
-    "claude-opus-4-8": _Known(128_000, 1_000_000, "adaptive", "disabled"),
-    "claude-opus-4-7": _Known(128_000, 1_000_000, "adaptive", "disabled"),
-    "claude-opus-4-6": _Known(128_000, 1_000_000, "both", "disabled"),
-    "claude-sonnet-4-6": _Known(128_000, 1_000_000, "both", "disabled"),
-    "claude-opus-4-5": _Known(64_000, 200_000, "budget", "disabled"),
-    "claude-sonnet-4-5": _Known(64_000, 200_000, "budget", "disabled"),
-    "claude-sonnet-4": _Known(64_000, 200_000, "budget", "disabled", native_output=False),
-    "claude-haiku-4": _Known(64_000, 200_000, "budget", "disabled"),
-    "claude-opus-4-1": _Known(32_000, 200_000, "budget", "disabled"),
-    "claude-opus-4": _Known(32_000, 200_000, "budget", "disabled", native_output=False),
-    "claude-3-7-sonnet": _Known(64_000, 200_000, "budget", "disabled", native_output=False),
-    "claude-3-5-": _Known(8_192, 200_000, "budget", "disabled", native_output=False),
-    "claude-3-": _Known(4_096, 200_000, "budget", "disabled", native_output=False),
-    "claude-": _Known(8_192, None, "adaptive", "disabled", native_output=None),
-    "": _Known(8_192, None, "budget", "disabled", native_output=None),
+_KNOWN: Final[Mapping[str, _ClaudeFacts]] = {
+    "claude-fable-": _ClaudeFacts(128_000, 1_000_000, "adaptive", None),
+    "claude-mythos-": _ClaudeFacts(128_000, 1_000_000, "adaptive", None),
+    "claude-opus-5-5": _ClaudeFacts(128_000, 1_000_000, "adaptive", None),
+    "claude-opus-5": _ClaudeFacts(128_000, 1_000_000, "adaptive", "disabled"),
+    "claude-sonnet-5-5": _ClaudeFacts(128_000, 1_000_000, "adaptive", "between_tools"),
+    "claude-sonnet-5": _ClaudeFacts(128_000, 1_000_000, "adaptive", "disabled"),
+    "claude-haiku-5": _ClaudeFacts(128_000, 1_000_000, "adaptive", "disabled"),
+    "claude-opus-4-8": _ClaudeFacts(128_000, 1_000_000, "adaptive", "disabled"),
+    "claude-opus-4-7": _ClaudeFacts(128_000, 1_000_000, "adaptive", "disabled"),
+    "claude-opus-4-6": _ClaudeFacts(128_000, 1_000_000, "both", "disabled"),
+    "claude-sonnet-4-6": _ClaudeFacts(128_000, 1_000_000, "both", "disabled"),
+    "claude-opus-4-5": _ClaudeFacts(64_000, 200_000, "budget", "disabled"),
+    "claude-sonnet-4-5": _ClaudeFacts(64_000, 200_000, "budget", "disabled"),
+    "claude-sonnet-4": _ClaudeFacts(64_000, 200_000, "budget", "disabled", native_output=False),
+    "claude-haiku-4": _ClaudeFacts(64_000, 200_000, "budget", "disabled"),
+    "claude-opus-4-1": _ClaudeFacts(32_000, 200_000, "budget", "disabled"),
+    "claude-opus-4": _ClaudeFacts(32_000, 200_000, "budget", "disabled", native_output=False),
+    "claude-3-7-sonnet": _ClaudeFacts(64_000, 200_000, "budget", "disabled", native_output=False),
+    "claude-3-5-": _ClaudeFacts(8_192, 200_000, "budget", "disabled", native_output=False),
+    "claude-3-": _ClaudeFacts(4_096, 200_000, "budget", "disabled", native_output=False),
+    "claude-": _ClaudeFacts(8_192, None, "adaptive", "disabled", native_output=None),
+    "": _ClaudeFacts(8_192, None, "budget", "disabled", native_output=None),
 }
 
 _BUDGETS: Final[Mapping[str, int]] = {"minimal": 1_024, "low": 4_096, "medium": 12_288, "high": 24_576, "max": 49_152}
@@ -342,7 +342,7 @@ _LEAST_BUDGET: Final = 1_024  # the API takes no smaller budget, and none of max
 
 
 @cache
-def _look_up_model(name: str) -> _Known:
+def _look_up_model(name: str) -> _ClaudeFacts:
     return by_longest_prefix(_KNOWN, name[name.find("claude-") :] if "claude-" in name else name)
 
 

@@ -66,7 +66,7 @@ _STOP_REASONS: Final[Mapping[FinishReason, StopReason]] = {
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class Decoder:
+class BridgeDecoder:
     """A decoder that turns the events of one answer into parts."""
 
     _stream: StreamedResponse

@@ -40,7 +40,7 @@ from pydantic_core import from_json
 
 from journeyman.model import Prefix
 from journeyman.models.strict import Grammars
-from journeyman.models.wire import as_object, as_text, is_object, readable, safe_id, safe_name, says_nothing
+from journeyman.models.wire import as_object, as_text, is_object, readable_block, safe_id, safe_name, says_nothing
 from journeyman.types import (
     Audio,
     Base64,
@@ -96,13 +96,13 @@ class Encoder:
         """Return the system prompt and the tools."""
         kept = self._prefixes.get(id(prefix))
         if kept is None:
-            kept = _keep(self._prefixes, id(prefix), prefix, _parameters(prefix))
+            kept = _keep(self._prefixes, id(prefix), prefix, _request_parameters(prefix))
         return kept[1]
 
     def _message(self, messages: Sequence[Message], index: int, *, marks: bool) -> ModelMessage | None:
         """Return one message; None if nothing of it can be sent."""
         message = messages[index]
-        blocks = [block for block in (readable(one, self._owner) for one in message.content) if block is not None]
+        blocks = [block for block in (readable_block(one, self._owner) for one in message.content) if block is not None]
         if message.role == "assistant":
             parts = [] if says_nothing(blocks) else _response_parts(blocks, self._owner, self._taken)
             return ModelResponse(parts=parts) if parts else None
@@ -177,14 +177,14 @@ def _user_content(block: Block, *, marks: bool) -> list[UserContent]:
             mark: list[UserContent] = [CachePoint()] if marks and block.cache_mark else []
             return [sendable(text), *mark] if text and not text.isspace() else []
         case Document(title=str(title)) if title:
-            return [f"Document {sendable(title)!r}:", _file(block)]
+            return [f"Document {sendable(title)!r}:", _encode_file(block)]
         case Image() | Document() | Audio():
-            return [_file(block)]
+            return [_encode_file(block)]
         case _:
             return [f"[A {block.type!r} block is left out: it cannot stand in a user's message.]"]
 
 
-def _file(block: Image | Document | Audio) -> _File:
+def _encode_file(block: Image | Document | Audio) -> _File:
     if isinstance(block.source, Base64):
         return BinaryContent(data=b64decode(block.source.data), media_type=block.source.media_type)
     match block:
@@ -204,7 +204,7 @@ def _tool_return(result: ToolResult, names: dict[str, str], taken: _Taken) -> To
         if isinstance(block, Document) and block.title:
             words.append(f"Document {block.title!r}")
         if isinstance(block, Image | Document) and taken.file(block):
-            files.append(_file(block))
+            files.append(_encode_file(block))
         elif isinstance(block, Image | Document):
             words.append(f"[This {block.type} is left out: the model cannot read it.]")
     text = sendable("\n".join(words))
@@ -286,7 +286,7 @@ def _open_envelope(envelope: str) -> JsonObject:
 # -- the system prompt and tools ---------------------------------------------------------------------------------------
 
 
-def _parameters(prefix: Prefix) -> ModelRequestParameters:
+def _request_parameters(prefix: Prefix) -> ModelRequestParameters:
     grammars = Grammars()
     output = prefix.output
     form = None

@@ -78,7 +78,7 @@ def _refused(error: ModelHTTPError, name: str) -> ProviderError:
     kind, label = _kind_by_class(error) or kind_of_status(error.status_code), _label(error)
     words = f"answered {error.status_code} {label or ''}".rstrip()
     return ProviderError(
-        f"{name} {words}: {_message(error.body) or quote_error(error)}".rstrip(".") + ".",
+        f"{name} {words}: {_message_in_body(error.body) or quote_error(error)}".rstrip(".") + ".",
         kind=kind,
         status=error.status_code,
         type=label,
@@ -97,11 +97,11 @@ def _label(error: ModelAPIError) -> str | None:
     return error.provider_error_type or error.provider_error_code
 
 
-def _message(body: object) -> str:
+def _message_in_body(body: object) -> str:
     """Return the words of an error document, wherever the provider puts them."""
     for key in ("error", "message", "detail"):
         if isinstance(body, dict) and (found := body.get(key)):  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-            return _message(found)  # pyright: ignore[reportUnknownArgumentType]
+            return _message_in_body(found)  # pyright: ignore[reportUnknownArgumentType]
     return body if isinstance(body, str) else ""
 
 

@@ -57,7 +57,7 @@ from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.hosted.tools import HostedToolSupport
 from journeyman.model import UNKNOWN, Facts, ModelSettings, Part, Request, room_for
 from journeyman.models.answers import Parts
-from journeyman.models.bridge.decode import Decoder
+from journeyman.models.bridge.decode import BridgeDecoder
 from journeyman.models.bridge.encode import Encoder
 from journeyman.models.bridge.failure import failure, unavailable
 from journeyman.models.requests import make_unsent_error, sampling_fields
@@ -76,7 +76,7 @@ _RENAMED: Final[Mapping[str, str]] = {"google-gla": "google", "google-vertex": "
 
 
 @lazy_dataclass()
-class _Lease:
+class _LoopModel:
     """The foreign model that is open on one event loop, with its encoder and the number of its users."""
 
     model: ForeignModel = field(init=False)
@@ -107,8 +107,8 @@ class BridgeModel:
     """The longest answer it can give, in tokens; None: not known."""
     secrets: tuple[str, ...] = ()
     """Texts that no error may show, in addition to the keys that the provider's client holds."""
-    _leases: WeakKeyDictionary[asyncio.AbstractEventLoop, _Lease] = field(
-        default_factory=WeakKeyDictionary[asyncio.AbstractEventLoop, _Lease], init=False
+    _leases: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopModel] = field(
+        default_factory=WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopModel], init=False
     )
 
     def __repr__(self) -> str:
@@ -143,7 +143,7 @@ class BridgeModel:
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
         """Ask the model; see `Model.stream`."""
         async with self._lease() as lease:
-            parts = _Parts(self, lease, request)
+            parts = _BridgeParts(self, lease, request)
             try:
                 await parts.open()
                 yield parts
@@ -159,18 +159,18 @@ class BridgeModel:
         await self._give_back(self._leases[asyncio.get_running_loop()])
 
     @asynccontextmanager
-    async def _lease(self) -> AsyncGenerator[_Lease]:
+    async def _lease(self) -> AsyncGenerator[_LoopModel]:
         lease = await self._take_lease()
         try:
             yield lease
         finally:
             await self._give_back(lease)
 
-    async def _take_lease(self) -> _Lease:
+    async def _take_lease(self) -> _LoopModel:
         loop = asyncio.get_running_loop()
         lease = self._leases.get(loop)
         if lease is None:
-            lease = self._leases[loop] = _Lease()
+            lease = self._leases[loop] = _LoopModel()
         lease.leases += 1
         try:
             return await self._open_lease(lease)
@@ -178,14 +178,14 @@ class BridgeModel:
             await self._give_back(lease)
             raise
 
-    async def _give_back(self, lease: _Lease) -> None:
+    async def _give_back(self, lease: _LoopModel) -> None:
         lease.leases -= 1
         if lease.leases == 0:
             del self._leases[asyncio.get_running_loop()]
             if lease.is_open:
                 await lease.model.__aexit__(None, None, None)
 
-    async def _open_lease(self, lease: _Lease) -> _Lease:
+    async def _open_lease(self, lease: _LoopModel) -> _LoopModel:
         async with lease.opening:
             if lease.is_open:
                 return lease
@@ -362,14 +362,14 @@ def _with_extra(
 
 
 @lazy_dataclass(repr=False, eq=False)
-class _Parts(Parts):
+class _BridgeParts(Parts):
     """The parts of an answer, and the request that brings them."""
 
     _bridge: BridgeModel
-    _lease: _Lease
+    _lease: _LoopModel
     _request: Request
     _carrier: AbstractAsyncContextManager[StreamedResponse] | None = None
-    _decoder: Decoder | None = None
+    _decoder: BridgeDecoder | None = None
     _events: AsyncIterator[ModelResponseStreamEvent] | None = None
 
     def unfinished_text(self) -> str:
@@ -391,7 +391,7 @@ class _Parts(Parts):
             failed = self._meaning(error, begun=False)
         else:
             self._carrier, self._events = carrier, aiter(stream)
-            self._decoder = Decoder(
+            self._decoder = BridgeDecoder(
                 stream,
                 owner=f"bridge:{self._lease.model.system}",
                 is_remote=self._lease.model.provider is not None,

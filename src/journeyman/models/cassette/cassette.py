@@ -26,7 +26,7 @@ from journeyman.models.cassette.format import (
     ModelLine,
     RecordedCall,
     RecordedRequest,
-    read,
+    read_cassette,
     write,
 )
 from journeyman.models.cassette.player import CassetteJournal, CassetteModel, CassetteState
@@ -68,7 +68,7 @@ class Cassette:
         is_there = self.path.exists()
         self.is_anew = mode == "all" or (mode == "once" and not is_there)
         """Whether everything is recorded and nothing is replayed."""
-        self._file = read(self.path) if is_there and not self.is_anew else CassetteFile(self.path)
+        self._file = read_cassette(self.path) if is_there and not self.is_anew else CassetteFile(self.path)
         self._redactor = Redactor(redact, known=redact_known)
         self._state = CassetteState(
             recording=Recording(self._redactor, self._file),

@@ -205,7 +205,7 @@ class CassetteFile:
     calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
 
 
-def read(path: Path) -> CassetteFile:
+def read_cassette(path: Path) -> CassetteFile:
     """Return what the file holds.
 
     Raises:
@@ -215,7 +215,7 @@ def read(path: Path) -> CassetteFile:
     first, *rest = _raw_lines(path)
     file.header = _header(path, first)
     for number, raw in enumerate(rest, 2):
-        _add(file, _validate_line(adapter_of(Line), path, _object(path, raw, number), number), number)
+        _add_line(file, _validate_line(adapter_of(Line), path, _parse_object(path, raw, number), number), number)
         file.lines.append(raw)
     return file
 
@@ -255,7 +255,7 @@ def _wrong(path: Path, number: int, what: str, hint: str = _AGAIN) -> CassetteEr
     return CassetteError(f"{path}, line {number}: {what}.", hint=hint, line=number)
 
 
-def _object(path: Path, raw: bytes, number: int) -> JsonObject:
+def _parse_object(path: Path, raw: bytes, number: int) -> JsonObject:
     try:
         value: JsonValue = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -267,7 +267,7 @@ def _object(path: Path, raw: bytes, number: int) -> JsonObject:
 
 
 def _header(path: Path, raw: bytes) -> Header:
-    given = _object(path, raw, 1)
+    given = _parse_object(path, raw, 1)
     if given.get("format") != FORMAT:
         raise _wrong(path, 1, f'this is not a cassette: the first line has no "format": "{FORMAT}"', "Check the path.")
     if given.get("version") != VERSION:
@@ -297,7 +297,7 @@ def _fault(error: ValidationError) -> str:
             return f"{'.'.join(steps)} is wrong: {first['msg']}"
 
 
-def _add(file: CassetteFile, line: Line, number: int) -> None:
+def _add_line(file: CassetteFile, line: Line, number: int) -> None:
     match line:
         case ModelLine():
             file.models[line.model] = line
@@ -305,7 +305,7 @@ def _add(file: CassetteFile, line: Line, number: int) -> None:
         case RequestLine():
             file.requests[line.request] = _request(file, line, number)
         case AnswerLine():
-            _answer(file, line, number)
+            _add_answer(file, line, number)
         case CallLine():
             file.calls.append(RecordedCall(line=number, call=line))
 
@@ -343,7 +343,7 @@ def _find_continued(file: CassetteFile, line: RequestLine, number: int) -> tuple
     return before, kept
 
 
-def _answer(file: CassetteFile, line: AnswerLine, number: int) -> None:
+def _add_answer(file: CassetteFile, line: AnswerLine, number: int) -> None:
     request = file.requests.get(line.request)
     if request is None or request.answer is not None:
         what = "is not before it" if request is None else "has an answer before"

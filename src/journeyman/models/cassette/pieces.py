@@ -63,7 +63,7 @@ def head_json(prefix: Prefix, settings: ModelSettings) -> JsonObject:
     """Return a request without its messages."""
     return {
         "system": [_readable(block) for block in prefix.system],
-        "tools": [_tool(tool) for tool in sorted(prefix.tools, key=lambda tool: tool.name)],
+        "tools": [_facts_of_tool(tool) for tool in sorted(prefix.tools, key=lambda tool: tool.name)],
         "settings": {
             each.name: to_jsonable_python(value)
             for each in fields(settings)
@@ -88,7 +88,7 @@ def digest_of(head: bytes, messages: list[bytes]) -> str:
     return whole.hexdigest()[:32]
 
 
-def _tool(tool: ToolSpec) -> JsonObject:
+def _facts_of_tool(tool: ToolSpec) -> JsonObject:
     spec: JsonObject = {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
     spec |= {"forms": to_jsonable_python(tool.provider_schemas)} if tool.provider_schemas else {}
     return spec | ({"strict": True} if tool.strict else {}) | ({"deferred": True} if tool.deferred else {})

@@ -58,7 +58,7 @@ class _Encoded:
 
 
 @lazy_dataclass()
-class _Head:
+class _RequestHead:
     model: str
     prefix: Prefix
     settings: ModelSettings
@@ -76,7 +76,7 @@ class LiveRun:
     """Its number in the recording; 0 while nothing of it is recorded."""
     tools: dict[str, str] = field(default_factory=dict[str, str])
     """The names of the tools that were called, by the id of the call."""
-    head: _Head | None = None
+    head: _RequestHead | None = None
     encoded: dict[int, _Encoded] = field(default_factory=dict[int, _Encoded])
     """The messages of the last request, by identity."""
     last: NewRequest | None = None
@@ -136,11 +136,11 @@ class Recording:
             digest=digest_of(head.canonical, [each.canonical for each in encoded]),
         )
 
-    def _head(self, run: LiveRun, model: str, request: Request) -> _Head:
+    def _head(self, run: LiveRun, model: str, request: Request) -> _RequestHead:
         head = run.head
         if head is None or (head.model, head.prefix, head.settings) != (model, request.prefix, request.settings):
             content = self._redact_value({"model": model} | head_json(request.prefix, request.settings))
-            head = run.head = _Head(model, request.prefix, request.settings, content, head_bytes(content))
+            head = run.head = _RequestHead(model, request.prefix, request.settings, content, head_bytes(content))
         return head
 
     def _encode_message(self, message: Message) -> _Encoded:
@@ -249,7 +249,7 @@ _Piece: TypeAlias = TextPart | ThinkingPart | InputPart
 def _without_secrets(parts: Sequence[TimedPart], redactor: Redactor) -> list[TimedPart]:
     """Return the parts, with the pieces of each text redacted as a whole: a secret may be spread over several."""
     changed = list(parts)
-    for pieces in _texts(parts):
+    for pieces in _pieces_of_texts(parts):
         texts = [each.json if isinstance(each, InputPart) else each.text for each in pieces.values()]
         whole = "".join(texts)
         is_json = any(isinstance(each, InputPart) for each in pieces.values())
@@ -264,7 +264,7 @@ def _without_secrets(parts: Sequence[TimedPart], redactor: Redactor) -> list[Tim
     return changed
 
 
-def _texts(parts: Sequence[TimedPart]) -> Iterator[dict[int, _Piece]]:
+def _pieces_of_texts(parts: Sequence[TimedPart]) -> Iterator[dict[int, _Piece]]:
     """Give the pieces of each text that came in pieces, by their place in the answer."""
     open_texts: dict[str, dict[int, _Piece]] = {}
     for index, (_, part) in enumerate(parts):

@@ -188,12 +188,14 @@ _SHOWN_LINES: Final = 18
 def compare_requests(recorded: JsonObject, now: JsonObject) -> tuple[str, list[str]]:
     """Return the first difference in short, and the lines that show all: those recorded with `-`, those asked now with
     `+`."""
-    before, after = ([*_lines({name: each for name, each in body.items() if each != {}})] for body in (recorded, now))
+    before, after = (
+        [*_json_lines({name: each for name, each in body.items() if each != {}})] for body in (recorded, now)
+    )
     start = max(0, _n_common(before, after) - 1)
     ends = (before[start : start + _COMPARED_LINES], after[start : start + _COMPARED_LINES])
     _, _, _, *diff = unified_diff(*ends, lineterm="", n=1)
-    places = list(dict.fromkeys(_place(line) for line in diff if line[0] in "-+"))
-    kept = [line for line in diff if line[0] == "@" or _place(line) in places]
+    places = list(dict.fromkeys(_place_in_line(line) for line in diff if line[0] in "-+"))
+    kept = [line for line in diff if line[0] == "@" or _place_in_line(line) in places]
     lines = ["  …" if line[0] == "@" else f"{line[0]} {line[1:]}" for line in kept]
     hidden = len(lines) - _SHOWN_LINES
     shown = lines if hidden <= 0 else [*lines[:_SHOWN_LINES], f"and {count(hidden, 'more line')}"]
@@ -201,22 +203,22 @@ def compare_requests(recorded: JsonObject, now: JsonObject) -> tuple[str, list[s
     return f"{places[0]} differs{more}", shown
 
 
-def _place(line: str) -> str:
+def _place_in_line(line: str) -> str:
     return line[1:].partition(": ")[0]
 
 
-def _lines(value: JsonValue, place: str = "") -> Iterator[str]:
+def _json_lines(value: JsonValue, place: str = "") -> Iterator[str]:
     """Give JSON as lines of `place: value`, a line for each line of a text, so that a diff names message and field."""
     match value:
         case dict() if value:
             for key in sorted(value) if place else value:
                 name = key if key.isidentifier() else json.dumps(key)
-                yield from _lines(value[key], f"{place}.{name}" if place else name)
+                yield from _json_lines(value[key], f"{place}.{name}" if place else name)
         case list() if value:
             for index, item in enumerate(value):
                 # a tool by its name, so that one tool more does not change those behind it
                 name = item.get("name", index) if place == "tools" and isinstance(item, dict) else index
-                yield from _lines(item, f"{place}[{json.dumps(name)}]")
+                yield from _json_lines(item, f"{place}[{json.dumps(name)}]")
         case str() if value:
             for line in value.splitlines(keepends=True):
                 for index in range(0, len(line), _WIDTH):

@@ -53,7 +53,7 @@ _ABOUT_PARTS: Final = frozenset({"thought", "thoughtSignature", "partMetadata", 
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class Decoder:
+class GoogleDecoder:
     """A decoder that turns the chunks of one answer into parts."""
 
     owner: str

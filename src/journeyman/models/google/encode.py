@@ -30,7 +30,7 @@ from journeyman.models.wire import (
     join_body,
     join_tools,
     missing,
-    readable,
+    readable_block,
     safe_id,
     safe_name,
     says_nothing,
@@ -86,7 +86,7 @@ _MEDIA: Final = media(by_url=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Codec:
+class GoogleCodec:
     """The encoding of messages for one model. A message's bytes that were made under an equal `id` are used again."""
 
     model: str
@@ -110,19 +110,24 @@ class Codec:
 
 
 def encode(
-    head: JsonObject, prefix: Prefix, messages: Sequence[Message], *, codec: Codec, more_tools: Sequence[object] = ()
+    head: JsonObject,
+    prefix: Prefix,
+    messages: Sequence[Message],
+    *,
+    codec: GoogleCodec,
+    more_tools: Sequence[object] = (),
 ) -> bytes:
     """Return a request's body: the fields of `head`, then system, tools and contents.
 
     `more_tools` are tools in the provider's own form, which follow those of `prefix`.
     """
     start = b"".join((to_json(head)[:-1], b"," if head else b"", _encode_prefix(prefix, more_tools)))
-    contents = _contents(messages, codec)
+    contents = _encode_contents(messages, codec)
     # A single join: late in a long run each copy of the whole costs more than all else that is done here.
     return join_body((start, b'"contents":[', contents[0][1:], *contents[1:], b"]}"))
 
 
-def _contents(messages: Sequence[Message], codec: Codec) -> list[bytes]:
+def _encode_contents(messages: Sequence[Message], codec: GoogleCodec) -> list[bytes]:
     """Return the contents, each after a comma; a message has several, one or none.
 
     Most messages were encoded for the request before, and stand between those of the other role: no look is taken at
@@ -155,15 +160,15 @@ def _in_one_content(pieces: Sequence[bytes]) -> list[bytes]:
     return joined
 
 
-def _piece(codec: Codec, messages: Sequence[Message], index: int) -> bytes:
+def _piece(codec: GoogleCodec, messages: Sequence[Message], index: int) -> bytes:
     """Return the contents of a message, each after a comma."""
     message = messages[index]
     if message.role == "assistant":
         parts = _models_parts(message.content, codec)
         return b"%b%b%b" % (_MODEL, parts, _END) if parts else b""
     results = [block for block in message.content if isinstance(block, ToolResult)]
-    names = _names(messages, index)
-    answers = b",".join([_result(result, names, codec) for result in results])
+    names = _names_of_calls(messages, index)
+    answers = b",".join([_encode_result(result, names, codec) for result in results])
     said = [part for result in results if type(result.content) is not str for part in _files_beside(result, codec)]
     if len(results) < len(message.content):
         others = [block for block in message.content if not isinstance(block, ToolResult)]
@@ -175,7 +180,7 @@ def _piece(codec: Codec, messages: Sequence[Message], index: int) -> bytes:
 # -- what the model said -----------------------------------------------------------------------------------------------
 
 
-def _models_parts(content: Sequence[Block], codec: Codec) -> bytes:
+def _models_parts(content: Sequence[Block], codec: GoogleCodec) -> bytes:
     blocks = [each for block in content if (each := _own(block, codec)) is not None]
     if says_nothing(blocks):
         return b""
@@ -205,7 +210,7 @@ def _models_parts(content: Sequence[Block], codec: Codec) -> bytes:
     return b",".join(parts)
 
 
-def _own(block: Block, codec: Codec) -> Block | None:
+def _own(block: Block, codec: GoogleCodec) -> Block | None:
     """Return the block as this model can read it: it reads the thoughts of another of Gemini's models, but not its
     seals."""
     match block:
@@ -214,7 +219,7 @@ def _own(block: Block, codec: Codec) -> Block | None:
         case Thinking(provider=str(provider)) if provider.startswith(f"{PROVIDER}:"):
             return block
         case _:
-            return readable(block, codec.owner)
+            return readable_block(block, codec.owner)
 
 
 def _models_part(block: Block, signature: str) -> list[bytes]:
@@ -249,25 +254,25 @@ def _name(name: str) -> str:
 # -- what the user said ------------------------------------------------------------------------------------------------
 
 
-def _users_parts(block: Block, codec: Codec | None) -> list[bytes]:
-    block = readable(block, codec.owner if codec else PROVIDER) or Text("")
+def _users_parts(block: Block, codec: GoogleCodec | None) -> list[bytes]:
+    block = readable_block(block, codec.owner if codec else PROVIDER) or Text("")
     match block:
         case Text(text):
             return [b'{"text":%b}' % to_json(text)] if text and not text.isspace() else []
         case Image() | Document() | Audio() if not is_taken(block, _MEDIA):
             return [b'{"text":%b}' % to_json(missing(block))]
         case Image(source):
-            return [to_json(_file(source, "image/jpeg"))]
+            return [to_json(_file_part(source, "image/jpeg"))]
         case Document(source, title):
             named = [b'{"text":%b}' % to_json(f"The document {title!r}:")] if title else []
-            return [*named, to_json(_file(source, "application/pdf"))]
+            return [*named, to_json(_file_part(source, "application/pdf"))]
         case Audio(source):
-            return [to_json(_file(source, "audio/mpeg"))]
+            return [to_json(_file_part(source, "audio/mpeg"))]
         case _:
             return []
 
 
-def _file(source: Source, otherwise: str) -> JsonObject:
+def _file_part(source: Source, otherwise: str) -> JsonObject:
     if isinstance(source, Base64):
         return {"inlineData": {"mimeType": source.media_type, "data": source.data}}
     return {"fileData": {"mimeType": guess_type(source.url)[0] or otherwise, "fileUri": source.url}}
@@ -276,7 +281,7 @@ def _file(source: Source, otherwise: str) -> JsonObject:
 # -- results -----------------------------------------------------------------------------------------------------------
 
 
-def _names(messages: Sequence[Message], index: int) -> Mapping[str, str]:
+def _names_of_calls(messages: Sequence[Message], index: int) -> Mapping[str, str]:
     """Return the names of the calls that a message of the user's may answer, by id: those of the turn before it."""
     names: dict[str, str] = {}
     has_turn = False
@@ -289,11 +294,11 @@ def _names(messages: Sequence[Message], index: int) -> Mapping[str, str]:
     return names
 
 
-def _result(result: ToolResult, names: Mapping[str, str], codec: Codec) -> bytes:
+def _encode_result(result: ToolResult, names: Mapping[str, str], codec: GoogleCodec) -> bytes:
     text, files = result.content, b""
     if not isinstance(text, str):
         text = "\n".join([words for part in result.parts for words in _in_result(part, codec)])
-        inside = [_file(part.source, "image/jpeg") for part in _files(result) if _is_inside(part, codec)]
+        inside = [_file_part(part.source, "image/jpeg") for part in _files(result) if _is_inside(part, codec)]
         files = b',"parts":%b' % to_json(inside) if inside else b""
     # The id must stand on both sides, at the call and at its result. `response` must be an object.
     id, name = safe_id(result.tool_use_id).encode(), _name(names.get(result.tool_use_id, "")).encode()
@@ -305,13 +310,13 @@ def _files(result: ToolResult) -> list[Image | Document]:
     return [part for part in result.parts if not isinstance(part, Text)]
 
 
-def _is_inside(file: Image | Document, codec: Codec) -> bool:
+def _is_inside(file: Image | Document, codec: GoogleCodec) -> bool:
     """Tell whether a file may be within a result."""
     source = file.source
     return codec.files_in_results and (not isinstance(source, Base64) or source.media_type in _IN_RESULTS)
 
 
-def _in_result(part: Text | Image | Document, codec: Codec) -> list[str]:
+def _in_result(part: Text | Image | Document, codec: GoogleCodec) -> list[str]:
     if isinstance(part, Text):
         return [part.text]
     if _is_inside(part, codec):
@@ -319,7 +324,7 @@ def _in_result(part: Text | Image | Document, codec: Codec) -> list[str]:
     return [f"[{'An image' if isinstance(part, Image) else 'A document'}: see the user's message after the results.]"]
 
 
-def _files_beside(result: ToolResult, codec: Codec) -> list[bytes]:
+def _files_beside(result: ToolResult, codec: GoogleCodec) -> list[bytes]:
     """Return the parts for files that this result has no place for, after a text that says whose they are."""
     files = [file for file in _files(result) if not _is_inside(file, codec)]
     if not files:
@@ -336,7 +341,9 @@ def _encode_prefix(prefix: Prefix, more_tools: Sequence[object]) -> bytes:
     if PROVIDER not in prefix.wire:
         parts = b",".join([b'{"text":%b}' % to_json(text.text) for text in prefix.system if text.text.strip()])
         prefix.wire[_SYSTEM] = b'"systemInstruction":{"role":"user","parts":[%b]},' % parts if parts else b""
-        functions = b",".join([_tool(spec) for spec in prefix.tools if PROVIDER not in spec.provider_schemas])
+        functions = b",".join(
+            [_encode_declaration(spec) for spec in prefix.tools if PROVIDER not in spec.provider_schemas]
+        )
         hosted = [
             to_json(spec.provider_schemas[PROVIDER]) for spec in prefix.tools if PROVIDER in spec.provider_schemas
         ]
@@ -346,7 +353,7 @@ def _encode_prefix(prefix: Prefix, more_tools: Sequence[object]) -> bytes:
     return prefix.wire[_SYSTEM] + (b'"tools":[%b],' % tools if tools else b"")
 
 
-def _tool(spec: ToolSpec) -> bytes:
+def _encode_declaration(spec: ToolSpec) -> bytes:
     if PROVIDER not in spec.wire:
         # Not `parameters`: that takes a subset only, without $ref, const and additionalProperties.
         schema = {key: value for key, value in spec.input_schema.items() if key != "$schema"}

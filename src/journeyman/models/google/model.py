@@ -24,8 +24,8 @@ from journeyman.errors import ModelUnavailable, ProviderError, name_and_words
 from journeyman.hosted.tools import CodeExecution, FileSearch, HostedTool, HostedToolSupport, WebSearch
 from journeyman.model import Facts, ModelSettings, OutputFormat, Part, Request, ThinkingLevel, room_for
 from journeyman.models.answers import RequestedStream
-from journeyman.models.google.decode import PROVIDER, Decoder
-from journeyman.models.google.encode import Codec, encode, media
+from journeyman.models.google.decode import PROVIDER, GoogleDecoder
+from journeyman.models.google.encode import GoogleCodec, encode, media
 from journeyman.models.prices import price_for
 from journeyman.models.requests import (
     ROOM_FOR_ANSWER,
@@ -110,7 +110,7 @@ class GoogleModel(OverHttp):
     url: str = field(init=False)
     """The address to which requests go."""
     _headers: Mapping[str, str] = field(init=False)
-    _codec: Codec = field(init=False)
+    _codec: GoogleCodec = field(init=False)
 
     def __post_init__(self) -> None:
         check_key(self.api_key, model=self.name)
@@ -143,7 +143,7 @@ class GoogleModel(OverHttp):
         given = {name.lower(): value for name, value in self.headers.items()}
         object.__setattr__(self, "_headers", headers | key | given)
         is_late = known.reasoning == "level"
-        object.__setattr__(self, "_codec", Codec(name, needs_signatures=is_late, files_in_results=is_late))
+        object.__setattr__(self, "_codec", GoogleCodec(name, needs_signatures=is_late, files_in_results=is_late))
 
     def __repr__(self) -> str:
         return f"<GoogleModel {self.name}>"
@@ -168,7 +168,7 @@ class GoogleModel(OverHttp):
         """
         return self._body(request, self._codec)
 
-    def _body(self, request: Request, codec: Codec) -> bytes:
+    def _body(self, request: Request, codec: GoogleCodec) -> bytes:
         prefix, messages = request.prefix, request.messages
         return write_body(
             self._head(request), lambda head, more: encode(head, prefix, messages, codec=codec, more_tools=more)
@@ -179,11 +179,11 @@ class GoogleModel(OverHttp):
         headers = self._headers if token is None else {**self._headers, "authorization": f"Bearer {token}"}
         codec = self._codec
         if not signatures:
-            codec = Codec(codec.model, codec.needs_signatures, codec.files_in_results, keeps_signatures=False)
+            codec = GoogleCodec(codec.model, codec.needs_signatures, codec.files_in_results, keeps_signatures=False)
         post = self._posting(self.url, headers, self.timeouts)
         return RequestedStream(
             lambda: post(body=self._body(request, codec)),
-            Decoder(codec.owner, self.price, deltas=request.deltas, room=room_for(request, self.facts)),
+            GoogleDecoder(codec.owner, self.price, deltas=request.deltas, room=room_for(request, self.facts)),
             "a stream of generateContent",
         )
 
@@ -371,7 +371,7 @@ def _merge_objects(one: JsonObject, other: JsonObject) -> JsonObject:
 # -- from the environment ----------------------------------------------------------------------------------------------
 
 
-class Reached(TypedDict, total=False):
+class GoogleOptions(TypedDict, total=False):
     """The options of `connect("google:…")` besides the name and the key: those of `GoogleModel`."""
 
     base_url: str | None
@@ -382,7 +382,7 @@ class Reached(TypedDict, total=False):
     price: Price | None
 
 
-def from_environment(name: str, *, api_key: str | None = None, **options: Unpack[Reached]) -> GoogleModel:
+def from_environment(name: str, *, api_key: str | None = None, **options: Unpack[GoogleOptions]) -> GoogleModel:
     """Return the model; its key comes from GOOGLE_API_KEY or GEMINI_API_KEY, its address from GOOGLE_GEMINI_BASE_URL.
 
     Without a `price`, it is the list price; at another address than the provider's own, where others may bill, none.
@@ -407,7 +407,7 @@ def on_vertex(
     token: TokenProvider | None = None,
     project: str | None = None,
     location: str | None = None,
-    **options: Unpack[Reached],
+    **options: Unpack[GoogleOptions],
 ) -> GoogleModel:
     """Return the model on Vertex. If they are not given, project and location come from GOOGLE_CLOUD_PROJECT and
     GOOGLE_CLOUD_LOCATION.
@@ -437,11 +437,16 @@ def on_vertex(
 
 
 def _made(
-    name: str, options: Reached, *, has_list_price: bool, api_key: str | None = None, token: TokenProvider | None = None
+    name: str,
+    options: GoogleOptions,
+    *,
+    has_list_price: bool,
+    api_key: str | None = None,
+    token: TokenProvider | None = None,
 ) -> GoogleModel:
-    if unknown := options.keys() - Reached.__annotations__.keys():
+    if unknown := options.keys() - GoogleOptions.__annotations__.keys():
         raise TypeError(
-            f"{PROVIDER}:{name} has no options {sorted(unknown)}. It has: {sorted(Reached.__annotations__)}."
+            f"{PROVIDER}:{name} has no options {sorted(unknown)}. It has: {sorted(GoogleOptions.__annotations__)}."
         )
     price = options.get("price")
     return GoogleModel(
@@ -461,7 +466,7 @@ def _made(
 
 
 @lazy_dataclass(frozen=True)
-class _Known:
+class _GeminiFacts:
     max_output_tokens: int
     context_window: int | None
     reasoning: Literal["level", "budget"] | None
@@ -471,12 +476,12 @@ class _Known:
     can_be_off: bool = False
 
 
-_LATE: Final = partial(_Known, 65_536, 1_048_576, "level")
-_BUDGETED: Final = partial(_Known, 65_536, 1_048_576, "budget")
+_LATE: Final = partial(_GeminiFacts, 65_536, 1_048_576, "level")
+_BUDGETED: Final = partial(_GeminiFacts, 65_536, 1_048_576, "budget")
 
 # The lowest level of 3-pro, 3.1-pro and all from 3.7 on is LOW, of the others MINIMAL. A model that is not known here
 # is taken for a late one.
-_KNOWN: Final[Mapping[str, _Known]] = {
+_KNOWN: Final[Mapping[str, _GeminiFacts]] = {
     "gemini-3-pro": _LATE("LOW"),
     "gemini-3.1-pro": _LATE("LOW"),
     "gemini-3.7": _LATE("LOW"),
@@ -484,10 +489,10 @@ _KNOWN: Final[Mapping[str, _Known]] = {
     "gemini-3": _LATE(),
     "gemini-2.5-pro": _BUDGETED(),
     "gemini-2.5": _BUDGETED(can_be_off=True),
-    "gemini-2": _Known(8_192, 1_048_576, None),
-    "gemini-1": _Known(8_192, 1_048_576, None),
+    "gemini-2": _GeminiFacts(8_192, 1_048_576, None),
+    "gemini-1": _GeminiFacts(8_192, 1_048_576, None),
     "gemini-": _LATE("LOW"),
-    "": _Known(8_192, None, None),
+    "": _GeminiFacts(8_192, None, None),
 }
 
 _MODES: Final[Mapping[str, str | None]] = {"auto": None, "any": "ANY", "none": "NONE"}
@@ -500,7 +505,7 @@ _MOST_BUDGET: Final = 24_576
 
 
 @cache
-def _look_up_model(name: str) -> _Known:
+def _look_up_model(name: str) -> _GeminiFacts:
     return by_longest_prefix(_KNOWN, name)
 
 

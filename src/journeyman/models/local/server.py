@@ -153,7 +153,7 @@ class LocalServer:
         child = _Child(process, Future(), os.getpid(), deque(maxlen=_KEPT_LINES))
         child.started.set_running_or_notify_cancel()  # so that one who waits no longer cancels it for nobody else
         # Reads on as long as the process lives: a full pipe would stop it.
-        threading.Thread(target=_read, args=(child, options, key), name="journeyman-local", daemon=True).start()
+        threading.Thread(target=_read_output, args=(child, options, key), name="journeyman-local", daemon=True).start()
         return child
 
 
@@ -165,7 +165,7 @@ def server_of(options: ServerOptions) -> LocalServer:
     return server
 
 
-def _read(child: _Child, options: ServerOptions, key: str) -> None:
+def _read_output(child: _Child, options: ServerOptions, key: str) -> None:
     """Read what the process writes until it ends."""
     began_s, out = time.monotonic(), child.process.stdout
     for line in out or ():

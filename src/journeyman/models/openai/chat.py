@@ -13,7 +13,7 @@ from journeyman.errors import ProviderError
 from journeyman.hosted.tools import HostedTool, WebSearch
 from journeyman.model import Request, ThinkingLevel, room_for
 from journeyman.models.openai.base import OpenAIStyleModel
-from journeyman.models.openai.chat_decode import Decoder
+from journeyman.models.openai.chat_decode import ChatDecoder
 from journeyman.models.openai.chat_encode import NAME_CHARACTERS, encode
 from journeyman.models.openai.endpoint import hears, look_up_model
 from journeyman.models.requests import ROOM_FOR_ANSWER, encode_location, limits, make_unsent_error, with_extra
@@ -41,11 +41,11 @@ class OpenAIChatModel(OpenAIStyleModel):
     def _path(self) -> str:
         return self.endpoint.chat_path
 
-    def _decoder(self, request: Request) -> Decoder:
+    def _decoder(self, request: Request) -> ChatDecoder:
         tells_cost = self.endpoint.tells_cost
         room = room_for(request, self.facts)
         searched = len(request.settings.hosted) or None  # before every answer
-        return Decoder(
+        return ChatDecoder(
             self.provider,
             self.price,
             deltas=request.deltas,

@@ -55,7 +55,7 @@ _GROWING_DETAILS: Final = ("text", "summary", "data")
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class Decoder:
+class ChatDecoder:
     """A decoder that turns the chunks of one answer into parts."""
 
     provider: str
@@ -159,7 +159,7 @@ class Decoder:
         """Return the usage that the answer has reported so far; None before it has reported any."""
         if not self._usage:
             return None
-        usage = usage_of(self._usage, tells_cost=self.tells_cost)
+        usage = usage_of_answer(self._usage, tells_cost=self.tells_cost)
         usage = usage if self.web_searches is None else replace(usage, web_searches=self.web_searches)
         return usage if self.price is None else self.price.charged(usage)
 
@@ -453,7 +453,7 @@ def _begins_another(known: _WrittenCall, *, id: str, name: str, arguments: str) 
 # -- usage -------------------------------------------------------------------------------------------------------------
 
 
-def usage_of(told: JsonObject, *, tells_cost: bool) -> Usage:
+def usage_of_answer(told: JsonObject, *, tells_cost: bool) -> Usage:
     """Return the usage in `told`, the field `usage` of an answer; its cost only where that is in US dollars."""
     prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
     inside, outside = as_object(told.get("prompt_tokens_details")), as_object(told.get("completion_tokens_details"))
@@ -472,7 +472,7 @@ def usage_of(told: JsonObject, *, tells_cost: bool) -> Usage:
         cache_read_tokens=read,
         cache_write_tokens=written,
         reasoning_tokens=reasoning,
-        cost=_cost(told) if tells_cost else None,
+        cost=_billed_cost(told) if tells_cost else None,
         exact=fits and isinstance(prompt, int) and isinstance(completion, int),
     )
 
@@ -482,7 +482,7 @@ def _count_of(details: JsonObject, name: str) -> int | None:
     return count if isinstance(count, int) else None
 
 
-def _cost(told: JsonObject) -> float | None:
+def _billed_cost(told: JsonObject) -> float | None:
     """Return the cost that was billed, in US dollars. Where the user's own key for the provider served (`is_byok`),
     `cost` is only the fee for passing on, and the provider's bill comes on top; without a word on that the whole is
     unknown."""

@@ -41,7 +41,7 @@ from journeyman.models.wire import (
     join_tools,
     kept_beside,
     missing,
-    readable,
+    readable_block,
     safe_id,
     safe_name,
     to_json,
@@ -108,7 +108,7 @@ def encode(
             if codec.marks and _MARK in piece:
                 by_hand.append(len(pieces))
         pieces.append(piece)
-    system, tools = _system(prefix, endpoint, marks=codec.marks), _tools(prefix, endpoint)
+    system, tools = _system_message(prefix, endpoint, marks=codec.marks), _encode_functions(prefix, endpoint)
     if cache is not None:
         system, tools = set_marks(pieces, messages, by_hand, system=system, tools=tools, cache=cache)
     pieces.insert(0, system)
@@ -159,11 +159,11 @@ class _Codec:
         alone = said[0] if len(said) == 1 and not parts else None
         wired = [self._result(result) for result in results]
         if results and (said or parts) and self.endpoint.reply_after_results:
-            wired.append(_message("assistant", _REPLY))
+            wired.append(_encode_message("assistant", _REPLY))
         if isinstance(alone, Text) and not self.marks:
-            wired += [_message("user", alone.text)] if alone.text else []
+            wired += [_encode_message("user", alone.text)] if alone.text else []
         elif parts := [*parts, *[part for block in said for part in self._user_parts(block)]]:
-            wired.append(_message("user", parts))
+            wired.append(_encode_message("user", parts))
         return b",".join(wired)
 
     # -- results
@@ -200,7 +200,7 @@ class _Codec:
     # -- what users say
 
     def _user_parts(self, block: Block) -> list[JsonObject]:
-        block = readable(block, self.endpoint.provider) or Text("")
+        block = readable_block(block, self.endpoint.provider) or Text("")
         match block:
             case Image():
                 return [self._image(block)]
@@ -243,8 +243,8 @@ class _Codec:
     # -- what the model said
 
     def _assistant(self, message: Message) -> bytes:
-        blocks = [readable(block, self.endpoint.provider) for block in message.content]
-        words, is_refusal = _words(message.content, blocks)
+        blocks = [readable_block(block, self.endpoint.provider) for block in message.content]
+        words, is_refusal = _assistant_text(message.content, blocks)
         calls = [self._call(block) for block in blocks if isinstance(block, ToolUse)]
         if not words.strip() and not calls:
             return b""
@@ -285,7 +285,7 @@ def with_error(text: str, result: ToolResult) -> str:
     return f"Error: {text or '(no output)'}"
 
 
-def _message(role: str, content: object) -> bytes:
+def _encode_message(role: str, content: object) -> bytes:
     return to_json({"role": role, "content": content})
 
 
@@ -293,7 +293,7 @@ def _text_part(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
 
-def _words(content: Sequence[Block], blocks: Sequence[Block | None]) -> tuple[str, bool]:
+def _assistant_text(content: Sequence[Block], blocks: Sequence[Block | None]) -> tuple[str, bool]:
     """Return the assistant's text, and whether all of it is a refusal.
 
     Texts follow one another as they are; one that stands for another block is set apart.
@@ -332,14 +332,14 @@ def _details(block: Block | None) -> list[JsonValue]:
 # -- tools and system --------------------------------------------------------------------------------------------------
 
 
-def _tools(prefix: Prefix, endpoint: Endpoint) -> bytes:
+def _encode_functions(prefix: Prefix, endpoint: Endpoint) -> bytes:
     key = f"{CODEC}/tools/{endpoint.strict}"
     if key not in prefix.wire:
-        prefix.wire[key] = b",".join([_tool(spec, strict=endpoint.strict) for spec in prefix.tools])
+        prefix.wire[key] = b",".join([_encode_function(spec, strict=endpoint.strict) for spec in prefix.tools])
     return prefix.wire[key]
 
 
-def _tool(spec: ToolSpec, *, strict: bool) -> bytes:
+def _encode_function(spec: ToolSpec, *, strict: bool) -> bytes:
     strict = strict and spec.strict and is_enforceable(spec.input_schema)
     key = f"{CODEC}/strict" if strict else CODEC
     if key not in spec.wire:
@@ -353,14 +353,14 @@ def _tool(spec: ToolSpec, *, strict: bool) -> bytes:
     return spec.wire[key]
 
 
-def _system(prefix: Prefix, endpoint: Endpoint, *, marks: bool) -> bytes:
+def _system_message(prefix: Prefix, endpoint: Endpoint, *, marks: bool) -> bytes:
     """Return the message with the system prompt, with `marks` those of the user's; nothing if there is none."""
     key = f"{CODEC}/{endpoint.system_role}/{marks}"
     if key not in prefix.wire:
         texts = [text for text in prefix.system if text.text]
         parts = [{**_text_part(text.text), **(MARK if text.cache_mark else {})} for text in texts]
         content = parts if marks else "\n\n".join([text.text for text in texts])
-        prefix.wire[key] = _message(endpoint.system_role, content) if content else b""
+        prefix.wire[key] = _encode_message(endpoint.system_role, content) if content else b""
     return prefix.wire[key]
 
 

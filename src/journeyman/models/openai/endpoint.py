@@ -248,7 +248,7 @@ ChatTools: TypeAlias = Literal["yes", "without reasoning", "no"]
 
 
 @lazy_dataclass(frozen=True)
-class Known:
+class OpenAIModelFacts:
     """The limits and abilities of one of OpenAI's models."""
 
     max_output_tokens: int
@@ -272,48 +272,48 @@ _FIVE: Final = (*_FOUR, "max")
 _LARGE: Final = 1_050_000
 
 # The longest prefix that fits, after the vendor's name and a slash, which gateways put before it.
-_KNOWN: Final[Mapping[str, Known]] = {
-    "gpt-6": Known(128_000, _LARGE, _FIVE, "no"),
-    "gpt-6-sol": Known(128_000, _LARGE, ("none", *_FIVE), "without reasoning"),
-    "gpt-6-luna": Known(128_000, _LARGE, ("none", *_FIVE), "without reasoning"),
-    "gpt-5.6": Known(128_000, _LARGE, ("none", *_FIVE), "without reasoning"),
-    "gpt-5.5": Known(128_000, _LARGE, ("none", *_FOUR), "without reasoning"),
-    "gpt-5.5-pro": Known(128_000, _LARGE, ("medium", "high", "xhigh")),
-    "gpt-5.4": Known(128_000, _LARGE, ("none", *_FOUR), "without reasoning"),
-    "gpt-5.4-mini": Known(128_000, 400_000, ("none", *_FOUR), "without reasoning"),
-    "gpt-5.4-nano": Known(128_000, 400_000, ("none", *_FOUR), "without reasoning"),
-    "gpt-5.4-pro": Known(128_000, _LARGE, ("medium", "high", "xhigh")),
-    "gpt-5.3-codex": Known(128_000, 400_000, _FOUR),
-    "gpt-5.3-codex-spark": Known(32_000, 128_000, _FOUR),
-    "gpt-5.3-chat": Known(16_384, 128_000, ("medium",)),
-    "gpt-5.2": Known(128_000, 400_000, ("none", *_FOUR)),
-    "gpt-5.2-codex": Known(128_000, 400_000, _FOUR),
-    "gpt-5.2-pro": Known(128_000, 400_000, ("medium", "high", "xhigh")),
-    "gpt-5.2-chat": Known(16_384, 128_000, ("medium",)),
-    "gpt-5.1": Known(128_000, 400_000, ("none", *_THREE)),
-    "gpt-5.1-codex": Known(128_000, 400_000, _THREE),
-    "gpt-5.1-codex-max": Known(128_000, 400_000, _FOUR),
-    "gpt-5.1-chat": Known(16_384, 128_000, ("medium",)),
-    "gpt-5": Known(128_000, 400_000, ("minimal", *_THREE)),
-    "gpt-5-codex": Known(128_000, 400_000, _THREE),
-    "gpt-5-pro": Known(272_000, 400_000, ("high",)),
-    "gpt-5-chat": Known(16_384, 128_000),
-    "gpt-oss-": Known(131_072, 131_072, _THREE, samples_while_reasoning=True),
-    "o1": Known(100_000, 200_000, _THREE),
-    "o3": Known(100_000, 200_000, _THREE),
-    "o4-mini": Known(100_000, 200_000, _THREE),
-    "gpt-4.1": Known(32_768, 1_047_576),
-    "gpt-4o": Known(16_384, 128_000),
-    "gpt-4o-2024-05-13": Known(4_096, 128_000),
-    "gpt-4-turbo": Known(4_096, 128_000),
-    "gpt-4": Known(8_192, 8_192),
-    "gpt-3.5-turbo": Known(4_096, 16_385),
-    "": Known(8_192, None, _THREE),
+_KNOWN: Final[Mapping[str, OpenAIModelFacts]] = {
+    "gpt-6": OpenAIModelFacts(128_000, _LARGE, _FIVE, "no"),
+    "gpt-6-sol": OpenAIModelFacts(128_000, _LARGE, ("none", *_FIVE), "without reasoning"),
+    "gpt-6-luna": OpenAIModelFacts(128_000, _LARGE, ("none", *_FIVE), "without reasoning"),
+    "gpt-5.6": OpenAIModelFacts(128_000, _LARGE, ("none", *_FIVE), "without reasoning"),
+    "gpt-5.5": OpenAIModelFacts(128_000, _LARGE, ("none", *_FOUR), "without reasoning"),
+    "gpt-5.5-pro": OpenAIModelFacts(128_000, _LARGE, ("medium", "high", "xhigh")),
+    "gpt-5.4": OpenAIModelFacts(128_000, _LARGE, ("none", *_FOUR), "without reasoning"),
+    "gpt-5.4-mini": OpenAIModelFacts(128_000, 400_000, ("none", *_FOUR), "without reasoning"),
+    "gpt-5.4-nano": OpenAIModelFacts(128_000, 400_000, ("none", *_FOUR), "without reasoning"),
+    "gpt-5.4-pro": OpenAIModelFacts(128_000, _LARGE, ("medium", "high", "xhigh")),
+    "gpt-5.3-codex": OpenAIModelFacts(128_000, 400_000, _FOUR),
+    "gpt-5.3-codex-spark": OpenAIModelFacts(32_000, 128_000, _FOUR),
+    "gpt-5.3-chat": OpenAIModelFacts(16_384, 128_000, ("medium",)),
+    "gpt-5.2": OpenAIModelFacts(128_000, 400_000, ("none", *_FOUR)),
+    "gpt-5.2-codex": OpenAIModelFacts(128_000, 400_000, _FOUR),
+    "gpt-5.2-pro": OpenAIModelFacts(128_000, 400_000, ("medium", "high", "xhigh")),
+    "gpt-5.2-chat": OpenAIModelFacts(16_384, 128_000, ("medium",)),
+    "gpt-5.1": OpenAIModelFacts(128_000, 400_000, ("none", *_THREE)),
+    "gpt-5.1-codex": OpenAIModelFacts(128_000, 400_000, _THREE),
+    "gpt-5.1-codex-max": OpenAIModelFacts(128_000, 400_000, _FOUR),
+    "gpt-5.1-chat": OpenAIModelFacts(16_384, 128_000, ("medium",)),
+    "gpt-5": OpenAIModelFacts(128_000, 400_000, ("minimal", *_THREE)),
+    "gpt-5-codex": OpenAIModelFacts(128_000, 400_000, _THREE),
+    "gpt-5-pro": OpenAIModelFacts(272_000, 400_000, ("high",)),
+    "gpt-5-chat": OpenAIModelFacts(16_384, 128_000),
+    "gpt-oss-": OpenAIModelFacts(131_072, 131_072, _THREE, samples_while_reasoning=True),
+    "o1": OpenAIModelFacts(100_000, 200_000, _THREE),
+    "o3": OpenAIModelFacts(100_000, 200_000, _THREE),
+    "o4-mini": OpenAIModelFacts(100_000, 200_000, _THREE),
+    "gpt-4.1": OpenAIModelFacts(32_768, 1_047_576),
+    "gpt-4o": OpenAIModelFacts(16_384, 128_000),
+    "gpt-4o-2024-05-13": OpenAIModelFacts(4_096, 128_000),
+    "gpt-4-turbo": OpenAIModelFacts(4_096, 128_000),
+    "gpt-4": OpenAIModelFacts(8_192, 8_192),
+    "gpt-3.5-turbo": OpenAIModelFacts(4_096, 16_385),
+    "": OpenAIModelFacts(8_192, None, _THREE),
 }
 
 
 @cache
-def look_up_model(name: str) -> Known:
+def look_up_model(name: str) -> OpenAIModelFacts:
     """Return the limits and abilities of a model; of an unknown one only 8,192 tokens of output are taken for
     granted."""
     return by_longest_prefix(_KNOWN, name.rpartition("/")[2].removeprefix("ft:"))

@@ -24,7 +24,7 @@ from journeyman.types import Price
 _Model = TypeVar("_Model", OpenAIChatModel, OpenAIModel)
 
 
-class Options(TypedDict, total=False):
+class OpenAIOptions(TypedDict, total=False):
     """The options of `connect` for services with an OpenAI-style API, besides the model's name."""
 
     endpoint: Endpoint
@@ -38,7 +38,7 @@ class Options(TypedDict, total=False):
     price: Price | None
 
 
-def responses(name: str, **options: Unpack[Options]) -> OpenAIModel:
+def responses(name: str, **options: Unpack[OpenAIOptions]) -> OpenAIModel:
     """Return a model of OpenAI over the Responses API; its key is in OPENAI_API_KEY.
 
     Raises:
@@ -47,7 +47,7 @@ def responses(name: str, **options: Unpack[Options]) -> OpenAIModel:
     return make_model(OpenAIModel, f"openai:{name}", OPENAI, options)
 
 
-def chat(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
+def chat(name: str, **options: Unpack[OpenAIOptions]) -> OpenAIChatModel:
     """Return a model of OpenAI, or of what OPENAI_BASE_URL names, over Chat Completions; its key is in OPENAI_API_KEY.
 
     Raises:
@@ -56,7 +56,7 @@ def chat(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
     return make_model(OpenAIChatModel, f"openai-chat:{name}", OPENAI, options)
 
 
-def azure(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
+def azure(name: str, **options: Unpack[OpenAIOptions]) -> OpenAIChatModel:
     """Return a deployment on Azure over Chat Completions, at AZURE_OPENAI_ENDPOINT, with AZURE_OPENAI_API_KEY.
 
     A bearer token in AZURE_OPENAI_AD_TOKEN serves instead of the key. OPENAI_API_VERSION, or the endpoint's `query`,
@@ -68,7 +68,7 @@ def azure(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
     return make_model(OpenAIChatModel, f"azure:{name}", AZURE, _on_azure(options))
 
 
-def azure_responses(name: str, **options: Unpack[Options]) -> OpenAIModel:
+def azure_responses(name: str, **options: Unpack[OpenAIOptions]) -> OpenAIModel:
     """Return a deployment on Azure over the Responses API; see `azure`.
 
     Raises:
@@ -77,7 +77,7 @@ def azure_responses(name: str, **options: Unpack[Options]) -> OpenAIModel:
     return make_model(OpenAIModel, f"azure-responses:{name}", AZURE, _on_azure(options))
 
 
-def openrouter(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
+def openrouter(name: str, **options: Unpack[OpenAIOptions]) -> OpenAIChatModel:
     """Return a model of OpenRouter; its key is in OPENROUTER_API_KEY.
 
     Raises:
@@ -86,22 +86,22 @@ def openrouter(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
     return make_model(OpenAIChatModel, f"openrouter:{name}", OPENROUTER, options)
 
 
-def ollama(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
+def ollama(name: str, **options: Unpack[OpenAIOptions]) -> OpenAIChatModel:
     """Return a model of an Ollama server: the local one, or that of OLLAMA_BASE_URL."""
     return make_model(OpenAIChatModel, f"ollama:{name}", OLLAMA, options)
 
 
-def vllm(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
+def vllm(name: str, **options: Unpack[OpenAIOptions]) -> OpenAIChatModel:
     """Return a model of a vLLM server: the local one, or that of VLLM_BASE_URL."""
     return make_model(OpenAIChatModel, f"vllm:{name}", VLLM, options)
 
 
-def llama_cpp(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
+def llama_cpp(name: str, **options: Unpack[OpenAIOptions]) -> OpenAIChatModel:
     """Return a model of a llama.cpp server: the local one, or that of LLAMA_CPP_BASE_URL."""
     return make_model(OpenAIChatModel, f"llama-cpp:{name}", LLAMA_CPP, options)
 
 
-def lm_studio(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
+def lm_studio(name: str, **options: Unpack[OpenAIOptions]) -> OpenAIChatModel:
     """Return a model of LM Studio: the local one, or that of LM_STUDIO_BASE_URL."""
     return make_model(OpenAIChatModel, f"lm-studio:{name}", LM_STUDIO, options)
 
@@ -109,7 +109,7 @@ def lm_studio(name: str, **options: Unpack[Options]) -> OpenAIChatModel:
 # -- from options and environment --------------------------------------------------------------------------------------
 
 
-def make_model(kind: type[_Model], full_name: str, preset: Endpoint, options: Options) -> _Model:
+def make_model(kind: type[_Model], full_name: str, preset: Endpoint, options: OpenAIOptions) -> _Model:
     """Return the model that is called `full_name`, at the service of `preset` or of the endpoint in `options`.
 
     Without a `price`, it is the list price at the preset's own address; at any other, where others may bill, none.
@@ -118,9 +118,9 @@ def make_model(kind: type[_Model], full_name: str, preset: Endpoint, options: Op
         ModelUnavailable: there is no key, or no address.
         TypeError: there are no such options.
     """
-    if unknown := options.keys() - Options.__annotations__.keys():
+    if unknown := options.keys() - OpenAIOptions.__annotations__.keys():
         raise TypeError(
-            f"{full_name} has no options {sorted(unknown)}. It has: {sorted(Options.__annotations__)}."
+            f"{full_name} has no options {sorted(unknown)}. It has: {sorted(OpenAIOptions.__annotations__)}."
             " What the service can do is said by endpoint=dataclasses.replace(…), with a preset of"
             " journeyman.models.openai."
         )
@@ -173,7 +173,7 @@ def _headers(endpoint: Endpoint) -> dict[str, str]:
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def _on_azure(options: Options) -> Options:
+def _on_azure(options: OpenAIOptions) -> OpenAIOptions:
     """Return the options with Azure's endpoint: with the paths of the older API if a date names a version of that."""
     endpoint = options.get("endpoint", AZURE)
     has_key = options.get("api_key") is not None or environment(endpoint.key_variable) is not None

@@ -95,7 +95,7 @@ class OwnServer:
         try:
             match self.endpoint.server:
                 case "llama.cpp":  # the window of each slot
-                    props = await _document(self.opening, f"{root}/props?model={quote(self.name, safe='')}")
+                    props = await _fetch_document(self.opening, f"{root}/props?model={quote(self.name, safe='')}")
                     window = _whole(as_object(props.get("default_generation_settings")).get("n_ctx"))
                     has_tools = as_object(props.get("chat_template_caps")).get("supports_tools")
                     known.has_tools = has_tools if isinstance(has_tools, bool) else known.has_tools
@@ -128,10 +128,10 @@ async def _ask_ollama(root: str, model: str, opening: Opening) -> int | None:
     """Return the window with which the model is loaded, or else that of its own file. What it was trained with is no
     answer: the server cuts a conversation at its own window, in silence."""
     names = {model, f"{model}:latest"}
-    for each in map(as_object, as_list((await _document(opening, f"{root}/api/ps")).get("models"))):
+    for each in map(as_object, as_list((await _fetch_document(opening, f"{root}/api/ps")).get("models"))):
         if each.get("name") in names and (window := _whole(each.get("context_length"))) is not None:
             return window
-    shown = await _document(opening, f"{root}/api/show", orjson.dumps({"model": model}))
+    shown = await _fetch_document(opening, f"{root}/api/show", orjson.dumps({"model": model}))
     lines = [line.split() for line in as_text(shown.get("parameters")).splitlines()]
     sizes = [words[1] for words in lines if len(words) == 2 and words[0] == "num_ctx"]
     return int(sizes[0]) if sizes and sizes[0].isdecimal() else None
@@ -140,7 +140,7 @@ async def _ask_ollama(root: str, model: str, opening: Opening) -> int | None:
 async def _ask_for_list(base_url: str, model: str, opening: Opening) -> int | None:
     """Return the window by the list of the models: as vLLM writes it, or as LM Studio does for one that is loaded."""
     for url in (f"{base_url}/models", f"{root_of(base_url)}/api/v0/models"):
-        for each in map(as_object, as_list((await _document(opening, url)).get("data"))):
+        for each in map(as_object, as_list((await _fetch_document(opening, url)).get("data"))):
             told = (_whole(each.get(name)) for name in ("max_model_len", "loaded_context_length"))
             if each.get("id") == model and (window := next(filter(None, told), None)) is not None:
                 return window
@@ -156,7 +156,7 @@ def root_of(base_url: str) -> str:
     return urlunsplit(parts._replace(path=parts.path.rstrip("/").removesuffix("/v1"), query="", fragment=""))
 
 
-async def _document(opening: Opening, url: str, body: bytes | None = None) -> JsonObject:
+async def _fetch_document(opening: Opening, url: str, body: bytes | None = None) -> JsonObject:
     """Return the object that is at an address; an empty one if there is none.
 
     Raises:

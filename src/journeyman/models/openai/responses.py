@@ -14,7 +14,7 @@ from journeyman.hosted.tools import CodeExecution, FileSearch, HostedTool, WebSe
 from journeyman.model import ModelSettings, Request, ThinkingLevel, room_for
 from journeyman.models.openai.base import OpenAIStyleModel
 from journeyman.models.openai.endpoint import look_up_model
-from journeyman.models.openai.responses_decode import Decoder
+from journeyman.models.openai.responses_decode import ResponsesDecoder
 from journeyman.models.openai.responses_encode import NAME_CHARACTERS, encode
 from journeyman.models.requests import encode_location, limits, make_unsent_error, with_extra, with_hosted
 from journeyman.models.wire import as_list, shorten_names
@@ -46,9 +46,9 @@ class OpenAIModel(OpenAIStyleModel):
     def _path(self) -> str:
         return self.endpoint.responses_path
 
-    def _decoder(self, request: Request) -> Decoder:
+    def _decoder(self, request: Request) -> ResponsesDecoder:
         names, room = shorten_names(request.prefix.tools, longest=NAME_CHARACTERS), room_for(request, self.facts)
-        return Decoder(self.provider, self.price, deltas=request.deltas, room=room, names=names)
+        return ResponsesDecoder(self.provider, self.price, deltas=request.deltas, room=room, names=names)
 
     def _encode_body(self, request: Request, head: JsonObject, more_tools: Sequence[object]) -> bytes:
         return encode(head, request.prefix, request.messages, endpoint=self.endpoint, more_tools=more_tools)

@@ -35,7 +35,7 @@ from journeyman.models.wire import (
     make_damage_error,
     own_id,
     parse_object,
-    shown,
+    part_to_show,
     split_input,
     tool_use,
 )
@@ -54,7 +54,7 @@ _DONE: Final = b"[DONE]"  # ends the stream of some servers that also speak Chat
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class Decoder:
+class ResponsesDecoder:
     """A decoder that turns the events of one answer into parts."""
 
     provider: str
@@ -70,7 +70,7 @@ class Decoder:
     complete: bool = field(default=False, init=False)
     """True when the last part was given."""
     _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
-    _items: _Items = field(default_factory=lambda: _Items(), init=False)
+    _items: _AnswerItems = field(default_factory=lambda: _AnswerItems(), init=False)
     _ids: set[str] = field(default_factory=set[str], init=False)
     _skipped: list[bytes] = field(default_factory=list[bytes], init=False)
     """The pieces of the text that nobody watches, as they came: they are read only if the answer breaks off."""
@@ -297,7 +297,7 @@ class Decoder:
             return []
         item.is_shown = True
         visible = (Thinking(thoughts(item.fields)),) if item.kind == "reasoning" else self._contents(item)
-        return [part for block in visible if (part := shown(block)) is not None]
+        return [part for block in visible if (part := part_to_show(block)) is not None]
 
     def _blocks(self, item: _Item, following: JsonObject) -> Sequence[Block]:
         if item.kind != "reasoning":
@@ -364,7 +364,7 @@ class _Item:
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class _Items:
+class _AnswerItems:
     """The items of one answer.
 
     Both the number and the id can be missing, and some servers count wrong or give an item another id with each event.

@@ -32,7 +32,7 @@ from journeyman.models.wire import (
     join_tools,
     kept_beside,
     missing,
-    readable,
+    readable_block,
     safe_id,
     safe_name,
     says_nothing,
@@ -80,9 +80,9 @@ def encode(
     for message in messages:
         piece = message.wire.get(codec)
         if piece is None:
-            piece = message.wire[codec] = _items(message, endpoint)
+            piece = message.wire[codec] = _encode_items(message, endpoint)
         pieces.append(piece)
-    tools = join_tools(_tools(prefix, strict=endpoint.strict), more_tools)
+    tools = join_tools(_encode_function_tools(prefix, strict=endpoint.strict), more_tools)
     tools = b',"tools":[%b]' % tools if tools else b""
     items = [piece for piece in pieces if piece]
     if items:
@@ -100,14 +100,14 @@ def codec_of(endpoint: Endpoint) -> str:
 # -- tools and instructions --------------------------------------------------------------------------------------------
 
 
-def _tools(prefix: Prefix, *, strict: bool) -> bytes:
+def _encode_function_tools(prefix: Prefix, *, strict: bool) -> bytes:
     key = f"{_TOOLS}/{strict}"
     if key not in prefix.wire:
-        prefix.wire[key] = b",".join([_tool(spec, may_be_strict=strict) for spec in prefix.tools])
+        prefix.wire[key] = b",".join([_encode_function_tool(spec, may_be_strict=strict) for spec in prefix.tools])
     return prefix.wire[key]
 
 
-def _tool(spec: ToolSpec, *, may_be_strict: bool) -> bytes:
+def _encode_function_tool(spec: ToolSpec, *, may_be_strict: bool) -> bytes:
     key = f"{_TOOLS}/{may_be_strict}"
     if key not in spec.wire:
         schema, description = flatten(spec.input_schema, spec.description)
@@ -130,9 +130,9 @@ def _instructions(prefix: Prefix) -> bytes:
 # -- messages ----------------------------------------------------------------------------------------------------------
 
 
-def _items(message: Message, endpoint: Endpoint) -> bytes:
+def _encode_items(message: Message, endpoint: Endpoint) -> bytes:
     """Return the items of a message, each with a comma before it; nothing at all if nothing of it can be sent."""
-    items = _Items(message.role, endpoint)
+    items = _MessageItems(message.role, endpoint)
     blocks = _select_readable(message.content, endpoint.provider)
     if message.role == "assistant" and says_nothing(blocks):
         return b""
@@ -143,7 +143,7 @@ def _items(message: Message, endpoint: Endpoint) -> bytes:
 
 def _select_readable(content: Iterable[Block], provider: str) -> list[Block]:
     """Return the blocks as the API can read them, without those that it would refuse."""
-    blocks = [readable(block, provider) for block in content]
+    blocks = [readable_block(block, provider) for block in content]
     kept = [block for block in blocks if block is not None and _is_sent(block)]
     while kept and isinstance(kept[-1], Thinking):
         kept.pop()
@@ -172,7 +172,7 @@ def _is_readable_again(block: Thinking) -> bool:
 
 
 @dataclass(slots=True)
-class _Items:
+class _MessageItems:
     """The items of one message, as far as they are made."""
 
     role: Role
@@ -185,7 +185,7 @@ class _Items:
 
     def add(self, block: Block) -> None:
         if self.role == "user" and isinstance(block, Text | Image | Document | Audio):
-            self.content.append(_part(block, self.endpoint))
+            self.content.append(_content_part(block, self.endpoint))
             return
         self._end_of_content()
         pair, self.pair = self.pair, ""
@@ -252,9 +252,9 @@ def _function_call_output(block: ToolResult, endpoint: Endpoint) -> bytes:
     if isinstance(content, str):
         output = to_json(with_error(content, block))
     else:
-        parts = [_part(part, endpoint) for part in block.parts if not isinstance(part, Text) or part.text]
+        parts = [_content_part(part, endpoint) for part in block.parts if not isinstance(part, Text) or part.text]
         if said := with_error(block.text, block).removesuffix(block.text):
-            parts.insert(0, _text(said))
+            parts.insert(0, _text_part(said))
         output = b"[%b]" % b",".join(parts) if parts else b'""'
     return b'{"type":"function_call_output","call_id":%b,"output":%b}' % (id, output)
 
@@ -262,35 +262,35 @@ def _function_call_output(block: ToolResult, endpoint: Endpoint) -> bytes:
 # -- what users and tools say ------------------------------------------------------------------------------------------
 
 
-def _part(block: UserContent, endpoint: Endpoint) -> bytes:
+def _content_part(block: UserContent, endpoint: Endpoint) -> bytes:
     match block:
         case Text(text):
-            part = _text(text)
+            part = _text_part(text)
         case Image():
             part = _image(block, endpoint)
         case Document():
-            part = _document(block, endpoint)
+            part = _document_part(block, endpoint)
         case Audio():  # the API has no place for it
-            part = _text(missing(block))
+            part = _text_part(missing(block))
     return part
 
 
-def _text(text: str) -> bytes:
+def _text_part(text: str) -> bytes:
     return b'{"type":"input_text","text":%b}' % to_json(text)
 
 
 def _image(image: Image, endpoint: Endpoint) -> bytes:
     fits = endpoint.image_urls if isinstance(image.source, Url) else image.source.media_type in PICTURES
     if not endpoint.images or not fits:
-        return _text(missing(image))
+        return _text_part(missing(image))
     return to_json({"type": "input_image", "detail": "auto", "image_url": url_of(image.source)})
 
 
-def _document(document: Document, endpoint: Endpoint) -> bytes:
+def _document_part(document: Document, endpoint: Endpoint) -> bytes:
     if (text := plain_text(document)) is not None:
-        return _text(text)
+        return _text_part(text)
     if not endpoint.documents:
-        return _text(missing(document))
+        return _text_part(missing(document))
     if isinstance(document.source, Url):
         return to_json({"type": "input_file", "file_url": document.source.url})
     return to_json({"type": "input_file", "filename": file_name(document), "file_data": url_of(document.source)})

@@ -16,7 +16,7 @@ from typing_extensions import Unpack
 from journeyman.errors import ModelUnavailable
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import SAMPLING, Endpoint
-from journeyman.models.openai.names import Options, make_model
+from journeyman.models.openai.names import OpenAIOptions, make_model
 from journeyman.models.openai.responses import OpenAIModel
 
 _THREE: Final = ("low", "medium", "high")
@@ -144,7 +144,7 @@ PERPLEXITY: Final = Endpoint(
 PRESETS: Final = (MISTRAL, GROQ, DEEPSEEK, XAI, TOGETHER, FIREWORKS, CEREBRAS, HUGGINGFACE, COHERE, PERPLEXITY)
 
 
-def _chat(preset: Endpoint, name: str, **options: Unpack[Options]) -> OpenAIChatModel:
+def _chat(preset: Endpoint, name: str, **options: Unpack[OpenAIOptions]) -> OpenAIChatModel:
     return make_model(OpenAIChatModel, f"{preset.provider}:{name}", preset, options)
 
 
@@ -159,7 +159,7 @@ together: Final = partial(_chat, TOGETHER)
 xai: Final = partial(_chat, XAI)
 
 
-def perplexity(name: str, **options: Unpack[Options]) -> OpenAIModel:
+def perplexity(name: str, **options: Unpack[OpenAIOptions]) -> OpenAIModel:
     """Return a model of Perplexity over the Responses API; its key is in PERPLEXITY_API_KEY.
 
     Raises:
