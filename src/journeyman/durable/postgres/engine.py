@@ -29,7 +29,7 @@ from journeyman.durable.postgres.connections import (
     rows_of,
     run_of,
     runs_of,
-    shown,
+    storable_value,
     signal_of,
     written_out,
 )
@@ -164,8 +164,8 @@ class PostgresEngine(Transactions):
             alive = await self.connections.alive(connection, owners)
             given = {
                 "now": now,
-                "agents": shown(list(agents)),
-                "queues": shown(list(queues)),
+                "agents": storable_value(list(agents)),
+                "queues": storable_value(list(queues)),
                 "all": not queues,
                 "limit": limit,
                 "dead": [owner for owner in owners if owner not in alive],
@@ -227,16 +227,16 @@ class PostgresEngine(Transactions):
             "UPDATE jm_runs SET asked = %b::bytea WHERE id = %s::text AND epoch = %s::bigint AND status = 'running'"
             f" AND {sql.SOON} RETURNING {sql.TELL}"
         )
-        given = [asked, shown(claim.row.id), claim.epoch, self.owner]
+        given = [asked, storable_value(claim.row.id), claim.epoch, self.owner]
         await self.written(lambda connection, _: rows_of(connection, change, given))
 
     async def settle(
         self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None, posts: Signal | None = None
     ) -> bool:
         after = settled(claim.row, change, now=now)
-        values = [shown(getattr(after, each)) for each in sql.GIVEN_BACK]
+        values = [storable_value(getattr(after, each)) for each in sql.GIVEN_BACK]
         is_ready = int(change.status == "ready")
-        given = [*values, is_ready, shown(claim.row.id), claim.epoch, n_signals, n_signals, self.owner]
+        given = [*values, is_ready, storable_value(claim.row.id), claim.epoch, n_signals, n_signals, self.owner]
 
         is_limited = (claim.row.id, claim.epoch) in self._limited
 
@@ -249,7 +249,7 @@ class PostgresEngine(Transactions):
                 return bool(await rows_of(connection, sql.SETTLE, given))
             async with connection.transaction():
                 if is_limited:
-                    await rows_of(connection, sql.QUEUE_LOCK, [shown(after.queue)])
+                    await rows_of(connection, sql.QUEUE_LOCK, [storable_value(after.queue)])
                 if not await rows_of(connection, sql.SETTLE, given):
                     return False
                 await self._follows(connection, after, change, posts, now=now)
@@ -267,7 +267,7 @@ class PostgresEngine(Transactions):
 
         async def work(connection: Connection, _: bool) -> int:
             async with connection.transaction():
-                gone = [id for (id,) in await rows_of(connection, sql.FORGET, [shown(list(ids))])]
+                gone = [id for (id,) in await rows_of(connection, sql.FORGET, [storable_value(list(ids))])]
                 for table in tables:
                     await rows_of(connection, sql.FORGET_STEPS.format(table), [gone])
                 return len(gone)
@@ -287,8 +287,8 @@ class PostgresEngine(Transactions):
     async def sessions(
         self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
     ) -> Sequence[KeptSession]:
-        newest, first = older_than or ListPlace(math.inf, ""), shown(prefix)
-        given = [first, newest.created, shown(newest.id), limit]
+        newest, first = older_than or ListPlace(math.inf, ""), storable_value(prefix)
+        given = [first, newest.created, storable_value(newest.id), limit]
         found = await self.read(lambda connection: rows_of(connection, _SESSIONS, given))
         return [KeptSession(*map(restored, each)) for each in found]
 
@@ -299,7 +299,7 @@ class PostgresEngine(Transactions):
 
     async def records(self, id: str) -> Sequence[Record]:
         query = f"SELECT {sql.STEP} FROM jm_steps WHERE run = %s::text ORDER BY n"
-        found = await self.read(lambda connection: rows_of(connection, query, [shown(id)]))
+        found = await self.read(lambda connection: rows_of(connection, query, [storable_value(id)]))
         return [record_of(each) for each in found]
 
     async def write(
@@ -311,7 +311,7 @@ class PostgresEngine(Transactions):
         starts: Row | None = None,
         posts: Signal | None = None,
     ) -> Written:
-        given = [*written_out(record), shown(claim.row.id), claim.epoch]
+        given = [*written_out(record), storable_value(claim.row.id), claim.epoch]
         has_more = starts is not None or posts is not None
         is_synced = is_synced or has_more
 
@@ -343,7 +343,7 @@ class PostgresEngine(Transactions):
         return written
 
     async def signal(self, signal: Signal) -> Taken:
-        where = [shown(each) for each in (signal.run, signal.kind, signal.dedup)]
+        where = [storable_value(each) for each in (signal.run, signal.kind, signal.dedup)]
         query = (
             f"SELECT {sql.SIGNAL_COLUMNS} FROM jm_signals WHERE run = %s::text AND kind = %s::text AND dedup = %s::text"
         )
@@ -366,7 +366,7 @@ class PostgresEngine(Transactions):
     async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
         of_run = "" if run is None else " AND run = %s::text"
         query = f"SELECT {sql.SIGNAL_COLUMNS} FROM jm_signals WHERE n > %s::bigint{of_run} ORDER BY n"
-        given = [after] if run is None else [after, shown(run)]
+        given = [after] if run is None else [after, storable_value(run)]
         return [signal_of(each) for each in await self.read(lambda connection: rows_of(connection, query, given))]
 
     async def newest(self) -> int:

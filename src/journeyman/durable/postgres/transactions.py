@@ -28,7 +28,7 @@ from journeyman.durable.postgres.connections import (
     rows_of,
     run_of,
     runs_of,
-    shown,
+    storable_value,
     written_out,
 )
 from journeyman.durable.postgres.days import make_days
@@ -96,7 +96,7 @@ class Transactions:
         self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: Connection | None = None
     ) -> bool:
         async def work(connection: Connection) -> bool:
-            handed = await rows_of(connection, sql.HAND_OVER, [shown(ticket.run), ticket.gen])
+            handed = await rows_of(connection, sql.HAND_OVER, [storable_value(ticket.run), ticket.gen])
             for each in handed:
                 await self._enqueue(connection, row_of(each), now=now, after_s=after_s)
             return bool(handed)
@@ -169,9 +169,9 @@ class Transactions:
     async def _posted(self, connection: Connection, signal: Signal) -> bool:
         """Store a signal, in a transaction, and write a ticket for the run that it wakes. False: it is known, or the
         run is over. A `UniqueViolation` says that the same was stored in this moment."""
-        where = [shown(each) for each in (signal.run, signal.kind, signal.dedup)]
+        where = [storable_value(each) for each in (signal.run, signal.kind, signal.dedup)]
         body = json.dumps(signal.body).encode()
-        given = [where[0], *where, *where[1:], body, signal.at, shown(signal.who), self.owner]
+        given = [where[0], *where, *where[1:], body, signal.at, storable_value(signal.who), self.owner]
         told = await rows_of(connection, sql.SIGNAL[signal.kind], given)
         if told and told[0][1] and (woken := await run_of(connection, signal.run)):
             await self._enqueue(connection, woken, now=signal.at)
@@ -179,7 +179,7 @@ class Transactions:
 
     async def unpark(self, connection: Connection, queue: str, *, now: float) -> None:
         """Write a ticket for the first run that was brought to a queue when that was full."""
-        for (run,) in await rows_of(connection, sql.UNPARK, [shown(queue)]):
+        for (run,) in await rows_of(connection, sql.UNPARK, [storable_value(queue)]):
             if (first := await run_of(connection, run)) is not None:
                 await self.hand_over(Ticket(run, first.gen), now=now, connection=connection)
 
@@ -198,7 +198,7 @@ class Transactions:
         """Write what a claim changes of a run, if it is as it was read."""
         old = [row.id, row.epoch, row.gen, row.n_signals, row.status]
         is_done = bool(
-            await rows_of(connection, sql.CLAIM, [shown(getattr(after, each)) for each in sql.CLAIMED] + old)
+            await rows_of(connection, sql.CLAIM, [storable_value(getattr(after, each)) for each in sql.CLAIMED] + old)
         )
         if is_done and after.gen != row.gen:
             await self.dispatcher.drop(row.id, connection)
@@ -209,7 +209,7 @@ class Transactions:
 
         async def work(connection: Connection, _: bool) -> None:
             async with connection.transaction():
-                if await rows_of(connection, sql.UNCLAIM, [shown(after.id), claim.epoch, self.owner]):
+                if await rows_of(connection, sql.UNCLAIM, [storable_value(after.id), claim.epoch, self.owner]):
                     await self._enqueue(connection, after, now=now)
 
         await self.written(work)
@@ -252,14 +252,14 @@ class Transactions:
         """Write what may have been lost with the database, if the claims still hold."""
         n_lost = 0
         for _, claim, record in list(self._soon):
-            given = [*written_out(record), shown(claim.row.id), claim.epoch]
+            given = [*written_out(record), storable_value(claim.row.id), claim.epoch]
             n_lost += len(await rows_of(connection, sql.WRITE_SYNCED, given))
         if n_lost:
             _log.warning("%s had lost %d steps, which were written again.", self.connections.place, n_lost)
 
     async def _added(self, connection: Connection, row: Row, records: Sequence[Record], *, is_queued: bool) -> bool:
         async with connection.transaction():
-            if not await rows_of(connection, sql.ADD_RUN, [*map(shown, astuple(row)), self.owner]):
+            if not await rows_of(connection, sql.ADD_RUN, [*map(storable_value, astuple(row)), self.owner]):
                 return False
             if records:
                 async with connection.cursor() as cursor:
@@ -275,13 +275,13 @@ class Transactions:
         """
         if at_once is None:
             return False
-        await rows_of(connection, sql.QUEUE_LOCK, [shown(row.queue)])
+        await rows_of(connection, sql.QUEUE_LOCK, [storable_value(row.queue)])
         busy = "SELECT owner FROM jm_runs WHERE status = 'running' AND queue = %s::text AND id <> %s::text"
-        owners = [owner for (owner,) in await rows_of(connection, busy, [shown(row.queue), row.id])]
+        owners = [owner for (owner,) in await rows_of(connection, busy, [storable_value(row.queue), row.id])]
         alive = await self.connections.alive(connection, set(owners))
         is_full = sum([owner in alive for owner in owners]) >= at_once
         if is_full and parks:
-            await rows_of(connection, sql.PARK, [row.id, shown(row.queue)])
+            await rows_of(connection, sql.PARK, [row.id, storable_value(row.queue)])
         return is_full
 
     async def _claimed(self, connection: Connection, row: Row, *, died: bool, head: bytes | None) -> Row:
@@ -289,7 +289,7 @@ class Transactions:
         n_steps = 0
         if row.lives or row.parent is not None:  # a run that is neither a fork nor was driven has none
             count = "SELECT count(*) FROM jm_steps WHERE run = %s::text"
-            n_steps = (await rows_of(connection, count, [shown(row.id)]))[0][0]
+            n_steps = (await rows_of(connection, count, [storable_value(row.id)]))[0][0]
         deaths = (row.deaths + 1 if n_steps == row.n_steps else 1) if died else 0
         if deaths >= MOST_DEATHS:
             return replace(row, status="blocked", why=killer(deaths), owner=None, deaths=0)
