@@ -182,7 +182,7 @@ def patient_connection() -> type[Connection]:
     from psycopg import Connection as Driver
     from psycopg.errors import ConnectionTimeout
 
-    class Patient(Driver[tuple[Any, ...]]):
+    class PatientConnection(Driver[tuple[Any, ...]]):
         answer_s: float | None = ANSWER_S
 
         def wait(self, gen: Generator[Any, Any, T], *given: Any, **more: Any) -> T:
@@ -201,4 +201,4 @@ def patient_connection() -> type[Connection]:
             except StopIteration as end:
                 return end.value
 
-    return cast("type[Connection]", Patient)
+    return cast("type[Connection]", PatientConnection)

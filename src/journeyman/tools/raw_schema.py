@@ -17,6 +17,7 @@ from pydantic_core import from_json
 from journeyman.errors import InvalidArguments, Problem
 from journeyman.narrowing import is_json_array, is_json_object, is_list, is_str_dict
 from journeyman.tools.issues import Fault, Rank, bounded, excerpt, holds_json, issue_lines
+from journeyman.tools.shape import TooManyToCount
 from journeyman.tools.written import AbsentNulls, holds_secrets
 from journeyman.types import JsonObject
 
@@ -361,10 +362,6 @@ def _items(value: object) -> list[object]:
     return value if is_list(value) else []
 
 
-class _TooMany(Exception):
-    """There is more to count than it is worth."""
-
-
 class _Steps:
     """Counts how often a check compares a value with a schema, each pair once: every further time costs an addition."""
 
@@ -386,13 +383,13 @@ class _Steps:
         """Return the number of comparisons, a little overestimated; infinity if they are too many to count."""
         try:
             return self._of(self._weight.document, self._value)
-        except (RecursionError, _TooMany):
+        except (RecursionError, TooManyToCount):
             return float("inf")
 
     def _of(self, given: object, value: object) -> float:
         self._n_looks += 1
         if self._n_looks > _MAX_LOOKS:
-            raise _TooMany
+            raise TooManyToCount
         if not is_json_object(schema := given):
             return 1
         own = self._weight.own(schema)

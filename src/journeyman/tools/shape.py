@@ -201,11 +201,11 @@ class Shape:
         it is more than `most`, or too much to count."""
         try:
             return _Count(most).of(self._root, value)
-        except (RecursionError, _TooMany):
+        except (RecursionError, TooManyToCount):
             return float("inf")
 
 
-class _TooMany(Exception):
+class TooManyToCount(Exception):
     """There is more to count than it is worth."""
 
 
@@ -226,7 +226,7 @@ class _Count:
         if pair in self._known:
             return self._known[pair]
         if len(self._known) > _MAX_PAIRS:
-            raise _TooMany
+            raise TooManyToCount
         self._known[pair] = 1  # until it is known: it may hold itself
         n_looks = self._inside(node, cast("object", value))
         self._known[pair] = n_looks
@@ -246,7 +246,7 @@ class _Count:
                 n_looks += self.of(each, item)
             n_looks += 0 if node.items is None else self._of_all(node.items, items)
         if n_looks > self._most:
-            raise _TooMany
+            raise TooManyToCount
         return n_looks
 
     def _of_one(self, node: _Node, value: object) -> int:

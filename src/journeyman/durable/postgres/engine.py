@@ -29,8 +29,8 @@ from journeyman.durable.postgres.connections import (
     rows_of,
     run_of,
     runs_of,
-    storable_value,
     signal_of,
+    storable_value,
     written_out,
 )
 from journeyman.durable.postgres.days import drop_days

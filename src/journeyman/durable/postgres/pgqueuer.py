@@ -309,7 +309,7 @@ def _manager(driver: _Driver, slots: int) -> QueueManager:
     brought = set[int]()
     asking = _queries(driver)
 
-    class Patient(Queries):
+    class PatientQueries(Queries):
         async def dequeue(  # noqa: PLR0917 - as PgQueuer has it
             self,
             batch_size: int,
@@ -344,7 +344,7 @@ def _manager(driver: _Driver, slots: int) -> QueueManager:
             brought.difference_update(jobs)
             driver.tell()  # there is room
 
-    queries = Patient(cast("Any", driver), qbe=asking.qbe, qbq=asking.qbq, qbs=asking.qbs)
+    queries = PatientQueries(cast("Any", driver), qbe=asking.qbe, qbq=asking.qbq, qbs=asking.qbs)
     return QueueManager(queries, channel=Channel(_CHANNEL))
 
 
