@@ -21,7 +21,7 @@ from benchmarks.server import ROOT
 from benchmarks.work import PROMPT, Report, add, is_right
 from journeyman import Agent, Subagents, run
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FunctionModel, call, say
+from journeyman.testing.scripted import FunctionModel, call, say
 from journeyman.types import ToolResult
 
 _ITERATIONS: Final = 5

@@ -28,7 +28,7 @@ from journeyman.durable.records import Record, Status, record
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.journal import new_id
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FunctionModel, call, say
+from journeyman.testing.scripted import FunctionModel, call, say
 from journeyman.types import Effect
 
 Noted: TypeAlias = Callable[[int], Awaitable[None]]

@@ -21,7 +21,7 @@ from benchmarks.postgres_server import cpu_s, postgres
 from benchmarks.work import PROMPT
 from journeyman import Agent, run
 from journeyman.durable import Durable, PostgresEngine, Worker, schema_sql
-from journeyman.models.scripted import FunctionModel
+from journeyman.testing.scripted import FunctionModel
 from tests.support.postgres import PostgresServer
 
 _FETCH: Final = "SELECT id FROM procrastinate_fetch_job_v2(%s::varchar[], %s)"

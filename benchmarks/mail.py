@@ -8,8 +8,8 @@ import time
 from benchmarks.measuring import Effort, Row, alone, only_new_garbage
 from journeyman import Agent, Limits, Team
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FunctionModel, call, say
 from journeyman.team import TeamHooks, TeamSpawnRequest
+from journeyman.testing.scripted import FunctionModel, call, say
 
 _MEMBERS = 100
 _MESSAGES = 10_000

@@ -11,7 +11,7 @@ from journeyman import Agent, Limits, Model, ModelSettings, Output, run, tool
 from journeyman.model import Request, Response
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.google.model import GoogleModel
-from journeyman.models.scripted import FunctionModel, call, say
+from journeyman.testing.scripted import FunctionModel, call, say
 
 
 def agent(model: Model, function: Function) -> Agent[Report]:

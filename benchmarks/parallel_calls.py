@@ -9,7 +9,7 @@ from benchmarks.measuring import Contender, Effort, Row, alone, compared, taking
 from benchmarks.work import PROMPT
 from journeyman import Agent, Limits, ToolResult, run, tool
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FunctionModel, call, say
+from journeyman.testing.scripted import FunctionModel, call, say
 
 _WAIT_S = 0.02
 _BLOCK_S = 0.2

@@ -15,10 +15,10 @@ from benchmarks.measuring import Effort, Row, alone, compared, taking_turns
 from benchmarks.work import MAX_ITERATIONS, PROMPT
 from journeyman import Agent, Limits, Runtime, run, tool
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FunctionModel, call, say
 from journeyman.otel import OpenTelemetry
 from journeyman.record import Recorder, Recordings
 from journeyman.store.file import File
+from journeyman.testing.scripted import FunctionModel, call, say
 
 
 def measure(effort: Effort) -> list[Row]:

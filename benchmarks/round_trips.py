@@ -113,9 +113,9 @@ async def _serve(which: str, path: str) -> None:
     from starlette.routing import Route  # noqa: PLC0415
 
     from journeyman import Agent  # noqa: PLC0415
-    from journeyman.models.scripted import FunctionModel  # noqa: PLC0415
     from journeyman.serve import ServeLimits, create_app  # noqa: PLC0415
-    from journeyman.serve.listening import listening_socket, serve_on  # noqa: PLC0415
+    from journeyman.serve.http_guard import listening_socket, serve_on  # noqa: PLC0415
+    from journeyman.testing.scripted import FunctionModel  # noqa: PLC0415
 
     document = b'{"version":1,"agent":"echo","code":"SUCCESS","output":"Gone.","history":"%b"}' % (b"." * 1_500)
 

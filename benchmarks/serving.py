@@ -168,7 +168,7 @@ async def _serve(which: str) -> None:
     from starlette.types import Receive, Scope, Send  # noqa: PLC0415
 
     from journeyman.serve import ServeLimits, create_app  # noqa: PLC0415
-    from journeyman.serve.listening import serve_on  # noqa: PLC0415
+    from journeyman.serve.http_guard import serve_on  # noqa: PLC0415
 
     may_go, body = asyncio.Event(), b""
 

@@ -23,9 +23,9 @@ from playwright.async_api import Browser, Page, async_playwright
 from benchmarks.measuring import Effort, Row, alone
 from journeyman import Agent, Limits, Runtime, run, tool
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FunctionModel, call, say
 from journeyman.record import Recorder, Recordings
 from journeyman.store.file import File
+from journeyman.testing.scripted import FunctionModel, call, say
 
 _TOKEN = secrets.token_hex(16)
 _ARGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")

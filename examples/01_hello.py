@@ -6,7 +6,7 @@ With ANTHROPIC_API_KEY set, Claude answers; without, a script.
 import os
 
 from journeyman import Agent, Failure, Success, run_sync
-from journeyman.models.scripted import ScriptedModel
+from journeyman.testing import ScriptedModel
 
 script = ScriptedModel(["Good morning! What shall we build today?"])
 

@@ -7,7 +7,7 @@ import os
 from typing import Literal
 
 from journeyman import Agent, Callbacks, run_sync, tool
-from journeyman.models.scripted import Answer, ScriptedModel, call
+from journeyman.testing import Answer, ScriptedModel, call
 
 PER_METRE = {"metre": 1.0, "foot": 3.28084, "yard": 1.09361}
 

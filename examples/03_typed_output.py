@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from journeyman import Agent, Model, Output, run_sync
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing import ScriptedModel, call
 
 
 @dataclass

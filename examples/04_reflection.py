@@ -8,7 +8,7 @@ import os
 from pydantic import BaseModel
 
 from journeyman import Agent, Callbacks, Limits, Output, Reflection, SubmitTool, run_sync
-from journeyman.models.scripted import Answer, ScriptedModel, call
+from journeyman.testing import Answer, ScriptedModel, call
 
 
 class Stop(BaseModel):

@@ -8,7 +8,7 @@ import os
 from pydantic import BaseModel
 
 from journeyman import Agent, Failure, Limits, Output, Rejected, Success, run_sync, validation_context
-from journeyman.models.scripted import Answer, ScriptedModel, call
+from journeyman.testing import Answer, ScriptedModel, call
 
 AWAY = {"Ada": {"mon"}, "Bob": {"tue", "wed"}, "Cleo": {"thu"}}
 

@@ -7,7 +7,7 @@ import asyncio
 
 from journeyman import Abort, Agent, Failure, Limits, Result, Success, run, tool
 from journeyman.model import Request
-from journeyman.models.scripted import FunctionModel, call
+from journeyman.testing import FunctionModel, call
 from journeyman.types import ToolUse
 
 third_page = asyncio.Event()

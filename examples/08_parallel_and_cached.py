@@ -8,7 +8,7 @@ import os
 
 from journeyman import Agent, Limits, ToolContext, ToolResult, run_sync, tool
 from journeyman.events import Event, ToolCalled, ToolFinished, ToolProgress
-from journeyman.models.scripted import Answer, ScriptedModel, call
+from journeyman.testing import Answer, ScriptedModel, call
 
 DEGREES = {"Bern": 21, "Oslo": 14, "Rome": 29}
 

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, replace
 
 from journeyman import Agent, Callbacks, Success, ToolContext, run_sync, tool
-from journeyman.models.scripted import Answer, ScriptedModel, call
+from journeyman.testing import Answer, ScriptedModel, call
 
 PRICES = {"bread": 4.20, "cheese": 7.80, "wine": 19.50}
 

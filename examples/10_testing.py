@@ -6,7 +6,7 @@ These are ordinary tests (`pytest examples/10_testing.py`); run as a program, th
 from journeyman import Agent, Failure, Output, ProviderError, Runtime, Text, ToolResult, run_sync, tool
 from journeyman.endings import AttemptsContext
 from journeyman.model import Request
-from journeyman.models.scripted import FunctionModel, ScriptedModel, call
+from journeyman.testing import FunctionModel, ScriptedModel, call
 from journeyman.types import ToolUse
 
 

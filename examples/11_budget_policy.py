@@ -5,7 +5,7 @@ This one notices that the model goes round in circles. The model is a function t
 
 from journeyman import Agent, Failure, LimitExceeded, Limits, Message, Price, Spending, Success, run_sync, tool
 from journeyman.model import Request
-from journeyman.models.scripted import FunctionModel, call
+from journeyman.testing import FunctionModel, call
 from journeyman.types import ToolUse
 
 ROOMS = ["hall", "kitchen", "cellar"]

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from journeyman import Agent, InMemoryJournal, Runtime, dump_messages, load_messages, run_sync, tool
-from journeyman.models.scripted import FunctionModel, ScriptedModel, call
+from journeyman.testing import FunctionModel, ScriptedModel, call
 
 # -- a stored conversation --------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from journeyman import Agent, run_sync
 from journeyman.events import Event, ToolCalled, ToolFinished
-from journeyman.models.scripted import Answer, ScriptedModel, call
+from journeyman.testing import Answer, ScriptedModel, call
 from journeyman.toolbox import Workspace
 
 PROGRAM = """\

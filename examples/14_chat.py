@@ -4,7 +4,7 @@ import asyncio
 
 from journeyman import Agent, Chat, Event, ask_user, tool
 from journeyman.events import QuestionAsked, ToolCalled, ToolFinished
-from journeyman.models.scripted import Answer, ScriptedModel, call
+from journeyman.testing import Answer, ScriptedModel, call
 
 searching, found = asyncio.Event(), asyncio.Event()
 

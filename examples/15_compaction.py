@@ -4,7 +4,7 @@ from journeyman import Agent, Event, Limits, ModelSettings, run_sync, tool
 from journeyman.compaction import ClearToolResults, Compaction, Summarise
 from journeyman.events import ContextCompacted
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call
+from journeyman.testing import Answer, FunctionModel, call
 
 PAGES = 75
 visited: list[int] = []

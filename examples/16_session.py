@@ -9,8 +9,8 @@ from pathlib import Path
 
 from journeyman import Agent, Chat, tool
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call
 from journeyman.store import Store
+from journeyman.testing import Answer, FunctionModel, call
 
 
 @tool(effect="pure")

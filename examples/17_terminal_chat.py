@@ -7,7 +7,7 @@ import os
 
 from journeyman import Agent, Text, ToolResult, ask_user, run_sync
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call
+from journeyman.testing import Answer, FunctionModel, call
 from journeyman.toolbox import Workspace
 
 

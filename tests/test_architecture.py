@@ -29,7 +29,7 @@ FRONT_PAGE = "__init__"
 TOP: dict[str, str] = {
     "values": "faces foreign definition data types errors endings result events content hosted version json_numbers"
     " narrowing references",
-    "ports": "model budget cancel closing gate journal history inbox session window files processes forks proxies"
+    "ports": "model budget cancellation closing gate journal history inbox session window files processes forks proxies"
     " env_file",
     "agent": "agent output prompt connect",
     "compaction": "compaction",
@@ -53,24 +53,28 @@ MAY_IMPORT: dict[str, str] = {
     "durable": f"{KERNEL} store",
     "record": "values ports tools store",
     "otel": "values ports tools",
+    "testing": "values ports tools agent models",
     "serve": f"{KERNEL} {ADAPTERS} durable",
+    "mcp_server": f"{KERNEL} {ADAPTERS} serve",
     "view": "values ports tools durable record serve",
-    "applications": f"{KERNEL} {ADAPTERS} durable record otel serve view",
+    "applications": f"{KERNEL} {ADAPTERS} durable record otel serve mcp_server view testing",
 }
 # Of a room that may be imported, all that may be.
 ONLY = {
     ("subagents", "team"): {"team.spawn"},
     **{(adapter, "agent"): {"connect"} for adapter in ADAPTERS.split()},
     ("skills", "toolbox"): {"toolbox.files"},
-    ("view", "serve"): {"serve.listening"},
+    ("view", "serve"): {"serve.http_guard"},
+    ("mcp_server", "serve"): {"serve.http_guard", "serve.refusals"},
+    ("testing", "models"): {"models.wire", "models.wrappers"},
 }
 # What stands at the top, and is public by its own path; a room is public by its face, and by these of its modules.
-DEEP = {"models.scripted", "models.transport"}
+DEEP = {"models.transport"}
 ANYWHERE = {"pydantic", "pydantic_core", "orjson", "jiter", "typing_extensions", "_typeshed"}
 # The place of each other package: a module, or a room.
 HOMES: dict[str, str] = {
     "ag_ui": "serve.agui serve.bodies serve.api",
-    "anyio": "serve.stdio",
+    "anyio": "mcp_server.stdio",
     "aiohttp": "models.reuse models.transport toolbox.fetch",  # fetch talks to any site, the others to providers
     "aiohttp_socks": "models.transport",
     "anthropic": "models.anthropic.client",
@@ -79,7 +83,7 @@ HOMES: dict[str, str] = {
     "griffe": "tools.signature",
     "httpx2": "mcp.http",
     "jsonschema_rs": "tools.raw_schema",
-    "mcp": "mcp serve",  # the two ends of one protocol
+    "mcp": "mcp mcp_server",  # the two ends of one protocol
     "openai": "models.openai",
     "opentelemetry": "otel",
     "pathspec": "toolbox.walk",
@@ -88,8 +92,8 @@ HOMES: dict[str, str] = {
     "psycopg": "durable.postgres store.connection store.database store.postgres store.shared",
     "pydantic_ai": "models.bridge",
     "pytest": "pytest_plugin",
-    "starlette": "serve cli.serve view",
-    "uvicorn": "serve.listening",
+    "starlette": "serve mcp_server cli.serve view",
+    "uvicorn": "serve.http_guard",
     "yaml": "skills.format",
 }
 # Imported inside a function, in its home: the linter forbids it elsewhere, and at the top of a file.
@@ -109,9 +113,9 @@ RESTATES = re.compile(r"\bImports\b|\bRead `[^`]+` next\b|is to be read next")
 EXCEPTIONS: dict[str, dict[str, str]] = {
     "wide dataclass": {
         "agent.Agent": "What a user says of an agent stands in one place.",
-        "durable.drive.RunDriver": "The state of one run that is driven; counted since all declared data is counted.",
+        "durable.driver.RunDriver": "The state of one run that is driven; counted since all declared data is counted.",
         "durable.records.Row": "One column of the table of runs each.",
-        "loop.record.Run": "The state of one run under way; counted since all declared data is counted.",
+        "loop.state.Run": "The state of one run under way; counted since all declared data is counted.",
         "models.openai.endpoint.Endpoint": "One row of facts for each service that speaks OpenAI's APIs.",
     }
 }
@@ -336,14 +340,14 @@ def test_every_room_and_module_that_the_rules_name_exists() -> None:
 @pytest.mark.parametrize(
     ("rule", "name", "source", "places"),
     [
-        (forbidden_imports, "history", "from journeyman.loop.attempts import run", ["history -> loop.attempts"]),
+        (forbidden_imports, "history", "from journeyman.loop.run import run", ["history -> loop.run"]),
         (forbidden_imports, "history", "import journeyman.loop.calls as c", ["history -> loop.calls"]),
         (forbidden_imports, "history", "from journeyman import run", [f"history -> {FRONT_PAGE}"]),
         (forbidden_imports, "history", "if TYPE_CHECKING:\n    from journeyman.chat import Chat", ["history -> chat"]),
         (forbidden_imports, "history", "async def f():\n    from journeyman.chat import C", ["history -> chat"]),
         (forbidden_imports, "history", "from journeyman.types import Text", []),
         (forbidden_imports, "chat.turn", "import journeyman.tasks.tasks", ["chat.turn -> tasks.tasks"]),
-        (forbidden_imports, "subagents.tool", "import journeyman.team.spawn, journeyman.loop.record", []),
+        (forbidden_imports, "subagents.tool", "import journeyman.team.spawn, journeyman.loop.state", []),
         (forbidden_imports, "subagents.tool", "import journeyman.team.mail", ["subagents.tool -> team.mail"]),
         (forbidden_imports, "models.sse", "import journeyman.models.transport", []),
         (forbidden_imports, "mystery.thing", "", ["mystery.thing"]),
@@ -460,7 +464,7 @@ def test_what_is_declared_is_there_sorted_and_stands_in_one_place() -> None:
             places.setdefault((id(getattr(loaded, name)), name), []).append(module)
     on_faces = {face.name for face in faces()}
     twice = [found for found in places.values() if len(found) > 1 and not on_faces.issuperset(found)]
-    assert [found for found in twice if found != ["models", "models.scripted"]] == []
+    assert [found for found in twice if found != ["models", "testing.scripted"]] == []
 
 
 def test_the_front_page_stays_small() -> None:

@@ -16,7 +16,7 @@ import pytest
 from journeyman import Agent, Chat, Runtime, Subagents, Success, Tasks, run
 from journeyman.events import Event, RunStarted
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FunctionModel
+from journeyman.testing.scripted import FunctionModel
 from journeyman.types import Block, Message, Text, ToolResult, ToolUse
 from tests.cli.program import Warm
 from tests.play import existing, instance_of, succeeded

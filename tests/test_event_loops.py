@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from journeyman import Abort, Agent, Chat, Limits, Subagents, Tasks, run, run_many, stream, tool
-from journeyman.cancel import is_done_for
+from journeyman.cancellation import is_done_for
 from journeyman.durable import Durable, InMemoryEngine
-from journeyman.models.scripted import FunctionModel, ScriptedModel, call
+from journeyman.testing.scripted import FunctionModel, ScriptedModel, call
 from tests.play import existing, failed
 from tests.support.eager import run_eagerly
 

@@ -14,7 +14,7 @@ from journeyman.definition import join_sentences
 from journeyman.durable import Durable, InMemoryEngine, Memory, Queue, Worker
 from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, RENAMED, UNNAMED
 from journeyman.models import RateLimitedModel
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from tests.play import Report, failed
 
 MODEL = ScriptedModel("Hello.", repeat=True)
@@ -198,7 +198,8 @@ def test_limits_know_two_words_for_max_tokens() -> None:
 def test_an_old_name_is_refused_with_the_new_one(package: str) -> None:
     face = importlib.import_module(package)
     for old, new in [row.split() for row in RENAMED[package].split(", ")]:
-        assert getattr(face, new) is not None
+        room, _, new = new.rpartition(".")
+        assert getattr(importlib.import_module(f"journeyman.{room}") if room else face, new) is not None
         with pytest.raises(ImportError, match=rf"^{old} is called {new} now: "):
             getattr(face, old)
 

@@ -99,11 +99,9 @@ HELD = {
 EXCEPTIONS: dict[str, dict[str, str]] = {
     # classes and aliases
     "Event": {"models.sse": "The word of the standard for server-sent events."},
-    "Options": {"models.openai.names": "The keyword arguments behind a model's name, as a typed dict."},
     "Prompt": {"cli.chat.view": "The prompt of a terminal."},
     "Validator": {"tools.raw_schema": "The class of jsonschema_rs that it describes has this name."},
     "Verdict": {"loop.validation": "What the layers say of a candidate; a gate's verdict is a union of classes."},
-    "View": {"cli.chat.view": "What a chat in the terminal shows."},
     # variables
     "candidate": {"result": "A failure shows the last candidate as JSON; the field is public."},
     "chat": {"tasks.task": "The inbox of the chat that the task belongs to."},
@@ -311,7 +309,7 @@ _OF_PYTHON = "It is Python's own, and nothing public does this."
 PRIVATE: dict[str, str] = {
     "cli/warm.py: _run_exitfuncs": _OF_PYTHON,
     "cli/warm.py: _shutdown": _OF_PYTHON,
-    "durable/test_heard_at_once.py: setattr journeyman.durable.drive._LOOK_S": _CLOCKS,
+    "durable/test_heard_at_once.py: setattr journeyman.durable.driver._LOOK_S": _CLOCKS,
     "durable/test_many_runs.py: setattr journeyman.durable.worker._PATIENCE_S": _CLOCKS,
     "durable/test_tickets.py: setattr journeyman.durable.": _CLOCKS,
     "durable/test_tickets.py: setattr journeyman.durable.worker._PATIENCE_S": _CLOCKS,

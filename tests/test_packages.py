@@ -64,8 +64,8 @@ LACKS = {
     ): "journeyman.serve.create_app needs the package ag_ui, which is not installed: pip install 'journeyman[serve]'",
     (
         "mcp",
-        "from journeyman.serve import create_mcp_server",
-    ): "journeyman.serve.create_mcp_server needs the package mcp, which "
+        "from journeyman.mcp_server import create_mcp_server",
+    ): "journeyman.mcp_server.create_mcp_server needs the package mcp, which "
     "is not installed: pip install 'journeyman[mcp]'",
     (
         "starlette",
@@ -112,7 +112,7 @@ LOADS = {
     },
     """
 import asyncio
-from journeyman.models.scripted import ScriptedModel
+from journeyman.testing.scripted import ScriptedModel
 asyncio.run(run(Agent(name="scout", model=ScriptedModel(["Done."])), "Go."))
 """: {"opentelemetry", "journeyman.otel", "griffe", "jsonschema_rs"},
     """

@@ -11,8 +11,8 @@ import pytest
 from journeyman import Agent, Runtime, run_sync
 from journeyman.errors import StoreError
 from journeyman.models.cassette import Cassette
-from journeyman.models.scripted import ScriptedModel
 from journeyman.store import Store
+from journeyman.testing.scripted import ScriptedModel
 from journeyman.tools.background import in_folder
 
 

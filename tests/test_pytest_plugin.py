@@ -14,13 +14,13 @@ from tests.cli.program import QUICK_PYTEST
 pytest_plugins = ["pytester"]
 
 # The runs below are in this process, and forget the modules that they import. Those that are there stay.
-for _name in ("loop.attempts", "models.anthropic.model", "models.cassette.cassette", "models.scripted"):
+for _name in ("loop.run", "models.anthropic.model", "models.cassette.cassette", "testing.scripted"):
     import_module(f"journeyman.{_name}")
 
 AGENT = """
 import pytest
 from journeyman import Agent, Runtime, run_sync, tool
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 
 @tool
 def look(city: str) -> str:

@@ -149,7 +149,7 @@ def test_every_number_has_a_ceiling() -> None:
 def test_a_planted_participle_is_found(name: str, is_found: bool) -> None:
     clean = Module("loop.calls", "def run(): pass\n" * 3)
     planted = Module(
-        "loop.steps", f"class A:\n    async def {name}(self): pass\n    @property\n    def sent(self): pass"
+        "loop.replay", f"class A:\n    async def {name}(self): pass\n    @property\n    def sent(self): pass"
     )
     assert percentages(functions_of, [clean, planted]) == {"loop": 20 if is_found else 0}
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from journeyman.cancel import wait_until_ended, within
+from journeyman.cancellation import wait_until_ended, within
 from tests.play import cancelled
 
 

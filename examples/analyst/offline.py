@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from journeyman import Message, Text, ToolResult, Usage
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FunctionModel, call, say
+from journeyman.testing import FunctionModel, call, say
 from journeyman.types import Block, JsonObject, ToolUse
 
 from .plan import Plan, choose

@@ -15,7 +15,7 @@ from offline_lead import play_lead
 from pages import Finding, Findings, LinkReport, Pages, Review
 
 from journeyman import Agent, Limits, Model, Output, Subagents
-from journeyman.models.scripted import FunctionModel, Policy
+from journeyman.testing import FunctionModel, Policy
 from journeyman.toolbox import Workspace
 
 CLAUDE = "anthropic:claude-sonnet-5-5"

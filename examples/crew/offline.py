@@ -17,7 +17,7 @@ from pydantic_core import from_json
 
 from journeyman import Message, Text, ToolResult, Usage
 from journeyman.model import Request, Response
-from journeyman.models.scripted import call, say
+from journeyman.testing import call, say
 from journeyman.types import Block, JsonObject, ToolUse
 
 Said = Sequence[str | ToolUse]

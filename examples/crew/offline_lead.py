@@ -10,7 +10,7 @@ from offline import ASKED, TOLD, Conversation, Exchange, Said, items, member, ob
 from pages import Finding, LinkReport
 
 from journeyman.model import Request, Response
-from journeyman.models.scripted import call
+from journeyman.testing import call
 from journeyman.types import JsonObject
 
 FEW_WORDS = re.compile(

@@ -10,8 +10,8 @@ import re
 from journeyman import Agent, Event, Team, Text, ToolContext, ToolResult, tool
 from journeyman.events import MailReturned, MailSent, MemberChanged, ToolFinished
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call
 from journeyman.team import TeamSpawnRequest
+from journeyman.testing import Answer, FunctionModel, call
 from journeyman.types import ToolUse
 
 SHELVES = {"A": 12, "B": 7, "C": 31, "D": 4, "E": 18, "F": 9}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from journeyman.agent import Agent, Runtime
     from journeyman.batch.batch import run_many
     from journeyman.budget import Allowance, Budget, LimitExceeded, Limits, Spending
-    from journeyman.cancel import Abort
+    from journeyman.cancellation import Abort
     from journeyman.chat.chat import Chat
     from journeyman.chat.questions import ask_user
     from journeyman.chat.turn import Turn
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from journeyman.events import CallbackContext, Callbacks, Event, Listener
     from journeyman.journal import InMemoryJournal
-    from journeyman.loop.attempts import run, run_sync
+    from journeyman.loop.run import run, run_sync
     from journeyman.loop.streaming import Events, stream
     from journeyman.loop.validation import validation_context
     from journeyman.model import Model, ModelSettings
@@ -127,7 +127,7 @@ if not TYPE_CHECKING:
             "agent": "Agent Runtime",
             "batch.batch": "run_many",
             "budget": "Allowance Budget LimitExceeded Limits Spending",
-            "cancel": "Abort",
+            "cancellation": "Abort",
             "chat.chat": "Chat",
             "chat.questions": "ask_user",
             "chat.turn": "Turn",
@@ -137,7 +137,7 @@ if not TYPE_CHECKING:
             ),
             "events": "CallbackContext Callbacks Event Listener",
             "journal": "InMemoryJournal",
-            "loop.attempts": "run run_sync",
+            "loop.run": "run run_sync",
             "loop.streaming": "Events stream",
             "loop.validation": "validation_context",
             "model": "Model ModelSettings",

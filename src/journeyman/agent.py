@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, cast,
 from typing_extensions import TypeForm, TypeVar
 
 from journeyman.budget import Budget, BudgetPolicy, Limits
-from journeyman.cancel import GRACE_S
+from journeyman.cancellation import GRACE_S
 from journeyman.connect import name_problem
 from journeyman.data import lazy_dataclass
 from journeyman.definition import missing_attribute

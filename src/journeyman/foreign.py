@@ -256,15 +256,16 @@ RENAMED: Final[Mapping[str, str]] = {
     "journeyman.hosted": "Hosting HostedToolSupport, Found SearchHit",
     "journeyman.loop": "from_checker validator_from",
     "journeyman.models": (
-        "Scripted ScriptedModel, FromFunction FunctionModel, Faulty FaultyModel, Around WrapperModel,"
-        " Fallback FallbackModel, RateLimited RateLimitedModel, Swappable SwappableModel"
+        "Scripted testing.ScriptedModel, FromFunction testing.FunctionModel, Faulty testing.FaultyModel,"
+        " Around WrapperModel, Fallback FallbackModel, RateLimited RateLimitedModel, Swappable SwappableModel"
     ),
     "journeyman.models.cassette": "Mode CassetteMode",
     "journeyman.otel": "exporting configure_exporter",
     "journeyman.permission": "Pending PendingApproval, Mode PermissionMode, Root WorkingFolder",
     "journeyman.record": "RecordingTape RunRecording, Piece RequestPart, Found TextMatch, SentRequest StoredRequest",
     "journeyman.serve": (
-        "app create_app, agent_server create_mcp_server, serve_http serve_mcp_http, serve_stdio serve_mcp_stdio"
+        "app create_app, agent_server mcp_server.create_mcp_server, serve_http mcp_server.serve_mcp_http,"
+        " serve_stdio mcp_server.serve_mcp_stdio"
     ),
     "journeyman.team": "Roster TeamSnapshot, Shutdown ShutdownResult",
     "journeyman.toolbox": (
@@ -294,6 +295,8 @@ def tell_new_name(package: str, old: str) -> str | None:
     for row in RENAMED.get(package, "").split(", "):
         before, _, now = row.partition(" ")
         if before == old:
+            room, _, now = now.rpartition(".")
+            package = f"journeyman.{room}" if room else package
             return _OF_RUNTIME if old == "Host" else f"{old} is called {now} now: from {package} import {now}."
     return None
 

@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, cast, get_args, run
 from pydantic import ValidationError
 from typing_extensions import TypeVar
 
-from journeyman.cancel import is_awaited, is_failure
+from journeyman.cancellation import is_awaited, is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem, log_caught, name_and_words
 from journeyman.hosted.calls import HostedCall, hosted_calls

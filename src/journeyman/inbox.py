@@ -15,7 +15,7 @@ from functools import partial
 from threading import Lock
 from typing import Any, Literal, Protocol, TypeAlias
 
-from journeyman.cancel import call_in
+from journeyman.cancellation import call_in
 from journeyman.endings import Place
 from journeyman.gate import Approver, Decision
 from journeyman.types import RunPath, Text, TextOrigin

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from typing_extensions import TypeVar
 
-from journeyman.cancel import is_awaited
+from journeyman.cancellation import is_awaited
 from journeyman.data import lazy_dataclass
 from journeyman.narrowing import is_sequence
 from journeyman.result import ValidationReport

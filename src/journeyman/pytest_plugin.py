@@ -18,8 +18,8 @@ import pytest
 
 if TYPE_CHECKING:
     from journeyman.models.cassette.cassette import Cassette, CassetteMode
-    from journeyman.models.scripted import Answer, Policy, ScriptedModel
     from journeyman.models.transport import Silence
+    from journeyman.testing.scripted import Answer, Policy, ScriptedModel
     from journeyman.tools.redaction import Secret
     from journeyman.types import Price
 
@@ -140,7 +140,7 @@ def cassette(request: pytest.FixtureRequest, cassette_options: CassetteOptions) 
 @pytest.fixture
 def scripted(request: pytest.FixtureRequest) -> MakeScripted:
     """Return a function that makes a `ScriptedModel` model; a passing test must have used all its answers."""
-    make: type[ScriptedModel] = resolve_name("journeyman.models.scripted:ScriptedModel")
+    make: type[ScriptedModel] = resolve_name("journeyman.testing.scripted:ScriptedModel")
     used = _record_of(request)
 
     def make_scripted(answers: Sequence[Answer | Policy], **options: Any) -> ScriptedModel:

@@ -35,8 +35,8 @@ from journeyman.durable import Durable
 from journeyman.endings import BudgetContext
 from journeyman.events import BatchPaused, InputFinished, RunStarted
 from journeyman.model import Request
-from journeyman.models.faulty import FaultyModel
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
+from journeyman.testing.faulty import FaultyModel
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.types import Document, Usage
 from tests.play import cancelled, context_of, failed, following, make_tool, on_virtual_clock, succeeded, virtual_clock
 

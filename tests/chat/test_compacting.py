@@ -9,8 +9,8 @@ from journeyman import Agent, Chat, ChatBusy, DefinitionError, Message
 from journeyman.compaction import ClearToolResults, Summarise
 from journeyman.events import ContextCompacted
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel
 from journeyman.store import Redacted
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel
 from journeyman.window import Compaction
 from tests.play import Door, Recorder, cancelled, chatting
 from tests.support.kept import Kept

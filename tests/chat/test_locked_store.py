@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from journeyman import Agent, Chat, Success
-from journeyman.models.scripted import FunctionModel
 from journeyman.store import Redacted, Store
+from journeyman.testing.scripted import FunctionModel
 from tests.play import Door
 
 

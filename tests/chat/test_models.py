@@ -9,7 +9,7 @@ import pytest
 from journeyman import Agent, Chat, ChatBusy, ChatHeld, DefinitionError, ModelUnavailable
 from journeyman.compaction import ClearToolResults
 from journeyman.events import RunStarted
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.window import Compaction
 from tests.chat.opening import Opening
 from tests.play import Door, Stage, chatting, look, script_of, transcript

@@ -15,7 +15,7 @@ from journeyman.events import (
     ToolFinished,
 )
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Rewrite, Stop
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from tests.play import Recorder, Stage, chatting, look, make_gate, script_of, virtual_clock
 
 REWRITTEN = 'The call was made with other arguments: {"where":"there"}'

@@ -13,8 +13,8 @@ from journeyman import Agent, Chat, InMemoryJournal, Output, Runtime, dump_messa
 from journeyman.chat.turn import ABORTED
 from journeyman.events import Event, MessageCommitted
 from journeyman.model import Response
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.session import Session
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, Message, Text, Thinking, ToolResult, ToolUse
 from tests.play import Door, Report, Stage, cancelled, chatting, make_tool, script_of, transcript

@@ -24,8 +24,8 @@ from journeyman.events import Event, TurnEnded
 from journeyman.history import History
 from journeyman.inbox import Queue, Receipt
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call, say
 from journeyman.store.store import Store
+from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from journeyman.types import Message, Text, dump_messages, load_messages
 from tests.play import existing, make_tool
 from tests.support.clock import VirtualClock

@@ -14,7 +14,7 @@ from journeyman.chat import Turn
 from journeyman.endings import StopGuardContext
 from journeyman.events import ModelResponded, RunSucceeded, TurnEnded
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.tools import TaskContext
 from journeyman.types import Opaque
 from tests.chat.opening import once

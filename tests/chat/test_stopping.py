@@ -10,7 +10,7 @@ from journeyman.chat.turn import ABORTED
 from journeyman.endings import CancelledContext
 from journeyman.events import Event, IterationStarted, MessageCommitted, RunFailed, RunStarted, RunSucceeded, TurnEnded
 from journeyman.loop.prepare import CLOSING
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from tests.chat.opening import Opening, once
 from tests.play.agents import Report, chatting, script_of
 from tests.play.models import Door, hang

@@ -8,7 +8,7 @@ import pytest
 from journeyman import Agent, Chat, ChatBusy, Events, Output, Price, ProviderError, Result, Usage
 from journeyman.chat.turn import ABORTED
 from journeyman.events import Event, RunSucceeded, TurnEnded
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from tests.play import Door, Report, Stage, cancelled, chatting, look, script_of
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from journeyman import Agent, Chat, InMemoryJournal, Limits, Output, Runtime, Success, run, tool
 from journeyman.errors import ChatBusy, NothingToContinue, ProviderError
-from journeyman.models.scripted import ScriptedModel, call
 from journeyman.output import ContinueRun, FailRun, StopContext, StopVerdict
+from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.types import Message, Text, dump_messages, load_messages
 from tests.chat.opening import Opening
 from tests.play import existing

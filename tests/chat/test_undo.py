@@ -15,8 +15,8 @@ from journeyman.chat.turn import ABORTED
 from journeyman.compaction import ClearToolResults
 from journeyman.errors import NothingToUndo, ProviderError, StoreError
 from journeyman.model import Request, Response
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call
 from journeyman.store import Redacted, Store
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call
 from journeyman.types import Message, Opaque
 from journeyman.window import Compaction
 from tests.chat.test_sessions import on_disk

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from journeyman import Agent, Limits, Output, Price, ProviderError, Subagents, Usage, tool
 from journeyman.model import Part, Request, ResponseStarted, TextPart
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 
 print("the file prints")  # noqa: T201 - users' files do
 

@@ -9,7 +9,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from journeyman import Agent, Output, ProviderError, tool
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call, say
+from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from journeyman.types import Base64, Document, Text
 
 

@@ -12,7 +12,7 @@ from journeyman import Agent, Output, ask_user, tool
 from journeyman.errors import ProviderError
 from journeyman.gate import Allow, Ask, GateRequest
 from journeyman.model import Part, Request, ResponseStarted, TextPart
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.toolbox import Workspace
 from journeyman.types import Base64, Image, Text, ToolResult, Usage
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from journeyman import Agent, ask_user, tool
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call, say
+from journeyman.testing.scripted import Answer, FunctionModel, call, say
 
 _CALLS = (
     say("I look first.", call("look", invoice="A", id="look")),

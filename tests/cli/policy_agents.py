@@ -5,8 +5,8 @@ from pathlib import Path
 
 from journeyman import Agent, Text, ToolResult, ask_user, tool
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call
 from journeyman.permission import Permission
+from journeyman.testing.scripted import Answer, FunctionModel, call
 from journeyman.toolbox import Workspace
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from journeyman import Agent, Price, Subagents, Text, Usage, tool
 from journeyman.model import Facts, Part, Request
-from journeyman.models.scripted import Answer, FunctionModel, call, say
+from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from journeyman.toolbox import Workspace
 
 FACTS = Facts(context_window=200_000, price=Price(input=3, output=15))

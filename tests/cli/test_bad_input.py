@@ -17,7 +17,7 @@ SEVERAL = AGENTS.with_name("several.py")
 FILES = {
     "agents.py": """
         from journeyman import Agent
-        from journeyman.models.scripted import ScriptedModel
+        from journeyman.testing.scripted import ScriptedModel
         analyst = Agent(name="analyst", model=ScriptedModel(["hi"]))
         writer = Agent(name="writer", model="antropic:claude-sonnet-5-5")
         counter = Agent(name="counter", model=ScriptedModel(["hi"]), input=int)
@@ -335,8 +335,8 @@ MALFORMED: dict[str, str] = {
     "run agents.py:analyst hi -x": "-x",
     "batch agents.py:analyst": "INPUTS",
     "record agents.py:analyst hi": "--cassette",
-    "approve x": "DIGEST",
-    "deny x": "DIGEST",
+    "approve x": "QUESTION",
+    "deny x": "QUESTION",
     "worker agents.py:analyst --max-concurrency many": "--max-concurrency",
     "runs --status lost": "--status",
     "export x --as xml": "--as",

@@ -47,7 +47,7 @@ def test_tools_show_how_they_run_and_a_model_that_cannot_be_used_now_is_no_probl
 SAYS_ALL = """
 from journeyman import Agent, ModelSettings, tool
 from journeyman.compaction import ClearToolResults
-from journeyman.models.scripted import ScriptedModel
+from journeyman.testing.scripted import ScriptedModel
 from journeyman.permission import Permission
 
 class Clerk:

@@ -16,7 +16,7 @@ from tests.cli.program import LACKING, Warm, assert_one_error_line
 ECHO = """
 from journeyman import Agent
 from journeyman.model import Request
-from journeyman.models.scripted import FunctionModel
+from journeyman.testing.scripted import FunctionModel
 from journeyman.types import Document, Text
 
 def repeat(request: Request) -> str:

@@ -16,7 +16,7 @@ from tests.cli.program import Warm, assert_one_error_line
 AGENTS = """
 import os
 from journeyman import Agent
-from journeyman.models.scripted import ScriptedModel
+from journeyman.testing.scripted import ScriptedModel
 agent = Agent(name="clerk", model=ScriptedModel([f"{os.environ['WORD']} {os.environ.get('OTHER')}"]))
 """
 

@@ -14,7 +14,7 @@ FULL = Path("/dev/full")
 pytestmark = pytest.mark.skipif(not FULL.exists(), reason="only Linux has a device that is always full")
 AGENTS = """
 from journeyman import Agent
-from journeyman.models.scripted import ScriptedModel
+from journeyman.testing.scripted import ScriptedModel
 print("the file prints")
 bot = Agent(name="bot", model=ScriptedModel(["ok"], repeat=True))
 long = Agent(name="long", model=ScriptedModel(["0123456789" * 30_000]))

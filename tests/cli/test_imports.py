@@ -8,7 +8,7 @@ from tests.cli.program import Warm, assert_one_error_line
 
 _AGENT = """
 from journeyman import Agent
-from journeyman.models.scripted import ScriptedModel
+from journeyman.testing.scripted import ScriptedModel
 agent = Agent(name="clerk", model=ScriptedModel(["ok"]))
 """
 _INSTALL = "-m pip install"

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.timeout(60)  # they start programs that import the SDK
 SERVER = Path(__file__).parent.parent / "mcp" / "servers" / "misbehaving.py"
 FILE = """
 from journeyman import Agent, tool
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.permission import Permission
 
 def agent(**more):

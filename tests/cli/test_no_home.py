@@ -10,7 +10,7 @@ from tests.cli.program import Warm, environment
 UNPRIVILEGED = Path(__file__).parent / "unprivileged.py"
 AGENTS = """
 from journeyman import Agent
-from journeyman.models.scripted import ScriptedModel
+from journeyman.testing.scripted import ScriptedModel
 from journeyman.toolbox import Workspace
 bot = Agent(name="bot", model=ScriptedModel(["ok"], repeat=True), tools=Workspace('.').tools())
 """

@@ -12,7 +12,7 @@ import asyncio, threading
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from journeyman import Agent, tool
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 
 def made(name="made"):
     return Agent(name=name, model=ScriptedModel([f"I am {name}."], repeat=True))

@@ -10,7 +10,7 @@ from tests.cli.program import QUICK_PYTEST, Done, Warm, assert_one_error_line
 
 AGENTS = '''
 from journeyman import Agent, tool
-from journeyman.models.scripted import ScriptedModel, call, say
+from journeyman.testing.scripted import ScriptedModel, call, say
 
 @tool
 async def look(topic: str) -> str:
@@ -124,8 +124,8 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from journeyman import Agent, Limits, Output, Subagents, ToolContext, tool
-from journeyman.models.faulty import FaultyModel
-from journeyman.models.scripted import ScriptedModel, call, say
+from journeyman.testing.faulty import FaultyModel
+from journeyman.testing.scripted import ScriptedModel, call, say
 
 
 class Trip(BaseModel):
@@ -210,7 +210,7 @@ def test_a_run_below_a_recorded_one_becomes_a_test_that_passes(planners: Callabl
 
 ODD_NAMES = """
 from journeyman import Agent
-from journeyman.models.scripted import ScriptedModel
+from journeyman.testing.scripted import ScriptedModel
 agent = Agent(name="b", model=ScriptedModel(["hi"]))
 runtime = given = result = cassette = INPUT = OUTPUT = run_sync = to_jsonable_python = subject = agent
 def Runtime(): return agent

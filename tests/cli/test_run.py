@@ -78,7 +78,7 @@ def test_a_module_is_found_in_the_current_folder(tmp_path: Path, warm: Warm) -> 
     (package / "__init__.py").touch()
     (package / "words.py").write_text('GREETING = "Hello from the package"\n')
     (package / "agents.py").write_text(
-        "from journeyman import Agent\nfrom journeyman.models.scripted import ScriptedModel\n"
+        "from journeyman import Agent\nfrom journeyman.testing.scripted import ScriptedModel\n"
         "from .words import GREETING\nguide = Agent(name='guide', model=ScriptedModel([GREETING]))\n"
     )
     for target in ("travel.agents:guide", "travel.agents", "travel/agents.py:guide", "travel/agents.py"):
@@ -89,7 +89,7 @@ def test_a_module_is_found_in_the_current_folder(tmp_path: Path, warm: Warm) -> 
 def test_a_file_finds_its_neighbours_and_may_be_named_like_a_module_of_python(tmp_path: Path, warm: Warm) -> None:
     (tmp_path / "texts.py").write_text("WORD = 'neighbour'\n")
     (tmp_path / "json.py").write_text(
-        "from journeyman import Agent\nfrom journeyman.models.scripted import ScriptedModel\n"
+        "from journeyman import Agent\nfrom journeyman.testing.scripted import ScriptedModel\n"
         "from texts import WORD\nclass Box:\n    agent = Agent(name='a', model=ScriptedModel([WORD]))\n"
     )
     done = warm("run", f"{tmp_path}/json.py:Box.agent", "Hi", "--json", "--quiet")

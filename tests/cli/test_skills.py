@@ -9,7 +9,7 @@ from tests.cli.program import Warm, assert_one_error_line
 
 FILE = """
 from journeyman import Agent
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 
 clerk = Agent(name="clerk", model=ScriptedModel([call("skill", name="letters"), "I read it."], repeat=True))
 """

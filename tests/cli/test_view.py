@@ -10,9 +10,9 @@ import pytest
 
 from journeyman import Runtime, Text, ToolResult, ask_user, run
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
-from journeyman.models.scripted import call, say
 from journeyman.record import Recorder, Recordings
-from journeyman.record.speaking import open_questions
+from journeyman.record.operator import open_questions
+from journeyman.testing.scripted import call, say
 from tests.cli.program import Done, Warm, assert_one_error_line
 from tests.play import failed, succeeded
 from tests.support import tamper

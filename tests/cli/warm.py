@@ -34,7 +34,7 @@ from journeyman.cli.app import execute
 
 _USED_BY_COMMANDS = (
     *("cli.chat.terminal", "cli.permit.editing", "mcp.tools"),
-    *("models.anthropic", "models.scripted", "serve.http", "serve.server", "serve.stdio"),
+    *("models.anthropic", "testing.scripted", "mcp_server.http", "mcp_server.server", "mcp_server.stdio"),
     *("subagents.tool", "team.spawn", "toolbox.workspace"),
 )
 _USED_BY_THESE = (
@@ -44,7 +44,7 @@ _USED_BY_THESE = (
 """Loaded when a command is under way, or when its help is shown."""
 _AGENTS = '''
 from journeyman import Agent, tool
-from journeyman.models.scripted import ScriptedModel, call, say
+from journeyman.testing.scripted import ScriptedModel, call, say
 
 @tool
 async def look(topic: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from journeyman import Agent, Limits, ProviderError, tool
 from journeyman.model import Facts, Model, Part, Request
 from journeyman.models.anthropic.model import AnthropicModel
-from journeyman.models.scripted import Answer, FunctionModel, call, say
+from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from journeyman.types import Block, Message, Text, Thinking, ToolResult, ToolUse, Usage
 from journeyman.window import AnyStrategy, Situation
 

@@ -27,7 +27,7 @@ from journeyman.compaction import OPENING, ClearToolResults, Compaction, Summari
 from journeyman.errors import ProviderError
 from journeyman.events import CompactionStep, ContextCompacted
 from journeyman.model import Model, Prefix, Request
-from journeyman.models.scripted import Answer, FunctionModel, call
+from journeyman.testing.scripted import Answer, FunctionModel, call
 from journeyman.types import Base64, Document, Image, Message, Text, Thinking, ToolResult, ToolUse
 from tests.compaction.small_window import (
     SmallWindow,

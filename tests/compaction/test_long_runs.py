@@ -13,7 +13,7 @@ from journeyman.compaction import ClearToolResults, Compaction, Summarise, TrimT
 from journeyman.events import ContextCompacted
 from journeyman.model import Request
 from journeyman.models.anthropic.model import AnthropicModel
-from journeyman.models.scripted import Answer, call
+from journeyman.testing.scripted import Answer, call
 from journeyman.window import AnyStrategy
 from tests.compaction.small_window import MARK, SmallWindow, calls, chain, looker, situation, summary_call, tokens_of
 from tests.play import Recorder, succeeded, texts

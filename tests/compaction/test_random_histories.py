@@ -14,12 +14,12 @@ from journeyman import Agent, Limits, ModelSettings, Runtime, tool
 from journeyman.compaction import ClearToolResults, Compaction, Summarise, TrimTexts
 from journeyman.events import ContextCompacted, Event
 from journeyman.history import History
-from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin
-from journeyman.loop.record import Options
+from journeyman.loop.run import carry_out
+from journeyman.loop.state import Options
 from journeyman.model import Prefix, Request
 from journeyman.models.anthropic.model import AnthropicModel
-from journeyman.models.scripted import Answer, FunctionModel, call, say
+from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from journeyman.types import Block, Message, RedactedThinking, Text, Thinking, ToolResult, Usage
 from journeyman.window import AnyStrategy, open_turn
 from tests.compaction.small_window import summary_call

@@ -4,7 +4,7 @@ import pytest
 
 from journeyman import DefinitionError
 from journeyman.compaction import CLEARED, REPEATED, ClearToolResults, Compaction, TrimTexts
-from journeyman.models.scripted import call
+from journeyman.testing.scripted import call
 from journeyman.types import Base64, Image, Message, Text, ToolResult
 from journeyman.window import fault_of_view
 from tests.compaction.small_window import asked, chain, exchange, said, texts_of

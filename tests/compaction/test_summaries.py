@@ -5,8 +5,8 @@ import pytest
 from journeyman.compaction import OPENING, Summarise, Summary
 from journeyman.errors import ProviderError
 from journeyman.model import Facts
-from journeyman.models.scripted import Answer, FunctionModel, say
 from journeyman.models.wrappers import SwappableModel
+from journeyman.testing.scripted import Answer, FunctionModel, say
 from journeyman.types import Image, Message, Opaque, Text, Thinking, ToolResult, ToolUse, Url
 from journeyman.window import Shortened, fault_of_view
 from tests.compaction.small_window import asked, chain, exchange, said, situation, summary_call

@@ -15,7 +15,7 @@ import orjson
 
 from journeyman.model import Model, Response
 from journeyman.models.openai.endpoint import OPENROUTER, VLLM
-from journeyman.models.scripted import ScriptedModel
+from journeyman.testing.scripted import ScriptedModel
 from journeyman.types import Block, Opaque, RedactedThinking, Text, Thinking, ToolUse, Usage
 from tests.contracts import makers
 from tests.contracts.makers import CLAUDE, GPT, Maker

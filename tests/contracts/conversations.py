@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from journeyman import Agent, Limits, Output, Reflection, tool
 from journeyman.model import Response
-from journeyman.models.scripted import call, say
+from journeyman.testing.scripted import call, say
 from journeyman.types import Base64, Document, Image, Text, Thinking, ToolResult, ToolUse, Usage, UserContent
 from tests.contracts.carriers import Feature
 

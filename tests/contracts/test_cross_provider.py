@@ -26,7 +26,7 @@ from journeyman.models.google.model import GoogleModel
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import OLLAMA, VLLM
 from journeyman.models.openai.responses import OpenAIModel
-from journeyman.models.scripted import call, say
+from journeyman.testing.scripted import call, say
 from tests.contracts.carriers import VLLM_SERVICE, gemini_answer, openai_answer
 from tests.contracts.conversations import NOTE, PAPER, PIXEL, draw, fail, look
 from tests.contracts.makers import CLAUDE, GEMINI, GPT, KEY

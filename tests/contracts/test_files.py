@@ -7,7 +7,7 @@ import pytest
 
 from journeyman import Agent, Audio, Document, Image, run
 from journeyman.model import facts_of
-from journeyman.models.scripted import say
+from journeyman.testing.scripted import say
 from journeyman.types import Base64, Content, Message, Text
 from tests.contracts.carriers import CARRIERS, Carrier
 from tests.play import failed

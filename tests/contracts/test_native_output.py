@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from journeyman import Agent, Failure, Limits, ModelSettings, Output, Result, run, tool
 from journeyman.events import Event, OutputDelta, TextDelta
 from journeyman.model import Response
-from journeyman.models.scripted import call, say
+from journeyman.testing.scripted import call, say
 from tests.contracts.carriers import CARRIERS, Carrier
 
 CARRIER = {carrier.name: carrier for carrier in CARRIERS}

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from journeyman import Agent, ModelSettings, run, tool
 from journeyman.model import Model, Response
-from journeyman.models.scripted import call, say
+from journeyman.testing.scripted import call, say
 from journeyman.types import Image, Text, Thinking, ToolUse, Url, UserContent
 from tests.contracts.carriers import CARRIERS, Carrier
 from tests.contracts.conversations import NOTE, PAPER, PIXEL, draw, fail

@@ -35,7 +35,7 @@ from journeyman.durable.sqlite import SqliteEngine
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.journal import decode_step
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call, say
+from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, ToolUse, Usage
 from tests.support.invariants_history import history_faults

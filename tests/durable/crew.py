@@ -17,7 +17,7 @@ from typing import Any
 from journeyman import Agent, Subagents, tool
 from journeyman.durable import Durable, Worker, schema_sql
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call
+from journeyman.testing.scripted import Answer, FunctionModel, call
 from tests.durable.test_background import leads, sends
 from tests.durable.test_teams import leader
 from tests.support.postgres import NoPostgres, PostgresServer

@@ -28,7 +28,7 @@ from journeyman.durable import Durable, PostgresEngine, RunHandle, Worker, schem
 from journeyman.errors import StoreError
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call
+from journeyman.testing.scripted import Answer, FunctionModel, call
 from tests.durable.dispatchers import DISPATCHERS, Jobs
 from tests.support.postgres import NoPostgres, PostgresServer
 

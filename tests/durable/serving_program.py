@@ -10,7 +10,7 @@ from pathlib import Path
 
 from journeyman import Agent, tool
 from journeyman.durable import Durable, Worker
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 
 
 @tool(effect="once")

@@ -17,7 +17,7 @@ from journeyman.durable.durable import Durable
 from journeyman.durable.memory import InMemoryEngine, Memory
 from journeyman.durable.records import Record, dump_head, load_head
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
-from journeyman.models.scripted import Answer, call
+from journeyman.testing.scripted import Answer, call
 from tests.play import existing, following
 
 RUN = "run"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from journeyman import Agent, Limits, ask_user
 from journeyman.durable import Durable
-from journeyman.models.scripted import call
+from journeyman.testing.scripted import call
 from tests.play import Door, cancelled, following, succeeded, texts
 
 

@@ -14,9 +14,9 @@ from journeyman.durable.records import Change, load_head
 from journeyman.errors import SubagentMisused
 from journeyman.gate import Allow, Deny, GateRequest, Verdict
 from journeyman.journal import SentRun
-from journeyman.loop.record import current_run
+from journeyman.loop.state import current_run
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call
 from tests.durable.processes import START, Process, Stage, a_row, a_signal, a_step, claimed, found, in_memory, ready_ids
 from tests.durable.worlds import World, payer, until
 from tests.play import existing, failed, n_answers, succeeded, texts, virtual_clock

@@ -11,8 +11,8 @@ from journeyman.durable import Durable, Worker
 from journeyman.errors import ChatBusy, RunDiffers, RunOver, StoreError
 from journeyman.events import ApprovalAnswered, ApprovalRequested, Event, TextDelta
 from journeyman.gate import Allow, Deny
-from journeyman.models.scripted import Answer
 from journeyman.session import turn_name
+from journeyman.testing.scripted import Answer
 from tests.durable.processes import START, Process, Stage, in_memory
 from tests.durable.talks import ID, talked
 from tests.durable.test_steps import Fives, a_tired_agent

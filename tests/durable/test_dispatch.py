@@ -14,7 +14,7 @@ from journeyman.durable import Durable, InMemoryEngine, Memory, Queue, RunHandle
 from journeyman.durable.dispatch import Dispatcher, Requeue, ResumeRun, Ticket
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel
+from journeyman.testing.scripted import Answer, FunctionModel
 from tests.durable.processes import START, Process
 from tests.durable.worlds import World, do, done_twice
 from tests.play import following, n_answers, on_virtual_clock

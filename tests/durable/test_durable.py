@@ -37,8 +37,8 @@ from journeyman.errors import RunBlocked, RunDiffers, RunInUse, RunOver, RunUnkn
 from journeyman.events import RunResumed
 from journeyman.gate import Allow, Approval, Decision, Deny
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call
 from journeyman.store.store import Store
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call
 from tests.durable.processes import IN_POSTGRES
 from tests.durable.worlds import AsksAbout, World, payer, until, when
 from tests.play import Door, Report, cancelled, existing, failed, following, succeeded, texts

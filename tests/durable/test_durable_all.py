@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from journeyman import Agent, Success
-from journeyman.loop.attempts import carry_out
-from journeyman.loop.record import Options
-from journeyman.models.scripted import ScriptedModel
+from journeyman.loop.run import carry_out
+from journeyman.loop.state import Options
+from journeyman.testing.scripted import ScriptedModel
 from tests.support.journaled import Journals
 from tests.support.without_journal import WITHOUT_JOURNAL
 

@@ -39,8 +39,8 @@ from journeyman.durable.durable import Durable
 from journeyman.durable.memory import InMemoryEngine, Memory
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, GateRequest, Verdict
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call, say
 from journeyman.result import ChildRecord
+from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from journeyman.types import Text
 from tests.play import cancelled, n_answers, texts
 from tests.support.shares import thinned

@@ -10,7 +10,7 @@ from journeyman import Agent, Chat, tool
 from journeyman.durable import Durable
 from journeyman.errors import StoreError
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call, say
+from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from tests.play import n_answers
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="an open file cannot be moved")

@@ -10,7 +10,7 @@ from journeyman import Agent, Limits, Output, Rejected, Success
 from journeyman.durable.handle import is_before
 from journeyman.durable.records import DONE, unpacked
 from journeyman.durable.worker import Queue, Worker
-from journeyman.models.scripted import Answer, FunctionModel, call
+from journeyman.testing.scripted import Answer, FunctionModel, call
 from tests.durable.processes import Stage
 from tests.durable.worlds import World, do
 from tests.play import following, succeeded, virtual_clock

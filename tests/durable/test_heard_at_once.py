@@ -11,7 +11,7 @@ from journeyman.durable.engine import Written
 from journeyman.durable.records import Claim, Record, Row, Signal
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.gate import Allow, Ask
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from tests.play import make_gate, make_tool
 
 ASKING = make_gate(Ask("May it?"))
@@ -44,7 +44,7 @@ async def test_an_answer_in_the_same_process_does_not_wait_for_the_run_to_leave_
 async def test_a_run_that_waits_is_suspended_and_goes_on_without_a_look_that_would_find_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("journeyman.durable.drive._LOOK_S", 3_600)
+    monkeypatch.setattr("journeyman.durable.driver._LOOK_S", 3_600)
     async with Durable(tmp_path / "runs.db", suspend_after_s=0.01) as durable:
         handle = await durable.start(payer(), "Pay.", id="1")
         running = asyncio.create_task(durable.run(payer(), "Pay.", id="1"))

@@ -7,7 +7,7 @@ import pytest
 
 from journeyman import Agent, Callbacks, DefinitionError, Event, Success
 from journeyman.durable import Durable, Worker
-from journeyman.durable.program import Program
+from journeyman.durable.binding import Program
 from journeyman.durable.records import Row
 from tests.durable.processes import Stage
 from tests.durable.worlds import World, do

@@ -7,8 +7,8 @@ import pytest
 from journeyman import Chat, Runtime, Text
 from journeyman.durable import Durable
 from journeyman.errors import SessionInUse, StoreError
-from journeyman.models.scripted import ScriptedModel
 from journeyman.session import turn_name
+from journeyman.testing.scripted import ScriptedModel
 from tests.cli.program import Warm
 from tests.play import succeeded
 from tests.store.mortal import echo, payments

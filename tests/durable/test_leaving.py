@@ -7,9 +7,9 @@ from journeyman.durable.dispatch import GIVE_BACK_S
 from journeyman.durable.durable import Durable
 from journeyman.durable.worker import Worker
 from journeyman.model import Request
-from journeyman.models.scripted import FunctionModel, ScriptedModel
 from journeyman.serve.hosting import Hosting
 from journeyman.serve.live import ServeLimits
+from journeyman.testing.scripted import FunctionModel, ScriptedModel
 from tests.durable.processes import Stage, a_cut, found
 from tests.durable.worlds import World, do
 from tests.play import cancelled, following, virtual_clock

@@ -12,7 +12,7 @@ from journeyman.durable.records import Row
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.journal import new_id
 from journeyman.model import Request
-from journeyman.models.scripted import FunctionModel
+from journeyman.testing.scripted import FunctionModel
 
 NOW = 1_700_000_000.0
 

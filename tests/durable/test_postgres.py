@@ -16,7 +16,7 @@ from journeyman.durable import Durable, PostgresEngine, schema_sql
 from journeyman.durable.engine import Engine
 from journeyman.durable.records import BEGUN, MOST_BYTES, Change, Signal
 from journeyman.errors import StoreError
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from tests.durable.processes import START, a_row, a_signal, a_step, claimed, found, ready_ids
 from tests.support import tamper
 from tests.support.postgres import DeafSocket, PostgresServer

@@ -17,7 +17,7 @@ from journeyman.durable.postgres import statements as sql
 from journeyman.durable.records import Change, Claim, Status, wall_clock
 from journeyman.errors import StoreError
 from journeyman.journal import new_id
-from journeyman.models.scripted import ScriptedModel
+from journeyman.testing.scripted import ScriptedModel
 from tests.durable.processes import a_row, a_signal, a_step, claimed, found
 from tests.support.postgres import PostgresServer
 

@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 from journeyman import Agent, Runtime, Success
 from journeyman.durable import Durable, PostgresEngine, Queue, Worker
 from journeyman.gate import Allow, Ask
-from journeyman.models.scripted import FunctionModel
+from journeyman.testing.scripted import FunctionModel
 from tests.durable.worlds import World, do
 from tests.play import following, make_gate
 from tests.support.postgres import PostgresServer

@@ -8,7 +8,7 @@ from journeyman import Agent, Runtime
 from journeyman.durable.durable import Durable
 from journeyman.durable.memory import InMemoryEngine, Memory
 from journeyman.durable.worker import Queue, Worker
-from journeyman.models.scripted import ScriptedModel
+from journeyman.testing.scripted import ScriptedModel
 from tests.durable.processes import Stage
 from tests.durable.worlds import World, do
 from tests.play import cancelled, following, virtual_clock

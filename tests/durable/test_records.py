@@ -13,7 +13,7 @@ from journeyman import Agent, Limits, Success, tool
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import BEGUN, FORMAT, MOST_BYTES, Record, crc_of, kind_of_step, packed, unpacked
 from journeyman.errors import RunBlocked
-from journeyman.models.scripted import Answer, call
+from journeyman.testing.scripted import Answer, call
 from tests.durable.processes import Stage, a_row, a_step, found
 from tests.durable.stored_runs import RUN, Letter, records_of, writer
 from tests.durable.worlds import UNKNOWN, World, do

@@ -5,7 +5,7 @@ from pathlib import Path
 from journeyman import Agent, ask_user
 from journeyman.durable import Durable, Worker
 from journeyman.gate import Allow
-from journeyman.models.scripted import call
+from journeyman.testing.scripted import call
 from tests.durable.worlds import AsksAbout, World, payer
 from tests.play import following, succeeded
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from journeyman import Agent, Subagents
 from journeyman.durable import Durable
-from journeyman.models.scripted import call
+from journeyman.testing.scripted import call
 from tests.play import Door, cancelled, following, make_tool, succeeded
 
 

@@ -33,8 +33,8 @@ from journeyman.durable.memory import InMemoryEngine
 from journeyman.gate import Approval, Ask, Decision, Rewrite
 from journeyman.journal import Journal, StepFacts, StoredStep, StoringJournal, decode_step, encode_step
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.store.store import Store
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.tools.context import States
 from journeyman.types import Effect, JsonObject, Usage
 from tests.durable.processes import Stage

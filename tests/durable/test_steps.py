@@ -11,7 +11,7 @@ from journeyman.durable import Worker
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import BEGUN, DONE
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call, say
+from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from journeyman.types import Effect, Price, Usage
 from tests.durable.processes import Stage, a_cut, found
 from tests.durable.worlds import UNKNOWN, World, do, done_twice, nested

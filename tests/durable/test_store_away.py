@@ -9,7 +9,7 @@ from journeyman import Agent, Result, Success
 from journeyman.durable.durable import Durable
 from journeyman.errors import StoreError
 from journeyman.gate import Allow
-from journeyman.models.scripted import call
+from journeyman.testing.scripted import call
 from tests.durable.processes import Stage, a_cut, found
 from tests.durable.worlds import World, asked, asking_agent, is_cancelled
 from tests.play import Door, following, texts, virtual_clock

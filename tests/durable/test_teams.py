@@ -16,7 +16,7 @@ import pytest
 from journeyman import Agent, Subagents, Success, Team
 from journeyman.durable import Durable, Worker
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call
+from journeyman.testing.scripted import Answer, FunctionModel, call
 from tests.durable.processes import Stage, in_memory
 from tests.durable.test_background import dies_at
 from tests.play import n_answers, succeeded, virtual_clock

@@ -16,13 +16,13 @@ from psycopg.conninfo import conninfo_to_dict
 
 from journeyman import Agent, Success
 from journeyman.durable import Durable, PostgresEngine, Queue, Ticket, Worker, schema_sql
+from journeyman.durable.binding import Program
 from journeyman.durable.postgres.dispatchers import DispatcherName
-from journeyman.durable.program import Program
 from journeyman.durable.records import Change, Claim, Row
 from journeyman.errors import StoreError
 from journeyman.gate import Allow
 from journeyman.model import Request
-from journeyman.models.scripted import FunctionModel
+from journeyman.testing.scripted import FunctionModel
 from tests.durable.dispatchers import DISPATCHERS, Jobs, asked_of
 from tests.durable.processes import START, a_row, a_signal, claimed, found
 from tests.durable.worlds import UNKNOWN, World, asking_agent, do

@@ -27,7 +27,7 @@ from typing_extensions import TypedDict
 from journeyman import Agent, ErrorCode, InMemoryJournal, Output, Runtime, Subagents, run
 from journeyman.durable import Durable, InMemoryEngine, Memory, Worker
 from journeyman.errors import InvalidArguments
-from journeyman.models.scripted import FunctionModel, ScriptedModel, call
+from journeyman.testing.scripted import FunctionModel, ScriptedModel, call
 from tests.durable.processes import in_memory
 from tests.durable.talks import talked
 from tests.play import Door, existing, failed

@@ -10,7 +10,7 @@ from journeyman import Agent, Failure, Limits, Success
 from journeyman.durable.durable import Durable
 from journeyman.durable.worker import Worker
 from journeyman.gate import Allow
-from journeyman.models.scripted import Answer
+from journeyman.testing.scripted import Answer
 from tests.durable.processes import START, Stage
 from tests.durable.worlds import World, asked, asking_agent, do, is_cancelled, until
 from tests.play import existing, following, succeeded, texts, virtual_clock

@@ -9,7 +9,7 @@ from journeyman.durable import Durable, QueueState, Worker
 from journeyman.errors import RunBlocked
 from journeyman.events import Event, RunClaimed, RunNeedsAttention, RunQueued, RunSuspended, RunWoken, StepStored
 from journeyman.gate import Allow
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from tests.durable.processes import START, Stage, a_row, claimed
 from tests.durable.worlds import World, asking_agent, until
 from tests.play import make_tool, raising

@@ -8,7 +8,7 @@ from journeyman import Agent
 from journeyman.closing import LEAST_S
 from journeyman.durable import Durable, InMemoryEngine, Memory, Worker
 from journeyman.errors import StoreError
-from journeyman.models.scripted import call
+from journeyman.testing.scripted import call
 from tests.play import Door, existing, following
 from tests.support.postgres import DeafSocket, PostgresServer
 

@@ -11,7 +11,7 @@ import pytest
 
 from journeyman import Agent, Success
 from journeyman.durable import Durable, InMemoryEngine, Worker
-from journeyman.models.scripted import ScriptedModel
+from journeyman.testing.scripted import ScriptedModel
 from tests.cli.program import Running, Warm, running
 from tests.play import cancelled
 

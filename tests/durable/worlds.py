@@ -11,7 +11,7 @@ from journeyman import Agent, Failure, Limits, Subagents, tool
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import RunInfo, Status
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
-from journeyman.models.scripted import Answer, call
+from journeyman.testing.scripted import Answer, call
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, ToolUse
 from tests.play import following, make_gate

@@ -42,7 +42,7 @@ APART: Final[Mapping[str, str]] = {
     "Screen": "one that draws, and one that does not",
     "Steps": "one implementation",
     "Tap": "one records, one measures, one does both",
-    "Tape": "one records, one measures, one does both",
+    "RecordingSink": "one records, one measures, one does both",
     "Telemetry": "one implementation",
 }
 """Ports without an exam, each with the reason: a second implementation of "one implementation" is told of."""

@@ -14,8 +14,8 @@ from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import NothingToContinue, ProviderError
 from journeyman.events import Event, QuestionAsked, TurnEnded
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call
 from journeyman.store import PostgresSessions, Redacted, Store
+from journeyman.testing.scripted import Answer, FunctionModel, call
 from tests.exams.ports import CHATS
 from tests.play import door as door
 from tests.play import failed

@@ -2,7 +2,7 @@
 
 from journeyman import Agent, Event, Failure, Limits, Output, Result, Subagents, Success, run
 from journeyman.gate import Allow, Deny
-from journeyman.models.scripted import Answer, call
+from journeyman.testing.scripted import Answer, call
 from tests.durable.processes import Stage
 from tests.play import Recorder, Report, check_balance, existing, following, look, make_gate, names, virtual_clock
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from journeyman import Agent, Subagents, Success, Tasks, run
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call
+from journeyman.testing.scripted import Answer, FunctionModel, call
 from journeyman.types import ToolUse
 from tests.durable.processes import Stage
 from tests.play import make_tool, n_answers, texts, virtual_clock

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from journeyman import Agent, Chat, Subagents, Success, Team
-from journeyman.models.scripted import FunctionModel, call
+from journeyman.testing.scripted import FunctionModel, call
 from journeyman.types import ToolUse
 from tests.durable.processes import Stage
 from tests.play import following, texts, virtual_clock

@@ -31,7 +31,7 @@ from journeyman import (
 )
 from journeyman.compaction import ClearToolResults
 from journeyman.events import ContextCompacted, Event, ModelRetried, TextDelta
-from journeyman.loop.record import RunOptions
+from journeyman.loop.state import RunOptions
 from journeyman.models.cassette import Cassette
 from journeyman.models.local.model import LocalModel
 from journeyman.models.local.template import examples_of

@@ -8,7 +8,7 @@ from typing import Any, Final
 from journeyman import Message, ModelSettings, Output, Result, Text, run, tool
 from journeyman.endings import Context
 from journeyman.model import Part, Request
-from journeyman.models.scripted import call
+from journeyman.testing.scripted import call
 from journeyman.types import JsonObject, ToolUse
 from tests.play import Report, Stage, failed, instance_of, report, reporter, submit, succeeded
 

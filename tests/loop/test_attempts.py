@@ -9,7 +9,7 @@ import pytest
 
 from journeyman import ErrorCode, ErrorPromptContext, Limits, ToolResult, Usage, dump_messages, run
 from journeyman.endings import AttemptsContext, InvalidInputContext, IterationsContext
-from journeyman.models.scripted import call
+from journeyman.testing.scripted import call
 from journeyman.types import ToolUse
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import PLAIN, REFLECTED, SUPERSEDED, end_of, fail, hand_in, rejected

@@ -26,7 +26,7 @@ from journeyman.endings import BudgetContext, ErrorCode, ModelUnavailableContext
 from journeyman.events import ModelResponded, ModelRetried, RunFailed
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest
 from journeyman.model import ModelSettings, Request
-from journeyman.models.scripted import Answer, ScriptedModel, call, say
+from journeyman.testing.scripted import Answer, ScriptedModel, call, say
 from tests.loop.parts import REFLECTED, STOPPED, end_of
 from tests.play import existing, following, instance_of
 from tests.play.agents import Report, report, reporter, submit, talker

@@ -24,7 +24,7 @@ from journeyman import (
 )
 from journeyman.chat import Chat
 from journeyman.endings import InvalidInputContext, ValidationContext
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.window import Compaction
 from tests.play import Report, Stage, context_of, failed, make_tool, report, reporter, submit, succeeded, talker
 from tests.support.naming import steady_repr

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from journeyman import Success, ToolContext, ToolResult, run, tool
-from journeyman.models.scripted import call
+from journeyman.testing.scripted import call
 from tests.loop.callback_log import CallbackLog
 from tests.play import Recorder, Stage, calls, following, report, reporter, talker, texts
 

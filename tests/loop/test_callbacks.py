@@ -9,8 +9,8 @@ import pytest
 
 from journeyman import CallbackContext, Callbacks, ErrorCode, ErrorInfo, Limits, Output, Success, Usage, run, tool
 from journeyman.events import ModelResponded
-from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.result import LayerOutcome
+from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.types import JsonObject
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import PLAIN, REFLECTED, STOPPED, SUPERSEDED, fail, hand_in, meddle, rejected

@@ -15,7 +15,7 @@ from journeyman import Limits, Output, Rejected, Tool, ToolContext, run, tool
 from journeyman.events import CallbackContext, Callbacks, Event, ToolCalled
 from journeyman.gate import Allow, GateRequest
 from journeyman.model import ToolSpec
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.tools.tools import CallNext, MiddlewareCall
 from journeyman.types import Base64, Image, JsonObject, Text, ToolResult, ToolUse, dump_messages, load_messages
 from tests.loop.callback_log import CallbackLog

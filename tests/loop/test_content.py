@@ -23,9 +23,9 @@ from journeyman.agent import MessageContext
 from journeyman.durable import Durable
 from journeyman.errors import DefinitionError
 from journeyman.events import OutputDelta
-from journeyman.loop import validation_context
+from journeyman import validation_context
 from journeyman.model import Facts
-from journeyman.models.scripted import ScriptedModel, call, say
+from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.tools import ToolContext
 from journeyman.types import Base64, Content, Message, Text, Url
 from tests.play import failed

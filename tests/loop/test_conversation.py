@@ -21,7 +21,7 @@ from journeyman import (
 )
 from journeyman.history import History
 from journeyman.model import ModelSettings, Response
-from journeyman.models.scripted import ScriptedModel, call, say
+from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.types import Block, Effect, Message, Opaque, RedactedThinking, Thinking, ToolUse
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import REFLECTED, long_talk, rejected

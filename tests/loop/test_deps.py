@@ -30,11 +30,11 @@ from journeyman import (
 )
 from journeyman.agent import Observability
 from journeyman.gate import Allow, Deny, GateRequest
-from journeyman.models.scripted import Answer, ScriptedModel, call, say
 from journeyman.output import FailRun, PerRun, StopContext, StopGuard
 from journeyman.prompt import ErrorPromptContext
 from journeyman.result import Failure
 from journeyman.team import Team
+from journeyman.testing.scripted import Answer, ScriptedModel, call, say
 from journeyman.tools.context import States
 from tests.play import failed, texts
 

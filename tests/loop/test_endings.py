@@ -25,7 +25,7 @@ from journeyman.errors import ProviderError, ProviderErrorKind, RunError
 from journeyman.events import ModelRestarted, ModelRetried, RunFailed, RunSucceeded
 from journeyman.history import History
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FunctionModel, ScriptedModel, call, say
+from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, say
 from journeyman.types import Message, StopReason, ToolUse, Usage, dump_messages, load_messages
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import PLAIN, REFLECTED, broken, meddle, rejected

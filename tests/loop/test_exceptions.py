@@ -25,7 +25,7 @@ from journeyman import (
 )
 from journeyman.events import ModelResponded, RunStarted
 from journeyman.model import Model, Request
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call
 from journeyman.types import JsonObject
 from tests.loop.callback_log import CallbackLog
 from tests.play import Report, Stage, existing, look, report, reporter, small, talker

@@ -24,8 +24,8 @@ from journeyman import (
 )
 from journeyman.endings import ApiErrorContext, ErrorCode, ModelUnavailableContext
 from journeyman.model import BlockFinished, Request, ResponseFinished, ResponseStarted
-from journeyman.models.scripted import FunctionModel, call
 from journeyman.output import PerRun, StopGuard
+from journeyman.testing.scripted import FunctionModel, call
 from journeyman.tools.context import States
 from journeyman.types import JsonObject, Message, Text, ToolResult, Usage
 from tests.loop.callback_log import CallbackLog

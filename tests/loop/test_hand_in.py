@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from journeyman import Agent, DefinitionError, Limits, Output, Reflection, Rejected, SubmitTool, Success, run, tool
 from journeyman.endings import ErrorCode, SubmitContext
 from journeyman.model import ToolSpec
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.types import ToolResult, ToolUse
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import PLAIN, REFLECTED, STOPPED, SUPERSEDED, end_of, preview, rejected

@@ -11,8 +11,8 @@ from journeyman import Agent, ErrorCode, Failure, Limits, ModelSettings, Output,
 from journeyman.endings import InvalidResponseContext, IterationsContext, RefusedContext, TruncatedContext
 from journeyman.events import IterationStarted
 from journeyman.model import Facts, Part, Request, Response
-from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.models.wrappers import WrapperModel
+from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.types import Opaque, StopReason, Text, Thinking, ToolResult, ToolUse, Usage
 from tests.loop.parts import PLAIN, REFLECTED, end_of, fail
 from tests.play.agents import Report, report, reporter, submit, talker

@@ -6,7 +6,7 @@ from random import Random
 
 from journeyman import Abort, Agent, ErrorCode, Failure, Limits, Result, Success, ToolContext, run, run_sync, tool
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call
 from journeyman.tools.context import States
 from journeyman.types import ToolResult
 from tests.loop.parts import REFLECTED

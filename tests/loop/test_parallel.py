@@ -8,7 +8,7 @@ import pytest
 
 from journeyman import Abort, Agent, Limits, Output, ToolContext, ToolResult, run, tool
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from tests.loop.parts import STOPPED, preview
 from tests.play import cancelled
 from tests.play.agents import Report, report, reporter, submit, talker

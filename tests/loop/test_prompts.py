@@ -20,7 +20,7 @@ from journeyman import (
     run,
 )
 from journeyman.endings import PromptContext
-from journeyman.models.scripted import call
+from journeyman.testing.scripted import call
 from journeyman.types import Base64
 from tests.loop.parts import broken, broken_later, leaking, long_talk, timing_out, unspeakable
 from tests.play import existing

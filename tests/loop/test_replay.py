@@ -36,9 +36,9 @@ from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Verdict
 from journeyman.journal import worked_s
 from journeyman.loop.calls import SKIPPED
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.output import ContinueRun, StopContext
 from journeyman.store.store import Store
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.types import Usage
 from tests.durable.worlds import World
 from tests.play import cancelled, failed, following, instance_of, make_gate, make_tool, succeeded, texts, virtual_clock

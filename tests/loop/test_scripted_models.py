@@ -5,7 +5,7 @@ import asyncio
 from journeyman import Limits, ProviderError, Usage, run
 from journeyman.endings import ApiErrorContext
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.types import Text, Thinking, ToolUse
 from tests.play import context_of, failed, succeeded, talker, transcript, virtual_clock
 

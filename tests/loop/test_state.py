@@ -24,7 +24,7 @@ from journeyman import (
 )
 from journeyman.endings import ProjectionContext
 from journeyman.events import RunSucceeded
-from journeyman.models.scripted import call
+from journeyman.testing.scripted import call
 from journeyman.tools.context import States
 from journeyman.types import JsonObject
 from tests.loop.callback_log import CallbackLog

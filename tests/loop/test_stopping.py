@@ -23,7 +23,7 @@ from journeyman import (
     tool,
     validation_context,
 )
-from journeyman.cancel import within
+from journeyman.cancellation import within
 from journeyman.endings import CancelledContext, ErrorCode
 from journeyman.events import (
     AttemptCompleted,
@@ -49,8 +49,8 @@ from journeyman.events import (
 )
 from journeyman.history import History
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.result import Failure, Result, Success
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.types import Message, Text, ToolResult, Usage
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import PLAIN, REFLECTED, STOPPED, end_of, hand_in, preview

@@ -21,7 +21,7 @@ from journeyman import (
     tool,
 )
 from journeyman.endings import CancelledContext
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.toolbox import deferred_tools
 from journeyman.tools.tools import CallNext, MiddlewareCall
 from journeyman.types import ToolResult

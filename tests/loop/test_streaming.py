@@ -21,7 +21,7 @@ from journeyman.events import (
     ToolCalled,
     ToolInputDelta,
 )
-from journeyman.models.scripted import ScriptedModel, call, say
+from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.types import Thinking, Usage
 from tests.loop.callback_log import CallbackLog
 from tests.play import Door
@@ -283,7 +283,7 @@ def test_an_interrupt_leaves_no_traceback_of_asyncios(interrupt: str, under: str
     program = f"""
 import asyncio
 from journeyman import Agent, Chat, Tasks, stream
-from journeyman.models.scripted import FunctionModel
+from journeyman.testing.scripted import FunctionModel
 
 def interrupted(request):
     raise {interrupt}

@@ -45,9 +45,9 @@ from journeyman.model import (
     ThinkingPart,
     UsageSeen,
 )
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.models.wrappers import FallbackModel, RateLimitedModel
 from journeyman.store import Store
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.types import Effect, Text
 from tests.contracts.fault_adapters import ADAPTERS, Adapter
 from tests.loop.parts import Speaking

@@ -10,8 +10,8 @@ from journeyman import Limits, Output, ProviderError, Reflection, Rejected, Subm
 from journeyman.agent import Observability
 from journeyman.events import ModelResponded
 from journeyman.model import Response
-from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.result import ToolStats
+from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.types import Price, StopReason, ToolResult, ToolUse, Usage
 from tests.loop.parts import PLAIN, REFLECTED, fail, preview
 from tests.play.agents import Report, report, reporter, submit, talker

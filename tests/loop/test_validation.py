@@ -12,7 +12,7 @@ from journeyman import Agent, ErrorCode, Limits, Output, Rejected, ToolResult, r
 from journeyman.endings import AttemptsContext, ValidationContext
 from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.loop import validator_from
-from journeyman.models.scripted import call
+from journeyman.testing.scripted import call
 from tests.loop.parts import Unspeakable, end_of
 from tests.play import Recorder, Report, Stage, context_of, failed, raising, report, reporter, succeeded
 from tests.support.naming import steady_repr

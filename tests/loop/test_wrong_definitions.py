@@ -21,8 +21,8 @@ from journeyman import (
 )
 from journeyman.endings import InvalidInputContext
 from journeyman.errors import DefinitionError, SubagentMisused
-from journeyman.models.scripted import FunctionModel, ScriptedModel
 from journeyman.output import PerRun
+from journeyman.testing.scripted import FunctionModel, ScriptedModel
 from journeyman.toolbox import deferred_tools
 from tests.play import Report, Stage, context_of, failed, look, talker
 

@@ -10,7 +10,7 @@ from typing import Any
 from journeyman import Agent, Chat
 from journeyman.events import Event, QuestionAsked
 from journeyman.mcp import mcp
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 
 NUMBERS = {"a": 5, "b": 3}
 

@@ -11,7 +11,7 @@ from typing import Any
 from journeyman import Abort, Agent, Failure, ToolResult, run
 from journeyman.events import Event, ToolProgress
 from journeyman.mcp import Stdio, mcp
-from journeyman.models.scripted import ScriptedModel
+from journeyman.testing.scripted import ScriptedModel
 from journeyman.tools.tools import AnyTool
 from journeyman.types import ToolUse
 from tests.play import answered

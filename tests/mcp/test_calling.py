@@ -13,7 +13,7 @@ from journeyman.events import Event, ToolProgress
 from journeyman.mcp import connection, mcp
 from journeyman.mcp.stdio import StdioTransport
 from journeyman.mcp.tools import unique_names
-from journeyman.models.scripted import ScriptedModel, call, say
+from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.tools.tools import AnyTool
 from tests.cli.program import Warm
 from tests.mcp.small import MODERN, Small, by_name, progress_in, stopped_at_progress, until

@@ -11,7 +11,7 @@ from aiohttp import web
 from journeyman.errors import McpUnavailable
 from journeyman.events import Event
 from journeyman.mcp import Http, Target, mcp
-from journeyman.models.scripted import call
+from journeyman.testing.scripted import call
 from tests.mcp.small import by_name, progress_in, stopped_at_progress
 from tests.play import answered
 from tests.support.stopwatch import STALL_S, longest_stall

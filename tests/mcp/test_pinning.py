@@ -11,8 +11,8 @@ from journeyman import Agent, Runtime, run
 from journeyman.errors import PinsDiffer
 from journeyman.mcp import mcp, pin
 from journeyman.mcp.pins import Definition, Offer, Pins, differences, pin_offer
-from journeyman.models.scripted import ScriptedModel, call
 from journeyman.permission.taint import TaintGate
+from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.tools.tools import AnyTool
 from tests.mcp.small import Small, by_name
 from tests.play import answered, make_tool

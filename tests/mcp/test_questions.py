@@ -13,7 +13,7 @@ from journeyman import Agent, Chat, ToolResult
 from journeyman.events import Event, QuestionAnswered, QuestionAsked
 from journeyman.mcp import Target, mcp
 from journeyman.mcp.elicitation import DECLINE, MAX_QUESTIONS, SKIP, CallQuestions
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from tests.cli.program import Warm
 from tests.mcp.small import ASKING, Small
 from tests.play import answered

@@ -22,7 +22,7 @@ from journeyman.events import Event, ModelRetried, TextDelta, ToolFinished
 from journeyman.model import Model, ModelSettings, Part, Price, Request, Restarted, Retried
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.cassette.cassette import Cassette, CassetteMode
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.tools.redaction import Secret
 from journeyman.types import Base64, Image, Text, Thinking, ToolResult
 from tests.play import failed, succeeded, virtual_clock
@@ -477,7 +477,7 @@ import os
 from journeyman import Agent, Runtime, run_sync, tool
 from journeyman.models.cassette.cassette import Cassette
 from journeyman.tools.redaction import Secret
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 
 @tool
 def die() -> str:

@@ -16,10 +16,11 @@ import pytest
 from journeyman import Agent, Model, ProviderError, run
 from journeyman.connect import connect
 from journeyman.model import opened
-from journeyman.models import ScriptedModel, transport
+from journeyman.models import transport
 from journeyman.models.anthropic import AnthropicModel
 from journeyman.models.transport import Timeouts, offline, open_stream
 from journeyman.models.wrappers import HeldOpen
+from journeyman.testing import ScriptedModel
 from tests.contracts.fault_wires import ANTHROPIC_EVENTS
 from tests.contracts.faults import CERTIFICATES
 from tests.models.asking import HELLO, ask

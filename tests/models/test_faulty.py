@@ -6,9 +6,9 @@ import pytest
 
 from journeyman import Agent, DefinitionError, Failure, ProviderError, Success, Usage, run
 from journeyman.model import Collector
-from journeyman.models import FaultyModel, ScriptedModel
-from journeyman.models.faulty import FAULTS, FaultKind, InjectedFault
-from journeyman.models.scripted import call, say
+from journeyman.testing import FaultyModel, ScriptedModel
+from journeyman.testing.faulty import FAULTS, FaultKind, InjectedFault
+from journeyman.testing.scripted import call, say
 from journeyman.types import NOTHING_USED, Message, Text, ToolUse
 from tests.models import asking
 from tests.play import Recorder, check_balance, make_tool, virtual_clock

@@ -10,7 +10,7 @@ from journeyman import Agent, Chat, run
 from journeyman.connect import connect
 from journeyman.durable import Durable
 from journeyman.events import TextDelta
-from journeyman.models.scripted import FunctionModel, ScriptedModel, call, say
+from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, say
 from journeyman.types import ToolUse
 from tests.models.asking import Json
 from tests.models.raw_server import RawServer, http

@@ -21,7 +21,7 @@ from journeyman.models.google import GoogleModel
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import VLLM
 from journeyman.models.openai.responses import OpenAIModel
-from journeyman.models.scripted import ScriptedModel, say
+from journeyman.testing.scripted import ScriptedModel, say
 from journeyman.types import Message, Opaque, Text, Usage
 from tests.contracts import makers
 from tests.models.asking import Json, ask

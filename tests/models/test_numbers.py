@@ -16,7 +16,7 @@ from journeyman.models.anthropic.decode import AnthropicDecoder as AnthropicDeco
 from journeyman.models.google.decode import GoogleDecoder as GoogleDecoder
 from journeyman.models.google.encode import GoogleCodec, encode
 from journeyman.models.openai.chat_decode import ChatDecoder as ChatDecoder
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.types import JsonObject, Message, Text, ToolUse
 from tests.models.decoding import AnyDecoder, fed, summed
 

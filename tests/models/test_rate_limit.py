@@ -7,8 +7,9 @@ import pytest
 
 from journeyman import Abort, Agent, DefinitionError, Limits, ProviderError, Text, Usage, run
 from journeyman.model import Request
-from journeyman.models import RateLimitedModel, ScriptedModel
-from journeyman.models.scripted import Answer, FunctionModel, say
+from journeyman.models import RateLimitedModel
+from journeyman.testing import ScriptedModel
+from journeyman.testing.scripted import Answer, FunctionModel, say
 from journeyman.types import NOTHING_USED, Message
 from tests.models import asking
 from tests.play import failed, instance_of, on_virtual_clock, virtual_clock

@@ -13,10 +13,11 @@ from journeyman import Agent, DefinitionError, Limits, Price, Runtime, Text, Usa
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.events import ModelAnswered, ModelResponded, ModelRestarted
 from journeyman.model import Answered, BlockFinished, Facts, ResponseFinished, ResponseStarted, Restarted, TextPart
-from journeyman.models import FallbackModel, FaultyModel, RateLimitedModel, ScriptedModel, SwappableModel
+from journeyman.models import FallbackModel, RateLimitedModel, SwappableModel
 from journeyman.models.anthropic.model import AnthropicModel
-from journeyman.models.scripted import call
 from journeyman.models.wrappers import PASSED_ON
+from journeyman.testing import FaultyModel, ScriptedModel
+from journeyman.testing.scripted import call
 from journeyman.types import NOTHING_USED
 from tests.models.asking import Request, ask, failure_of, known_of, parts_of, request
 from tests.models.decoding import Part, Response, summed

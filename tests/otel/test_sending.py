@@ -10,8 +10,8 @@ import pytest
 from journeyman import Agent, run
 from journeyman.durable import Durable
 from journeyman.mcp import Http, Stdio, mcp
-from journeyman.models.scripted import ScriptedModel, call, say
-from journeyman.serve import create_mcp_server, serve_mcp_http
+from journeyman.mcp_server import create_mcp_server, serve_mcp_http
+from journeyman.testing.scripted import ScriptedModel, call, say
 from tests.cli.program import Warm, assert_one_error_line, running
 from tests.otel.sending import Sending
 from tests.play import cancelled, succeeded
@@ -21,7 +21,7 @@ from tests.support.otlp import collecting
 
 AGENTS = """
 from journeyman import Agent, tool
-from journeyman.models.scripted import ScriptedModel, call, say
+from journeyman.testing.scripted import ScriptedModel, call, say
 
 @tool
 async def look() -> str:

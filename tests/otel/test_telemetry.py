@@ -19,10 +19,10 @@ from journeyman import Agent, Chat, ProviderError, Rejected, Runtime, Subagents,
 from journeyman.durable import Durable
 from journeyman.gate import Deny
 from journeyman.model import ModelSettings, Request, Response
-from journeyman.models.scripted import FunctionModel, ScriptedModel, call, say
 from journeyman.otel import OpenTelemetry, names
 from journeyman.record import Recordings
 from journeyman.store import Store
+from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, say
 from journeyman.types import Usage
 from tests.contracts.carriers import CARRIERS
 from tests.otel.sending import Sending

@@ -12,7 +12,7 @@ from typing import Any
 
 from journeyman import Runtime, Tool
 from journeyman.gate import Allow, Approval, Decision, Deny, Gate
-from journeyman.models.scripted import Answer, call
+from journeyman.testing.scripted import Answer, call
 from journeyman.types import Effect, JsonObject
 from tests.permission.workshop import play
 

@@ -16,9 +16,9 @@ from journeyman.cli.chat.asking import Asking
 from journeyman.errors import ApprovalsUnreadable
 from journeyman.events import ApprovalRequested
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop
-from journeyman.models.scripted import ScriptedModel, call
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.permission import AuditEntry, Permission
+from journeyman.testing.scripted import ScriptedModel, call
 from tests.permission.workshop import Approver, Workshop, play, request
 from tests.play import cancelled, instance_of, texts
 

@@ -15,10 +15,10 @@ import pytest
 from journeyman import Runtime, Tool, tool
 from journeyman.errors import ApprovalsUnreadable
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop
-from journeyman.models.scripted import call
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action
 from journeyman.permission.permission import Permission
+from journeyman.testing.scripted import call
 from tests.permission.workshop import Approver, Workshop, play, request
 from tests.play import instance_of, make_tool, texts
 

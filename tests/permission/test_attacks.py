@@ -3,8 +3,8 @@
 import pytest
 
 from journeyman.gate import Allow, Deny
-from journeyman.models.scripted import call
 from journeyman.permission.permission import Permission, PermissionMode
+from journeyman.testing.scripted import call
 from tests.permission.workshop import Approver, Workshop, request
 from tests.play import texts
 

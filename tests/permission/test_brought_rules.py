@@ -9,9 +9,9 @@ import pytest
 from journeyman import Agent, DefinitionError, Failure, Runtime, Subagents, Tool, run
 from journeyman.endings import InvalidInputContext
 from journeyman.gate import Allow, Ask, Deny, GateRequest
-from journeyman.models.scripted import ScriptedModel
 from journeyman.permission import Approvals, Permission
 from journeyman.permission.capability import classify
+from journeyman.testing.scripted import ScriptedModel
 from journeyman.types import NOTHING_USED
 from tests.permission.workshop import request
 from tests.play import failed, instance_of, make_tool

@@ -7,7 +7,7 @@ import pytest
 from journeyman import Agent, Failure, Limits, Runtime, Tool, run, tool
 from journeyman.endings import CancelledContext
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Gate, GateRequest, Rewrite, Stop, Verdict
-from journeyman.models.scripted import Answer, ScriptedModel, call
+from journeyman.testing.scripted import Answer, ScriptedModel, call
 from journeyman.types import ToolUse
 from tests.permission.workshop import Approver, play
 from tests.play import context_of, make_gate, make_tool, texts

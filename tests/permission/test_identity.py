@@ -10,11 +10,11 @@ import pytest
 from journeyman import Agent, DefinitionError, Runtime, Subagents, Tool, ask_user, tool
 from journeyman.gate import READY_TOOLS, Allow, Ask, Deny, GateRequest, Verdict
 from journeyman.mcp import mcp
-from journeyman.models.scripted import ScriptedModel, call
 from journeyman.permission.capability import classify
 from journeyman.permission.permission import Permission, PermissionMode
 from journeyman.permission.rules import WorkingFolder
 from journeyman.skills import Skills
+from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.toolbox import Workspace, deferred_tools, fetch_tool
 from journeyman.types import Effect, JsonObject
 from tests.cli.program import Warm

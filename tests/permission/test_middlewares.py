@@ -6,7 +6,7 @@ from typing import Any
 
 from journeyman import ToolResult, tool
 from journeyman.gate import Allow, GateRequest
-from journeyman.models.scripted import call
+from journeyman.testing.scripted import call
 from journeyman.tools.tools import CallNext, Middleware, MiddlewareCall
 from tests.permission import workshop
 from tests.play import make_tool, succeeded, texts, virtual_clock

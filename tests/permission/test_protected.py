@@ -10,10 +10,10 @@ import pytest
 
 from journeyman import Runtime
 from journeyman.gate import Allow, Ask, Deny
-from journeyman.models.scripted import call
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.permission import Permission, PermissionMode
 from journeyman.store import Store
+from journeyman.testing.scripted import call
 from journeyman.toolbox import Workspace, deferred_tools
 from journeyman.types import ToolUse
 from tests.permission import workshop

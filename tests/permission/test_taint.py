@@ -7,9 +7,9 @@ import pytest
 
 from journeyman import Agent, Chat, Message, Result, Runtime, Text, Tool, ToolContext, run, tool
 from journeyman.gate import Allow, Ask, Deny, Gate, RunGate
-from journeyman.models.scripted import Answer, ScriptedModel, call
 from journeyman.permission.permission import Permission
 from journeyman.permission.taint import TaintGate
+from journeyman.testing.scripted import Answer, ScriptedModel, call
 from journeyman.types import JsonObject
 from tests.permission.workshop import Approver, play, request
 from tests.play import make_gate, make_tool, texts

@@ -18,9 +18,9 @@ from journeyman.gate import Allow, Approval, Ask, Deny, GateRequest, Seen
 from journeyman.history import History
 from journeyman.hosted.tools import CodeExecution, FileSearch, WebSearch
 from journeyman.model import ModelSettings, Response
-from journeyman.models.scripted import Answer, ScriptedModel, call
 from journeyman.permission.taint import TaintGate
 from journeyman.team import TeamHooks
+from journeyman.testing.scripted import Answer, ScriptedModel, call
 from journeyman.toolbox import InMemoryFiles, Workspace, deferred_tools, load_agents_md
 from journeyman.types import (
     Base64,

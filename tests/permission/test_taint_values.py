@@ -6,9 +6,9 @@ import pytest
 
 from journeyman import Runtime, Tool
 from journeyman.gate import Allow
-from journeyman.models.scripted import Answer, call
 from journeyman.permission.capability import Action, classify
 from journeyman.permission.taint import TaintGate
+from journeyman.testing.scripted import Answer, call
 from journeyman.types import Effect, JsonObject
 from tests.permission.workshop import Approver, play, request
 

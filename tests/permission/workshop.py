@@ -15,7 +15,7 @@ from typing import Any
 
 from journeyman import Agent, Message, Result, Runtime, Tool, run, tool
 from journeyman.gate import READY_TOOLS, Approval, Decision, Deny, Gate, GateRequest, ReadyTool
-from journeyman.models.scripted import Answer, ScriptedModel
+from journeyman.testing.scripted import Answer, ScriptedModel
 from journeyman.types import Effect, JsonObject
 
 READY: dict[str, ReadyTool] = {name: name for name in READY_TOOLS}

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from journeyman import Agent, Chat, Output, Runtime
 from journeyman.events import Callbacks, Listener
 from journeyman.model import Model
-from journeyman.models.scripted import call
+from journeyman.testing.scripted import call
 from journeyman.types import Message, ToolUse
 from tests.play.recorder import transcript
 from tests.play.tools import look

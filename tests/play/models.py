@@ -10,7 +10,7 @@ import pytest
 from journeyman import Result, tool
 from journeyman.chat import Turn
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, Policy
+from journeyman.testing.scripted import Answer, FunctionModel, Policy
 from journeyman.tools.background import TaskContext
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect

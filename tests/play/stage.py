@@ -23,7 +23,7 @@ import pytest
 from journeyman.errors import ProviderError
 from journeyman.model import Facts, Model, Part, Request, Response, ResponseFinished, ResponseStarted, UsageSeen
 from journeyman.models.anthropic.model import AnthropicModel
-from journeyman.models.scripted import Answer, FunctionModel, Policy, say
+from journeyman.testing.scripted import Answer, FunctionModel, Policy, say
 from journeyman.types import Block, Message, Price, Text, ToolResult
 from tests.support.messages_answers import Reply
 from tests.support.messages_json import Json, as_text

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 from journeyman import Agent, Runtime, Tool, ToolResult, run, tool
 from journeyman.events import Listener
 from journeyman.gate import Allow, Gate, GateRequest, Verdict
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.tools.tools import AnyTool, ToolOptions
 from journeyman.types import JsonObject
 

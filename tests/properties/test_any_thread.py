@@ -13,7 +13,7 @@ from journeyman.durable.durable import Durable
 from journeyman.durable.memory import InMemoryEngine
 from journeyman.events import Event, QuestionAsked, TaskInfo
 from journeyman.inbox import Receipt
-from journeyman.models.scripted import FunctionModel, ScriptedModel, call
+from journeyman.testing.scripted import FunctionModel, ScriptedModel, call
 from journeyman.tools.background import TaskContext
 from tests.support.busy import busy_threads
 from tests.support.shares import IS_WHOLE

@@ -13,7 +13,7 @@ from journeyman.budget import SMALLEST_ANSWER_TOKENS, Grant
 from journeyman.endings import BudgetContext
 from journeyman.errors import BudgetRefused
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FunctionModel, call, say
+from journeyman.testing.scripted import FunctionModel, call, say
 from tests.properties.examples import examples, patient
 from tests.support.counting_loop import on_counting_loop
 

@@ -12,7 +12,7 @@ import pytest
 
 from journeyman import Abort, Agent, Callbacks, Event, Listener, Success, run, stream, tool
 from journeyman.events import RunSucceeded
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from tests.properties.played_model import PlayedModel
 from tests.properties.stopped_everywhere import EVERYTHING, SLOW, ending
 from tests.properties.world import Act, ReflectionPlan, Site, Stop, ToolPlan, World

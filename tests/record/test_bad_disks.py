@@ -11,9 +11,9 @@ import pytest
 from journeyman import Agent, Runtime, ToolContext, run, tool
 from journeyman.endings import START
 from journeyman.events import RecordingEnded
-from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.record import Recorder, Recordings
 from journeyman.record.writer import MOST_WAITING
+from journeyman.testing.scripted import ScriptedModel, call, say
 from tests.cli.program import Warm
 from tests.play import Recorder as Heard
 from tests.play import succeeded

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from journeyman import Agent, Runtime, run, tool
-from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.record import RecordedEvent, Recorder, Recordings
+from journeyman.testing.scripted import ScriptedModel, call, say
 
 ALPHABET = ('"', "\\", "\n", "\x00", "é", "\u2028", "𝄞", "a", " ", "\\u00")
 

@@ -8,9 +8,9 @@ import pytest
 
 from journeyman import Agent, Runtime, run, tool
 from journeyman.errors import StoreError
-from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.record import RecordedEvent, Recorder, Recordings
 from journeyman.store.store import StoreRepaired
+from journeyman.testing.scripted import ScriptedModel, call, say
 
 PAGE = 4096
 N = 25

@@ -12,8 +12,8 @@ from psycopg.conninfo import conninfo_to_dict
 from journeyman import Agent, Runtime, Success, run, tool
 from journeyman.durable import schema_sql
 from journeyman.errors import StoreError
-from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.record import Recorder, Recordings
+from journeyman.testing.scripted import ScriptedModel, call, say
 from tests.support.postgres import DeafSocket, PostgresServer
 
 

@@ -16,10 +16,10 @@ from journeyman.errors import StoreError
 from journeyman.events import RecordingEnded
 from journeyman.gate import Allow, Ask, Deny
 from journeyman.model import Response
-from journeyman.models.faulty import FaultyModel
-from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.record import RecordedEvent, RecordedRun, Recorder, Recordings
 from journeyman.store.store import Store
+from journeyman.testing.faulty import FaultyModel
+from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.tools.redaction import Redactor
 from tests.cli.program import Warm
 from tests.contracts.carriers import CARRIERS, Carrier

@@ -7,8 +7,8 @@ from mcp import Client, types
 from mcp.client import ClientRequestContext
 
 from journeyman import Agent, tool
-from journeyman.models.scripted import FunctionModel, call
-from journeyman.serve import AgentServer
+from journeyman.mcp_server import AgentServer
+from journeyman.testing.scripted import FunctionModel, call
 from tests.play import instance_of, on_virtual_clock
 
 

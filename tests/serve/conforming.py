@@ -3,7 +3,7 @@
 from pydantic import BaseModel, ConfigDict
 
 from journeyman import Agent, Limits, Output, ToolContext, tool
-from journeyman.models.scripted import FunctionModel, ScriptedModel, call
+from journeyman.testing.scripted import FunctionModel, ScriptedModel, call
 from tests.serve.served import Careful, last_result, remove
 
 

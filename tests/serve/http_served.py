@@ -17,10 +17,10 @@ from journeyman import Abort, Agent, Output, Runtime, tool
 from journeyman.durable import Durable
 from journeyman.gate import Ask, GateRequest
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call
 from journeyman.serve import AgentApp, Authorize, ServeLimits, create_app
 from journeyman.serve.hosting import Deps, OnDisconnect
-from journeyman.serve.listening import serve_on
+from journeyman.serve.http_guard import serve_on
+from journeyman.testing.scripted import Answer, FunctionModel, call
 from tests.play import Door
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from journeyman import Agent, Limits, Output, ToolContext, tool
 from journeyman.gate import Ask, GateRequest, Verdict
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 
 print("the file prints")  # noqa: T201 - users' files do
 

@@ -20,11 +20,11 @@ from pydantic import JsonValue
 
 from journeyman import Agent, Output
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.serve.agui import changes
 from journeyman.serve.bodies import run_input
 from journeyman.serve.live import ServeLimits
 from journeyman.serve.refusals import Refusal
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.types import Thinking
 from tests.play import Door, make_tool, raising, results_in
 from tests.serve.http_served import AppOptions, Json, Plan, Served, clerk, planner, send, serving, waiter

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from journeyman import Abort
-from journeyman.serve import create_mcp_server, serve_mcp_http
+from journeyman.mcp_server import create_mcp_server, serve_mcp_http
 from tests.mcp.test_servers_of_others import from_npm, in_suite
 from tests.serve.conforming import AGENTS
 

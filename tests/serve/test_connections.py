@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from journeyman.cancel import Abort
-from journeyman.serve.listening import HALF_OPEN_S, SLOW_S, listening_socket, serve_on
+from journeyman.cancellation import Abort
+from journeyman.serve.http_guard import HALF_OPEN_S, SLOW_S, listening_socket, serve_on
 from tests.play import virtual_clock
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -12,7 +12,7 @@ from playwright.async_api import Dialog, async_playwright, expect
 
 from examples.service.mounted import companion, service
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call
+from journeyman.testing.scripted import Answer, FunctionModel, call
 from tests.play import Door
 from tests.view.conftest import ARGS
 

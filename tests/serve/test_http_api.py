@@ -10,8 +10,8 @@ import pytest
 from starlette.requests import Request
 
 from journeyman import Agent, DefinitionError, InMemoryJournal, Runtime
-from journeyman.models.scripted import FunctionModel, ScriptedModel
 from journeyman.serve import ServeLimits, create_app
+from journeyman.testing.scripted import FunctionModel, ScriptedModel
 from tests.play import Door
 from tests.serve.http_served import AppOptions, Served, clerk, owner, planner, serving, waiter
 

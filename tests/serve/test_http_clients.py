@@ -17,8 +17,8 @@ import aiohttp
 import pytest
 
 from journeyman import Agent
-from journeyman.models.scripted import FunctionModel
 from journeyman.serve import ServeLimits
+from journeyman.testing.scripted import FunctionModel
 from tests.cli.program import Warm
 from tests.play import Door, virtual_clock
 from tests.serve.http_served import AppOptions, Served, events_of, serving, waiter

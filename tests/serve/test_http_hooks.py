@@ -10,8 +10,8 @@ from starlette.requests import Request as HttpRequest
 from journeyman import Agent, Subagents, Text, ToolContext, ToolResult, tool
 from journeyman.durable import Durable
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call
 from journeyman.serve import ServeLimits
+from journeyman.testing.scripted import Answer, FunctionModel, call
 from tests.serve.http_served import AppOptions, Json, Served, serving
 
 AGUI: Json = {"threadId": "c", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "Go."}]}

@@ -11,7 +11,7 @@ import pytest
 from journeyman import Agent
 from journeyman.durable import Durable, InMemoryEngine, Memory
 from journeyman.durable.records import Change, Claim
-from journeyman.models.scripted import call
+from journeyman.testing.scripted import call
 from tests.durable.processes import claimed
 from tests.play import following
 from tests.serve.http_served import AskFirst, Json, Served, clerk, send, serving

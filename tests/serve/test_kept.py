@@ -13,8 +13,8 @@ from starlette.types import Message
 
 from journeyman import Agent
 from journeyman.durable import Durable, InMemoryEngine
-from journeyman.models.scripted import FunctionModel
 from journeyman.serve import AgentApp, ServeLimits, create_app
+from journeyman.testing.scripted import FunctionModel
 from tests.serve.http_served import Served, serving
 
 

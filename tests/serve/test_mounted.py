@@ -11,10 +11,10 @@ import aiohttp
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.durable import Durable
 from journeyman.serve import AgentApp, create_app
-from journeyman.serve.listening import listening_socket, serve_on
+from journeyman.serve.http_guard import listening_socket, serve_on
 from tests.play import Door
 from tests.serve.http_served import Served, clerk, waiter
 

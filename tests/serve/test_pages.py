@@ -10,8 +10,8 @@ from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
 from journeyman import Runtime, run
-from journeyman.serve import create_mcp_server, serve_mcp_http
-from journeyman.serve.listening import LOOPBACK, naming
+from journeyman.mcp_server import create_mcp_server, serve_mcp_http
+from journeyman.serve.http_guard import LOOPBACK, naming
 from tests.serve.http_served import clerk, serving
 from tests.view.desk import viewing
 

@@ -20,9 +20,9 @@ from mcp.client.streamable_http import streamable_http_client
 
 from journeyman import Agent, DefinitionError, Success, ToolResult, run
 from journeyman.mcp import Stdio, mcp
-from journeyman.models.scripted import ScriptedModel, call, say
-from journeyman.serve import create_mcp_server, serve_mcp_http
-from journeyman.serve.listening import HALF_OPEN_S
+from journeyman.mcp_server import create_mcp_server, serve_mcp_http
+from journeyman.serve.http_guard import HALF_OPEN_S
+from journeyman.testing.scripted import ScriptedModel, call, say
 from tests.cli.program import Running, Start, Warm, environment, from_nothing, running
 from tests.play import cancelled, existing, virtual_clock
 from tests.serve.clients import Heard, Person, answered, text_of

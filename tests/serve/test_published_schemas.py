@@ -14,9 +14,10 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from journeyman import Agent, Output
-from journeyman.models.scripted import ScriptedModel
-from journeyman.serve import ServeLimits, create_mcp_server
+from journeyman.mcp_server import create_mcp_server
+from journeyman.serve import ServeLimits
 from journeyman.serve.openapi import openapi
+from journeyman.testing.scripted import ScriptedModel
 
 JSON_TYPE = "application/json"
 

@@ -16,8 +16,8 @@ import uvicorn
 from examples.service.mounted import companion, service
 from journeyman import Agent
 from journeyman.closing import LEAST_S
-from journeyman.models.scripted import ScriptedModel
 from journeyman.record import Recordings
+from journeyman.testing.scripted import ScriptedModel
 from tests.cli.program import Running, Start, Warm, from_nothing, running
 from tests.cli.terminal import terminal
 from tests.serve.http_served import events_of
@@ -30,7 +30,7 @@ AGENTS = """
 import asyncio
 from dataclasses import replace
 from journeyman import Agent, tool
-from journeyman.models.scripted import FunctionModel, call
+from journeyman.testing.scripted import FunctionModel, call
 
 @tool
 async def wait() -> str:
@@ -144,7 +144,7 @@ HANGING = """
 import subprocess
 from contextlib import contextmanager
 from journeyman import Agent
-from journeyman.models.scripted import ScriptedModel
+from journeyman.testing.scripted import ScriptedModel
 
 @contextmanager
 def greeter():

@@ -11,9 +11,9 @@ from journeyman import Abort, Agent, Allowance, Budget, DefinitionError, Event, 
 from journeyman.errors import StoreError
 from journeyman.events import RunFailed, RunStarted
 from journeyman.gate import Allow, Approval, Ask, Decision
-from journeyman.models.scripted import FunctionModel, ScriptedModel, call, say
-from journeyman.serve import create_mcp_server
-from journeyman.serve.server import served_tool
+from journeyman.mcp_server import create_mcp_server
+from journeyman.mcp_server.server import served_tool
+from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, say
 from journeyman.types import Usage
 from tests.play import cancelled, make_gate, make_tool, virtual_clock
 from tests.serve.clients import Heard, Pause, Person, answered, called, first_round, last_round, next_round, text_of

@@ -12,7 +12,7 @@ PROGRAM = """
 import asyncio, socket, sys
 import uvicorn
 from journeyman import Agent, tool
-from journeyman.models.scripted import FunctionModel, call
+from journeyman.testing.scripted import FunctionModel, call
 from journeyman.serve import create_app
 
 @tool

@@ -14,10 +14,10 @@ from journeyman import Agent, DefinitionError, InMemoryJournal, Runtime, Subagen
 from journeyman.errors import InvalidArguments
 from journeyman.gate import Gate
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.permission import Permission, TaintGate
 from journeyman.skills import Skills
 from journeyman.skills.format import MAX_FILES, MAX_FRONT_MATTER_BYTES, MAX_INSTRUCTIONS_BYTES
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.toolbox import Workspace
 from tests.play import texts
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from journeyman import Agent, Chat, Limits, Runtime, run, tool
 from journeyman.durable import Durable
 from journeyman.errors import SessionInUse
-from journeyman.models.scripted import FunctionModel, ScriptedModel, call, say
 from journeyman.record import Recorder
 from journeyman.store.store import Store
+from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, say
 
 
 def tell(text: object) -> None:

@@ -8,11 +8,11 @@ import pytest
 from journeyman import Agent, Chat
 from journeyman.durable import Durable
 from journeyman.errors import StoreError
-from journeyman.models.scripted import ScriptedModel
 from journeyman.record import Recorder, Recordings
 from journeyman.store import Store
 from journeyman.store.address import read_address
 from journeyman.store.database import without_password
+from journeyman.testing.scripted import ScriptedModel
 from journeyman.view import create_viewer
 from tests.cli.program import Warm, assert_one_error_line
 
@@ -106,7 +106,7 @@ def test_no_password_of_a_url_is_shown(secret: str) -> None:
 @pytest.mark.parametrize("kind", ["text", "folder", "mode", "database"])
 def test_serve_says_why_a_store_cannot_be_opened(warm: Warm, tmp_path: Path, kind: str) -> None:
     (tmp_path / "agents.py").write_text(
-        "from journeyman import Agent\nfrom journeyman.models.scripted import ScriptedModel\n"
+        "from journeyman import Agent\nfrom journeyman.testing.scripted import ScriptedModel\n"
         "scout = Agent(name='scout', model=ScriptedModel('ok'))\n"
     )
     store = tmp_path / "runs.db"

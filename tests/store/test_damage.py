@@ -11,9 +11,9 @@ import pytest
 from journeyman import Agent, Chat, Message, Text, Usage
 from journeyman.errors import OutcomeUnknown, StoreError
 from journeyman.journal import TypedCodec
-from journeyman.models.scripted import FunctionModel
 from journeyman.session import Step
 from journeyman.store.store import Store, StoreRepaired
+from journeyman.testing.scripted import FunctionModel
 from tests.support.invariants_history import history_faults
 
 N = 60

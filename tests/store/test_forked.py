@@ -15,7 +15,7 @@ import asyncio, os, sys, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
 from journeyman import Agent, Runtime, run_sync
 from journeyman.errors import StoreError
-from journeyman.models.scripted import FunctionModel
+from journeyman.testing.scripted import FunctionModel
 from journeyman.record import Recorder
 from journeyman.session import Step
 from journeyman.store import Store

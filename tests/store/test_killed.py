@@ -11,8 +11,8 @@ import pytest
 
 from journeyman import Chat, Runtime, Text, run
 from journeyman.errors import SessionInUse
-from journeyman.models.scripted import ScriptedModel
 from journeyman.store.store import Store
+from journeyman.testing.scripted import ScriptedModel
 from tests.cli.program import Warm
 from tests.play import succeeded, texts, transcript
 from tests.store.mortal import echo, letters, payments

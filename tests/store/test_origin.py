@@ -10,7 +10,7 @@ import pytest
 from journeyman import Agent, Chat, Message, Runtime, Text, dump_messages, load_messages
 from journeyman.gate import Allow, GateRequest, Seen
 from journeyman.history import MAIL_MARK, NOTICE, History
-from journeyman.models import ScriptedModel
+from journeyman.testing import ScriptedModel
 from tests.play import make_tool
 
 SESSION_OF_0_1 = Path(__file__).parent / "data" / "session-0.1.db"

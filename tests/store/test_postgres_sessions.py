@@ -13,11 +13,11 @@ from psycopg.conninfo import conninfo_to_dict
 from journeyman import Agent, Chat, Message, Text
 from journeyman.durable import Durable, schema_sql
 from journeyman.errors import SessionInUse, StoreError
-from journeyman.models.scripted import FunctionModel, ScriptedModel
 from journeyman.record import Recorder
 from journeyman.session import Step
 from journeyman.store import PostgresSessions, Redacted, StoreRepaired
 from journeyman.store.database import VERSION
+from journeyman.testing.scripted import FunctionModel, ScriptedModel
 from tests.play import echo
 from tests.support import tamper
 from tests.support.kept import Kept

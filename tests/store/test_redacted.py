@@ -9,9 +9,9 @@ import pytest
 
 from journeyman import Agent, Chat, Text, ToolResult, tool
 from journeyman.model import Response
-from journeyman.models.scripted import ScriptedModel, call
 from journeyman.session import Step
 from journeyman.store import Redacted, Store
+from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.tools.redaction import MARK
 from journeyman.types import Base64, Document, Image, Message, Opaque, RedactedThinking, Thinking, ToolUse
 from tests.contracts.carriers import CARRIERS, Carrier

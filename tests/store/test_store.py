@@ -13,10 +13,10 @@ import pytest
 
 from journeyman import Agent, Chat, load_messages
 from journeyman.errors import OutcomeUnknown, SessionInUse, StoreError
-from journeyman.models.scripted import ScriptedModel
 from journeyman.session import Step
 from journeyman.store.file import File, Lock
 from journeyman.store.store import Store
+from journeyman.testing.scripted import ScriptedModel
 from journeyman.types import Message, Text, ToolUse
 from tests.support.kept import Kept
 from tests.support.room import no_room

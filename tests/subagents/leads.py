@@ -7,7 +7,7 @@ from pydantic_core import from_json
 
 from journeyman import Agent, Output, Result, Runtime, Subagents, Tasks, ToolResult, run
 from journeyman.events import Listener, TaskInfo
-from journeyman.models.scripted import call
+from journeyman.testing.scripted import call
 from tests.play import Stage, look
 from tests.play.stage import Staged
 

@@ -8,10 +8,10 @@ import pytest
 
 from journeyman import Agent, DefinitionError, Model, Subagents, tool
 from journeyman.errors import InvalidArguments, SubagentMisused
-from journeyman.models.scripted import ScriptedModel
 from journeyman.models.wrappers import SwappableModel
 from journeyman.subagents import calls
 from journeyman.subagents.calls import SingleCall, choose_call, parse_arguments
+from journeyman.testing.scripted import ScriptedModel
 from journeyman.types import Effect
 from tests.play import Stage, echo
 from tests.subagents.leads import Count, errors, play, read, scout

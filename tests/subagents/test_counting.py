@@ -7,8 +7,8 @@ import pytest
 
 from journeyman import Agent, Budget, Limits, Output, Runtime, Subagents, Tasks, Team, run, tool
 from journeyman.errors import DefinitionError, SubagentFailed
-from journeyman.models.scripted import ScriptedModel, call
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
+from journeyman.testing.scripted import ScriptedModel, call
 from tests.play import Stage, existing, look, succeeded
 from tests.subagents.leads import Count, errors, play, read, scout
 from tests.team.members import wanted

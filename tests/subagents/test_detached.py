@@ -12,8 +12,8 @@ from journeyman.budget import Allowance, Budget
 from journeyman.errors import SubagentMisused, TeamError
 from journeyman.events import RunStarted
 from journeyman.model import ModelSettings
-from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
+from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.tools.background import Writer
 from tests.play import Door, Recorder, Stage, echo, hang, look, raising, succeeded, transcript
 from tests.subagents.leads import counter, detached, errors, lead, play, read, scout

@@ -7,7 +7,7 @@ import pytest
 
 from journeyman import Abort, Agent, Allowance, Chat, Limits, Output, Subagents, Tasks, Team, run, tool
 from journeyman.events import AttemptCompleted, RunFailed, RunStarted
-from journeyman.models.scripted import FunctionModel, ScriptedModel, call
+from journeyman.testing.scripted import FunctionModel, ScriptedModel, call
 from tests.play import Recorder, cancelled, check_balance, hang, raising, virtual_clock
 from tests.subagents.leads import Count
 from tests.team.members import wanted

@@ -12,9 +12,9 @@ from journeyman.agent import MessageContext
 from journeyman.errors import ProviderError, SubagentFailed
 from journeyman.events import RunFailed, RunSucceeded
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, Policy, ScriptedModel, call, say
 from journeyman.subagents import ChainResult, ParallelResult, SingleResult
 from journeyman.subagents.delegation import fill_task
+from journeyman.testing.scripted import Answer, FunctionModel, Policy, ScriptedModel, call, say
 from journeyman.types import Message, ToolResult, ToolUse
 from tests.play import existing, failed, instance_of
 from tests.play.models import echo, hang

@@ -10,7 +10,7 @@ from hypothesis.strategies import SearchStrategy
 
 from journeyman import Abort, Agent, Limits, ModelSettings, Result, Subagents, Usage, run
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FunctionModel, call, say
+from journeyman.testing.scripted import FunctionModel, call, say
 from tests.play import existing, look
 from tests.properties.examples import examples, patient
 from tests.support.counting_loop import on_counting_loop

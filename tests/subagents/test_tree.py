@@ -21,11 +21,11 @@ from journeyman.events import (
     ToolFinished,
 )
 from journeyman.gate import Allow, Ask, Deny, GateRequest, Verdict
-from journeyman.loop.record import current_run
+from journeyman.loop.state import current_run
 from journeyman.loop.watch import Watch
 from journeyman.model import ModelSettings, Request
-from journeyman.models.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.team.spawn import MAX_DEPTH
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.types import Price, Thinking, Usage
 from tests.play import Recorder, Stage, cancelled, check_balance, context_of, echo, hang, look, succeeded, virtual_clock
 from tests.subagents.leads import errors, lead, play, read, scout

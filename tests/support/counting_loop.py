@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any, TypeVar
 
-from journeyman.cancel import Scope
+from journeyman.cancellation import Scope
 from tests.support.clock import VirtualClock
 
 T = TypeVar("T")

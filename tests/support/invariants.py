@@ -12,7 +12,7 @@ from typing import get_args
 
 from journeyman import ErrorCode, Failure, Success, Usage, endings
 from journeyman import events as kinds
-from journeyman.cancel import GRACE_S
+from journeyman.cancellation import GRACE_S
 from journeyman.result import LayerOutcome, Metadata, ToolStats
 from tests.support import invariants_events, invariants_history
 from tests.support.invariants_events import own_events

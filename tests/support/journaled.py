@@ -24,9 +24,9 @@ from journeyman.durable.memory import InMemoryEngine, Memory
 from journeyman.durable.records import Row
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.journal import new_id
-from journeyman.loop import attempts as of_the_loop
+from journeyman.loop import run as of_the_loop
 from journeyman.loop.prepare import begin
-from journeyman.loop.record import Options, Run, current_run
+from journeyman.loop.state import Options, Run, current_run
 from journeyman.subagents import delegation as of_subagents
 from tests.support.clock import VirtualClock
 from tests.support.without_journal import WITHOUT_JOURNAL

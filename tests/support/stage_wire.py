@@ -13,8 +13,8 @@ import pytest
 from journeyman import types as parts
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import ModelSettings, Prefix, Request, Response, ToolSpec
-from journeyman.models.scripted import Answer as ScriptedModel
-from journeyman.models.scripted import say
+from journeyman.testing.scripted import Answer as ScriptedModel
+from journeyman.testing.scripted import say
 from tests.support import messages_answers as wire
 from tests.support.messages_json import Json, as_list, as_object, as_text
 from tests.support.messages_sse import body_parts

@@ -2,7 +2,7 @@
 
 from journeyman import Agent, ProviderError, Usage, run, tool
 from journeyman.endings import ApiErrorContext
-from journeyman.models.scripted import call, say
+from journeyman.testing.scripted import call, say
 from journeyman.types import Opaque, RedactedThinking, Text, Thinking, ToolResult
 from tests.play import Recorder, Stage, broken, calls, check_balance, failed, names, succeeded, transcript
 from tests.play import stage as stage

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from journeyman import Agent, Chat, Runtime, Tasks
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.toolbox import Shell, Workspace
 from tests.play import answered
 from tests.tasks.works import Told

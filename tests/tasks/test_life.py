@@ -8,11 +8,11 @@ from typing import Literal
 import pytest
 
 from journeyman import Abort, Agent, Failure, Rejected, Runtime, Tasks, ToolContext, Usage, run, tool
-from journeyman.cancel import current_scope
+from journeyman.cancellation import current_scope
 from journeyman.events import Event, Identity, TaskEnded, TaskInfo, TaskKind, TaskMessaged, TaskStarted
 from journeyman.gate import Allow, Approval, Ask, Decision, Stop
-from journeyman.loop.record import current_path
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.loop.state import current_path
+from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.tools.background import TaskContext, current_background
 from tests.play import Door, Recorder, cancelled, make_gate, make_tool, on_virtual_clock, raising, virtual_clock
 from tests.tasks.works import Told, ended, giving, heeding, sleeping, stubborn

@@ -6,7 +6,7 @@ import pytest
 
 from journeyman import Agent, Tasks, Usage, run
 from journeyman.events import Event, Identity, TaskEnded
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.tools.background import TaskContext
 from tests.play import answered, virtual_clock
 from tests.tasks.works import Told, ended, giving, sleeping

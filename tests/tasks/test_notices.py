@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from journeyman import Agent, Chat, Runtime, Tasks, ToolContext, ToolResult, Usage, tool
 from journeyman.events import Identity, TaskInfo
 from journeyman.inbox import Inbox, current_inbox
-from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.permission.taint import TaintGate
 from journeyman.tasks.task import LONGEST, notice
+from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.tools.background import KEPT_CHARS, TaskContext, Writer
 from tests.play import Door, existing, make_tool, raising, virtual_clock
 from tests.tasks.works import Told, beginning, ended, giving, sleeping

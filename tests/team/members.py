@@ -8,8 +8,8 @@ from typing import Any, Self, TypeAlias
 from journeyman import Agent, Message, Team, Text
 from journeyman.events import Event, Listener, MailDelivered, MailReturned, MailSent, MemberChanged
 from journeyman.model import Model, Request
-from journeyman.models.scripted import Answer, Policy, ScriptedModel
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
+from journeyman.testing.scripted import Answer, Policy, ScriptedModel
 from journeyman.tools.tools import AnyTool
 from tests.play import Recorder
 

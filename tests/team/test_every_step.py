@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from journeyman import Agent, Tasks, Team
 from journeyman.errors import TeamError
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, FunctionModel, call
 from journeyman.team import TeamHooks, TeamSpawnRequest
 from journeyman.team.members import LEADER
+from journeyman.testing.scripted import Answer, FunctionModel, call
 from tests.play import Recorder, existing
 from tests.properties.examples import examples, patient
 from tests.support.counting_loop import on_counting_loop, the_counting_loop

@@ -6,8 +6,8 @@ from journeyman import Agent, Chat, Subagents, Team, ask_user
 from journeyman.events import ApprovalRequested, MailDelivered, MemberChanged, ModelResponded, QuestionAsked, RunStarted
 from journeyman.gate import Allow, Ask, GateRequest
 from journeyman.history import History
-from journeyman.models.scripted import Answer, Policy, ScriptedModel, call
 from journeyman.team import TeamSpawnRequest
+from journeyman.testing.scripted import Answer, Policy, ScriptedModel, call
 from journeyman.tools.tools import AnyTool, tool
 from tests.play import Door, Recorder, Stage, make_gate, transcript
 from tests.team.members import Crew, join, mail_in, mail_read, member_of, team_changes, until_idle, wanted

@@ -14,10 +14,10 @@ from journeyman.errors import TeamError
 from journeyman.events import MailDelivered, MailSent, TeamMessage, ToolFinished
 from journeyman.gate import Guard
 from journeyman.loop.watch import Watch
-from journeyman.models.scripted import FunctionModel, ScriptedModel, call
 from journeyman.team.mail import Mailbox, MailboxClosed, TeamHooks, text_of_mail
 from journeyman.team.members import LEADER
-from journeyman.team.post import PostOffice
+from journeyman.team.messages import PostOffice
+from journeyman.testing.scripted import FunctionModel, ScriptedModel, call
 from tests.play import Door, Recorder, Stage, cancelled, transcript, virtual_clock
 from tests.support.busy import busy_threads
 from tests.team.members import (

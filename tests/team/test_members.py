@@ -11,9 +11,9 @@ from journeyman.budget import Allowance, Budget
 from journeyman.errors import DefinitionError, TeamError
 from journeyman.events import ApprovalRequested, ModelResponded, RunStarted, TeamMessage
 from journeyman.gate import Allow, Ask
-from journeyman.loop.record import current_path
-from journeyman.models.scripted import FunctionModel, ScriptedModel, call
+from journeyman.loop.state import current_path
 from journeyman.team import TeamHooks
+from journeyman.testing.scripted import FunctionModel, ScriptedModel, call
 from tests.play import Door, Recorder, Report, Stage, make_gate, make_tool, transcript, virtual_clock
 from tests.team.members import (
     Crew,

@@ -10,9 +10,9 @@ import pytest
 from journeyman import Agent, Chat, Tasks, Team
 from journeyman.errors import TeamError
 from journeyman.events import Identity, ToolFinished
-from journeyman.models.scripted import ScriptedModel, call
 from journeyman.team import ShutdownResult, TeamSpawner
 from journeyman.team.members import LEADER, current_member
+from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.tools.tools import AnyTool, tool
 from tests.play import Door, Recorder, cancelled, existing, virtual_clock
 from tests.team.members import (

@@ -12,8 +12,8 @@ import pytest
 
 from journeyman import Abort, Agent, Failure, Result, run
 from journeyman.events import ToolProgress
-from journeyman.models.scripted import ScriptedModel, call
 from journeyman.processes import is_secret
+from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.toolbox import Shell, Workspace
 from tests.toolbox.player import Player
 
@@ -263,7 +263,7 @@ async def test_a_command_gets_no_more_than_it_is_given(folder: Path) -> None:
 PROGRAM = """
 import asyncio
 from journeyman import Agent, run
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.toolbox import Workspace
 
 command = "exec 9> held; env -i setsid sleep 100 & trap '' TERM; echo $$ >&9; sleep 100; sleep 100"

@@ -8,7 +8,7 @@ import pytest
 
 from journeyman import Agent, DefinitionError, Text, run
 from journeyman.model import Request
-from journeyman.models.scripted import FunctionModel
+from journeyman.testing.scripted import FunctionModel
 from journeyman.toolbox import load_agents_md
 
 

@@ -14,8 +14,8 @@ from journeyman.gate import Allow, GateRequest, Rewrite, Verdict
 from journeyman.model import Request, loads_tools_of
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.openai.chat import OpenAIChatModel
-from journeyman.models.scripted import FunctionModel, ScriptedModel, call
 from journeyman.models.wrappers import FallbackModel, SwappableModel
+from journeyman.testing.scripted import FunctionModel, ScriptedModel, call
 from journeyman.toolbox import deferred_tools
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Base64, Effect, JsonObject, Text, ToolReference, dump_messages, load_messages

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.tools.background import TaskContext, TaskOptions, Work
 from journeyman.tools.context import States, isolated
 from journeyman.tools.tools import AnyTool, ToolContext, tool

@@ -15,8 +15,8 @@ from journeyman import Agent, Event, Runtime, run_sync, tool
 from journeyman.mcp.servers import scrub_text
 from journeyman.model import Request
 from journeyman.models.cassette.cassette import Cassette
-from journeyman.models.scripted import ScriptedModel, call
 from journeyman.models.transport import Exchange
+from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.tools.redaction import MARK, without_secrets
 from tests.play import failed
 from tests.tools.secret_texts import INNOCENTS, SECRETS

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from typing_extensions import TypeForm
 
 from journeyman import Agent, DefinitionError, Output, Tool, tool
-from journeyman.models.scripted import ScriptedModel
 from journeyman.models.strict import Grammars, is_enforceable
+from journeyman.testing.scripted import ScriptedModel
 from journeyman.tools.schema import output_schema
 from journeyman.tools.strict import strict_problems
 

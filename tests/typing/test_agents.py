@@ -38,7 +38,7 @@ from journeyman import (
 )
 from journeyman.endings import IterationsContext
 from journeyman.events import OutputDelta
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.types import Base64, JsonObject
 
 

@@ -28,8 +28,8 @@ from journeyman import (
 )
 from journeyman.durable import Durable, InMemoryEngine
 from journeyman.gate import Allow, Deny, GateRequest
-from journeyman.models.scripted import Answer, ScriptedModel, call
 from journeyman.output import ContinueRun, StopContext
+from journeyman.testing.scripted import Answer, ScriptedModel, call
 
 
 class Report(BaseModel):

@@ -10,7 +10,7 @@ import pytest
 from journeyman import Callbacks, DefinitionError, events
 from journeyman.events import AttemptCompleted, AttemptStarted, IterationStarted, LayerCompleted, Listener, RunSuspended
 from journeyman.journal import RecordingSink
-from journeyman.loop.record import Run, attempt_place, iteration_place
+from journeyman.loop.state import Run, attempt_place, iteration_place
 
 
 def test_an_event_has_its_facts_and_no_others() -> None:

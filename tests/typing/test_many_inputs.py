@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from journeyman import Agent, DefinitionError, ErrorCode, Failure, Output, Success, ToolContext, run_many, tool
 from journeyman.batch import Batch
-from journeyman.models.scripted import ScriptedModel, call
 from journeyman.skills import Skill, Skills
+from journeyman.testing.scripted import ScriptedModel, call
 
 
 class Report(BaseModel):

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, assert_type
 import pytest
 from pydantic import JsonValue
 
-from journeyman.cancel import own_task
+from journeyman.cancellation import own_task
 from journeyman.json_numbers import WrittenNumber, read_json, read_object
 from journeyman.narrowing import (
     is_class,

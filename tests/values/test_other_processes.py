@@ -33,7 +33,7 @@ from journeyman.errors import (
     SubagentFailed,
     UnusableAnswer,
 )
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from tests.play import failed
 
 ERRORS: list[JourneymanError] = [

@@ -4,7 +4,7 @@ import pytest
 from pydantic import BaseModel
 
 from journeyman import Agent, Limits, Metadata, Output, Rejected, Success, Usage, run, tool
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from tests.play import raising
 
 SMALL = Usage(requests=1, input_tokens=1_000, cache_read_tokens=204, output_tokens=310, cost=0.0123)

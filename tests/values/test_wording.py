@@ -5,7 +5,7 @@ import pytest
 from journeyman import Agent, Limits, Rejected, run
 from journeyman.endings import AttemptsContext, BudgetContext, IterationsContext, TruncatedContext
 from journeyman.errors import count, quoted, shortage, visible
-from journeyman.models.scripted import ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from tests.play import make_tool
 
 REJECTED = AttemptsContext(attempts=1, max_attempts=1, last_error="No.")

@@ -22,10 +22,10 @@ from journeyman.errors import InvalidArguments
 from journeyman.gate import Allow, Ask, GateRequest, Rewrite
 from journeyman.journal import StepFacts, decode_step, encode_step
 from journeyman.models.cassette import Cassette
-from journeyman.models.scripted import ScriptedModel, say
 from journeyman.otel import OpenTelemetry
 from journeyman.record import Recordings
 from journeyman.record.page import event_document
+from journeyman.testing.scripted import ScriptedModel, say
 from journeyman.tools.schema import Fields, Parameter, output_schema
 from journeyman.types import ToolUse
 from tests.cli.program import Warm
@@ -197,7 +197,7 @@ async def test_an_input_over_http_keeps_them() -> None:
 PROGRAM = f"""
 from decimal import Decimal
 from journeyman import Agent, tool
-from journeyman.models.scripted import ScriptedModel, say
+from journeyman.testing.scripted import ScriptedModel, say
 from journeyman.types import ToolUse
 
 @tool

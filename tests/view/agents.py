@@ -12,7 +12,7 @@ from pathlib import Path
 from journeyman import Agent, Text, ToolResult, ask_user, tool
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Part, Request, TextPart
-from journeyman.models.scripted import Answer, FunctionModel, call, say
+from journeyman.testing.scripted import Answer, FunctionModel, call, say
 
 FIRST_WORDS = "The tide rises, "
 

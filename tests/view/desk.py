@@ -13,7 +13,7 @@ import aiohttp
 from journeyman import Abort, Agent, tool
 from journeyman.gate import Ask
 from journeyman.model import Response
-from journeyman.models.scripted import ScriptedModel
+from journeyman.testing.scripted import ScriptedModel
 from journeyman.view import serve_view
 from tests.play import make_gate
 

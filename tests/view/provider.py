@@ -15,7 +15,7 @@ from aiohttp import web
 
 from journeyman.model import Request, Response
 from journeyman.models.anthropic.model import AnthropicModel
-from journeyman.models.scripted import say
+from journeyman.testing.scripted import say
 from journeyman.types import Price, Usage
 from tests.support.messages_answers import Answer, Raw
 from tests.support.messages_sse import body_parts

@@ -22,10 +22,10 @@ from journeyman import Agent, Chat, Limits, Runtime, Tasks, Team, run, tool
 from journeyman.compaction import ClearToolResults, Compaction
 from journeyman.events import ApprovalRequested, Event
 from journeyman.model import Request, Response
-from journeyman.models.scripted import Answer, ScriptedModel, call, say
 from journeyman.permission import Permission
 from journeyman.record import RecordedRun, Recorder, Recordings
 from journeyman.team import TeamSpawnRequest
+from journeyman.testing.scripted import Answer, ScriptedModel, call, say
 from journeyman.toolbox import Workspace
 from journeyman.types import ToolResult, ToolUse
 from tests.cli.program import Warm, running

@@ -11,8 +11,8 @@ from aiohttp import web
 from playwright.async_api import Browser, expect
 
 from journeyman import Agent, Runtime, run, tool
-from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.record import Recorder, Recordings
+from journeyman.testing.scripted import ScriptedModel, call, say
 from tests.view.conftest import ARGS, Opened, Serve, Site, chromium
 from tests.view.desk import TOKEN, asking, viewing
 from tests.view.served import with_token

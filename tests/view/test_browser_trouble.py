@@ -12,8 +12,8 @@ from playwright.async_api import Route, expect
 
 from journeyman import Agent, Limits, Runtime, run, tool
 from journeyman.model import Request, Response
-from journeyman.models.scripted import FunctionModel, ScriptedModel, call, say
 from journeyman.record import Recorder, Recordings
+from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, say
 from tests.support import tamper
 from tests.view.conftest import Opened, Serve, clicked
 from tests.view.desk import asking, look, viewing

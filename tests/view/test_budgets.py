@@ -7,8 +7,8 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from journeyman import Agent, Limits, Runtime, run
-from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.record import Recorder, Recordings
+from journeyman.testing.scripted import ScriptedModel, call, say
 from tests.view.conftest import Opened, Serve, Site
 from tests.view.desk import look
 from tests.view.provider import Provider

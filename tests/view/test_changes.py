@@ -11,9 +11,9 @@ from pydantic import BaseModel
 
 from journeyman import Agent, Chat, Output, Runtime, run
 from journeyman.model import Response
-from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.permission import Permission
 from journeyman.record import Recorder, Recordings
+from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.toolbox import Workspace
 from tests.view.conftest import Opened, Serve
 from tests.view.test_browser import stands_in_nobodys_way

@@ -8,9 +8,9 @@ import pytest
 from playwright.async_api import Route, expect
 
 from journeyman import Runtime, run
-from journeyman.models.scripted import call, say
 from journeyman.record import Recorder, Recordings
 from journeyman.record.page import page
+from journeyman.testing.scripted import call, say
 from tests.view.conftest import Opened, Site
 from tests.view.desk import asking, viewing
 from tests.view.served import with_token

@@ -12,8 +12,8 @@ from playwright.async_api import Locator, Page, expect
 from journeyman import Agent, Runtime, Success, run
 from journeyman.durable import Durable
 from journeyman.errors import RunUnknown
-from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.record import Recorder, Recordings
+from journeyman.testing.scripted import ScriptedModel, call, say
 from tests.view.conftest import Opened, Serve
 from tests.view.desk import Desk, asking, viewing
 from tests.view.test_browser import stands_in_nobodys_way

@@ -22,12 +22,12 @@ from journeyman import Agent, Chat, Limits, Runtime, Success, Text, ask_user, ru
 from journeyman.durable import Durable
 from journeyman.errors import DefinitionError, RunUnknown, StoreError
 from journeyman.model import Part, Request, TextPart
-from journeyman.models.scripted import ScriptedModel, call, say
 from journeyman.record import Recorder, Recordings
+from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.view import create_viewer, serve_view
-from journeyman.view.guard import Doorkeeper
+from journeyman.view.auth import Doorkeeper
 from journeyman.view.live import MOST_WATCHERS, Reader
-from journeyman.view.source import StoreReader
+from journeyman.view.queries import StoreReader
 from journeyman.view.steering import Given, Steering
 from tests.play import failed, instance_of, make_tool
 from tests.support import tamper

@@ -27,15 +27,15 @@ from typing_extensions import TypeVar
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
 from journeyman.budget import Allowance, Budget
-from journeyman.cancel import Abort, is_failure, running_loop, wait_until_ended
+from journeyman.cancellation import Abort, is_failure, running_loop, wait_until_ended
 from journeyman.endings import BudgetContext, CancelledContext, Context, ErrorInfo, InternalContext
 from journeyman.errors import DefinitionError, JourneymanError, Problem, name_and_words
 from journeyman.events import BatchEvent, BatchPaused, Callbacks, InputFinished, Listener
 from journeyman.foreign import refuse_old_arguments
-from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin
-from journeyman.loop.record import Options, Origin, RunOptions, current_path, current_run
 from journeyman.loop.retry import RatePause, rate_pause
+from journeyman.loop.run import carry_out
+from journeyman.loop.state import Options, Origin, RunOptions, current_path, current_run
 from journeyman.result import Failure, Metadata, Result
 from journeyman.tools.check import is_count, signal_problems
 from journeyman.types import NOTHING_USED, Content, Message, RunPath, Usage

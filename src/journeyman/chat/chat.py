@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, TypeAlias, Unpack, cast, overload
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent, Runtime
-from journeyman.cancel import call_in, own_task, running_loop, wait_until_ended
+from journeyman.cancellation import call_in, own_task, running_loop, wait_until_ended
 from journeyman.chat.questions import Questions
 from journeyman.chat.runs import Runs, end_of
 from journeyman.chat.turn import ChatOptions, ChatState, Hold, OpenOptions, Turn, opened_model, problems_of

@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
-from journeyman.cancel import call_in
+from journeyman.cancellation import call_in
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Approval, Decision, Deny, Rewrite, Stop, current_guard
 from journeyman.inbox import Outside

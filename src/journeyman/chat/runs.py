@@ -24,10 +24,10 @@ from journeyman.events import Callbacks, ContextCompacted, Listener
 from journeyman.history import History
 from journeyman.inbox import Inbox, Queue, Receipt, current_inbox
 from journeyman.journal import Digests, RecordingSink, Section, SharedTape
-from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin, closing_of
-from journeyman.loop.record import Options, Run, current_path, current_run
 from journeyman.loop.request import compact
+from journeyman.loop.run import carry_out
+from journeyman.loop.state import Options, Run, current_path, current_run
 from journeyman.model import Model
 from journeyman.result import Result
 from journeyman.session import Session, TurnStart

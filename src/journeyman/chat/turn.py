@@ -11,7 +11,7 @@ from typing import Final, Generic, TypedDict
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent, Runtime
-from journeyman.cancel import Abort, NeverAwaited, is_done_for, wait_until_ended
+from journeyman.cancellation import Abort, NeverAwaited, is_done_for, wait_until_ended
 from journeyman.chat.questions import Questions
 from journeyman.connect import connect
 from journeyman.data import lazy_dataclass
@@ -19,7 +19,7 @@ from journeyman.endings import ErrorInfo
 from journeyman.errors import ModelUnavailable, Problem
 from journeyman.events import Callbacks, Listener
 from journeyman.inbox import Inbox
-from journeyman.loop.record import Run
+from journeyman.loop.state import Run
 from journeyman.model import Model, opened
 from journeyman.narrowing import is_sequence
 from journeyman.result import CallbackError, Result

@@ -14,13 +14,13 @@ from threading import RLock
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from journeyman.agent import Agent, Runtime
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.chat.questions import Questions, current_questions
 from journeyman.data import lazy_dataclass
 from journeyman.history import History
 from journeyman.inbox import Inbox, Queue, Receipt, current_inbox
 from journeyman.loop.prepare import closing_of
-from journeyman.loop.record import Options, Run
+from journeyman.loop.state import Options, Run
 from journeyman.model import Prefix
 from journeyman.result import Result
 from journeyman.session import PatientSession, Session, Snapshot, Step, TurnStart

@@ -28,8 +28,7 @@ from journeyman import events
 from journeyman.agent import Agent, Runtime
 from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.durable import find_store, tell
-from journeyman.cli.loading import find_object
-from journeyman.cli.opening import OPENING_S, AgentLoop, ModeName
+from journeyman.cli.load_agent import OPENING_S, AgentLoop, ModeName, find_object
 from journeyman.cli.recorded import open_recordings, refuse_existing, write_new
 from journeyman.cli.run import Flag, Job, ModelName, Stdout, perform, read_text
 from journeyman.cli.show.lines import EMPTY, Line, duration, one_line, usage_sentence
@@ -37,7 +36,7 @@ from journeyman.cli.show.played import cassette_lines
 from journeyman.cli.show.screen import Screen, open_screen
 from journeyman.cli.show.seen import SeenRun, SeenRuns
 from journeyman.errors import CassetteError, ProviderError, count
-from journeyman.loop.attempts import run as run_agent
+from journeyman.loop.run import run as run_agent
 from journeyman.model import Collector, InputPart, Part, TextPart, ThinkingPart
 from journeyman.models.cassette.cassette import Cassette
 from journeyman.models.cassette.format import RecordedRequest, messages_of

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 
 from journeyman.agent import Agent
 from journeyman.cli.app import Misdefined
-from journeyman.cli.opening import OPENING_S, AgentLoop, with_skills
+from journeyman.cli.load_agent import OPENING_S, AgentLoop, with_skills
 from journeyman.cli.run import Stdout
 from journeyman.cli.show.lines import one_line
 from journeyman.connect import connect

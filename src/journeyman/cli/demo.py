@@ -20,8 +20,7 @@ from typing import Any, Final, Protocol
 import journeyman
 from journeyman.agent import Agent
 from journeyman.cli.app import Mistake
-from journeyman.cli.loading import load_file
-from journeyman.cli.opening import AgentLoop
+from journeyman.cli.load_agent import AgentLoop, load_file
 from journeyman.cli.own_models import LOCAL_PACKAGES, lines_of_own_models
 from journeyman.cli.run import Flag, Job, ModelName, Stdout, perform, recorder_in
 from journeyman.cli.show.lines import EMPTY, Line

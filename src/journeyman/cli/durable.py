@@ -18,11 +18,10 @@ from shlex import quote
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from journeyman.agent import Runtime
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.ending import Interrupt
-from journeyman.cli.loading import lasting, load_model
-from journeyman.cli.opening import OPENING_S, AgentLoop
+from journeyman.cli.load_agent import OPENING_S, AgentLoop, lasting, load_model
 from journeyman.cli.permit.asker import TerminalAsker, asking
 from journeyman.cli.permit.policy import Nobody
 from journeyman.cli.project import FOLDER, find_project_store, is_own
@@ -51,8 +50,8 @@ from journeyman.events import Listener
 from journeyman.files import make_private_folder
 from journeyman.journal import OpenRecords
 from journeyman.permission.permission import PermissionMode
+from journeyman.record.operator import OpenQuestion, RecordedHandle
 from journeyman.record.reading import Recordings
-from journeyman.record.speaking import OpenQuestion, RecordedHandle
 from journeyman.result import Failure, Result
 from journeyman.store.address import read_address
 from journeyman.store.database import without_password

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from threading import Thread
 from typing import Final, NoReturn
 
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.cli.show.screen import print_error
 from journeyman.closing import TimeToEnd
 from journeyman.processes import kill_children

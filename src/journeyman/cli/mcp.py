@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-import journeyman.serve as serving
+import journeyman.mcp_server as serving
 from journeyman.agent import Agent, Runtime
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.cli import COMMANDS
 from journeyman.cli.app import Mistake, usage
 from journeyman.cli.ending import Interrupt
-from journeyman.cli.loading import load_model
-from journeyman.cli.opening import OPENING_S, AgentLoop, Timeout, check_names
+from journeyman.cli.load_agent import OPENING_S, AgentLoop, Timeout, check_names, load_model
 from journeyman.cli.outputs import OutputLost
 from journeyman.cli.run import Flag, ModelName, Stdout, recording_in, telemetry_in
 from journeyman.cli.show.lines import one_line
@@ -35,7 +34,7 @@ from journeyman.mcp.tools import pin as pin_tools
 from journeyman.permission.permission import PermissionMode
 
 if TYPE_CHECKING:
-    from journeyman.serve import AgentServer
+    from journeyman.mcp_server import AgentServer
 
 TOKEN: Final = "JOURNEYMAN_MCP_TOKEN"
 """The environment variable with the token that HTTP clients must bring."""
@@ -90,7 +89,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
     if not http:
         if host is not None or port is not None or allow_host:
             raise Mistake("--host, --port and --allow-host are for HTTP.", "Add --http, or leave them out.")
-        take: Callable[[], AbstractContextManager[Any]] = resolve_name("journeyman.serve.stdio:standard_streams")
+        take: Callable[[], AbstractContextManager[Any]] = resolve_name("journeyman.mcp_server.stdio:standard_streams")
         # The streams come first, before files are imported: these may print.
         with take() as streams, AgentLoop(timeout) as loop, _open_runtime(model, record, otel) as around:
             to_client = partial(serving.serve_mcp_stdio, streams=streams)

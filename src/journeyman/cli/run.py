@@ -22,11 +22,20 @@ from pydantic import JsonValue
 from pydantic_core import to_json, to_jsonable_python
 
 from journeyman.agent import Agent, Runtime
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.ending import Interrupt
-from journeyman.cli.loading import lasting
-from journeyman.cli.opening import OPENING_S, AgentLoop, McpFile, ModeName, PinsFile, RulesFile, SkillFolders, Timeout
+from journeyman.cli.load_agent import (
+    OPENING_S,
+    AgentLoop,
+    McpFile,
+    ModeName,
+    PinsFile,
+    RulesFile,
+    SkillFolders,
+    Timeout,
+    lasting,
+)
 from journeyman.cli.outputs import OutputLost, guard_stream, write_all
 from journeyman.cli.permit.asker import asked_by, asking
 from journeyman.cli.show.lines import EMPTY, Line, clean, one_line
@@ -42,7 +51,7 @@ from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded, c
 from journeyman.events import Event, Listener
 from journeyman.journal import OpenRecords, Telemetry
 from journeyman.json_numbers import holds_written_numbers, read_json, write_json
-from journeyman.loop.attempts import run as run_agent
+from journeyman.loop.run import run as run_agent
 from journeyman.result import Failure, Metadata, Result, plain_output
 from journeyman.types import Audio, Document, Image, Usage, UserContent
 

@@ -33,13 +33,12 @@ from journeyman.cli.durable import (
     tell,
     ways_out,
 )
-from journeyman.cli.loading import lasting
-from journeyman.cli.opening import OPENING_S, AgentLoop
+from journeyman.cli.load_agent import OPENING_S, AgentLoop, lasting
 from journeyman.cli.run import Flag, Stdout, parse_input
 from journeyman.cli.show.lines import clean, duration, one_line
+from journeyman.durable.binding import Program
 from journeyman.durable.durable import Durable
 from journeyman.durable.journal import place_of_key
-from journeyman.durable.program import Program
 from journeyman.durable.records import BEGUN, Head, Record, RunInfo, Status, info_of, load_head
 from journeyman.errors import InvalidArguments, RunBlocked, RunUnknown, count, quoted
 from journeyman.types import adapter_of

@@ -18,12 +18,11 @@ from cyclopts import Parameter
 from starlette.types import ASGIApp
 
 from journeyman.agent import Runtime
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.durable import find_store, in_store, tell
 from journeyman.cli.ending import TimedEnd, ending_in_time, hearing
-from journeyman.cli.loading import describe_kind, load_model, load_value
-from journeyman.cli.opening import OPENING_S, AgentLoop, check_names
+from journeyman.cli.load_agent import OPENING_S, AgentLoop, check_names, describe_kind, load_model, load_value
 from journeyman.cli.run import Flag, Stdout, recording_in, telemetry_in
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown
@@ -31,7 +30,7 @@ from journeyman.cli.show.screen import PlainScreen, stderr_console
 from journeyman.closing import time_of_work
 from journeyman.errors import DefinitionError, StoreError, quoted
 from journeyman.serve.api import AgentApp, Authorize, create_app
-from journeyman.serve.listening import (
+from journeyman.serve.http_guard import (
     address_problems,
     asking_for,
     in_url,

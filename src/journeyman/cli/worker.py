@@ -19,8 +19,7 @@ from journeyman.agent import Runtime
 from journeyman.cli.app import Mistake
 from journeyman.cli.durable import find_store, in_store, open_durable, tell
 from journeyman.cli.ending import TimedEnd, ending_in_time
-from journeyman.cli.loading import describe_kind, load_model, load_value
-from journeyman.cli.opening import OPENING_S, AgentLoop, Timeout
+from journeyman.cli.load_agent import OPENING_S, AgentLoop, Timeout, describe_kind, load_model, load_value
 from journeyman.cli.run import DebugFlag, Flag, ModelName, OtelFlag, Stdout, recording_in, telemetry_in
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown

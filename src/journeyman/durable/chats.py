@@ -15,15 +15,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from journeyman.agent import Agent, Runtime
-from journeyman.cancel import Abort, wait_until_ended
+from journeyman.cancellation import Abort, wait_until_ended
 from journeyman.chat.writer import DurableSession, TurnLife
+from journeyman.durable.binding import Program
 from journeyman.durable.dispatch import LATE_S
 from journeyman.durable.handle import RunHandle
-from journeyman.durable.hub import Hub, result_of
 from journeyman.durable.journal import Exit
 from journeyman.durable.memory import InMemorySession
-from journeyman.durable.program import Program
 from journeyman.durable.records import OVER, Head, Row, dump_head, load_head
+from journeyman.durable.watcher import Hub, result_of
 from journeyman.errors import InvalidArguments, JourneymanError, RunBlocked, RunDiffers, RunInUse, RunOver, StoreError
 from journeyman.inbox import Queue
 from journeyman.journal import new_id

@@ -16,17 +16,16 @@ from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack, cast, overload
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
-from journeyman.cancel import Abort, running_loop, wait_until_ended
+from journeyman.cancellation import Abort, running_loop, wait_until_ended
 from journeyman.definition import explain_arguments
+from journeyman.durable.binding import Program
 from journeyman.durable.chats import ChatSession
 from journeyman.durable.dispatch import LATE_S, Dispatcher
 from journeyman.durable.engine import Engine
 from journeyman.durable.handle import RunHandle, check_place, copied, is_before
-from journeyman.durable.hub import Hub
 from journeyman.durable.journal import Exit
 from journeyman.durable.postgres.dispatchers import DispatcherName
 from journeyman.durable.postgres.engine import PostgresEngine
-from journeyman.durable.program import Program
 from journeyman.durable.records import (
     Head,
     QueueState,
@@ -42,13 +41,14 @@ from journeyman.durable.records import (
     wall_clock,
 )
 from journeyman.durable.sqlite import SqliteEngine
+from journeyman.durable.watcher import Hub
 from journeyman.errors import DefinitionError, InvalidArguments, RunBlocked, RunDiffers, SubagentMisused, quoted
 from journeyman.events import Callbacks, Listener
 from journeyman.foreign import refuse_old_arguments
 from journeyman.journal import new_id
-from journeyman.loop.attempts import run as run_once
 from journeyman.loop.prepare import wrong_options
-from journeyman.loop.record import Options, RunOptions
+from journeyman.loop.run import run as run_once
+from journeyman.loop.state import Options, RunOptions
 from journeyman.loop.watch import traceparent_of
 from journeyman.result import Result
 from journeyman.store.address import read_address

@@ -10,7 +10,6 @@ from pydantic_core import from_json
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent
-from journeyman.durable.hub import Hub, result_of
 from journeyman.durable.journal import place_of_key
 from journeyman.durable.records import (
     DONE,
@@ -28,6 +27,7 @@ from journeyman.durable.records import (
     questions_of,
 )
 from journeyman.durable.records import record as made_record
+from journeyman.durable.watcher import Hub, result_of
 from journeyman.errors import RunBlocked, RunOver, RunUnknown, quoted
 from journeyman.gate import DECISION, Decision
 from journeyman.journal import StepFacts, as_json, encode_step

@@ -21,7 +21,7 @@ from typing import Final, Literal, NoReturn, TypeVar
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from journeyman.cancel import current_scope
+from journeyman.cancellation import current_scope
 from journeyman.chat.questions import Questions
 from journeyman.data import lazy_dataclass
 from journeyman.durable.engine import Engine, Written

@@ -20,7 +20,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from journeyman.cancel import wait_until_ended
+from journeyman.cancellation import wait_until_ended
 from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
 from journeyman.durable.memory import killer, settled
 from journeyman.durable.records import (

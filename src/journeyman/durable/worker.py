@@ -11,16 +11,16 @@ from random import Random
 from typing import Any, Final, Literal, TypeAlias
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
-from journeyman.cancel import cancel_within, wait_until_ended
+from journeyman.cancellation import cancel_within, wait_until_ended
 from journeyman.closing import TimeToEnd, time_of_work
 from journeyman.connect import connect
 from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
+from journeyman.durable.binding import Program
 from journeyman.durable.dispatch import GIVE_BACK_S, Ticket, Tickets, may_be_handed_over
 from journeyman.durable.durable import Durable
 from journeyman.durable.journal import Exit
 from journeyman.durable.process_signals import stop_signals_heard
-from journeyman.durable.program import Program
 from journeyman.durable.records import Head, Row, load_head
 from journeyman.errors import (
     DefinitionError,

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import count as count_from
 from typing import Any, Final, cast
 
-from journeyman.cancel import Scope, current_call, is_awaited, is_failure
+from journeyman.cancellation import Scope, current_call, is_awaited, is_failure
 from journeyman.errors import InvalidArguments, OutcomeUnknown, Rejected, StepTooLarge, count, log_caught
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
 from journeyman.gate import (
@@ -35,8 +35,7 @@ from journeyman.gate import (
 )
 from journeyman.journal import Journal, Reservation, TypedCodec, about_call
 from journeyman.json_numbers import write_json
-from journeyman.loop.record import Call, Outcome, Run, StepTally, current_tally, iteration_place, wait_while_held
-from journeyman.loop.steps import (
+from journeyman.loop.replay import (
     OutcomeCodec,
     StepCodec,
     decide_once,
@@ -45,6 +44,7 @@ from journeyman.loop.steps import (
     recall_runs,
     take_step,
 )
+from journeyman.loop.state import Call, Outcome, Run, StepTally, current_tally, iteration_place, wait_while_held
 from journeyman.loop.watch import ANYWHERE
 from journeyman.result import ToolKind
 from journeyman.tools.context import ToolContext

@@ -43,10 +43,10 @@ from journeyman.gate import make_seen_hosted_call
 from journeyman.hosted.calls import hosted_calls
 from journeyman.inbox import Inbox
 from journeyman.loop.calls import run_calls
-from journeyman.loop.record import Iterated, Run, iteration_place, wait_while_held
+from journeyman.loop.replay import CONTENT, decide_once
 from journeyman.loop.request import ModelCall, explain_cut, fit, note_failure, once, room_for_answer, shrink, taps_of
 from journeyman.loop.retry import respond
-from journeyman.loop.steps import CONTENT, decide_once
+from journeyman.loop.state import Iterated, Run, iteration_place, wait_while_held
 from journeyman.model import (
     Answered,
     InputPart,

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, Protocol, cast, runtime_checkable
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, MessageContext, Runtime
 from journeyman.budget import Budget, Ledger
-from journeyman.cancel import Scope, is_awaited, is_failure, running_loop
+from journeyman.cancellation import Scope, is_awaited, is_failure, running_loop
 from journeyman.connect import connect, connect_fetch
 from journeyman.content.media import LARGEST_BYTES, MediaSupport
 from journeyman.endings import (
@@ -35,8 +35,9 @@ from journeyman.gate import ChecksTools, Gate, GateWithDeps, current_guard, guar
 from journeyman.history import History
 from journeyman.inbox import Inbox, Outside
 from journeyman.journal import Journal
-from journeyman.loop.hand_in import hand_in_of
-from journeyman.loop.record import (
+from journeyman.loop.replay import CONTENT, TEXTS, decide_once, difference, first_state, recall
+from journeyman.loop.request import view_of
+from journeyman.loop.state import (
     Attempt,
     Calls,
     Children,
@@ -51,8 +52,7 @@ from journeyman.loop.record import (
     input_for_functions,
     iteration_place,
 )
-from journeyman.loop.request import view_of
-from journeyman.loop.steps import CONTENT, TEXTS, decide_once, difference, first_state, recall
+from journeyman.loop.submission import hand_in_of
 from journeyman.loop.watch import NO_CALLBACKS, Watch, begin_tape
 from journeyman.model import (
     Model,

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, Literal
 
 from journeyman.budget import Grant
-from journeyman.cancel import is_failure
+from journeyman.cancellation import is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.endings import TruncatedContext
 from journeyman.errors import (
@@ -28,8 +28,8 @@ from journeyman.errors import (
 from journeyman.events import CompactionStep, ContextCompacted
 from journeyman.history import SUMMARY_MARK, encodable
 from journeyman.journal import Journal, Reservation, StepFacts, decode_step, encode_step
-from journeyman.loop.record import Run, iteration_place
 from journeyman.loop.retry import respond
+from journeyman.loop.state import Run, iteration_place
 from journeyman.model import (
     Model,
     Part,

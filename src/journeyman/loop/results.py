@@ -19,7 +19,7 @@ from pydantic_core import from_json, to_json
 from journeyman.agent import Agent
 from journeyman.endings import Context, ErrorInfo, Place
 from journeyman.errors import StoredError, name_and_words
-from journeyman.loop.steps import declared_type
+from journeyman.loop.replay import declared_type
 from journeyman.result import (
     AttemptRecord,
     CallbackError,

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Final, Protocol
 
-from journeyman.cancel import is_failure
+from journeyman.cancellation import is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.errors import BudgetRefused, ProviderError
 from journeyman.model import (

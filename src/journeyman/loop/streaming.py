@@ -11,11 +11,11 @@ from typing import Any, Generic, Unpack, overload
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent, Deps, In, Out, Runtime
-from journeyman.cancel import Abort, running_loop, wait_until_ended
+from journeyman.cancellation import Abort, running_loop, wait_until_ended
 from journeyman.events import Callbacks, Event, Listener
 from journeyman.foreign import refuse_old_arguments
-from journeyman.loop.attempts import run
-from journeyman.loop.record import StreamOptions
+from journeyman.loop.run import run
+from journeyman.loop.state import StreamOptions
 from journeyman.result import Result
 from journeyman.types import Content, Message
 

@@ -14,14 +14,14 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from pydantic_core import from_json
 
-from journeyman.cancel import Abort, is_awaited, is_failure
+from journeyman.cancellation import Abort, is_awaited, is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.endings import ErrorInfo, ValidationContext
 from journeyman.errors import InvalidArguments, Rejected, log_caught, place_of, words_of
 from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.journal import as_json
-from journeyman.loop.record import Candidate, Layer, Run, attempt_place, call_with_deps
-from journeyman.loop.steps import decide_once
+from journeyman.loop.replay import decide_once
+from journeyman.loop.state import Candidate, Layer, Run, attempt_place, call_with_deps
 from journeyman.narrowing import is_group, is_partial
 from journeyman.result import LayerOutcome, ValidationReport
 from journeyman.tools.context import own_copy

@@ -14,7 +14,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from journeyman.agent import Runtime
-from journeyman.cancel import is_awaited, is_failure
+from journeyman.cancellation import is_awaited, is_failure
 from journeyman.connect import recorder_at
 from journeyman.data import lazy_dataclass
 from journeyman.endings import Place

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, TypeAdapter
 
-from journeyman.cancel import wait_until_ended
+from journeyman.cancellation import wait_until_ended
 from journeyman.errors import McpUnavailable, Rejected, count
 from journeyman.mcp.elicitation import CallQuestions
 from journeyman.mcp.http import HttpTransport

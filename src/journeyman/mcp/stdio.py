@@ -14,7 +14,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from journeyman.cancel import within
+from journeyman.cancellation import within
 from journeyman.errors import count, name_and_words, quoted
 from journeyman.mcp.contents import leave_out_bad_tools, message_fault
 from journeyman.mcp.servers import Stdio

@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from journeyman.cancel import wait_until_ended
+from journeyman.cancellation import wait_until_ended
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, Problem
 from journeyman.mcp.connection import ServerConnection
 from journeyman.mcp.contents import to_tool_result

@@ -10,18 +10,13 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.models.faulty import FaultyModel
     from journeyman.models.prices import PriceTable, load_prices, price_for, prices_as_of
-    from journeyman.models.scripted import FunctionModel, ScriptedModel
     from journeyman.models.wrappers import FallbackModel, RateLimitedModel, SwappableModel, WrapperModel
 
 __all__ = [
     "FallbackModel",
-    "FaultyModel",
-    "FunctionModel",
     "PriceTable",
     "RateLimitedModel",
-    "ScriptedModel",
     "SwappableModel",
     "WrapperModel",
     "load_prices",
@@ -33,9 +28,7 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
         {
-            "faulty": "FaultyModel",
             "prices": "PriceTable load_prices price_for prices_as_of",
-            "scripted": "FunctionModel ScriptedModel",
             "wrappers": "FallbackModel RateLimitedModel SwappableModel WrapperModel",
         },
     )

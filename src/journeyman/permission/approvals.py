@@ -22,7 +22,7 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import ConfigDict, ValidationError
 
-from journeyman.cancel import call_in
+from journeyman.cancellation import call_in
 from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
 from journeyman.errors import ApprovalsUnreadable

@@ -15,17 +15,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from journeyman.cancel import call_in
+from journeyman.cancellation import call_in
 from journeyman.errors import StoreError
 from journeyman.events import Event, ModelResponded, ModelRestarted, OutputDelta, RunFailed, RunSucceeded, TextDelta
-from journeyman.record.fold import dumped
-from journeyman.record.outside import SignalRow
+from journeyman.record.packing import dumped
+from journeyman.record.signals import SignalRow
 from journeyman.store.storage import Storage
 from journeyman.tools.redaction import Redactor
 from journeyman.types import RunPath
 
 if TYPE_CHECKING:
-    from journeyman.record.lines import RecordingRow
+    from journeyman.record.rows import RecordingRow
 
 _log = logging.getLogger("journeyman")
 

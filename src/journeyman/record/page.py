@@ -14,7 +14,7 @@ from importlib.resources import files
 from operator import attrgetter
 from typing import Any, Final
 
-from journeyman.record.fold import dumped
+from journeyman.record.packing import dumped
 from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings, StoredRequest
 
 _USED: Final = (

@@ -16,8 +16,8 @@ from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
 from journeyman.errors import StoreError, quoted
 from journeyman.json_numbers import read_object
-from journeyman.record.keeping import forget
-from journeyman.record.tables import is_there, piece_of, shorten_object, storage_at, unfold
+from journeyman.record.retention import forget
+from journeyman.record.schema import is_there, piece_of, shorten_object, storage_at, unfold
 from journeyman.store.address import find_store
 from journeyman.store.recordings import grown, unpacked
 from journeyman.types import JsonObject, RunPath, Usage

@@ -23,8 +23,9 @@ from journeyman.events import Event, IterationStarted, RunSucceeded
 from journeyman.journal import RecordingSink, Records, TapeEnd, TapeKind, Where, new_id
 from journeyman.model import Model, Request, Response, Tap
 from journeyman.record.facts import DELTAS, DROPPABLE, plain
-from journeyman.record.keeping import Keeping
-from journeyman.record.lines import (
+from journeyman.record.live import ENDS_WORDS, write_on
+from journeyman.record.retention import Keeping
+from journeyman.record.rows import (
     ModelExchange,
     Neutral,
     Note,
@@ -33,8 +34,7 @@ from journeyman.record.lines import (
     RecordingRow,
     SentRequest,
 )
-from journeyman.record.live import ENDS_WORDS, write_on
-from journeyman.record.outside import FromOutside
+from journeyman.record.signals import FromOutside
 from journeyman.record.writer import MOST_WAITING, QueueWriter
 from journeyman.result import plain_output
 from journeyman.store.address import find_store

@@ -17,11 +17,11 @@ from typing import Final, TypeAlias
 
 from journeyman.errors import StoreError, name_and_words
 from journeyman.forks import hold_at_forks
-from journeyman.record.fold import Folder, Pieces
-from journeyman.record.keeping import Keeping, prune_old
-from journeyman.record.lines import RecordingEnd, RecordingRow, RowMaker, match_answers
 from journeyman.record.live import LiveRecordings
-from journeyman.record.tables import make, storage_at
+from journeyman.record.packing import Folder, Pieces
+from journeyman.record.retention import Keeping, prune_old
+from journeyman.record.rows import RecordingEnd, RecordingRow, RowMaker, match_answers
+from journeyman.record.schema import make, storage_at
 from journeyman.tools.redaction import Redactor
 
 _log = logging.getLogger("journeyman")

@@ -23,7 +23,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
-from journeyman.cancel import is_awaited
+from journeyman.cancellation import is_awaited
 from journeyman.durable import Durable, PendingQuestion
 from journeyman.errors import DefinitionError, InvalidArguments, StoreError
 from journeyman.events import QuestionAsked
@@ -48,7 +48,7 @@ from journeyman.serve.bodies import (
     wrong,
 )
 from journeyman.serve.hosting import STORE_AWAY, Deps, Hosting, OnDisconnect
-from journeyman.serve.listening import check_encoding, check_type
+from journeyman.serve.http_guard import check_encoding, check_type
 from journeyman.serve.live import Live, Past, ServeLimits
 from journeyman.serve.openapi import ID, openapi
 from journeyman.serve.owned import delete_chat, delete_run, list_chats, list_runs, page_of

@@ -18,15 +18,15 @@ from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
 from journeyman.agent import Agent, Runtime
-from journeyman.cancel import cancel_within, is_awaited
+from journeyman.cancellation import cancel_within, is_awaited
 from journeyman.chat import Chat
 from journeyman.chat.questions import UNANSWERED, answered_event
 from journeyman.closing import TimeToEnd, time_of_work
 from journeyman.connect import connect
 from journeyman.durable import Durable, InMemoryEngine, Memory, PendingQuestion, RunHandle, RunInfo, Worker
+from journeyman.durable.binding import Program
 from journeyman.durable.chats import ChatSession, TurnSuspended
 from journeyman.durable.journal import Exit
-from journeyman.durable.program import Program
 from journeyman.durable.records import Head, Row, Signal, load_head, prints_of, questions_of
 from journeyman.errors import (
     InvalidArguments,

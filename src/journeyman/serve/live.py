@@ -21,7 +21,7 @@ from starlette.types import Message, Receive
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.chat.questions import UNANSWERED, Questions
 from journeyman.data import lazy_dataclass
 from journeyman.events import (

@@ -21,16 +21,16 @@ from typing import Any, Final, Literal, TypeAlias
 from pydantic_core import from_json
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.errors import InvalidArguments, SubagentMisused, TeamError, log_caught, name_and_words, words_of
 from journeyman.events import Event, Listener, MessageCommitted, ModelResponded, ToolCalled, ToolFinished
 from journeyman.history import History
 from journeyman.inbox import current_inbox
 from journeyman.journal import Journal, Section, SentRun, SentRuns
 from journeyman.json_numbers import read_json, write_json
-from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin
-from journeyman.loop.record import Options, Origin, Run, current_path, current_run, current_tally, detach_runs
+from journeyman.loop.run import carry_out
+from journeyman.loop.state import Options, Origin, Run, current_path, current_run, current_tally, detach_runs
 from journeyman.model import Model
 from journeyman.narrowing import is_list, is_mapping
 from journeyman.result import COUNTED, Result, Success

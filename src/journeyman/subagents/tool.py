@@ -13,13 +13,13 @@ from os import PathLike
 from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 
 from journeyman.agent import Agent, Runtime
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem, SubagentMisused, log_caught, name_and_words
 from journeyman.events import Listener
 from journeyman.hosted.tools import CodeExecution
 from journeyman.loop.prepare import runtime_problems
-from journeyman.loop.record import current_run
+from journeyman.loop.state import current_run
 from journeyman.model import Model
 from journeyman.narrowing import is_list_or_tuple, is_set
 from journeyman.result import Result

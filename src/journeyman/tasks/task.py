@@ -15,14 +15,14 @@ from datetime import UTC, datetime
 from threading import get_ident
 from typing import Final, Literal
 
-from journeyman.cancel import call_in, is_awaited, is_done_for
+from journeyman.cancellation import call_in, is_awaited, is_done_for
 from journeyman.errors import Rejected, count, is_ours, log_caught, name_and_words
 from journeyman.events import Delivery, TaskEnded, TaskInfo, TaskMessaged
 from journeyman.gate import current_guard
 from journeyman.history import NOTICE
 from journeyman.inbox import Inbox
 from journeyman.journal import RecordingSink
-from journeyman.loop.record import detach
+from journeyman.loop.state import detach
 from journeyman.loop.watch import Watch
 from journeyman.tools.background import (
     Notify,

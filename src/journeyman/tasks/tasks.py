@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Annotated, Final, Unpack
 
 from pydantic import Field
 
-from journeyman.cancel import running_loop
+from journeyman.cancellation import running_loop
 from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem, Rejected
 from journeyman.events import PREFIXES, Delivery, Listener, TaskInfo, TaskMessaged, TaskStarted
 from journeyman.history import NO_OUTPUT
 from journeyman.inbox import current_inbox
 from journeyman.journal import SentRuns
-from journeyman.loop.record import current_path, current_run
+from journeyman.loop.state import current_path, current_run
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.tasks.task import RunningTask, TaskHost, outlive

@@ -7,7 +7,7 @@ from journeyman.faces import lazy_face
 if TYPE_CHECKING:
     from journeyman.team.mail import TeamHooks
     from journeyman.team.members import MemberInfo, TeamSnapshot
-    from journeyman.team.post import ShutdownResult
+    from journeyman.team.messages import ShutdownResult
     from journeyman.team.spawn import TeamSpawner, TeamSpawnRequest, TeamSpawnResult
     from journeyman.team.team import Team
 
@@ -28,7 +28,7 @@ if not TYPE_CHECKING:
         {
             "mail": "TeamHooks",
             "members": "MemberInfo TeamSnapshot",
-            "post": "ShutdownResult",
+            "messages": "ShutdownResult",
             "spawn": "TeamSpawnRequest TeamSpawnResult TeamSpawner",
             "team": "Team",
         },

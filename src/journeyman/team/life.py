@@ -14,7 +14,7 @@ from typing import Any
 
 from journeyman.agent import Agent, Maker, Runtime
 from journeyman.budget import BudgetPolicy, LimitExceeded, Spending
-from journeyman.cancel import is_awaited, is_failure
+from journeyman.cancellation import is_awaited, is_failure
 from journeyman.chat.chat import Chat
 from journeyman.chat.questions import Questions
 from journeyman.data import lazy_dataclass
@@ -22,13 +22,13 @@ from journeyman.endings import ErrorCode
 from journeyman.errors import JourneymanError, TeamError, name_and_words
 from journeyman.events import Identity, TeamMessage
 from journeyman.inbox import Inbox
-from journeyman.loop.record import current_path, current_run
+from journeyman.loop.state import current_path, current_run
 from journeyman.prompt import SystemPrompt
 from journeyman.result import Failure, Result
 from journeyman.tasks.tasks import Tasks
 from journeyman.team.mail import call_hook
 from journeyman.team.members import LEADER, Member, current_member
-from journeyman.team.post import PostOffice
+from journeyman.team.messages import PostOffice
 from journeyman.team.spawn import TeamSpawnRequest
 from journeyman.tools.background import TaskContext
 from journeyman.tools.tools import AnyTool

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from journeyman.cancel import is_failure
+from journeyman.cancellation import is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.errors import TeamError
 from journeyman.events import TeamMessage

@@ -20,14 +20,14 @@ from journeyman.events import DeadLetter, Listener, TeamMessage
 from journeyman.gate import Decision
 from journeyman.inbox import Inbox, current_inbox
 from journeyman.journal import RecordingSink, Section, SentRuns, SharedTape
-from journeyman.loop.record import current_path, current_run
+from journeyman.loop.state import current_path, current_run
 from journeyman.loop.watch import Watch, begin_tape, end_tape
 from journeyman.result import CallbackError
 from journeyman.tasks.tasks import Tasks
 from journeyman.team.life import MemberLoop, in_team, pulse
 from journeyman.team.mail import TeamHooks
 from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, TeamSnapshot
-from journeyman.team.post import PostOffice, ShutdownResult, let_go, to_go
+from journeyman.team.messages import PostOffice, ShutdownResult, let_go, to_go
 from journeyman.team.spawn import MAX_DEPTH, TeamSpawner, TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.context import ToolContext
 from journeyman.tools.tools import AnyTool, tool

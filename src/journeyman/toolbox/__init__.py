@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.toolbox.bench import Shell
     from journeyman.toolbox.fetch import download_media, fetch_tool
     from journeyman.toolbox.files import DirEntry, FileInfo, FileSystem, LocalFiles, ToolRefused
     from journeyman.toolbox.memory import load_agents_md
     from journeyman.toolbox.memory_files import InMemoryFiles
     from journeyman.toolbox.tool_search import deferred_tools
     from journeyman.toolbox.workspace import Workspace
+    from journeyman.toolbox.workspace_state import Shell
 
 __all__ = [
     "DirEntry",
@@ -38,7 +38,7 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
         {
-            "bench": "Shell",
+            "workspace_state": "Shell",
             "fetch": "download_media fetch_tool",
             "files": "DirEntry FileInfo FileSystem LocalFiles ToolRefused",
             "memory": "load_agents_md",

@@ -22,10 +22,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from journeyman.cancel import wait_until_ended, within
+from journeyman.cancellation import wait_until_ended, within
 from journeyman.processes import QUIET, Processes, filter_environment, mark_environment, plain, signal_name
-from journeyman.toolbox.bench import Bench, Shell
 from journeyman.toolbox.files import MAX_BYTES, MAX_LINES, MAX_SPILL_BYTES, LocalFiles, Spill, ToolRefused
+from journeyman.toolbox.workspace_state import Bench, Shell
 from journeyman.tools.context import ToolContext
 from journeyman.tools.tools import AnyTool, tool
 

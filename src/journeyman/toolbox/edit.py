@@ -17,8 +17,8 @@ from itertools import pairwise, takewhile
 from typing import Final, Literal, TypeAlias
 
 from journeyman.errors import count
-from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.files import Located, ToolRefused, decode_file
+from journeyman.toolbox.workspace_state import Bench
 from journeyman.tools.tools import AnyTool, tool
 
 MAX_CHARS: Final = 20_000

@@ -13,7 +13,6 @@ from pydantic import Field
 from journeyman.content.media import PICTURES
 from journeyman.content.signatures import media_type_of
 from journeyman.errors import count
-from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.files import (
     MAX_BYTES,
     MAX_LINES,
@@ -29,6 +28,7 @@ from journeyman.toolbox.files import (
     split_lines,
     with_endings_like,
 )
+from journeyman.toolbox.workspace_state import Bench
 from journeyman.tools.tools import AnyTool, tool
 from journeyman.types import Base64, Image, Text, ToolResult
 

@@ -13,7 +13,6 @@ from typing import Annotated, Final
 from pydantic import Field
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.files import (
     MAX_FILE_BYTES,
     Located,
@@ -26,6 +25,7 @@ from journeyman.toolbox.files import (
     split_lines,
 )
 from journeyman.toolbox.walk import Deadline, check_pattern, compile_pattern, files_below
+from journeyman.toolbox.workspace_state import Bench
 from journeyman.tools.raw_schema import n_repeats
 from journeyman.tools.results import encodable
 from journeyman.tools.tools import AnyTool, tool

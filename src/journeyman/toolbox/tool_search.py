@@ -137,18 +137,16 @@ def _by_expression(query: str) -> Score | None:
 def _by_keywords(query: str) -> Score:
     words = {*_WORD.findall(query.lower())}
 
+    def is_in(word: str, place: str) -> bool:  # a longer one may also be a part of a word
+        return word in place if len(word) >= _SHORTEST_PART else word in _WORD.findall(place)
+
     def score(each: AnyTool) -> int:
         properties = each.spec.input_schema.get("properties")
         parameters = " ".join(properties) if isinstance(properties, dict) else ""
         places = ((each.name, _NAME_SCORE), (each.description, _DESCRIPTION_SCORE), (parameters, _PARAMETER_SCORE))
-        return sum(points for place, points in places for word in words if _is_in(word, place.lower()))
+        return sum(points for place, points in places for word in words if is_in(word, place.lower()))
 
     return score
-
-
-def _is_in(word: str, place: str) -> bool:
-    """Tell whether a text has a word; a longer one may also be a part of one."""
-    return word in place if len(word) >= _SHORTEST_PART else word in _WORD.findall(place)
 
 
 # -- calling ----------------------------------------------------------------------------------------------------------

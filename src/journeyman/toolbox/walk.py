@@ -23,8 +23,8 @@ from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from journeyman.errors import count
-from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.files import DirEntry, FileSystem, LocalFiles, Located, ToolRefused
+from journeyman.toolbox.workspace_state import Bench
 from journeyman.tools.results import encodable
 
 SEARCH_S: Final = 60.0

@@ -10,12 +10,12 @@ from typing import Final, Literal, Self, TypeAlias, get_args
 
 from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem
-from journeyman.toolbox.bench import Bench, Shell, Stamps
 from journeyman.toolbox.command import bash_tool
 from journeyman.toolbox.edit import edit_tool
 from journeyman.toolbox.files import FileSystem, LocalFiles, Reach, Spill
 from journeyman.toolbox.read_write import ls_tool, read_tool, write_tool
 from journeyman.toolbox.search import glob_tool, grep_tool
+from journeyman.toolbox.workspace_state import Bench, Shell, Stamps
 from journeyman.tools.tools import AnyTool
 
 ToolName: TypeAlias = Literal["read", "write", "edit", "bash", "glob", "grep", "ls"]

@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Final, Protocol, TypeAlias, TypedDict
 
-from journeyman.cancel import Abort, is_awaited
+from journeyman.cancellation import Abort, is_awaited
 from journeyman.data import lazy_dataclass
 from journeyman.errors import count, log_caught, name_and_words
 from journeyman.events import Identity, MemberStatus, TaskInfo, TaskKind

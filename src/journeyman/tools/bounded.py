@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Literal, NoReturn, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaValidator, from_json
 
-from journeyman.cancel import is_failure
+from journeyman.cancellation import is_failure
 from journeyman.errors import InvalidArguments
 from journeyman.narrowing import is_dict, is_list, is_list_or_tuple, is_set, is_str_dict
 from journeyman.tools.collection import collecting_later

@@ -12,7 +12,7 @@ from types import UnionType
 from typing import Any, Final, cast, get_args
 
 from journeyman.budget import Allowance, Limits
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.definition import Problem, meant, write_value
 from journeyman.errors import name_and_words
 from journeyman.events import CALLBACKS, Callbacks

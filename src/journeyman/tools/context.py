@@ -22,7 +22,7 @@ from uuid import UUID
 from pydantic import BaseModel
 from typing_extensions import TypeVar, is_typeddict
 
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
 from journeyman.narrowing import is_list_or_tuple, is_set

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
-from journeyman.cancel import NeverAwaited
+from journeyman.cancellation import NeverAwaited
 from journeyman.errors import Rejected
 from journeyman.history import NO_OUTPUT
 from journeyman.narrowing import is_dict, is_group, is_list_or_tuple

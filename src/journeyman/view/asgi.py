@@ -21,14 +21,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from journeyman.errors import StoreError, count
 from journeyman.narrowing import is_one_of
-from journeyman.record.fold import dumped
+from journeyman.record.packing import dumped
 from journeyman.record.reading import MOST, RecordedRun, RecordedStatus, Recordings
-from journeyman.record.tables import find_store
-from journeyman.serve.listening import LOOPBACK
+from journeyman.record.schema import find_store
+from journeyman.serve.http_guard import LOOPBACK
 from journeyman.types import adapter_of
-from journeyman.view.guard import Doorkeeper, TooLong, asked_path, refusal
+from journeyman.view.auth import Doorkeeper, TooLong, asked_path, refusal
 from journeyman.view.live import TEXT_SHOWN, LiveStreams, Reader
-from journeyman.view.source import Filters, is_anothers
+from journeyman.view.queries import Filters, is_anothers
 from journeyman.view.steering import Given, Steering, Unwanted
 
 Form: TypeAlias = Callable[[Recordings, RecordedRun], Iterator[str]]

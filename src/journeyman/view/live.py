@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from journeyman.cancel import wait_until_ended
+from journeyman.cancellation import wait_until_ended
 from journeyman.errors import StoreError
-from journeyman.record.fold import dumped
-from journeyman.view.source import Document, StoreReader
+from journeyman.record.packing import dumped
+from journeyman.view.queries import Document, StoreReader
 
 T = TypeVar("T")
 _log = logging.getLogger("journeyman")

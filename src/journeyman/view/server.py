@@ -9,11 +9,11 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.errors import DefinitionError
-from journeyman.serve.listening import LOOPBACK, in_url, is_loopback, is_wildcard, listening_socket, serve_on
+from journeyman.serve.http_guard import LOOPBACK, in_url, is_loopback, is_wildcard, listening_socket, serve_on
 from journeyman.view.asgi import Form, create_viewer
-from journeyman.view.guard import access_problems
+from journeyman.view.auth import access_problems
 
 PORT: Final = 7878
 _TRIED: Final = 50

@@ -20,8 +20,8 @@ from journeyman.durable.handle import RunHandle
 from journeyman.errors import RunOver, RunUnknown
 from journeyman.gate import Allow, Decision, Deny, Extent, Rewrite
 from journeyman.processes import somebody
+from journeyman.record.operator import RecordedHandle
 from journeyman.record.reading import RecordedRun, Recordings
-from journeyman.record.speaking import RecordedHandle
 from journeyman.types import JsonObject
 
 _REMEMBERED: Final = 1_000

@@ -23,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from journeyman.agent import Agent, Runtime
 from journeyman.batch.batch import Batch, BatchWork, Order, leaving
 from journeyman.budget import Allowance, Budget
-from journeyman.cancel import Abort, wait_until_ended
+from journeyman.cancellation import Abort, wait_until_ended
 from journeyman.cli.app import Mistake
 from journeyman.cli.batch.files import (
     BatchLine,
@@ -39,8 +39,16 @@ from journeyman.cli.batch.files import (
 )
 from journeyman.cli.durable import SUSPENDED, StorePlace, answer_here, tell, waiting
 from journeyman.cli.ending import Interrupt
-from journeyman.cli.loading import load_model
-from journeyman.cli.opening import OPENING_S, AgentLoop, McpFile, ModeName, PinsFile, SkillFolders, Timeout
+from journeyman.cli.load_agent import (
+    OPENING_S,
+    AgentLoop,
+    McpFile,
+    ModeName,
+    PinsFile,
+    SkillFolders,
+    Timeout,
+    load_model,
+)
 from journeyman.cli.permit.asker import TerminalAsker, asked_by, asking
 from journeyman.cli.run import (
     DebugFlag,
@@ -64,8 +72,8 @@ from journeyman.endings import BudgetContext, CancelledContext, ErrorInfo, Inter
 from journeyman.errors import InvalidArguments, JourneymanError, StoreError, count, quoted
 from journeyman.events import BatchPaused, Event
 from journeyman.events.durable import RunSuspended
-from journeyman.loop.attempts import run as run_agent
-from journeyman.loop.record import Options
+from journeyman.loop.run import run as run_agent
+from journeyman.loop.state import Options
 from journeyman.result import Failure, Metadata, Result
 from journeyman.types import NOTHING_USED, JsonObject, Usage
 

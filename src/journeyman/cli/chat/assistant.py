@@ -15,7 +15,7 @@ from journeyman.agent import Agent
 from journeyman.budget import Limits
 from journeyman.chat.questions import ask_user
 from journeyman.cli.app import Mistake
-from journeyman.cli.loading import load_model
+from journeyman.cli.load_agent import load_model
 from journeyman.cli.own_models import lines_of_own_models
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, stderr_console

@@ -25,7 +25,7 @@ from pydantic_core import to_json
 from rich.console import Console
 
 from journeyman.agent import Agent, Runtime
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.chat.chat import Chat
 from journeyman.chat.questions import NOBODY
 from journeyman.cli.app import Mistake
@@ -36,8 +36,17 @@ from journeyman.cli.chat.sessions import LATEST, SessionFile
 from journeyman.cli.chat.tree import recall_lines
 from journeyman.cli.chat.view import ChatView, EnteredLine, Keys
 from journeyman.cli.ending import Interrupt, TimedEnd, hearing
-from journeyman.cli.loading import load_model
-from journeyman.cli.opening import OPENING_S, AgentLoop, McpFile, ModeName, PinsFile, RulesFile, SkillFolders, Timeout
+from journeyman.cli.load_agent import (
+    OPENING_S,
+    AgentLoop,
+    McpFile,
+    ModeName,
+    PinsFile,
+    RulesFile,
+    SkillFolders,
+    Timeout,
+    load_model,
+)
 from journeyman.cli.permit.asker import TerminalAsker, asking
 from journeyman.cli.permit.policy import Nobody, data_folder
 from journeyman.cli.run import (

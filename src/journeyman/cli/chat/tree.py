@@ -20,7 +20,7 @@ from journeyman.cli.show.tree import Tree
 from journeyman.definition import join_sentences
 from journeyman.endings import ErrorCode
 from journeyman.errors import count
-from journeyman.loop.conclude import CUT
+from journeyman.loop.finish import CUT
 from journeyman.output import TEXT
 from journeyman.result import Failure, Metadata
 from journeyman.types import NOTHING_USED, Message, Text, ToolResult, ToolUse, Usage

@@ -25,7 +25,7 @@ from journeyman.endings import Place
 from journeyman.errors import DefinitionError, count
 from journeyman.gate import Approval, Decision, Deny, GateRequest
 from journeyman.inbox import Outside
-from journeyman.loop.record import current_run
+from journeyman.loop.state import current_run
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action, classify
 from journeyman.permission.permission import Permission, PermissionMode

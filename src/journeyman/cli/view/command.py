@@ -9,7 +9,7 @@ import threading
 import webbrowser
 from typing import Final
 
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.durable import find_store, tell
 from journeyman.cli.ending import Interrupt

@@ -13,7 +13,7 @@ from dataclasses import astuple, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from journeyman.cancel import wait_until_ended
+from journeyman.cancellation import wait_until_ended
 from journeyman.durable.dispatch import LATE_S, LEASE_S, SWEEP_S, Dispatcher, Ticket, may_be_handed_over, urgency
 from journeyman.durable.engine import MOST_DEATHS
 from journeyman.durable.memory import killer

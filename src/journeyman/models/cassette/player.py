@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pydantic import JsonValue
 
-from journeyman.cancel import current_scope, is_failure
+from journeyman.cancellation import current_scope, is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.errors import CassetteError, ModelUnavailable, NotRecorded, ProviderError, name_and_words
 from journeyman.journal import About, Codec, Journal, StepFacts, decode_step, encode_step

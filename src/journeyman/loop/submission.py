@@ -13,13 +13,15 @@ from functools import partial
 from typing import Any, Final, cast
 
 from journeyman.agent import Agent
-from journeyman.cancel import is_awaited, is_failure
+from journeyman.cancellation import is_awaited, is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.endings import ErrorInfo, InvalidResponseContext, RefusedContext, StopGuardContext, SubmitContext
 from journeyman.errors import InvalidArguments, Rejected, log_caught, name_and_words
 from journeyman.journal import Journal, TypedCodec
 from journeyman.loop.calls import finish
-from journeyman.loop.record import (
+from journeyman.loop.replay import decide_once
+from journeyman.loop.request import explain_cut
+from journeyman.loop.state import (
     Call,
     Candidate,
     HandIn,
@@ -30,8 +32,6 @@ from journeyman.loop.record import (
     call_with_deps,
     current_run,
 )
-from journeyman.loop.request import explain_cut
-from journeyman.loop.steps import decide_once
 from journeyman.loop.validation import SCHEMA_LAYER, ValidatorBroken, broken_code
 from journeyman.model import facts_of
 from journeyman.output import ContinueRun, FailRun, Reflection, StopAfter, StopContext

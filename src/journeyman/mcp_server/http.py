@@ -13,9 +13,9 @@ from mcp.server import Server
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import ASGIApp
 
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.errors import DefinitionError
-from journeyman.serve.listening import (
+from journeyman.serve.http_guard import (
     address_problems,
     asking_for,
     in_url,

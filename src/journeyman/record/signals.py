@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from journeyman.cancel import current_scope
+from journeyman.cancellation import current_scope
 from journeyman.endings import START, Place
 from journeyman.errors import name_and_words
 from journeyman.gate import DECISION, Approval, Approver, Decision, Deny, answer

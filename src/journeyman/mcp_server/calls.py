@@ -17,9 +17,9 @@ from typing import Any, Final, TypeAlias
 
 from journeyman import events
 from journeyman.agent import Agent, Runtime
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.gate import Approval, Decision
-from journeyman.loop.attempts import run
+from journeyman.loop.run import run
 from journeyman.result import Result
 from journeyman.types import JsonObject
 

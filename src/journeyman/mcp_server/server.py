@@ -20,7 +20,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic_core import from_json, to_json
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.connect import connect
 from journeyman.definition import join_sentences
 from journeyman.endings import ErrorInfo, InvalidInputContext
@@ -34,9 +34,7 @@ from journeyman.errors import (
 )
 from journeyman.events import Event, Listener
 from journeyman.gate import Allow, Approval, Approver, Decision, Deny
-from journeyman.model import opened
-from journeyman.result import Failure, Result, Success
-from journeyman.serve.calls import (
+from journeyman.mcp_server.calls import (
     MAX_CALLS,
     PATIENCE_S,
     CallEnd,
@@ -46,6 +44,8 @@ from journeyman.serve.calls import (
     ServedCall,
     TooManyCalls,
 )
+from journeyman.model import opened
+from journeyman.result import Failure, Result, Success
 from journeyman.serve.refusals import served_problems
 from journeyman.tools.schema import CheckedValue, Fields, OutputSchema, Parameter
 from journeyman.types import JsonObject, Usage

@@ -22,7 +22,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.closing import TimeToEnd
 from journeyman.errors import Problem, count
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from journeyman.agent import NAME, Agent, Runtime
 from journeyman.budget import Budget
+from journeyman.durable.binding import Program
 from journeyman.durable.journal import Lease, RunJournal
-from journeyman.durable.program import Program
 from journeyman.durable.records import (
     DONE,
     OVER,

@@ -18,8 +18,8 @@ from pydantic_core import from_json
 from journeyman.errors import RunOver, StoreError, quoted
 from journeyman.gate import DECISION, Decision
 from journeyman.processes import somebody
-from journeyman.record.outside import TAKEN
 from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings
+from journeyman.record.signals import TAKEN
 from journeyman.types import JsonObject, RunPath
 
 _ASKED: Final[dict[str, Literal["approve", "answer"]]] = {"ApprovalRequested": "approve", "QuestionAsked": "answer"}

@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from typing import Any, Final, cast
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
-from journeyman.cancel import Abort
+from journeyman.cancellation import Abort
 from journeyman.chat.questions import Questions
 from journeyman.chat.writer import TurnLife
 from journeyman.data import lazy_dataclass

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from journeyman.json_numbers import write_json
-from journeyman.record.tables import packed, shrunk
+from journeyman.record.schema import packed, shrunk
 from journeyman.store.recordings import digest_of
 from journeyman.store.storage import Storage, Transaction
 from journeyman.tools.redaction import MARK, Redactor

@@ -17,11 +17,11 @@ from pydantic_core import from_json
 
 from journeyman.durable.records import OVER, Row, load_head, questions_of
 from journeyman.errors import RunBlocked, quoted
-from journeyman.record.fold import dumped
+from journeyman.record.operator import Told, outcomes, told
+from journeyman.record.packing import dumped
 from journeyman.record.page import event_document, request_document, run_document
 from journeyman.record.reading import MOST, RecordedRun, RecordedStatus, Recordings, StoredRequest
-from journeyman.record.speaking import Told, outcomes, told
-from journeyman.record.tables import grown, is_there, shorten_object
+from journeyman.record.schema import grown, is_there, shorten_object
 from journeyman.version import package_version
 
 Document: TypeAlias = dict[str, Any]

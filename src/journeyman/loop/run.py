@@ -13,7 +13,7 @@ from typing import Any, Unpack, overload
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
 from journeyman.budget import UNLIMITED, Budget
-from journeyman.cancel import Abort, current_scope, is_awaited, is_cancellation, is_failure
+from journeyman.cancellation import Abort, current_scope, is_awaited, is_cancellation, is_failure
 from journeyman.endings import (
     AttemptsContext,
     ErrorCode,
@@ -28,10 +28,11 @@ from journeyman.foreign import refuse_old_arguments
 from journeyman.gate import guarding
 from journeyman.journal import TypedCodec
 from journeyman.loop.calls import finish
-from journeyman.loop.conclude import announce, conclude, failed_inside, known_end, left_behind
+from journeyman.loop.finish import announce, conclude, failed_inside, known_end, left_behind
 from journeyman.loop.iteration import iterate
 from journeyman.loop.prepare import UNKNOWN_MAX_TOKENS, Unprepared, begin, prepare
-from journeyman.loop.record import (
+from journeyman.loop.replay import decide_once, first_state, recall
+from journeyman.loop.state import (
     Attempt,
     Candidate,
     Finished,
@@ -45,7 +46,6 @@ from journeyman.loop.record import (
     current_run,
     input_for_functions,
 )
-from journeyman.loop.steps import decide_once, first_state, recall
 from journeyman.loop.validation import Verdict, validate
 from journeyman.loop.watch import ANYWHERE
 from journeyman.model import max_output_tokens_of, opened

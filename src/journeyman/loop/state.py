@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, TypedDict, TypeVar, cast
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.budget import Budget, Ledger
-from journeyman.cancel import Abort, Scope, current_call, current_scope
+from journeyman.cancellation import Abort, Scope, current_call, current_scope
 from journeyman.data import lazy_dataclass
 from journeyman.endings import START, Context, CutBy, ErrorCode, ErrorInfo, Phase, Place
 from journeyman.events import AttemptCompleted, Callbacks, Event, Listener, MessageCommitted

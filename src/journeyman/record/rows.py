@@ -32,9 +32,9 @@ from journeyman.model import Model, ModelSettings, Prefix, Response
 from journeyman.model import facts_of as facts_of_model
 from journeyman.narrowing import is_json_object
 from journeyman.record.facts import facts_of_event, plain, plain_fields, shape_of
-from journeyman.record.fold import Folded, Folder, Pieces, dumped
-from journeyman.record.outside import FromOutside
-from journeyman.record.tables import packed
+from journeyman.record.packing import Folded, Folder, Pieces, dumped
+from journeyman.record.schema import packed
+from journeyman.record.signals import FromOutside
 from journeyman.store.storage import Transaction
 from journeyman.tools.redaction import words_without_secrets
 from journeyman.types import NOTHING_USED, JsonObject, Message, RunPath, Usage, adapter_of

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Exchange
 
 from journeyman.errors import Problem, count
-from journeyman.serve.listening import check_encoding, check_page, check_type, is_loopback, is_wildcard
+from journeyman.serve.http_guard import check_encoding, check_page, check_type, is_loopback, is_wildcard
 
 MOST_BYTES: Final = 1_000_000
 """How long the body of a request may be."""

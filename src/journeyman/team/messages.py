@@ -14,7 +14,7 @@ from itertools import count
 from threading import Lock, get_ident
 from typing import Final
 
-from journeyman.cancel import call_in
+from journeyman.cancellation import call_in
 from journeyman.data import lazy_dataclass
 from journeyman.errors import TeamError
 from journeyman.events import (

@@ -14,11 +14,11 @@ from math import inf
 from typing import Any, Final, TypedDict
 
 from journeyman.agent import Agent
-from journeyman.cancel import cancel_within
-from journeyman.durable.drive import RunDriver, patiently
+from journeyman.cancellation import cancel_within
+from journeyman.durable.binding import Program
+from journeyman.durable.driver import RunDriver, patiently
 from journeyman.durable.engine import Engine
 from journeyman.durable.journal import Exit
-from journeyman.durable.program import Program
 from journeyman.durable.records import OVER, Claim, Row, Status, load_head
 from journeyman.errors import InvalidArguments, RunBlocked, RunDiffers, RunInUse, RunUnknown, StoreError, name_and_words
 from journeyman.events import (

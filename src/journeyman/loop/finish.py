@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
-from journeyman.cancel import Cause, is_awaited, is_failure
+from journeyman.cancellation import Cause, is_awaited, is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.endings import (
     BudgetContext,
@@ -28,9 +28,9 @@ from journeyman.events import CallAbandoned, RunFailed, RunStarted, RunSucceeded
 from journeyman.history import History
 from journeyman.journal import END, Journal, TypedCodec
 from journeyman.loop.calls import finish
-from journeyman.loop.record import Finished, Outcome, Run, call_with_deps
+from journeyman.loop.replay import StepCodec
 from journeyman.loop.results import dump_result, load_result
-from journeyman.loop.steps import StepCodec
+from journeyman.loop.state import Finished, Outcome, Run, call_with_deps
 from journeyman.loop.validation import complete_layer
 from journeyman.narrowing import is_group
 from journeyman.result import Failure, Metadata, Result, Success

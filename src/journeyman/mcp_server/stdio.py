@@ -25,7 +25,7 @@ from mcp.server import Server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from journeyman.cancel import Abort, Scope
+from journeyman.cancellation import Abort, Scope
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _READ_BYTES: Final = 1 << 16

@@ -29,7 +29,7 @@ from journeyman.journal import (
     decode_step,
     encode_step,
 )
-from journeyman.loop.record import Outcome, Run, StepTally, current_tally
+from journeyman.loop.state import Outcome, Run, StepTally, current_tally
 from journeyman.types import NOTHING_USED, Text, ToolResult, ToolUse, Usage, UserContent, adapter_of
 
 T = TypeVar("T")

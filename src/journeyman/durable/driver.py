@@ -15,12 +15,13 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from journeyman.cancel import Abort, wait_until_ended
+from journeyman.cancellation import Abort, wait_until_ended
 from journeyman.chat.writer import SessionWriter, TurnLife
 from journeyman.data import lazy_dataclass
+from journeyman.durable.binding import Program
+from journeyman.durable.children import Here, SentOut, SignalPost, budget_of, told
 from journeyman.durable.engine import Engine
 from journeyman.durable.journal import Exit, Lease, RunJournal
-from journeyman.durable.program import Program
 from journeyman.durable.records import (
     OVER,
     Change,
@@ -33,15 +34,14 @@ from journeyman.durable.records import (
     load_head,
     prints_of,
 )
-from journeyman.durable.sent import Here, SentOut, SignalPost, budget_of, told
 from journeyman.endings import START
 from journeyman.errors import InvalidArguments, RunBlocked, StoreError, SubagentMisused
 from journeyman.inbox import Inbox, Receipt
 from journeyman.journal import RecordingSink
-from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin, closing_of
-from journeyman.loop.record import Options, Origin, Run, current_path, detach
 from journeyman.loop.results import dump_result
+from journeyman.loop.run import carry_out
+from journeyman.loop.state import Options, Origin, Run, current_path, detach
 from journeyman.loop.watch import begin_tape, end_tape
 from journeyman.result import Result, Success
 from journeyman.store.log import lines_of_step, queued

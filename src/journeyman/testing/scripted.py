@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, cast, get_args
 
-from journeyman.cancel import is_awaited
+from journeyman.cancellation import is_awaited
 from journeyman.data import lazy_dataclass
 from journeyman.definition import DefinitionError, Problem, explain_arguments
 from journeyman.errors import ProviderError, count
@@ -19,8 +19,6 @@ from journeyman.model import BlockFinished, Facts, Model, Part, Request, Respons
 from journeyman.models.wire import as_object, part_to_show, to_json
 from journeyman.narrowing import is_sequence
 from journeyman.types import Block, Price, StopReason, Text, ToolUse, Usage
-
-__all__ = ["Answer", "FunctionModel", "Policy", "ScriptedModel", "call", "say"]
 
 Answer: TypeAlias = Response | str | Block | Sequence[Block] | ProviderError
 """What a script or function may give: a response, the text of one, its blocks, or the error of a failed request."""

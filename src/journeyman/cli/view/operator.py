@@ -66,35 +66,35 @@ def steer(run: str, text: str, /, *, at_end: Flag = False, store: str | None = N
 
 
 def approve(
-    run: str, question_id: str, /, *, arguments: str | None = None, deny: str | None = None, store: str | None = None
+    run: str, question: str, /, *, arguments: str | None = None, deny: str | None = None, store: str | None = None
 ) -> int:
     """Allow a call that waits for an answer, or with `--deny` deny it. The first answer counts.
 
     Args:
         run: Its id, its name, or the beginning of either.
-        question_id: That of the call, or its first characters, six at least: `journeyman show RUN`.
+        question: That of the call, or its first characters, six at least: `journeyman show RUN`.
         arguments: Make the call with these arguments instead: a JSON object.
         deny: Deny the call. The model reads this reason.
         store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
     """
     if arguments is not None and deny is not None:
         raise Mistake("A call is denied, or made with other arguments, not both.", "Leave out --arguments or --deny.")
-    return _decide(run, question_id, Allow() if deny is None else Deny(deny), arguments=arguments, store=store)
+    return _decide(run, question, Allow() if deny is None else Deny(deny), arguments=arguments, store=store)
 
 
-def deny(run: str, question_id: str, reason: str = "denied by the operator", /, *, store: str | None = None) -> int:
+def deny(run: str, question: str, reason: str = "denied by the operator", /, *, store: str | None = None) -> int:
     """Deny a call that waits. The first answer counts.
 
     Args:
         run: Its id, its name, or the beginning of either.
-        question_id: That of the call, or its first characters, six at least: `journeyman show RUN`.
+        question: That of the call, or its first characters, six at least: `journeyman show RUN`.
         reason: Why. The model reads it.
         store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
     """
-    return _decide(run, question_id, Deny(reason), store=store)
+    return _decide(run, question, Deny(reason), store=store)
 
 
-def _decide(run: str, question_id: str, decision: Decision, *, store: str | None, arguments: str | None = None) -> int:
+def _decide(run: str, question: str, decision: Decision, *, store: str | None, arguments: str | None = None) -> int:
     if arguments is not None:
         try:
             given = from_json(arguments)
@@ -105,26 +105,26 @@ def _decide(run: str, question_id: str, decision: Decision, *, store: str | None
         decision = Rewrite(given)
 
     async def say(handle: AnyHandle) -> str:
-        question = await handle.approve(question_id, decision)
+        decided = await handle.approve(question, decision)
         others = "" if arguments is None else ", with other arguments"
-        return f"{'Denied' if isinstance(decision, Deny) else 'Allowed'}{others}: {question_line(question)}"
+        return f"{'Denied' if isinstance(decision, Deny) else 'Allowed'}{others}: {question_line(decided)}"
 
     return _say_to_run(run, store, say)
 
 
-def answer(run: str, question_id: str, text: str, /, *, store: str | None = None) -> int:
+def answer(run: str, question: str, text: str, /, *, store: str | None = None) -> int:
     """Answer a question that the model of a run has asked. The first answer counts.
 
     Args:
         run: Its id, its name, or the beginning of either.
-        question_id: That of the question, or its first characters, six at least: `journeyman show RUN`.
+        question: That of the question, or its first characters, six at least: `journeyman show RUN`.
         text: The answer.
         store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
     """
 
     async def say(handle: AnyHandle) -> str:
-        question = await handle.answer(question_id, text)
-        return f"Answered: {one_line(question.question, 300)}"
+        answered = await handle.answer(question, text)
+        return f"Answered: {one_line(answered.question, 300)}"
 
     return _say_to_run(run, store, say)
 
