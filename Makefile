@@ -83,13 +83,15 @@ check: $(VENV_STAMP) ## The gate: format, lint, types, dependencies, architectur
 	step $(BIN)/pyright --project pyproject.toml --pythonpath $(BIN)/python; \
 	step $(BIN)/mypy; \
 	step $(BIN)/deptry --no-ansi src; \
-	step $(BIN)/pytest --randomly-seed=$(SEED) tests/test_architecture.py tests/test_names.py tests/test_repository.py; \
+	step $(BIN)/pytest --randomly-seed=$(SEED) tests/test_architecture.py tests/test_names.py tests/test_repository.py \
+		tests/view/test_sources.py; \
 	step $(BIN)/python -m tests.support.called_once; \
 	if [ -n "$$failed" ]; then printf "\ncheck failed:$$failed\n"; exit 1; fi; \
 	printf '\ncheck passed\n'
 
-fix: $(VENV_STAMP) ## Format, fix what the linter can fix, and redraw the map of requirements
+fix: $(VENV_STAMP) ## Format, fix what the linter can fix, and redraw the map of requirements and the viewer's types
 	@$(BIN)/python -m tests.support.requirements
+	@$(BIN)/python -m tools.viewer_types
 	@$(BIN)/ruff check --fix --exit-zero --quiet .
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check .
@@ -139,6 +141,7 @@ browser: $(VENV_STAMP) $(VIEWER_STAMP) ## Look at the viewer and an example's pa
 	$(BIN)/pytest -m browser -rs --tb=native -n $(or $(WORKERS),2) -o timeout=120 --randomly-seed=$(SEED) tests/view tests/serve $(ARGS)
 
 viewer: $(VENV_STAMP) $(VIEWER_STAMP) ## Build the viewer's page from viewer/ into src/journeyman/view/static
+	$(BIN)/python -m tools.viewer_types
 	cd viewer && ../$(NPM) run build
 
 pictures: $(VENV_STAMP) ## Take the pictures of the viewer in docs/viewer, in a Chromium that the machine has to have

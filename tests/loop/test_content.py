@@ -18,12 +18,12 @@ from journeyman import (
     run_sync,
     stream,
     tool,
+    validation_context,
 )
 from journeyman.agent import MessageContext
 from journeyman.durable import Durable
 from journeyman.errors import DefinitionError
 from journeyman.events import OutputDelta
-from journeyman import validation_context
 from journeyman.model import Facts
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.tools import ToolContext

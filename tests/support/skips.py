@@ -40,7 +40,7 @@ ON_A_LAPTOP: Final = (
 
 FROM_NPM: Final = (
     r".+ is not installed: make test does it, if npm can reach a registry",
-    r"(axe-core|what (tests the viewer's sources|builds the viewer)) is not installed: npm cannot be reached",
+    r"(axe-core|what ((tests|checks) the viewer's sources|builds the viewer)) is not installed: npm cannot be reached",
 )
 """Reasons that fail where everything was set up and npm has brought its packages; it does not reach a registry from
 everywhere."""

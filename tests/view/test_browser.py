@@ -322,6 +322,20 @@ async def test_what_the_page_makes_of_events_and_requests_is_right() -> None:
     assert done.returncode == 0, f"{done.stdout[-3_000:]}{done.stderr[-3_000:]}"
 
 
+async def test_the_sources_of_the_page_hold_their_types_and_rules(tmp_path: Path) -> None:
+    if not (VIEWER / "node_modules" / "oxlint").exists():
+        pytest.skip("what checks the viewer's sources is not installed: npm cannot be reached")
+    linter = "node_modules/oxlint/bin/oxlint"
+    for words in (("node_modules/typescript/bin/tsc", "--noEmit"), (linter, "src", "tests")):
+        done = await asyncio.to_thread(_node, *words)
+        assert done.returncode == 0, f"{done.stdout[-3_000:]}{done.stderr[-3_000:]}"
+    for n_lines, code in ((100, 0), (101, 1)):
+        planted = tmp_path / f"planted{n_lines}.ts"
+        planted.write_text("export function f() {\n" + "  f();\n" * (n_lines - 2) + "}\n", encoding="utf-8")
+        done = await asyncio.to_thread(_node, linter, "--config", ".oxlintrc.json", str(planted))
+        assert (done.returncode, "has too many lines" in str(done.stdout)) == (code, code == 1), done.stdout
+
+
 async def test_the_page_in_the_wheel_is_built_from_these_sources(tmp_path: Path) -> None:
     if not (VIEWER / "node_modules" / "vite").exists():
         pytest.skip("what builds the viewer is not installed: npm cannot be reached")

@@ -1,9 +1,10 @@
-// What the server sends. The shapes are those of journeyman.record; times are seconds since 1970, sizes are bytes.
+// What the server sends and takes. Made from the classes of journeyman.record and journeyman.view, where each field is
+// explained, by `make viewer` or `make fix`: change it there. Times are seconds since 1970, sizes are bytes.
 
-export type Status = "live" | "success" | "failure" | "cancelled" | "left" | "died";
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 export type Facts = { [name: string]: Json };
 
+/** The tokens and the cost of a run; what no response reported is 0, except for the cost. */
 export interface Usage {
   requests: number;
   input_tokens: number;
@@ -14,54 +15,55 @@ export interface Usage {
   cost: number | null;
 }
 
+/** One recording: a run with all runs in it, or all turns of a chat. */
 export interface Run {
-  id: string;
-  kind: "run" | "chat" | "team" | "durable";
-  agent: string;
-  model: string;
-  input: string;
-  has_content: boolean;
-  started: number;
-  seen: number;
-  ended: number | null;
-  status: Status;
-  code: string | null;
-  attempts: number;
-  iterations: number;
-  calls: number;
-  children: number;
-  usage: Usage;
-  bytes: number;
-  dropped: number;
-  why: string | null;
-  /** What a live run waits for from a person: `approval` or `an answer`. Left out: nothing. */
-  waits?: string | null;
+  id: string; // 36 characters, which sort by the time of the beginning.
+  kind: "run" | "chat" | "team" | "durable"; // What was recorded: a run, a chat, a team, or a durable run.
+  agent: string; // The agent's name; of a chat, that of its last turn.
+  model: string; // `provider:name`, of the outermost run.
+  input: string; // The beginning of the first prompt, in one line; empty if no content is kept.
+  has_content: boolean; // False: only shapes, sizes and digests were kept.
+  started: number; // Seconds since 1970.
+  seen: number; // When something was last written to it, in seconds since 1970.
+  ended: number | null; // Seconds since 1970; None while it goes on.
+  status: "live" | "success" | "failure" | "cancelled" | "left" | "died"; // Whether it goes on, and how it ended.
+  code: string | null; // The code of the failure; for a chat, that of its last turn.
+  attempts: number; // How many attempts the outermost run made; for a chat, all its turns together.
+  iterations: number; // How many model calls were made, including those of the runs inside.
+  calls: number; // How many tool calls were made, including those of the runs inside.
+  children: number; // How many runs are inside.
+  usage: Usage; // What all these runs used; its `cost` is None if the cost of any response is unknown.
+  bytes: number; // About how many bytes it takes on the disk.
+  dropped: number; // How many reports of progress were not written because the disk was too slow.
+  why: string | null; // Why the recording ended before the run did; None if it did not.
+  waits?: "approval" | "an answer"; // What a live run waits for from a person.
 }
 
-/** Something that happened: an event of journeyman.events by the name of its class, or a note of the recorder. */
+/** Something that happened in a run: an event of `journeyman.events` by the name of its class, or a note. */
 export interface Happened {
-  n: number;
-  at: number;
+  n: number; // Its number in the store.
+  at: number; // Seconds since 1970.
   path: string[];
-  kind: string;
-  attempt: number | null;
-  iteration: number | null;
-  tool_use_id: string | null;
-  tool_name: string | null;
-  facts: Facts;
+  kind: string; // The name of the event's class.
+  attempt: number | null; // The attempt in which it happened, from 1; None outside of any.
+  iteration: number | null; // The iteration within the attempt, from 1; None outside of any.
+  tool_use_id: string | null; // The call that it is about; None: it is about none.
+  tool_name: string | null; // The tool that it is about; None: it is about none.
+  facts: Facts; // The other fields of the event.
 }
 
+/** One request to a model, and what came back. */
 export interface Sent {
-  n: number;
-  at: number;
+  n: number; // Its number in the store.
+  at: number; // Seconds since 1970.
   path: string[];
   attempt: number;
   iteration: number;
-  form: "http" | "neutral";
-  model: string;
-  size: number;
-  around: Facts;
-  answer: Facts | null;
+  form: "http" | "neutral"; // `http`: the bytes as they were sent.
+  model: string; // The model that was asked.
+  size: number; // The size of the body in bytes.
+  around: Facts; // The `url`, and those `headers` that may be kept.
+  answer: Facts | null; // What came back: `status`, `request_id`, `id`, `model`, `stop_reason`, `stop_detail`, `usage` (the provider's own words), `first_ms`, `total_ms`, `longest_gap_ms`, `n_chunks`; for a request that failed, `error` and `error_body`.
 }
 
 /** The last words of an answer that is being written, and the iteration in which they are said. */
@@ -72,91 +74,102 @@ export interface Words {
   text: string;
 }
 
+/** A part of a request, which other requests may share. */
 export interface Piece {
   number: number;
   size: number;
-  /** Text; null when its content was not kept. */
-  body: string | null;
+  body: string | null; // None: its content was not kept.
 }
 
+/** The part of a request that is sent with one of them alone. */
+export interface SentWhole extends Sent {
+  pieces: Piece[]; // The same may stand in it more than once.
+}
+
+/** The store that is looked at. */
 export interface Store {
   place: string;
-  version: string;
+  version: string; // That of this library.
   bytes: number;
   runs: number;
   read_only: boolean;
-  notice: string | null;
+  notice: string | null; // What is wrong with it, though it can be looked at.
 }
 
+/** A page of runs, the newest first. It may be short, or empty, while there is more. */
 export interface Runs {
   runs: Run[];
   more: boolean;
-  next: string | null;
-  /** The number of the newest recording when this was read. */
-  newest: number;
+  next: string | null; // The run behind which the next page begins.
+  newest: number; // The number of the newest recording when this was read.
 }
 
+/** The counts of one day. */
 export interface Day {
-  /** Midnight UTC. */
-  day: number;
+  day: number; // Midnight UTC.
   runs: number;
   failed: number;
   cost: number;
 }
 
-/** What a person may say to a run: POST /api/runs/{id}/signals. `idempotency_key` makes a second click harmless. */
+/** The counts of each of the last days, the oldest first. */
+export interface Days {
+  days: Day[];
+}
+
+/** A page of what happened in a run. */
+export interface Events {
+  events: Happened[];
+  more: boolean;
+}
+
+/** All requests of a run. */
+export interface Requests {
+  requests: Sent[];
+}
+
+/** A word that was said to a run, and its outcome. */
+export interface Told {
+  n: number; // Its number in the store.
+  at: number; // Seconds since 1970.
+  kind: string;
+  text: string;
+  by: string; // Who said it.
+  state: "waits" | "taken" | "withdrawn" | "late";
+  waits_for: string | null; // What it waits for, in words.
+}
+
+/** Everything that was said to a run, the oldest first. */
+export interface Signals {
+  signals: Told[];
+  read_only: boolean; // Whether nothing can be said to it here.
+}
+
+/** A request that somebody sends to a run: an answer, an approval, a text, or a command such as `stop`. */
 export interface Signal {
   kind: "approve" | "answer" | "steer" | "follow_up" | "hold" | "release" | "stop" | "withdraw";
-  idempotency_key: string;
+  idempotency_key: string; // A second one with the same changes nothing.
   question_id?: string;
-  /** Of `approve`. */
-  decision?: "allow" | "deny";
-  arguments?: Facts;
-  extent?: "once" | "run" | "always";
-  /** What is said, the answer, the reason, or the number of what is withdrawn. */
+  decision?: "allow" | "deny" | null;
+  arguments?: Facts | null;
+  extent?: "once" | "run" | "session" | "always";
   text?: string;
 }
 
+/** The answer to such a request: whether it was taken, and what was done or decided. */
 export interface SignalAnswer {
-  /** `known`: somebody has decided already; `over`: the run has ended. */
-  status: "taken" | "known" | "over";
-  /** What was decided, by whom and when, as one sentence. */
-  told: string;
+  status: "taken" | "known" | "over"; // `known`: somebody has decided already; `over`: the run has ended.
+  told: string; // What was done or decided, by whom and when, as one sentence.
 }
 
-// GET  /api/store                                  Store
-// GET  /api/runs?agent&status&failed&since&over_cost&q&tool&before&limit   Runs
-//      a page may be short of `limit`, or empty, while there is more: go on with before={next}
-// GET  /api/days?days=30                           { days: Day[] }
-// GET  /api/runs/{id}                              Run
-// GET  /api/runs/{id}/events?after=n&skip=0&limit=1000   { events: Happened[], more: boolean }
-// GET  /api/runs/{id}/requests                     { requests: Sent[] }
-// GET  /api/runs/{id}/requests/{n}                 Sent & { pieces: Piece[] }
-// GET  /api/runs/{id}/requests/{n}/body            the bytes
-// GET  /api/runs/{id}/export?as=jsonl|markdown|html|cassette
-// POST /api/runs/{id}/signals                      SignalAnswer
-// POST /api/forget { runs: string[] }              { forgotten: number, notice: string | null }: all of them, or none; 409 where one
-//                                                  has not ended. `notice`: why their room could not be given back
-// GET  /api/live?run={id}&after={n}                SSE: `events` Happened[], `run` Run, `words` Words (the last words of an
-//                                                  answer that is being written), `gone` when the store went away
-// GET  /api/live?newest={n}&shown={ids}             SSE: `runs` Run[] that are new or have changed since a list was read
-// An error is { error: string, hint: string } with a status of 4xx or 5xx.
-
-/** What was said to a run, and what came of it. */
-export interface Told {
-  n: number;
-  at: number;
-  kind: string;
-  text: string;
-  /** Who said it. */
-  by: string;
-  state: "waits" | "taken" | "withdrawn" | "late";
-  /** What it waits for, in words. */
-  waits_for: string | null;
+/** The answer to who wants runs forgotten: all of them were. */
+export interface Forgotten {
+  forgotten: number;
+  notice: string | null; // Why their room could not be given back.
 }
 
-// GET  /api/runs?…&before={id of the last run of the page before}
-// GET  /api/runs/{id}/events?…&limit=n             at most 10,000; a server may give fewer, and says `more`
-// GET  /api/runs/{id}/events?…&most={characters}   in facts, each longer text is { cut: its beginning, characters: about how many }
-// GET  /api/runs/{id}/events/{n}                   Happened, whole
-// GET  /api/runs/{id}/signals                      { signals: Told[], read_only: boolean }, the oldest first
+/** An error: what happened, and what to do. */
+export interface Refusal {
+  error: string;
+  hint: string;
+}

@@ -1,6 +1,6 @@
 // Asking the server. An error is thrown as what happened and what to do, never as a number alone.
 
-import type { Facts, Happened, Json, Run, Sent, Signal, SignalAnswer } from "./api";
+import type { Events, Forgotten, Happened, Json, Refusal, Requests, Run, Sent, SentWhole, Signal, SignalAnswer } from "./api";
 import { answer, embedded } from "./offline";
 import type { Route } from "./route";
 
@@ -14,16 +14,20 @@ export class Failed extends Error {
   }
 }
 
+/** An error as it is shown. */
+export function failureOf(error: unknown): Failed {
+  return error instanceof Failed ? error : new Failed(String(error), "", 0);
+}
+
 async function answered(response: Response): Promise<Response> {
   if (response.ok) return response;
-  let told: Facts = {};
+  let told: Partial<Refusal> = {};
   try {
-    told = (await response.json()) as Facts;
+    told = (await response.json()) as Partial<Refusal>;
   } catch {
     // An answer of something in between: its status is all there is to say.
   }
-  const message = typeof told["error"] === "string" ? told["error"] : `The server answered ${response.status} ${response.statusText}.`;
-  throw new Failed(message, typeof told["hint"] === "string" ? told["hint"] : "", response.status);
+  throw new Failed(told.error ?? `The server answered ${response.status} ${response.statusText}.`, told.hint ?? "", response.status);
 }
 
 async function found<T>(path: string): Promise<T> {
@@ -92,13 +96,8 @@ function eventPage(id: string, skip: number, after = 0): string {
   return `${ofRun(id, "/events")}${query({ after, skip: skip || null, limit, most: MOST })}`;
 }
 
-export interface EventPage {
-  events: Happened[];
-  more: boolean;
-}
-
 /** What happened in a run: all but the first `skip` of what has a higher number than `after`. */
-export function eventsOf(id: string, after: number, skip = 0): Promise<EventPage> {
+export function eventsOf(id: string, after: number, skip = 0): Promise<Events> {
   return get(eventPage(id, skip, after));
 }
 
@@ -112,7 +111,12 @@ export function eventOf(id: string, n: number): Promise<Happened> {
 }
 
 export async function requestsOf(id: string): Promise<Sent[]> {
-  return (await get<{ requests: Sent[] }>(ofRun(id, "/requests"))).requests;
+  return (await get<Requests>(ofRun(id, "/requests"))).requests;
+}
+
+/** A request with its pieces. */
+export function requestOf(id: string, n: number): Promise<SentWhole> {
+  return get(ofRun(id, `/requests/${n}`));
 }
 
 export function runOf(id: string): Promise<Run> {
@@ -129,7 +133,7 @@ export function say(id: string, signal: Signal): Promise<SignalAnswer> {
 }
 
 /** Forget all of these runs; or none, where one of them cannot be forgotten. */
-export function forget(runs: string[]): Promise<{ forgotten: number; notice: string | null }> {
+export function forget(runs: string[]): Promise<Forgotten> {
   return post("api/forget", { runs });
 }
 

@@ -1,8 +1,8 @@
 // A recording as it is read and as it grows: its events in pages, its requests, and what comes while it is live.
 
 import { useLayoutEffect, useMemo, useReducer } from "preact/hooks";
-import type { Happened, Run, Sent, Told, Words } from "./api";
-import { eventOf, type EventPage, eventsOf, Failed, FIRST, get, ofRun, query, requestsOf, runOf } from "./client";
+import type { Events, Happened, Refusal, Run, Sent, Signals, Told, Words } from "./api";
+import { eventOf, eventsOf, Failed, failureOf, FIRST, get, ofRun, query, requestsOf, runOf } from "./client";
 import { Tree } from "./logic/tree";
 import { isCut } from "./logic/values";
 
@@ -52,7 +52,7 @@ export class Recording {
       if (this.isClosed) return;
       this.run = run;
       this.tree = new Tree(run);
-      for (let page: EventPage | null = first; page && !this.isClosed; ) {
+      for (let page: Events | null = first; page && !this.isClosed; ) {
         this.tree.add(page.events);
         this.tell();
         const isFirst: boolean = page === first && first.events.length === FIRST;
@@ -65,7 +65,7 @@ export class Recording {
       if (run.status === "live") this.follow();
       else void this.ask(false);
     } catch (error) {
-      this.error = error instanceof Failed ? error : new Failed(String(error), "", 0);
+      this.error = failureOf(error);
       this.tell();
     }
   }
@@ -100,7 +100,7 @@ export class Recording {
       this.saying.set(words.path.join("/"), words);
       this.write();
     });
-    heard<{ error: string; hint: string }>("gone", (told) => {
+    heard<Refusal>("gone", (told) => {
       this.gone = new Failed(told.error, told.hint, 500);
       source.close(); // asked again, it would only say so again
     });
@@ -147,23 +147,17 @@ export class Recording {
     if (this.isAsking) return;
     this.isAsking = true;
     while (this.isWanted && !this.isClosed) {
-      this.isWanted = false;
-      try {
-        const told = await get<{ signals: Told[]; read_only: boolean }>(ofRun(this.id, "/signals"));
+      const isWithRequests = this.wantsRequests;
+      this.isWanted = this.wantsRequests = false;
+      // What is lost is told by the stream; what was known before stays.
+      const told = await get<Signals>(ofRun(this.id, "/signals")).catch(() => null);
+      if (told) {
         this.signals = told.signals;
         this.isReadOnly = told.read_only;
-        this.tell();
-      } catch {
-        // What is lost is told by the stream; what was known before stays.
       }
-      if (!this.wantsRequests) continue;
-      this.wantsRequests = false;
-      try {
-        this.requests = await requestsOf(this.id);
-        this.tell();
-      } catch {
-        // As above.
-      }
+      this.tell();
+      if (isWithRequests) this.requests = await requestsOf(this.id).catch(() => this.requests);
+      this.tell();
     }
     this.isAsking = false;
   }

@@ -71,7 +71,7 @@ test("a request that was never sent is told as that, with its reason, and the en
 
 test("what waits for a person is selected at first, and no more when it was answered", () => {
   const script = new Script().start().say("May I?", ["c", "edit", { path: "a" }]);
-  script.add("ApprovalRequested", { id: "q", question: "?", arguments: {}, digest: "d", offers: ["once"] }, { tool_use_id: "c", tool_name: "edit" });
+  script.add("ApprovalRequested", { id: "q", question: "?", arguments: {}, question_id: "d", offers: ["once"] }, { tool_use_id: "c", tool_name: "edit" });
   const tree = new Tree(recording({ status: "live", ended: null }));
   tree.add(script.events);
   assert.strictEqual(selectedAtFirst(tree)?.toolUseId, "c");
@@ -134,7 +134,7 @@ test("it does not matter in which pages events come, or whether some come twice"
 
 test("an event of a kind that is not known is kept, and harms nothing", () => {
   const tree = new Tree(recording());
-  tree.add(new Script().start().add("SomethingNew", { what: 1 }).add("MessageCommitted", {}).add("ToolFinished", {}, { tool_use_id: "nobody" }).say("One.").succeed().events);
+  tree.add(new Script().start().add("SomethingNew", { what: 1 }).add("constructor").add("__proto__").add("MessageCommitted", {}).add("ToolFinished", {}, { tool_use_id: "nobody" }).say("One.").succeed().events);
   assert.deepEqual(told(tree), ["One.", "Ending"]);
   assert.ok(childrenOf(tree.root).length > 0);
 });

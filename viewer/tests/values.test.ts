@@ -1,5 +1,5 @@
 import { assert, test } from "vitest";
-import { allTokens, blocks, firstOf, inOneLine, isCut, isObject, length, list, NOTHING, number, object, sentTokens, sum, text, usage } from "../src/logic/values.ts";
+import { allTokens, blocks, firstOf, inOneLine, isCut, isObject, length, list, NOTHING, number, object, sentTokens, sum, text, usage, wordsOf } from "../src/logic/values.ts";
 import { Script } from "./events.ts";
 
 test("a text that was cut or not kept is told as what it is", () => {
@@ -36,6 +36,12 @@ test("a message is its blocks, and one of another shape has none", () => {
   const [one, other] = new Script().add("MessageCommitted", { message: { content: [{ type: "text" }, "odd"] } }).add("MessageCommitted").events;
   assert(one && other);
   assert.deepEqual([blocks(one), blocks(other)], [[{ type: "text" }, {}], []]);
+});
+
+test("the words of a message are its texts, and nothing else of it", () => {
+  const content = [{ type: "thinking", text: "Hm." }, { type: "text", text: "One." }, { type: "tool_use", name: "read" }, { type: "text", text: { cut: "Tw", characters: 9 } }];
+  const told = new Script().add("MessageCommitted", { message: { role: "assistant", content } }).events;
+  assert.deepEqual(told.flatMap(wordsOf), ["One.", "Tw"]);
 });
 
 test("arguments are told in one line, flags by their names", () => {

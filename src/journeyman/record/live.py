@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from journeyman.cancellation import call_in
 from journeyman.errors import StoreError
@@ -41,6 +41,15 @@ _EACH_S: Final = 0.1
 """How often the words of a recording are written, at most."""
 _UNFINISHED: Final = re.compile(r"[\w+/=.:-]{1,200}\Z", re.ASCII)
 """What may be the beginning of a secret: it is shown once it is whole."""
+
+
+class WordsDocument(TypedDict):
+    """The last words of an answer that is being written, and the iteration in which they are said."""
+
+    path: RunPath
+    attempt: int
+    iteration: int
+    text: str
 
 
 def write_on(words: dict[RunPath, str], event: Event) -> None:
@@ -125,7 +134,7 @@ class LiveRecordings:
                 call_in(line.outside.loop, partial(line.outside.deliver, word))
 
     def _show(self, line: RecordingRow, now: float) -> None:
-        told: list[dict[str, object]] = []
+        told: list[WordsDocument] = []
         for path, text in dict(line.live.words).items() if line.live.is_watched else ():
             attempt, iteration = line.live.places.get(path, (0, 0))
             shown = _UNFINISHED.sub("", self._redactor.redacted_text(text))

@@ -12,15 +12,34 @@ from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from journeyman.record.packing import dumped
-from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings, StoredRequest
+from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings, RequestPart, StoredRequest
 
-_USED: Final = (
-    *("requests", "input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens"),
-    "cost",
-)
+
+class UsageDocument(TypedDict):
+    """The tokens and the cost of a run; what no response reported is 0, except for the cost."""
+
+    requests: int
+    input_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    cost: float | None
+
+
+class PieceDocument(TypedDict):
+    """A part of a request, which other requests may share."""
+
+    number: int
+    size: int
+    body: str | None
+    """None: its content was not kept."""
+
+
+_USED: Final = [*UsageDocument.__annotations__]
 _RUN: Final = [each.name for each in fields(RecordedRun) if each.name != "usage"]
 _EVENT: Final = [each.name for each in fields(RecordedEvent)]
 _REQUEST: Final = [each.name for each in fields(StoredRequest)]
@@ -43,6 +62,12 @@ def request_document(request: StoredRequest) -> dict[str, Any]:
     return dict(zip(_REQUEST, _of_request(request), strict=True))
 
 
+def piece_document(piece: RequestPart) -> PieceDocument:
+    """Return a part of a request as the viewer reads it."""
+    text = None if piece.body is None else piece.body.decode("utf-8", "replace")
+    return {"number": piece.number, "size": len(piece.body or b""), "body": text}
+
+
 def page(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
     """Give the lines of the page of a recording."""
     static = files("journeyman") / "view" / "static"
@@ -59,20 +84,17 @@ def page(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
     yield f'{{"run":{_data(run_document(run))},"events":['
     yield from _listed(_data(event_document(each)) for each in recordings.all_events(run))
     yield '],"requests":['
-    pieces: dict[int, bytes | None] = {}
+    pieces: dict[int, RequestPart] = {}
     after = 0
     while found := recordings.requests(run, after=after):
         for request in found:
             its = recordings.pieces(request)
-            pieces |= {each.number: each.body for each in its}
+            pieces |= {each.number: each for each in its}
             document = {**request_document(request), "pieces": [each.number for each in its]}
             yield f"{',' if after else ''}{_data(document)}"
             after = request.n
     yield '],"pieces":['
-    texts = (
-        (number, body, None if body is None else body.decode("utf-8", "replace")) for number, body in pieces.items()
-    )
-    yield from _listed(_data({"number": n, "size": len(body or b""), "body": text}) for n, body, text in texts)
+    yield from _listed(_data(piece_document(each)) for each in pieces.values())
     yield "]}</script>"
     yield f'<script type="module">{script}</script></body></html>'
 

@@ -27,6 +27,7 @@ from journeyman.record.schema import find_store
 from journeyman.serve.http_guard import LOOPBACK
 from journeyman.types import adapter_of
 from journeyman.view.auth import Doorkeeper, TooLong, asked_path, refusal
+from journeyman.view.documents import ForgottenDocument, RequestsDocument, SignalsDocument
 from journeyman.view.live import TEXT_SHOWN, LiveStreams, Reader
 from journeyman.view.queries import Filters, is_anothers
 from journeyman.view.steering import Given, Steering, Unwanted
@@ -107,7 +108,7 @@ class _Pages:
     def _answer(self, request: Request) -> Response:
         path = asked_path(request.scope)
         if path.startswith("/api/"):
-            return refusal(404, f"There is no {path[:200]}.", "Look at viewer/src/api.ts.")
+            return refusal(404, f"There is no {path[:200]}.", "Look at the routes of journeyman/view/asgi.py.")
         if request.method not in ("GET", "HEAD"):
             return refusal(405, "Pages are only looked at.", "Send GET.")
         if path not in self._files:
@@ -159,7 +160,7 @@ def _answer_errors(
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"])) or "the body"
-            return refusal(422, f"{where}: {first['msg']}.", "Look at viewer/src/api.ts.")
+            return refusal(422, f"{where}: {first['msg']}.", "Look at journeyman/view/steering.py.")
         except ValueError as error:
             return refusal(422, str(error), "Look at what was given.")
         except TooLong:
@@ -189,7 +190,7 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         await self._steering.close()
 
     def routes(self) -> list[Route]:
-        """Return all addresses under /api."""
+        """Return all addresses under /api. An error is a `RefusalDocument`."""
         one = "/api/runs/{id}"
         return [
             Route("/api/store", self.store),
@@ -214,6 +215,7 @@ class _Viewer:  # noqa: PLR0904 - one for each address
 
     @_answer_errors
     async def runs(self, request: Request) -> Response:
+        """`?agent&status&failed&since&over_cost&q&tool&before&limit`: a page of runs, those behind `before`."""
         given = request.query_params
         status = given.get("status") or None
         if status is not None and not is_one_of(status, RecordedStatus):
@@ -243,16 +245,17 @@ class _Viewer:  # noqa: PLR0904 - one for each address
 
     @_answer_errors
     async def events(self, request: Request) -> Response:
+        """`?after&skip&limit&most`: a page of events; of each text longer than `most` only its beginning."""
         after, limit = int(_number(request, "after") or 0), int(_number(request, "limit") or MOST)
         most, skip = _number(request, "most"), max(0, int(_number(request, "skip") or 0))
         shown = None if most is None else max(1, min(int(most), TEXT_SHOWN))
         allowed = MOST if shown is None else _MOST_EVENTS
-        events, more = await self._reader.read(
+        events = await self._reader.read(
             lambda source: source.events(
                 _id(request), after=after, skip=skip, limit=max(1, min(limit, allowed)), most=shown
             )
         )
-        return _json_response({"events": events, "more": more})
+        return _json_response(events)
 
     @_answer_errors
     async def event(self, request: Request) -> Response:
@@ -261,7 +264,9 @@ class _Viewer:  # noqa: PLR0904 - one for each address
 
     @_answer_errors
     async def requests(self, request: Request) -> Response:
-        return _json_response({"requests": await self._reader.read(lambda source: source.requests(_id(request)))})
+        return _json_response(
+            RequestsDocument(requests=await self._reader.read(lambda source: source.requests(_id(request))))
+        )
 
     @_answer_errors
     async def request(self, request: Request) -> Response:
@@ -270,12 +275,14 @@ class _Viewer:  # noqa: PLR0904 - one for each address
 
     @_answer_errors
     async def body(self, request: Request) -> Response:
+        """The bytes of a request, as they were sent."""
         n = _number_in_path(request)
         body = await self._reader.read(lambda source: source.body(_id(request), n))
         return Response(body, media_type="application/octet-stream")
 
     @_answer_errors
     async def export(self, request: Request) -> Response:
+        """`?as=jsonl|markdown|html|cassette`: a recording in another form."""
         name, id = request.query_params.get("as", "jsonl"), _id(request)
         write = self._forms.get(name)
         if write is None:
@@ -292,10 +299,11 @@ class _Viewer:  # noqa: PLR0904 - one for each address
     @_answer_errors
     async def signals(self, request: Request) -> Response:
         signals = await self._reader.read(lambda source: source.told(_id(request)))
-        return _json_response({"signals": signals, "read_only": self._read_only})
+        return _json_response(SignalsDocument(signals=signals, read_only=self._read_only))
 
     @_answer_errors
     async def say(self, request: Request) -> Response:
+        """`Given` is taken; the answer is a `SteeringAnswer`."""
         if (refused := self._refuse_change(request)) is not None:
             return refused
         id, signal = _id(request), adapter_of(Given).validate_json(await request.body())
@@ -305,6 +313,7 @@ class _Viewer:  # noqa: PLR0904 - one for each address
 
     @_answer_errors
     async def forget(self, request: Request) -> Response:
+        """`Unwanted` is taken: all of these runs are forgotten, or none, where one has not ended."""
         if (refused := self._refuse_change(request)) is not None:
             return refused
         ids = [*dict.fromkeys(adapter_of(Unwanted).validate_json(await request.body()).runs)]
@@ -319,7 +328,7 @@ class _Viewer:  # noqa: PLR0904 - one for each address
                 409, f"{told} not ended. Nothing was forgotten.", "Stop what goes on first, or leave it out."
             )
         notice = await self._steering.forget(stored.recordings, stored.durable)
-        return _json_response({"forgotten": len(ids), "notice": notice})
+        return _json_response(ForgottenDocument(forgotten=len(ids), notice=notice))
 
     def _refuse_change(self, request: Request) -> Response | None:
         """Return the answer to what would change the store and must not; None to what may."""
@@ -329,13 +338,15 @@ class _Viewer:  # noqa: PLR0904 - one for each address
 
     @_answer_errors
     async def live(self, request: Request) -> Response:
+        """Server-sent events. `?run&after`: `events`, `run` and `words` of one run. `?newest&shown`: `runs` that are
+        new or have changed since a list was read. `gone`: the store cannot be looked at any more."""
         id = request.query_params.get("run")
         after = _event_number(request)
         if id:
-            run, (later, _) = await self._reader.read(
+            run, later = await self._reader.read(
                 lambda source: (source.run(id), source.events(id, after=after, limit=1, most=1))
             )
-            if "last-event-id" in request.headers and run["status"] != "live" and not later:
+            if "last-event-id" in request.headers and run["status"] != "live" and not later["events"]:
                 return Response(status_code=204)  # with which an EventSource asks no more
         newest, shown = _number(request, "newest"), request.query_params.get("shown", "").split(",")[:_MOST_SHOWN]
         stream = (

@@ -18,6 +18,7 @@ from starlette.types import Scope as Exchange
 
 from journeyman.errors import Problem, count
 from journeyman.serve.http_guard import check_encoding, check_page, check_type, is_loopback, is_wildcard
+from journeyman.view.documents import RefusalDocument
 
 MOST_BYTES: Final = 1_000_000
 """How long the body of a request may be."""
@@ -53,7 +54,7 @@ def access_problems(address: str, token: str | None, names: Sequence[str]) -> li
 
 def refusal(status: int, error: str, hint: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return an answer that says what is wrong, and what to do."""
-    return JSONResponse({"error": error, "hint": hint}, status, headers)
+    return JSONResponse(RefusalDocument(error=error, hint=hint), status, headers)
 
 
 def asked_path(exchange: Exchange) -> str:

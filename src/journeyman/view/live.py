@@ -18,8 +18,10 @@ from typing import Any, Final, TypeVar
 
 from journeyman.cancellation import wait_until_ended
 from journeyman.errors import StoreError
+from journeyman.record.live import WordsDocument
 from journeyman.record.packing import dumped
-from journeyman.view.queries import Document, StoreReader
+from journeyman.view.documents import RefusalDocument, RunDocument
+from journeyman.view.queries import StoreReader
 
 T = TypeVar("T")
 _log = logging.getLogger("journeyman")
@@ -41,8 +43,8 @@ class _BrowserPosition:
     """The part of a run that one browser has been sent: the last event, its document, and the words so far."""
 
     after: int
-    run: Document = field(default_factory=dict[str, Any])
-    words: dict[str, Document] = field(default_factory=dict[str, Any])
+    run: RunDocument = field(default_factory=dict[str, Any])
+    words: dict[str, WordsDocument] = field(default_factory=dict[str, WordsDocument])
 
 
 class Reader:
@@ -212,13 +214,16 @@ class LiveStreams:
         run, said = await self._reader.read(lambda source: (source.run(id), source.words(id)))
         more = True
         while more:
-            events, more = await self._reader.read(
+            page = await self._reader.read(
                 lambda source: source.events(id, after=seen.after, limit=_PAGE, most=TEXT_SHOWN)
             )
-            if events:
-                seen.after = events[-1]["n"]
-                yield message("events", events)
-        silent = {path: {**each, "text": ""} for path, each in seen.words.items() if path not in said}
+            more = page["more"]
+            if page["events"]:
+                seen.after = page["events"][-1]["n"]
+                yield message("events", page["events"])
+        silent: dict[str, WordsDocument] = {
+            path: {**each, "text": ""} for path, each in seen.words.items() if path not in said
+        }
         for path, each in {**said, **silent}.items():
             if seen.words.get(path) != each:
                 yield message("words", each)
@@ -230,7 +235,7 @@ class LiveStreams:
     async def of_all(self, newest: int = -1, shown: Sequence[str] = ()) -> AsyncGenerator[bytes]:
         """Give the runs that are new or have changed. At first those that go on; where somebody has a list already,
         also those that are newer than the recording with the number `newest`, and those that were shown as live."""
-        known: dict[str, Document] = {id: {"id": id, "status": "live"} for id in shown}
+        known: dict[str, RunDocument] = {id: {"id": id, "status": "live"} for id in shown}
         async with self._watching(""):
             while True:
                 mark = self._mark
@@ -259,5 +264,9 @@ def message(kind: str, value: object, *, id: int | None = None) -> bytes:
 
 
 def _gone_message(error: StoreError | LookupError) -> bytes:
-    told = error.message if isinstance(error, StoreError) else str(error.args[0])
-    return message("gone", {"error": told, "hint": error.hint if isinstance(error, StoreError) else ""})
+    told: RefusalDocument = (
+        {"error": error.message, "hint": error.hint}
+        if isinstance(error, StoreError)
+        else {"error": str(error.args[0]), "hint": ""}
+    )
+    return message("gone", told)

@@ -11,21 +11,33 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from pydantic_core import from_json
 
 from journeyman.durable.records import OVER, Row, load_head, questions_of
 from journeyman.errors import RunBlocked, quoted
+from journeyman.record.live import WordsDocument
 from journeyman.record.operator import Told, outcomes, told
 from journeyman.record.packing import dumped
-from journeyman.record.page import event_document, request_document, run_document
-from journeyman.record.reading import MOST, RecordedRun, RecordedStatus, Recordings, StoredRequest
+from journeyman.record.page import event_document, piece_document, request_document, run_document
+from journeyman.record.reading import MOST, RecordedEvent, RecordedRun, RecordedStatus, Recordings, StoredRequest
 from journeyman.record.schema import grown, is_there, shorten_object
+from journeyman.types import RunPath, Usage
 from journeyman.version import package_version
-
-Document: TypeAlias = dict[str, Any]
-"""A JSON object of viewer/src/api.ts."""
+from journeyman.view.documents import (
+    DayDocument,
+    DaysDocument,
+    EventDocument,
+    EventsDocument,
+    RequestAddition,
+    RequestDocument,
+    RunAddition,
+    RunDocument,
+    RunsDocument,
+    StoreDocument,
+    WholeRequestDocument,
+)
 
 PAGE_BYTES: Final = 8_000_000
 """How long the events of one page are, at most, except for its first."""
@@ -34,7 +46,10 @@ _SEARCH_S: Final = 1.5
 """How long one request looks for a text; then it says where to go on."""
 _SHOWN: Final = 200
 _NEWEST: Final = 30
-_ASKS: Final = {"ApprovalRequested": "approval", "QuestionAsked": "an answer"}
+_ASKS: Final[Mapping[str, RunAddition]] = {
+    "ApprovalRequested": {"waits": "approval"},
+    "QuestionAsked": {"waits": "an answer"},
+}
 _SETTLES: Final = ("ApprovalAnswered", "QuestionAnswered", "ToolFinished")
 _COLUMNS: Final = ", ".join(each.name for each in fields(Row))
 _MOST_LIVE: Final = 500
@@ -75,7 +90,7 @@ class StoredParts:
     recordings: Sequence[RecordedRun]
     durable: Sequence[str]
     """The ids of those that are durable."""
-    going: Sequence[Document]
+    going: Sequence[RunDocument]
     """Those that have not ended."""
 
 
@@ -107,22 +122,28 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             is_there(self.recordings.file)
         return self.recordings.file.version()
 
-    def store(self, *, read_only: bool) -> Document:
+    def store(self, *, read_only: bool) -> StoreDocument:
         """Return what is known of the store itself."""
         known = self._count("rec_runs", "true") if self.recordings.has_any else 0
         lone = self._count("jm_runs", self._lone()) if self._has_durable() else 0
         file = self.recordings.file
-        facts: Document = {"place": file.place, "version": package_version(), "bytes": file.size()}
-        return {**facts, "runs": known + lone, "read_only": read_only, "notice": self.recordings.notice}
+        return {
+            "place": file.place,
+            "version": package_version(),
+            "bytes": file.size(),
+            "runs": known + lone,
+            "read_only": read_only,
+            "notice": self.recordings.notice,
+        }
 
     def _count(self, table: str, where: str) -> int:
         return self.recordings.file.rows(f"SELECT count(*) FROM {table} WHERE {where}")[0][0]
 
     # -- runs
 
-    def runs(self, filters: Filters, *, before: str | None, limit: int) -> Document:
+    def runs(self, filters: Filters, *, before: str | None, limit: int) -> RunsDocument:
         """Return a page of runs, the newest first: those behind the one with the id `before`."""
-        found: list[Document] = []
+        found: list[RunDocument] = []
         newest = self._newest()  # asked for first: what is newer than the page is told to who looks on
         until, last = time.monotonic() + _SEARCH_S, before
         behind = None if not before else self.run(before)
@@ -148,7 +169,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         rows = self.recordings.file.rows("SELECT max(n) FROM rec_runs") if self.recordings.has_any else [(0,)]
         return rows[0][0] or 0
 
-    def _page(self, filters: Filters, at: tuple[float, str] | None, limit: int) -> list[Document]:
+    def _page(self, filters: Filters, at: tuple[float, str] | None, limit: int) -> list[RunDocument]:
         """Return the next runs of both kinds, by what stands in their rows."""
         recorded = self.recordings.runs(
             agent=filters.agent,
@@ -179,7 +200,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         recorded = "NOT EXISTS (SELECT 1 FROM rec_runs WHERE rec_runs.id = jm_runs.id)"
         return recorded if self.recordings.has_any else "true"
 
-    def _lone_runs(self, filters: Filters, at: tuple[float, str] | None, limit: int) -> list[Document]:
+    def _lone_runs(self, filters: Filters, at: tuple[float, str] | None, limit: int) -> list[RunDocument]:
         where, given = [self._lone()], list[object]()
         if at is not None:
             where.append("(created, id) < (?, ?)")
@@ -210,7 +231,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         found = self.recordings.file.rows(query, [*given, limit])
         return [Row(**dict(zip(names, each, strict=True))) for each in found]
 
-    def _holds(self, run: Document, filters: Filters) -> bool:
+    def _holds(self, run: RunDocument, filters: Filters) -> bool:
         text, id = filters.text, run["id"]
         if filters.status not in (None, run["status"]):
             return False
@@ -240,7 +261,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             after = found[-1][0]
         return False
 
-    def run(self, id: str) -> Document:
+    def run(self, id: str) -> RunDocument:
         """Return a run.
 
         Raises:
@@ -251,7 +272,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             return self._to_document(run)
         return self._lone_document(self.row(id))
 
-    def _to_document(self, run: RecordedRun) -> Document:
+    def _to_document(self, run: RecordedRun) -> RunDocument:
         """Return a recording as the page has it, with what it waits for from a person as far as its newest events tell.
         A durable run that waits for something goes on, though nobody drives it, and so nobody records it."""
         document = run_document(run)
@@ -268,10 +289,10 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             if kind in _SETTLES:
                 settled.add((path, call))
             elif kind in _ASKS and (path, call) not in settled:
-                return {**document, "waits": _ASKS[kind]}
+                return {**document, **_ASKS[kind]}
         return document
 
-    def _beyond(self, run: RecordedRun) -> Document:
+    def _beyond(self, run: RecordedRun) -> RunDocument:
         """Return the facts that the store of durable runs knows better than the recording of the run."""
         rows = self._rows("id = ?", (run.id,), limit=1)
         if rows and rows[0].status in ("ready", "waiting", "held", *(("running",) if run.status == "left" else ())):
@@ -322,7 +343,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             self._has_rows = self.recordings.file.has("jm_runs")
         return self._has_rows
 
-    def _lone_document(self, row: Row) -> Document:
+    def _lone_document(self, row: Row) -> RunDocument:
         try:
             head = load_head(row)
             model, text = head.model, " ".join(head.input[:2_000].split())[:_SHOWN]
@@ -332,17 +353,30 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         if row.why == "EXECUTION_CANCELLED":
             status = "cancelled"
         waits = "" if row.status in OVER else f" It is {row.status}{f': {row.why}' if row.why else ''}."
-        usage = {"requests": row.iteration, "input_tokens": row.tokens, "cache_read_tokens": 0, "cache_write_tokens": 0}
-        return {
-            **{"id": row.id, "kind": "durable", "agent": row.agent, "model": model, "input": text},
-            **{"has_content": False, "started": row.created, "seen": row.ended or row.created, "ended": row.ended},
-            **{"status": status, "code": row.why if row.status == "failed" else None, "attempts": row.attempt},
-            **{"iterations": row.iteration, "calls": 0, "children": 0, "bytes": 0, "dropped": 0},
-            "usage": {**usage, "output_tokens": 0, "reasoning_tokens": 0, "cost": row.cost or None},
-            "why": f"It was not recorded: only its figures are known, and what it waits for.{waits}",
-        }
+        run = RecordedRun(
+            id=row.id,
+            kind="durable",
+            agent=row.agent,
+            model=model,
+            input=text,
+            has_content=False,
+            started=row.created,
+            seen=row.ended or row.created,
+            ended=row.ended,
+            status=status,
+            code=row.why if row.status == "failed" else None,
+            attempts=row.attempt,
+            iterations=row.iteration,
+            calls=0,
+            children=0,
+            usage=Usage(requests=row.iteration, input_tokens=row.tokens, cost=row.cost),
+            bytes=0,
+            dropped=0,
+            why=f"It was not recorded: only its figures are known, and what it waits for.{waits}",
+        )
+        return run_document(run)
 
-    def days(self, n_days: int) -> Document:
+    def days(self, n_days: int) -> DaysDocument:
         """Return the counts of each of the last days, by UTC, the oldest first."""
         today = int(time.time() // 86_400)
         first = today - n_days + 1
@@ -355,13 +389,12 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             )
             found = {row[0]: row for row in self.recordings.file.rows(query, (first * 86_400,))}
         days = [found.get(day, (day, 0, 0, 0.0)) for day in range(first, today + 1)]
-        return {"days": [{"day": d * 86_400, "runs": n, "failed": bad, "cost": cost} for d, n, bad, cost in days]}
+        made = (DayDocument(day=d * 86_400, runs=n, failed=bad, cost=cost) for d, n, bad, cost in days)
+        return {"days": [*made]}
 
     # -- one run
 
-    def events(
-        self, id: str, *, after: int, limit: int, most: int | None, skip: int = 0
-    ) -> tuple[list[Document], bool]:
+    def events(self, id: str, *, after: int, limit: int, most: int | None, skip: int = 0) -> EventsDocument:
         """Return what happened in a run after the event with a number and so many more, and whether there is more.
         `most`: of a longer text, only its beginning, as `{"cut": …, "characters": …}`.
 
@@ -372,13 +405,15 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         if run is None:
             row = self.row(id)
             lone = [each for each in _lone_events(row, self._find_answered(id)) if each["n"] > after][skip:]
-            return (lone if most is None else [shorten_object(each, most) for each in lone]), False
+            if most is not None:
+                lone = [EventDocument(**{**each, "facts": shorten_object(each["facts"], most)}) for each in lone]
+            return {"events": lone, "more": False}
         if skip:
             skipped = self.recordings.file.rows(_NTH, (id, after, skip - 1))
             if not skipped:
-                return [], False
+                return {"events": [], "more": False}
             after = skipped[0][0]
-        found: list[Document] = []
+        found: list[EventDocument] = []
         n_bytes = 0
         while len(found) < limit:
             wanted = min(_AT_ONCE if most is None else MOST, limit - len(found))
@@ -389,19 +424,19 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
                 for document in page:
                     n_bytes += len(dumped(document))
                     if found and n_bytes > PAGE_BYTES:
-                        return found, True
+                        return {"events": found, "more": True}
                     found.append(document)
             if len(page) < wanted:
-                return found, False
+                return {"events": found, "more": False}
             after = page[-1]["n"]
-        return found, True
+        return {"events": found, "more": True}
 
     def _find_answered(self, id: str) -> list[str]:
         """Return the ids of the last questions of a durable run that were answered."""
         query = "SELECT dedup FROM jm_signals WHERE run = ? AND kind IN ('approve', 'answer') ORDER BY n DESC LIMIT ?"
         return [row[0] for row in self.recordings.file.rows(query, (id, _EACH_TIME // 4))]
 
-    def event(self, id: str, n: int) -> Document:
+    def event(self, id: str, n: int) -> EventDocument:
         """Return one event, whole.
 
         Raises:
@@ -416,9 +451,9 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
                 return each
         raise LookupError(f"The run {quoted(id[:80])} has no event {n}.")
 
-    def requests(self, id: str) -> list[Document]:
+    def requests(self, id: str) -> list[RequestDocument]:
         """Return all requests of a run."""
-        run, found, after = self.recording(id), list[Document](), 0
+        run, found, after = self.recording(id), list[RequestDocument](), 0
         while run is not None and (page := self.recordings.requests(run, after=after)):
             found += [request_document(each) for each in page]
             after = page[-1].n
@@ -436,14 +471,11 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             raise LookupError(f"The run {quoted(id[:80])} has no request {n}.")
         return found[0]
 
-    def pieces(self, id: str, n: int) -> Document:
+    def pieces(self, id: str, n: int) -> WholeRequestDocument:
         """Return one request with its pieces. The same piece may stand in it more than once."""
         request = self.request(id, n)
-        found: list[Document] = []
-        for piece in self.recordings.pieces(request):
-            body = None if piece.body is None else piece.body.decode("utf-8", "replace")
-            found.append({"number": piece.number, "size": len(piece.body or b""), "body": body})
-        return {**request_document(request), "pieces": found}
+        added: RequestAddition = {"pieces": [piece_document(each) for each in self.recordings.pieces(request)]}
+        return {**request_document(request), **added}
 
     def body(self, id: str, n: int) -> bytes:
         """Return the bytes of a request.
@@ -473,17 +505,17 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
 
     # -- what is live
 
-    def words(self, id: str) -> dict[str, Any]:
+    def words(self, id: str) -> dict[str, WordsDocument]:
         """Return the last words of the answers that are being written in a run: each text by its path."""
         if not self._is_live():
             return {}
         rows = self.recordings.file.rows("SELECT body FROM rec_words WHERE run = ?", (id,))
         return {} if not rows else {"/".join(each["path"]): each for each in from_json(rows[0][0])}
 
-    def live(self, known: Mapping[str, Document], newest: int) -> tuple[dict[str, Document], int]:
+    def live(self, known: Mapping[str, RunDocument], newest: int) -> tuple[dict[str, RunDocument], int]:
         """Return the runs that go on, those that did by `known`, and those that are newer than `newest`, by id; and
         the number of the newest recording."""
-        found: list[Document] = []
+        found: list[RunDocument] = []
         if self.recordings.has_any:
             top = self._newest()
             going = self.recordings.chosen("status = 'live'", limit=_MOST_LIVE)
@@ -532,15 +564,15 @@ def _age(run: RecordedRun) -> tuple[float, str]:
     return run.started, run.id
 
 
-def _lone_events(row: Row, answered: Sequence[str] = ()) -> Iterator[Document]:
+def _lone_events(row: Row, answered: Sequence[str] = ()) -> Iterator[EventDocument]:
     """Give what is known of a durable run that was not recorded, as if it had been: its input, what it waits for, and
     how it ended. `answered` are the ids of what was answered."""
     path = (row.agent,)
 
-    def event(n: int, kind: str, at: float, where: Sequence[str], **facts: Any) -> Document:
+    def event(n: int, kind: str, at: float, where: RunPath, **facts: Any) -> EventDocument:
         names = ("attempt", "iteration", "tool_use_id", "tool_name")
-        place = {name: facts.pop(name, None) for name in names}
-        return {"n": n, "at": at, "path": list(where), "kind": kind, **place, "facts": facts}
+        place: dict[str, Any] = {name: facts.pop(name, None) for name in names}
+        return event_document(RecordedEvent(n=n, at=at, path=where, kind=kind, **place, facts=facts))
 
     try:
         head = load_head(row)

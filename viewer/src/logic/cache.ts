@@ -283,7 +283,7 @@ export function pricesFrom(used: readonly (Usage & { saved: number | null })[]):
 /** The least squares of four unknowns, or null where they are not fixed. */
 function solved(rows: readonly number[][]): number[] | null {
   const n = 4;
-  const table = Array.from({ length: n }, () => new Array<number>(n + 1).fill(0));
+  const table = Array.from({ length: n }, () => Array.from({ length: n + 1 }, () => 0));
   for (const row of rows) {
     for (let i = 0; i < n; i += 1) for (let j = 0; j <= n; j += 1) (table[i] as number[])[j] = (table[i]?.[j] ?? 0) + (row[i] ?? 0) * (row[j] ?? 0);
   }

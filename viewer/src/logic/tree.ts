@@ -3,7 +3,7 @@
 
 import type { Facts, Happened, Run, Usage } from "../api.ts";
 import { plural } from "./format.ts";
-import { blocks, firstOf, inOneLine, list, NOTHING, number, object, sum, text, usage } from "./values.ts";
+import { firstOf, inOneLine, list, NOTHING, number, object, sum, text, usage, wordsOf } from "./values.ts";
 
 export type Kind = "root" | "turn" | "run" | "attempt" | "iteration" | "call" | "note" | "ending";
 export type State = "done" | "failed" | "live" | "waits" | "cancelled";
@@ -178,14 +178,8 @@ export class Tree {
     const above = this.current.get(event.path.slice(0, -1).join("/"));
     const parent = (event.tool_use_id && above?.calls.get(event.tool_use_id)) || (event.path.length > 1 ? above : null);
     const key = time > 1 ? `${path}:${time}` : path;
-    let run: RunStep;
-    if (parent) {
-      run = this.runStep(parent, key, event.path, event.at);
-      run.title = event.path[event.path.length - 1] ?? "";
-    } else {
-      run = this.runStep(this.place(event), key, event.path, event.at);
-      run.title = event.path[event.path.length - 1] ?? this.recording.agent;
-    }
+    const run = this.runStep(parent ?? this.place(event), key, event.path, event.at);
+    run.title = event.path.at(-1) ?? this.recording.agent;
     run.agent = text(facts["agent"]) || run.agent;
     run.model = text(facts["model"]);
     run.mode = text(facts["mode"]);
@@ -240,21 +234,24 @@ export class Tree {
     if (!iteration || iteration.end !== null) return;
     let end = iteration.answered ?? at;
     for (const call of iteration.children) end = Math.max(end, call.end ?? at);
-    iteration.end = iteration.answered === null ? at : end;
-    iteration.isLive = false;
-    if (iteration.state === "live") iteration.state = "done";
+    this.close(iteration, iteration.answered === null ? at : end);
   }
 
-  private note(event: Happened, title: string, detail = "", state: State = "done"): Step {
-    const run = this.runOf(event);
+  private note(event: Happened, title: string, detail = "", state: State = "done", run = this.runOf(event)): Step {
     const parent = run.nowIteration ?? run.nowAttempt ?? run;
-    const note = this.step("note", parent, run, `${run.key}/n${event.n}`, event.at);
+    const note = this.step("note", parent, run, `${run.key && `${run.key}/`}n${event.n}`, event.at);
     note.attempt = parent.attempt;
     note.iteration = parent.iteration;
     Object.assign(note, { title, detail, state, end: event.at, isLive: false, called: event });
     note.events.push(event);
     if (state === "failed") this.fail(note);
     return note;
+  }
+
+  private close(step: Step, at: number): void {
+    step.end = at;
+    step.isLive = false;
+    if (step.state === "live") step.state = "done";
   }
 
   private fail(step: Step): void {
@@ -265,149 +262,113 @@ export class Tree {
   // -- taking events in
 
   private take(event: Happened): void {
-    const { facts } = event;
-    switch (event.kind) {
-      case "RunStarted": {
-        const run = this.begin(event, event.path.join("/"));
-        run.events.push(event);
-        return;
-      }
-      case "Input": {
-        const run = this.runOf(event);
-        run.input = text(facts["input"]);
-        run.limits = object(facts["limits"]);
-        run.events.push(event);
-        if (this.turn && run.parent === this.turn && !this.turn.detail) this.turn.detail = firstOf(run.input);
-        return;
-      }
-      case "AttemptStarted":
-        this.attemptOf(event).events.push(event);
-        return;
-      case "IterationStarted":
-        this.iterationOf(event).events.push(event);
-        return;
-      case "MessageCommitted":
-        this.commit(event);
-        return;
-      case "ModelResponded":
-        this.respond(event);
-        return;
-      case "ModelRetried": {
-        const iteration = this.iterationOf(event);
-        iteration.events.push(event);
-        this.note(event, "Request failed", `${text(facts["kind"])}: ${text(facts["message"])}`, "done");
-        return;
-      }
-      case "ToolCalled":
-        this.call(event);
-        return;
-      case "ToolFinished":
-        this.finish(event);
-        return;
-      case "ToolProgress":
-      case "GateDecided":
-      case "StepRecalled":
-      case "CallAbandoned": {
-        const run = this.runOf(event);
-        const call = (event.tool_use_id && run.calls.get(event.tool_use_id)) || null;
-        (call ?? run.nowIteration ?? run).events.push(event);
-        if (call && event.kind === "CallAbandoned") call.chip = { text: "abandoned", look: "bad" };
-        if (call && event.kind === "ToolProgress" && call.state === "live") call.words = text(facts["message"]);
-        return;
-      }
-      case "ApprovalRequested":
-      case "QuestionAsked":
-        this.wait(event);
-        return;
-      case "ApprovalAnswered":
-      case "QuestionAnswered":
-        this.answer(event);
-        return;
-      case "LayerStarted":
-      case "LayerCompleted":
-      case "ValidationFailed":
-        this.judge(event);
-        return;
-      case "AttemptCompleted": {
-        const attempt = this.attemptOf(event);
-        attempt.events.push(event);
-        this.endIteration(attempt.run, event.at);
-        attempt.end = event.at;
-        attempt.isLive = false;
-        const succeeded = facts["succeeded"] === true;
-        if (succeeded) attempt.state = "done";
-        else this.fail(attempt);
-        if (succeeded && attempt.verdict) attempt.chip = { text: "accepted", look: "plain" };
-        return;
-      }
-      case "ContextCompacted": {
-        const [before, after] = [number(facts["before_tokens"]) ?? 0, number(facts["after_tokens"]) ?? 0];
-        this.compactions.push(event);
-        const told = before === after ? "nothing came of it" : `${plural(before, "token")} to ${plural(after, "token")}`;
-        const note = this.note(event, "Compacted", told);
-        note.used = usage(facts["usage"]);
-        return;
-      }
-      case "RunSucceeded":
-      case "RunFailed":
-        this.end(event);
-        return;
-      case "TurnEnded":
-        if (this.turn) {
-          this.turn.events.push(event);
-          this.turn.end = event.at;
-          this.turn.isLive = false;
-          if (this.turn.state === "live") this.turn.state = event.facts["result"] === undefined ? "cancelled" : "done";
-          this.turn = null;
-        }
-        return;
-      case "TaskEnded": {
-        const info = object(facts["info"]);
-        if (info["kind"] === "agent" || info["kind"] === "member") {
-          this.runOf(event).events.push(event);
-          return;
-        }
-        this.note(event, text(info["id"]), `${text(info["status"])}: ${text(info["description"])}`, info["status"] === "failed" ? "failed" : "done");
-        return;
-      }
-      case "MailSent":
-      case "MailReturned": {
-        const mail = object(facts["mail"] ?? object(facts["letter"])["mail"]);
-        const told = `${text(mail["sender"])} to ${text(mail["to"])}: ${firstOf(text(mail["summary"]) || text(mail["text"]))}`;
-        this.note(event, event.kind === "MailSent" ? "Mail" : "Mail came back", told, event.kind === "MailSent" ? "done" : "failed");
-        return;
-      }
-      case "RunClaimed": {
-        const from = text(facts["taken_from"]);
-        this.noteAtRoot(event, "Claimed", `by ${text(facts["worker"])}${from ? `, taken from ${from}` : ""}`);
-        return;
-      }
-      case "RunSuspended":
-        this.noteAtRoot(event, "Suspended", "it waits, and takes no memory");
-        return;
-      case "RunNeedsAttention":
-        this.noteAtRoot(event, "Halted", text(facts["why"]));
-        return;
-      case "RunResumed":
-        this.noteAtRoot(event, "Resumed", `in attempt ${event.attempt ?? 0}, iteration ${event.iteration ?? 0}`);
-        return;
-      case "RecordingEnded":
-        this.note(event, "Recording ended", text(facts["reason"]), "failed");
-        return;
-      default:
-        (this.current.get(event.path.join("/")) ?? this.root).events.push(event);
+    const taker = this.takers.get(event.kind);
+    if (taker) taker(event);
+    else (this.current.get(event.path.join("/")) ?? this.root).events.push(event);
+  }
+
+  /** What each kind of event does. Of any other it is only kept that it happened. */
+  private readonly takers = new Map(Object.entries<(event: Happened) => void>({
+    RunStarted: (event) => this.begin(event, event.path.join("/")).events.push(event),
+    Input: (event) => this.takeInput(event),
+    AttemptStarted: (event) => this.attemptOf(event).events.push(event),
+    AttemptCompleted: (event) => this.completeAttempt(event),
+    IterationStarted: (event) => this.iterationOf(event).events.push(event),
+    MessageCommitted: (event) => this.commit(event),
+    ModelResponded: (event) => this.respond(event),
+    ModelRetried: (event) => {
+      this.iterationOf(event).events.push(event);
+      this.note(event, "Request failed", `${text(event.facts["kind"])}: ${text(event.facts["message"])}`);
+    },
+    ContextCompacted: (event) => this.compact(event),
+    ToolCalled: (event) => this.call(event),
+    ToolFinished: (event) => this.finish(event),
+    ToolProgress: (event) => {
+      const call = this.keepWithCall(event);
+      if (call?.state === "live") call.words = text(event.facts["message"]);
+    },
+    CallAbandoned: (event) => {
+      const call = this.keepWithCall(event);
+      if (call) call.chip = { text: "abandoned", look: "bad" };
+    },
+    GateDecided: (event) => this.keepWithCall(event),
+    StepRecalled: (event) => this.keepWithCall(event),
+    ApprovalRequested: (event) => this.wait(event),
+    ApprovalAnswered: (event) => this.answer(event),
+    QuestionAsked: (event) => this.wait(event),
+    QuestionAnswered: (event) => this.answer(event),
+    LayerStarted: (event) => this.judge(event),
+    LayerCompleted: (event) => this.judge(event),
+    ValidationFailed: (event) => this.judge(event),
+    RunSucceeded: (event) => this.end(event),
+    RunFailed: (event) => this.end(event),
+    TurnEnded: (event) => this.endTurn(event),
+    TaskEnded: (event) => this.endTask(event),
+    MailSent: (event) => this.note(event, "Mail", mailText(event)),
+    MailReturned: (event) => this.note(event, "Mail came back", mailText(event), "failed"),
+    RunClaimed: (event) => {
+      const from = text(event.facts["taken_from"]);
+      this.noteAtRoot(event, "Claimed", `by ${text(event.facts["worker"])}${from ? `, taken from ${from}` : ""}`);
+    },
+    RunSuspended: (event) => this.noteAtRoot(event, "Suspended", "it waits, and takes no memory"),
+    RunNeedsAttention: (event) => this.noteAtRoot(event, "Halted", text(event.facts["why"])),
+    RunResumed: (event) => this.noteAtRoot(event, "Resumed", `in attempt ${event.attempt ?? 0}, iteration ${event.iteration ?? 0}`),
+    RecordingEnded: (event) => this.note(event, "Recording ended", text(event.facts["reason"]), "failed"),
+  }));
+
+  private takeInput(event: Happened): void {
+    const run = this.runOf(event);
+    run.input = text(event.facts["input"]);
+    run.limits = object(event.facts["limits"]);
+    run.events.push(event);
+    if (this.turn && run.parent === this.turn && !this.turn.detail) this.turn.detail = firstOf(run.input);
+  }
+
+  private completeAttempt(event: Happened): void {
+    const attempt = this.attemptOf(event);
+    attempt.events.push(event);
+    this.endIteration(attempt.run, event.at);
+    this.close(attempt, event.at);
+    if (event.facts["succeeded"] !== true) this.fail(attempt);
+    else {
+      attempt.state = "done";
+      if (attempt.verdict) attempt.chip = { text: "accepted", look: "plain" };
     }
   }
 
+  private compact(event: Happened): void {
+    const [before, after] = [number(event.facts["before_tokens"]) ?? 0, number(event.facts["after_tokens"]) ?? 0];
+    this.compactions.push(event);
+    const told = before === after ? "nothing came of it" : `${plural(before, "token")} to ${plural(after, "token")}`;
+    this.note(event, "Compacted", told).used = usage(event.facts["usage"]);
+  }
+
+  /** Keep an event with the call that it is about, if there is one, and return that. */
+  private keepWithCall(event: Happened): Step | null {
+    const run = this.runOf(event);
+    const call = (event.tool_use_id && run.calls.get(event.tool_use_id)) || null;
+    (call ?? run.nowIteration ?? run).events.push(event);
+    return call;
+  }
+
+  private endTurn(event: Happened): void {
+    const turn = this.turn;
+    if (!turn) return;
+    turn.events.push(event);
+    if (turn.state === "live" && event.facts["result"] === undefined) turn.state = "cancelled";
+    this.close(turn, event.at);
+    this.turn = null;
+  }
+
+  private endTask(event: Happened): void {
+    const info = object(event.facts["info"]);
+    if (info["kind"] === "agent" || info["kind"] === "member") this.runOf(event).events.push(event);
+    else this.note(event, text(info["id"]), `${text(info["status"])}: ${text(info["description"])}`, info["status"] === "failed" ? "failed" : "done");
+  }
+
+  /** Note something that may be told before its run has begun, or between its lives. */
   private noteAtRoot(event: Happened, title: string, detail: string): void {
-    const run = this.current.get(event.path.join("/"));
-    if (run) {
-      this.note(event, title, detail);
-      return;
-    }
-    const note = this.step("note", this.root, this.root, `n${event.n}`, event.at);
-    Object.assign(note, { title, detail, state: "done", end: event.at, isLive: false, called: event });
-    note.events.push(event);
+    this.note(event, title, detail, "done", this.current.get(event.path.join("/")) ?? this.root);
   }
 
   private commit(event: Happened): void {
@@ -421,8 +382,7 @@ export class Tree {
     if (role === "assistant" && iteration && iteration.answered === null) {
       iteration.said = event;
       iteration.events.push(event);
-      const words = blocks(event).filter((block) => block["type"] === "text").map((block) => text(block["text"])).join("\n");
-      iteration.title = firstOf(words);
+      iteration.title = firstOf(wordsOf(event).join("\n"));
     } else (iteration ?? run.nowAttempt ?? run).events.push(event);
   }
 
@@ -496,8 +456,7 @@ export class Tree {
     }
     call.finished = event;
     call.events.push(event);
-    call.end = event.at;
-    call.isLive = false;
+    this.close(call, event.at);
     call.words = "";
     if (call.waiting) this.waiting.delete(call.key);
     call.waiting = null;
@@ -527,11 +486,7 @@ export class Tree {
       this.fail(call);
     }
     const iteration = call.parent;
-    if (iteration && iteration.kind === "iteration" && iteration.children.every((each) => each.kind !== "call" || each.end !== null)) {
-      iteration.end = event.at;
-      iteration.isLive = false;
-      if (iteration.state === "live") iteration.state = "done";
-    }
+    if (iteration?.kind === "iteration" && iteration.children.every((each) => each.kind !== "call" || each.end !== null)) this.close(iteration, event.at);
   }
 
   private wait(event: Happened): void {
@@ -592,8 +547,7 @@ export class Tree {
   private end(event: Happened): void {
     const run = this.runOf(event);
     run.ended = event;
-    run.end = event.at;
-    run.isLive = false;
+    this.close(run, event.at);
     run.events.push(event);
     this.endIteration(run, event.at);
     for (const call of run.calls.values()) this.waiting.delete(call.key);
@@ -633,6 +587,11 @@ export class Tree {
     }
     if (above === this.root && this.root.state === "live") this.root.state = run.state;
   }
+}
+
+function mailText(event: Happened): string {
+  const mail = object(event.facts["mail"] ?? object(event.facts["letter"])["mail"]);
+  return `${text(mail["sender"])} to ${text(mail["to"])}: ${firstOf(text(mail["summary"]) || text(mail["text"]))}`;
 }
 
 /** The figures that ended a run, or else its code. */

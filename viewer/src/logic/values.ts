@@ -41,41 +41,22 @@ export function isCut(value: Json | undefined): boolean {
   return typeof value["cut"] === "string" && typeof value["characters"] === "number" ? true : Object.values(value).some(isCut);
 }
 
-export const NOTHING: Usage = {
-  requests: 0,
-  input_tokens: 0,
-  cache_read_tokens: 0,
-  cache_write_tokens: 0,
-  output_tokens: 0,
-  reasoning_tokens: 0,
-  cost: 0,
-};
+const COUNTS = ["requests", "input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens"] as const;
+
+/** A usage of which each figure but the cost is told by `of`. */
+function counted(of: (name: (typeof COUNTS)[number]) => number, cost: number | null): Usage {
+  return { ...(Object.fromEntries(COUNTS.map((name) => [name, of(name)])) as unknown as Usage), cost };
+}
+
+export const NOTHING = counted(() => 0, 0);
 
 export function usage(value: Json | undefined): Usage {
   const told = object(value);
-  const at = (name: string) => number(told[name]) ?? 0;
-  return {
-    requests: at("requests"),
-    input_tokens: at("input_tokens"),
-    cache_read_tokens: at("cache_read_tokens"),
-    cache_write_tokens: at("cache_write_tokens"),
-    output_tokens: at("output_tokens"),
-    reasoning_tokens: at("reasoning_tokens"),
-    cost: number(told["cost"]) ?? (at("requests") === 0 ? 0 : null),
-  };
+  return counted((name) => number(told[name]) ?? 0, number(told["cost"]) ?? (number(told["requests"]) ? null : 0));
 }
 
 export function sum(one: Usage, other: Usage): Usage {
-  const cost = one.cost === null || other.cost === null ? null : one.cost + other.cost;
-  return {
-    requests: one.requests + other.requests,
-    input_tokens: one.input_tokens + other.input_tokens,
-    cache_read_tokens: one.cache_read_tokens + other.cache_read_tokens,
-    cache_write_tokens: one.cache_write_tokens + other.cache_write_tokens,
-    output_tokens: one.output_tokens + other.output_tokens,
-    reasoning_tokens: one.reasoning_tokens + other.reasoning_tokens,
-    cost,
-  };
+  return counted((name) => one[name] + other[name], one.cost === null || other.cost === null ? null : one.cost + other.cost);
 }
 
 /** What went in, cached or not. */
@@ -90,6 +71,11 @@ export function allTokens(used: Usage): number {
 /** The blocks of a message that was committed. */
 export function blocks(event: Happened): Facts[] {
   return list(object(event.facts["message"])["content"]).map(object);
+}
+
+/** The texts of a message that was committed. */
+export function wordsOf(event: Happened): string[] {
+  return blocks(event).flatMap((block) => (block["type"] === "text" ? [text(block["text"])] : []));
 }
 
 /** Arguments as one line: their values, the short ones first as they come. */

@@ -1,8 +1,8 @@
 // Two runs: where they part, and what differs from there on. Neither is the better one.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import type { Piece, Run, Sent } from "../api";
-import { get, ofRun } from "../client";
+import type { Run, Sent } from "../api";
+import { requestOf } from "../client";
 import { align, type Pair } from "../logic/compare";
 import { beside, lines } from "../logic/diff";
 import { count, duration, exact, firstLine, money, percent, plural, shortId } from "../logic/format";
@@ -12,7 +12,7 @@ import { sentTokens, text } from "../logic/values";
 import { titleOf } from "../logic/rows";
 import { type Recording, useRecording } from "../recording";
 import { go, type Route } from "../route";
-import { Loading, Problem, StateIcon, To } from "./parts";
+import { FigureTable, Loading, Problem, StateIcon, To, useAsked } from "./parts";
 import { HelpButton, LinkButton, Where } from "./top";
 
 export function Compare({ route }: { route: Route }) {
@@ -71,11 +71,9 @@ function difference(one: number, other: number, isShare: boolean): string {
   return share === 0 ? "" : `${share > 0 ? "+" : "−"}${Math.abs(share)} %`;
 }
 
-function Both({ a, b, runs, trees }: { a: Recording; b: Recording; runs: [Run, Run]; trees: [Tree, Tree] }) {
-  const { prefix, rest } = useMemo(() => align(...trees), [trees[0].version, trees[1].version]);
-  const [isOpen, set] = useState(false);
+/** The figures of both runs, and by how much they differ. */
+function Head({ runs }: { runs: [Run, Run] }) {
   const [one, other] = runs;
-  const first = rest[0];
   const same = [one.agent === other.agent ? "agent" : "", one.input === other.input ? "input" : "", one.model === other.model ? "model" : ""].filter(Boolean);
   const took = (run: Run) => (run.ended ?? run.seen) - run.started;
   const figures: [string, (run: Run) => string, string][] = [
@@ -88,50 +86,37 @@ function Both({ a, b, runs, trees }: { a: Recording; b: Recording; runs: [Run, R
     ["Cost", (run) => money(run.usage.cost), difference(one.usage.cost ?? 0, other.usage.cost ?? 0, true)],
     ["Time", (run) => duration(took(run)), difference(took(one), took(other), true)],
   ];
+  const rows = runs.map((run, n) => ({
+    key: String(n),
+    name: (
+      <>
+        <Side n={n} /> <To to={{ run: run.id }} class="mono quiet">{shortId(run.id)}</To>
+      </>
+    ),
+    figures: [code(run), ...figures.map(([, told]) => told(run))],
+  }));
+  return (
+    <section class="comparehead">
+      <h1>
+        <span>{one.input || one.agent}</span> {same.length > 0 && <span class="chip plain">the same {same.join(", ").replace(/, ([^,]*)$/, " and $1")}</span>}
+      </h1>
+      <FigureTable
+        label="Figures of both runs"
+        first="run"
+        columns={["Ending", ...figures.map(([name]) => name)]}
+        rows={[...rows, { key: "change", look: "quiet", name: "B against A", figures: ["", ...figures.map(([, , change]) => change)] }]}
+      />
+    </section>
+  );
+}
+
+function Both({ a, b, runs, trees }: { a: Recording; b: Recording; runs: [Run, Run]; trees: [Tree, Tree] }) {
+  const { prefix, rest } = useMemo(() => align(...trees), [trees[0].version, trees[1].version]);
+  const [isOpen, set] = useState(false);
+  const first = rest[0];
   return (
     <>
-      <section class="comparehead">
-        <h1>
-          <span>{one.input || one.agent}</span> {same.length > 0 && <span class="chip plain">the same {same.join(", ").replace(/, ([^,]*)$/, " and $1")}</span>}
-        </h1>
-        <div class="scroller" tabIndex={0} role="group" aria-label="Figures of both runs">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">
-                  <span class="sr">run</span>
-                </th>
-                <th scope="col">Ending</th>
-                {figures.map(([name]) => (
-                  <th scope="col" key={name}>
-                    {name}
-                  </th>
-                ))}
-              </tr>
-            </thead>
-            <tbody>
-              {runs.map((run, n) => (
-                <tr key={n}>
-                  <th scope="row">
-                    <Side n={n} /> <To to={{ run: run.id }} class="mono quiet">{shortId(run.id)}</To>
-                  </th>
-                  <td>{code(run)}</td>
-                  {figures.map(([name, told]) => (
-                    <td key={name}>{told(run)}</td>
-                  ))}
-                </tr>
-              ))}
-              <tr class="quiet">
-                <th scope="row">B against A</th>
-                <td />
-                {figures.map(([name, , change]) => (
-                  <td key={name}>{change}</td>
-                ))}
-              </tr>
-            </tbody>
-          </table>
-        </div>
-      </section>
+      <Head runs={runs} />
       <div class="pairs">
         <div class="pair sticky">
           <span class="nth" />
@@ -149,9 +134,7 @@ function Both({ a, b, runs, trees }: { a: Recording; b: Recording; runs: [Run, R
         {isOpen && prefix.map((pair, at) => <PairRow key={at} pair={pair} runs={runs} />)}
         {first ? (
           <h2 class="parting">
-            <b>
-              First divergence: {nameOf(first.a ?? first.b)}
-            </b>{" "}
+            <b>First divergence: {nameOf(first.a ?? first.b)}</b>{" "}
             <SameBytes a={a} b={b} pair={firstOfBoth(rest)} trees={trees} />
           </h2>
         ) : (
@@ -218,26 +201,16 @@ function firstOfBoth(rest: Pair[]): { a: Step | null; b: Step | null } {
 }
 
 function SameBytes({ a, b, pair, trees }: { a: Recording; b: Recording; pair: { a: Step | null; b: Step | null }; trees: [Tree, Tree] }) {
-  const [told, set] = useState("");
-  useEffect(() => {
-    let isHere = true;
-    const sentOf = (recording: Recording, tree: Tree, step: Step | null) =>
-      step ? requestsByStep(tree, recording.requests).get(stepKey(step.run, step.attempt, step.iteration)) : undefined;
+  const sentOf = (recording: Recording, tree: Tree, step: Step | null) =>
+    step ? requestsByStep(tree, recording.requests).get(stepKey(step.run, step.attempt, step.iteration)) : undefined;
+  const numbersOf = async (recording: Recording, { n }: Sent) => (await requestOf(recording.id, n)).pieces.map((piece) => piece.number).join();
+  const read = () => {
     const [one, other] = [sentOf(a, trees[0], pair.a), sentOf(b, trees[1], pair.b)];
-    if (!one || !other) return;
-    const pieces = (recording: Recording, sent: Sent) => get<Sent & { pieces: Piece[] }>(ofRun(recording.id, `/requests/${sent.n}`));
-    Promise.all([pieces(a, one), pieces(b, other)])
-      .then(([left, right]) => {
-        const numbers = (all: Piece[]) => all.map((piece) => piece.number).join();
-        const isSame = numbers(left.pieces) === numbers(right.pieces);
-        if (isHere) set(isSame ? "the same request, byte for byte; another answer" : "the requests differ, too");
-      })
-      .catch(() => isHere && set("the requests could not be read"));
-    return () => {
-      isHere = false;
-    };
-  }, [pair.a?.key, pair.b?.key, a.requests, b.requests]);
-  return <span>{told}</span>;
+    return one && other ? Promise.all([numbersOf(a, one), numbersOf(b, other)]) : null;
+  };
+  const { value, error } = useAsked(read, pair.a?.key, pair.b?.key, a.requests, b.requests);
+  if (error) return <span>the requests could not be read</span>;
+  return <span>{value && (value[0] === value[1] ? "the same request, byte for byte; another answer" : "the requests differ, too")}</span>;
 }
 
 function PairRow({ pair, runs }: { pair: Pair; runs: [Run, Run] }) {

@@ -1,8 +1,8 @@
 // The conversation as a reader would want it.
 
 import { useState } from "preact/hooks";
-import type { Happened, Piece, Sent } from "../api";
-import { get, ofRun, parsed } from "../client";
+import type { Happened, Sent } from "../api";
+import { parsed, requestOf } from "../client";
 import { plural } from "../logic/format";
 import { curl } from "../logic/requests";
 import { callText, inOrder, markdown, python, resultText } from "../logic/transcript";
@@ -24,7 +24,7 @@ export function Conversation({ recording, tree }: { recording: Recording; tree: 
   const lastRequest = recording.requests.findLast((sent) => sent.path.join("/") === path && sent.form === "http");
   const asCurl = async (sent: Sent) => {
     try {
-      const { pieces } = await get<Sent & { pieces: Piece[] }>(ofRun(recording.id, `/requests/${sent.n}`));
+      const { pieces } = await requestOf(recording.id, sent.n);
       await copy(curl(sent, pieces.map((piece) => piece.body ?? "").join("")), "The last request");
     } catch (error) {
       toast(error instanceof Error ? error.message : String(error));

@@ -6,15 +6,15 @@ import { count, duration, exact, money, percent, plural, size, utc } from "../lo
 import { stepKey } from "../logic/requests";
 import { onlyCall, titleOf } from "../logic/rows";
 import type { Step } from "../logic/tree";
-import { blocks, inOneLine, length, object, sentTokens, text } from "../logic/values";
+import { blocks, inOneLine, length, object, sentTokens, text, wordsOf } from "../logic/values";
 import type { Recording } from "../recording";
 import { goOn, href, now, type Route } from "../route";
 import { DraftPane } from "./draft";
 import { EndingPane } from "./ending";
-import { ApprovalCard } from "./operator";
+import { ApprovalCard } from "./approval";
 import { asked, WhoDidWhat } from "./operators";
 import { type PaneGiven, ResultView, useEntire } from "./pane";
-import { copy, Figure, Icon, JsonView, LongText, StateIcon, Tabs } from "./parts";
+import { copy, Figure, Icon, JsonView, LongText, Notice, StateIcon, Switch, Tabs } from "./parts";
 import { RequestPane } from "./request";
 
 export interface Tab {
@@ -93,13 +93,12 @@ export function Details(given: Given) {
           )}
           <span class="spacer" />
           {draft && step.run.drafts.length > 1 && (
-            <span class="switch" role="group" aria-label="Drafts">
-              {step.run.drafts.map((each) => (
-                <button type="button" key={each.number} aria-pressed={each === draft} onClick={() => given.choose(each.call.key)}>
-                  Draft {each.number} {each.verdict && each.verdict.layers.every((layer) => layer.passed) ? "✓" : ""}
-                </button>
-              ))}
-            </span>
+            <Switch
+              label="Drafts"
+              choices={step.run.drafts.map(({ call, number, verdict }) => [call.key, `Draft ${number} ${verdict?.layers.every((layer) => layer.passed) ? "✓" : ""}`])}
+              at={draft.call.key}
+              choose={given.choose}
+            />
           )}
           {!draft && (
             <>
@@ -124,7 +123,7 @@ export function Details(given: Given) {
           <Figure name="model">{sent?.model.split(":").slice(1).join(":") || step.run.model.split(":").slice(1).join(":")}</Figure>
         </p>
       )}
-      {tabs.length > 1 && <TabsRow {...given} />}
+      {tabs.length > 1 && <Tabs tabs={tabs} at={tab} choose={(id) => goOn({ tab: id }, true)} />}
       <div class="panel" role="tabpanel" id="panel" aria-labelledby={tabs.length > 1 ? `tab-${tab}` : undefined} tabIndex={-1} key={`${tab}`}>
         {tab === "request" && sent ? (
           <RequestPane {...given} sent={sent} as={given.route["as"] ?? ""} />
@@ -146,10 +145,6 @@ export function Details(given: Given) {
       </div>
     </article>
   );
-}
-
-function TabsRow({ tabs, tab }: Given) {
-  return <Tabs tabs={tabs} at={tab} choose={(id) => goOn({ tab: id }, true)} />;
 }
 
 function linkTo(step: Step): string {
@@ -227,17 +222,15 @@ function CallsPane({ step, recording, sent, choose, tree }: Given & { sent: Sent
   const said = useEntire(recording, iteration?.said ?? null);
   const order = calls.filter((call) => call.end !== null).toSorted((one, other) => (one.end ?? 0) - (other.end ?? 0));
   const told = said ? blocks(said) : [];
-  const words = told.filter((block) => block["type"] === "text").map((block) => text(block["text"]));
+  const words = said ? wordsOf(said) : [];
   const thoughts = told.filter((block) => block["type"] === "thinking").map((block) => text(block["text"] ?? block["thinking"]));
   const progress = step.events.filter((event) => event.kind === "ToolProgress");
   return (
     <>
       {step.error && (
-        <div class="notice bad">
-          <p>
-            <b>{text(step.error["message"])}</b> {text(step.error["hint"])}
-          </p>
-        </div>
+        <Notice look="bad">
+          <b>{text(step.error["message"])}</b> {text(step.error["hint"])}
+        </Notice>
       )}
       {thoughts.filter(Boolean).map((thought, n) => (
         <details class="thinking" key={n}>
@@ -374,14 +367,12 @@ function ResponsePane({ sent, step, recording }: { sent: Sent; step: Step | null
   return (
     <>
       {retries.map((event) => (
-        <div class="notice bad" key={event.n}>
-          <p>
-            <b>
-              Request {text(event.facts["request"])} of {text(event.facts["max_requests"])} failed: {text(event.facts["kind"])}.
-            </b>{" "}
-            {text(event.facts["message"])}
-          </p>
-        </div>
+        <Notice look="bad" key={event.n}>
+          <b>
+            Request {text(event.facts["request"])} of {text(event.facts["max_requests"])} failed: {text(event.facts["kind"])}.
+          </b>{" "}
+          {text(event.facts["message"])}
+        </Notice>
       ))}
       <h3>What came back</h3>
       <dl class="facts">

@@ -4,8 +4,8 @@ import { useMemo, useState } from "preact/hooks";
 import { beside, type Line, lines } from "../logic/diff";
 import { duration, plural } from "../logic/format";
 import { split, underlined } from "../logic/paths";
-import type { Draft, Verdict } from "../logic/tree";
-import { blocks, object, text } from "../logic/values";
+import type { Draft, Tree, Verdict } from "../logic/tree";
+import { object, text, wordsOf } from "../logic/values";
 import { type PaneGiven, useEntire } from "./pane";
 import { StateIcon } from "./parts";
 
@@ -14,9 +14,8 @@ export function DraftPane({ step, draft, recording, tree }: PaneGiven & { draft:
   const finished = useEntire(recording, draft.call.finished);
   const finishedBefore = useEntire(recording, before?.call.finished ?? null);
   const called = useEntire(recording, draft.call.called);
-  const saidIn = draft.call.parent?.said ?? null;
-  const said = useEntire(recording, saidIn);
-  const words = said ? blocks(said).filter((block) => block["type"] === "text").map((block) => text(block["text"])).join(" ") : "";
+  const said = useEntire(recording, draft.call.parent?.said ?? null);
+  const words = said ? wordsOf(said).join(" ") : "";
   const input = object(called?.facts["tool_input"]);
   const preview = previewOf(finished, draft, input);
   const previewBefore = before ? previewOf(finishedBefore, before, object(before.call.called?.facts["tool_input"])) : null;
@@ -62,8 +61,7 @@ export function DraftPane({ step, draft, recording, tree }: PaneGiven & { draft:
           </div>
         </section>
       </div>
-      {verdict && <VerdictView verdict={verdict} known={allLayers(tree.runs.flatMap((run) => run.attempts.map((attempt) => attempt.verdict)))} feedback={text(verdict.call?.finished?.facts["tool_result"]) || feedback} draft={input} light={setLit} />}
-      {!verdict && <p class="quiet">This draft was not handed in.</p>}
+      {verdict ? <VerdictView tree={tree} verdict={verdict} draft={input} light={setLit} /> : <p class="quiet">This draft was not handed in.</p>}
     </>
   );
 }
@@ -76,13 +74,9 @@ function previewOf(finished: { facts: Record<string, unknown> } | null, draft: D
 }
 
 /** The longest list of layers that any verdict has: those that were not asked are known from it. */
-export function allLayers(verdicts: (Verdict | null)[]): string[] {
-  let known: string[] = [];
-  for (const verdict of verdicts) {
-    const names = verdict?.layers.map((layer) => layer.name) ?? [];
-    if (names.length > known.length) known = names;
-  }
-  return known;
+function allLayers(tree: Tree): string[] {
+  const lists = tree.runs.flatMap((run) => run.attempts.map(({ verdict }) => verdict?.layers.map((layer) => layer.name) ?? []));
+  return lists.reduce((longest, names) => (names.length > longest.length ? names : longest), []);
 }
 
 interface LineGiven {
@@ -106,9 +100,10 @@ function PreviewLine({ line, isSame, side, draft, paths, lit }: LineGiven) {
   );
 }
 
-export function VerdictView({ verdict, known, feedback, draft, light }: { verdict: Verdict; known: string[]; feedback: string; draft: object; light: (path: string) => void }) {
+export function VerdictView({ tree, verdict, draft, light }: { tree: Tree; verdict: Verdict; draft: object; light?: (path: string) => void }) {
+  const feedback = text(verdict.call?.finished?.facts["tool_result"]) || verdict.feedback;
   const asked = new Map(verdict.layers.map((layer) => [layer.name, layer]));
-  const names = [...new Set([...verdict.layers.map((layer) => layer.name), ...known])];
+  const names = [...new Set([...verdict.layers.map((layer) => layer.name), ...allLayers(tree)])];
   const passed = verdict.layers.every((layer) => layer.passed === true);
   return (
     <section class="verdict" aria-label="Verdict">
@@ -134,7 +129,7 @@ export function VerdictView({ verdict, known, feedback, draft, light }: { verdic
           <pre>
             {split(feedback, draft as Record<string, never>).map((part, n) =>
               part.path ? (
-                <button type="button" class="pathlink" key={n} onMouseEnter={() => light(part.path ?? "")} onMouseLeave={() => light("")} onFocus={() => light(part.path ?? "")} onBlur={() => light("")} onClick={() => document.querySelector("u")?.scrollIntoView({ block: "center" })}>
+                <button type="button" class="pathlink" key={n} onMouseEnter={() => light?.(part.path ?? "")} onMouseLeave={() => light?.("")} onFocus={() => light?.(part.path ?? "")} onBlur={() => light?.("")} onClick={() => document.querySelector("u")?.scrollIntoView({ block: "center" })}>
                   {part.text}
                 </button>
               ) : (

@@ -8,10 +8,10 @@ import { type Gauge, gaugesOf, type Party, partiesOf } from "../logic/gauges";
 import type { RunStep, Step, Tree } from "../logic/tree";
 import { allTokens, isObject, NOTHING, number, object, sentTokens, sum, text, usage } from "../logic/values";
 import type { Recording } from "../recording";
-import { allLayers, VerdictView } from "./draft";
+import { VerdictView } from "./draft";
 import { WhoDidWhat } from "./operators";
 import { type PaneGiven, ResultView, useEntire } from "./pane";
-import { JsonView, StateIcon } from "./parts";
+import { FigureTable, type FigureTableGiven, JsonView, StateIcon } from "./parts";
 
 function GaugeRow({ gauge, told }: { gauge: Gauge; told: ComponentChildren }) {
   const { name, parts, limit, ended } = gauge;
@@ -67,15 +67,7 @@ function AttemptPane({ step, tree }: { step: Step; tree: Tree }) {
       <p class="words">
         {step.title} took {duration(step.end === null ? null : step.end - step.start)}, {count(iterations)} iterations, {exact(allTokens(step.used))} tokens and {money(step.used.cost)}.
       </p>
-      {step.verdict && (
-        <VerdictView
-          verdict={step.verdict}
-          known={allLayers(tree.runs.flatMap((run) => run.attempts.map((attempt) => attempt.verdict)))}
-          feedback={text(step.verdict.call?.finished?.facts["tool_result"]) || step.verdict.feedback}
-          draft={object(draft)}
-          light={() => undefined}
-        />
-      )}
+      {step.verdict && <VerdictView tree={tree} verdict={step.verdict} draft={object(draft)} />}
     </>
   );
 }
@@ -144,56 +136,12 @@ function Gauges({ run, told, error, metadata, recording }: { run: RunStep; told:
   );
 }
 
-interface TableGiven {
-  /** By what: the name of the first column. */
-  by: string;
-  columns: string[];
-  rows: { key: string; name: ComponentChildren; figures: ComponentChildren[] }[];
-  /** The figures of all rows together. */
-  all?: ComponentChildren[];
-}
-
-function UsageTable({ by, columns, rows, all }: TableGiven) {
-  if (rows.length === 0) return null;
+function UsageTable({ by, ...table }: { by: string } & Omit<FigureTableGiven, "label" | "first">) {
+  if (table.rows.length === 0) return null;
   return (
     <section>
       <h3>By {by}</h3>
-      <div class="scroller" tabIndex={0} role="group" aria-label={`Usage by ${by}`}>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">
-                <span class="sr">{by}</span>
-              </th>
-              {columns.map((name) => (
-                <th scope="col" key={name}>
-                  {name}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {rows.map(({ key, name, figures: told }) => (
-              <tr key={key}>
-                <th scope="row">{name}</th>
-                {told.map((each, n) => (
-                  <td key={n}>{each}</td>
-                ))}
-              </tr>
-            ))}
-          </tbody>
-          {all && (
-            <tfoot>
-              <tr>
-                <th scope="row">All</th>
-                {all.map((each, n) => (
-                  <td key={n}>{each}</td>
-                ))}
-              </tr>
-            </tfoot>
-          )}
-        </table>
-      </div>
+      <FigureTable label={`Usage by ${by}`} first={by} {...table} />
     </section>
   );
 }
@@ -230,7 +178,7 @@ function ByTool({ tree, told }: { tree: Tree; told: Party[] }) {
   const rows = [...tools].map(([key, each]) => ({
     key,
     name: <span class="mono">{key}</span>,
-    figures: [count(each.calls), <span class={each.errors ? "bad" : ""}>{count(each.errors)}</span>, duration(each.seconds)],
+    figures: [count(each.calls), <span key="errors" class={each.errors ? "bad" : ""}>{count(each.errors)}</span>, duration(each.seconds)],
   }));
   return <UsageTable by="tool" columns={["calls", "errors", "time"]} rows={rows} />;
 }

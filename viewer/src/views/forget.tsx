@@ -2,7 +2,7 @@
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Run } from "../api";
-import { Failed, forget } from "../client";
+import { type Failed, failureOf, forget } from "../client";
 import { age, plural, size } from "../logic/format";
 import { stateOf } from "../logic/tree";
 import { Problem, StateIcon, toast } from "./parts";
@@ -35,7 +35,7 @@ export function Forget({ runs, keep, gone, failed }: ForgetGiven) {
       toast(`${plural(told.forgotten, "run")} forgotten. ${told.notice ?? ""}`);
       gone();
     } catch (error) {
-      setProblem(error instanceof Failed ? error : new Failed(String(error), "", 0));
+      setProblem(failureOf(error));
       setBusy(false);
       failed();
     }

@@ -1,10 +1,30 @@
-// What the persons who look after a run were asked, and what they did.
+// What the persons who look after a run were asked, what they say to it, and what they did.
 
-import type { Told } from "../api";
+import type { Signal, SignalAnswer, Told } from "../api";
+import { failureOf, say } from "../client";
 import { clock, utc } from "../logic/format";
 import type { Step, Tree } from "../logic/tree";
 import { text } from "../logic/values";
 import type { Recording } from "../recording";
+import { toast } from "./parts";
+
+/** A name for one thing that is said: with it a second click changes nothing. */
+export function fresh(): string {
+  // Not randomUUID: that is not there where the address is another machine's, and not encrypted.
+  return [...crypto.getRandomValues(new Uint32Array(4))].map((part) => part.toString(16)).join("-");
+}
+
+export async function tell(recording: Recording, signal: Signal): Promise<SignalAnswer | null> {
+  try {
+    const answer = await say(recording.id, signal);
+    void recording.ask();
+    return answer;
+  } catch (error) {
+    const { message, hint } = failureOf(error);
+    toast(`${message} ${hint}`);
+    return null;
+  }
+}
 
 /** Names what a step asks: what was begun for one question, such as other arguments, is not there for the next. */
 export function asked(step: Step): string {

@@ -1,13 +1,13 @@
 // What the panes at the right share: what they are given, an event in full, and the result of a call.
 
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import type { Happened, Json, Sent } from "../api";
 import { parsed } from "../client";
 import { plural } from "../logic/format";
 import type { Step, Tree } from "../logic/tree";
-import { isObject, list, text } from "../logic/values";
+import { isCut, isObject, list, text } from "../logic/values";
 import type { Recording } from "../recording";
-import { JsonView, LongText } from "./parts";
+import { JsonView, LongText, useAsked } from "./parts";
 
 export interface PaneGiven {
   recording: Recording;
@@ -17,22 +17,10 @@ export interface PaneGiven {
   choose: (key: string) => void;
 }
 
-/** An event with all of its texts, once they are here. */
+/** An event with all of its texts, once they are here; until then, and where they cannot be had, what there is of it. */
 export function useEntire(recording: Recording, event: Happened | null): Happened | null {
-  const [whole, set] = useState<Happened | null>(event);
-  useEffect(() => {
-    set(event);
-    if (!event) return;
-    let isHere = true;
-    recording
-      .entire(event)
-      .then((each) => isHere && set(each))
-      .catch(() => undefined); // what there is of it is shown
-    return () => {
-      isHere = false;
-    };
-  }, [event?.n, recording]);
-  return whole?.n === event?.n ? whole : event;
+  const { value } = useAsked(() => (event && isCut(event.facts) ? recording.entire(event) : null), event?.n, recording);
+  return value ?? event;
 }
 
 /** What a tool gave: JSON as JSON, text as text. */

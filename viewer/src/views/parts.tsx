@@ -3,9 +3,9 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Json } from "../api";
-import type { Failed } from "../client";
+import { type Failed, failureOf } from "../client";
 import type { Line } from "../logic/diff";
-import { plural } from "../logic/format";
+import { clock, plural } from "../logic/format";
 import type { Chip as ChipOf, State } from "../logic/tree";
 import { isObject } from "../logic/values";
 import { go, href, type Route } from "../route";
@@ -151,6 +151,29 @@ export function Loading() {
   );
 }
 
+export function Notice({ look, children }: { look: "warn" | "sunk" | "bad"; children: ComponentChildren }) {
+  return (
+    <div class={`notice ${look}`} role="note">
+      <p>{children}</p>
+    </div>
+  );
+}
+
+/** The viewer's process has not answered since a moment; what is said in `children` goes on without it. */
+export function Lost({ since, again, children }: { since: number; again: () => void; children: ComponentChildren }) {
+  return (
+    <div class="notice sunk" role="status">
+      <StateIcon state="cancelled" />
+      <p>
+        <b>The viewer's process does not answer.</b> What you see is as of {clock(since)}. {children}
+      </p>
+      <button type="button" onClick={again}>
+        Try now
+      </button>
+    </div>
+  );
+}
+
 export function Problem({ error, again }: { error: Failed; again?: () => void }) {
   return (
     <div class="notice bad" role="alert">
@@ -288,6 +311,60 @@ export function DiffLine({ line, isNumbered = false, tag }: { line: Line; isNumb
   );
 }
 
+/** One of a few, side by side. */
+export function Switch<T extends string | number>({ label, choices, at, choose }: { label: string; choices: [T, ComponentChildren][]; at: T; choose: (value: T) => void }) {
+  return (
+    <span class="switch" role="group" aria-label={label}>
+      {choices.map(([value, name]) => (
+        <button type="button" key={value} aria-pressed={at === value} onClick={() => choose(value)}>
+          {name}
+        </button>
+      ))}
+    </span>
+  );
+}
+
+export interface FigureTableGiven {
+  label: string;
+  /** What stands in the first column. */
+  first: string;
+  columns: string[];
+  rows: { key: string; name: ComponentChildren; figures: ComponentChildren[]; look?: string }[];
+  /** The figures of all rows together. */
+  all?: ComponentChildren[];
+}
+
+export function FigureTable({ label, first, columns, rows, all }: FigureTableGiven) {
+  const row = ({ key, name, figures, look }: FigureTableGiven["rows"][number]) => (
+    <tr key={key} class={look}>
+      <th scope="row">{name}</th>
+      {figures.map((each, n) => (
+        <td key={n}>{each}</td>
+      ))}
+    </tr>
+  );
+  return (
+    <div class="scroller" tabIndex={0} role="group" aria-label={label}>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">
+              <span class="sr">{first}</span>
+            </th>
+            {columns.map((name) => (
+              <th scope="col" key={name}>
+                {name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>{rows.map(row)}</tbody>
+        {all && <tfoot>{row({ key: "all", name: "All", figures: all })}</tfoot>}
+      </table>
+    </div>
+  );
+}
+
 /** Tabs; those that have nothing are not given. */
 export function Tabs({ tabs, at, choose }: { tabs: { id: string; name: string; more?: string }[]; at: string; choose: (id: string) => void }) {
   const move = (event: KeyboardEvent) => {
@@ -319,6 +396,21 @@ export function Tabs({ tabs, at, choose }: { tabs: { id: string; name: string; m
       ))}
     </div>
   );
+}
+
+/** What was asked for, once it is here or has failed. It is asked for anew whenever something of `on` changes. */
+export function useAsked<T>(ask: () => Promise<T> | null, ...on: unknown[]): { value: T | null; error: Failed | null } {
+  const [told, set] = useState<{ on: unknown[]; value: T | null; error: Failed | null }>({ on: [], value: null, error: null });
+  useEffect(() => {
+    let isHere = true;
+    ask()
+      ?.then((value) => isHere && set({ on, value, error: null }))
+      .catch((error: unknown) => isHere && set({ on, value: null, error: failureOf(error) }));
+    return () => {
+      isHere = false;
+    };
+  }, on);
+  return on.every((each, at) => each === told.on[at]) ? told : { value: null, error: null };
 }
 
 /** How wide something is, as it changes. */
@@ -377,6 +469,17 @@ export function useNarrow(most = 700): boolean {
     return () => removeEventListener("resize", take);
   }, [most]);
   return is;
+}
+
+/** What each key does. An act answers whether it did anything; nothing means that it did. */
+export type Acts = Record<string, () => boolean | void>;
+
+const ARROWS: Record<string, string> = { ArrowDown: "j", ArrowUp: "k", ArrowRight: "l", ArrowLeft: "h" };
+
+/** Do what a key stands for, or the letter of an arrow, and tell whether there was anything to do. */
+export function act(acts: Acts, key: string): boolean {
+  const found = acts[ARROWS[key] ?? key];
+  return found !== undefined && found() !== false;
 }
 
 /** Take keys that nobody else wants. Fields keep theirs, but for Escape. However fast keys come, each meets what the one

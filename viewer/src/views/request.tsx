@@ -1,8 +1,9 @@
 // A request as it was sent: how much of it was read from the cache, where that broke and why, and what changed.
 
+import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import type { Piece, Sent } from "../api";
-import { Failed, get, ofRun } from "../client";
+import type { Piece, Sent, SentWhole } from "../api";
+import { type Failed, failureOf, requestOf } from "../client";
 import { type CacheLine, cacheLine, isMissed, pricesFrom, read, REASONS, SHORTEST, told, type Whole } from "../logic/cache";
 import { around, lines } from "../logic/diff";
 import { count, exact, money, percent, plural, size } from "../logic/format";
@@ -12,15 +13,15 @@ import { list, number, object, sentTokens, text, usage } from "../logic/values";
 import type { Recording } from "../recording";
 import { goOn } from "../route";
 import type { PaneGiven } from "./pane";
-import { copy, DiffLine, JsonView, Key, LongText, Problem, useKeys } from "./parts";
+import { act, copy, DiffLine, JsonView, Key, LongText, Notice, Problem, Switch, useKeys } from "./parts";
 
-const kept = new Map<string, Promise<Sent & { pieces: Piece[] }>>();
+const kept = new Map<string, Promise<SentWhole>>();
 
-function piecesOf(recording: Recording, n: number): Promise<Sent & { pieces: Piece[] }> {
+function piecesOf(recording: Recording, n: number): Promise<SentWhole> {
   const key = `${recording.id}/${n}`;
   let known = kept.get(key);
   if (!known) {
-    known = get<Sent & { pieces: Piece[] }>(ofRun(recording.id, `/requests/${n}`));
+    known = requestOf(recording.id, n);
     known.catch(() => kept.delete(key));
     kept.set(key, known);
     if (kept.size > 8) kept.delete(kept.keys().next().value as string);
@@ -35,7 +36,7 @@ function useWhole(recording: Recording, n: number | null): { whole: Whole | null
     let isHere = true;
     piecesOf(recording, n)
       .then(({ pieces }) => isHere && set({ n, whole: read(pieces), pieces, error: null }))
-      .catch((error: unknown) => isHere && set({ n, whole: null, pieces: [], error: error instanceof Failed ? error : new Failed(String(error), "", 0) }));
+      .catch((error: unknown) => isHere && set({ n, whole: null, pieces: [], error: failureOf(error) }));
     return () => {
       isHere = false;
     };
@@ -80,17 +81,11 @@ export function RequestPane({ sent, step, tree, recording, as, choose }: Given) 
   );
   const views = ["json", ...(previous ? ["changes"] : []), "bytes"];
   const view = views.includes(as) ? as : previous && line?.breaks ? "changes" : "json";
+  const nameOf = (each: string) => (each === "json" ? "Request" : each === "bytes" ? "Bytes" : <>Changes since request {at} {view === "changes" && <Key>d</Key>}</>);
   const [isOpen, setOpen] = useState<boolean | undefined>(undefined);
   const url = text(sent.around["url"]);
   const steps = useMemo(() => stepsBySent(tree, recording.requests), [tree.version, recording.requests]);
-  useKeys((key) => {
-    if (key === "O") {
-      setOpen((open) => !open);
-      return true;
-    }
-    if (key === "n" || key === "N") return jump(key === "n" ? 1 : -1);
-    return false;
-  });
+  useKeys((key) => act({ O: () => setOpen((open) => !open), n: () => jump(1), N: () => jump(-1) }, key));
   return (
     <>
       <div class="titlerow request">
@@ -116,22 +111,14 @@ export function RequestPane({ sent, step, tree, recording, as, choose }: Given) 
       {now.error && <Problem error={now.error} />}
       {line && <CachePane line={line} tree={tree} sent={sent} nth={at} />}
       {isReady && !now.whole && now.pieces.length > 0 && (
-        <div class="notice sunk">
-          <p>
-            <b>The content of this request was not kept.</b> {plural(now.pieces.length, "piece")}: {now.pieces.slice(0, 12).map((piece) => size(piece.size)).join(", ")}.
-          </p>
-        </div>
+        <Notice look="sunk">
+          <b>The content of this request was not kept.</b> {plural(now.pieces.length, "piece")}: {now.pieces.slice(0, 12).map((piece) => size(piece.size)).join(", ")}.
+        </Notice>
       )}
       {now.whole && (
         <section class="body">
           <header>
-            <span class="switch" role="group" aria-label="How it is shown">
-              {views.map((each) => (
-                <button type="button" key={each} aria-pressed={view === each} onClick={() => goOn({ as: each }, true)}>
-                  {each === "json" ? "Request" : each === "bytes" ? "Bytes" : `Changes since request ${at}`} {each === "changes" && view === "changes" && <Key>d</Key>}
-                </button>
-              ))}
-            </span>
+            <Switch label="How it is shown" choices={views.map((each) => [each, nameOf(each)])} at={view} choose={(as) => goOn({ as }, true)} />
             <span class="spacer" />
             {view === "changes" && line && <span class="quiet">{inShort(line, before.whole, now.whole)}</span>}
             {view !== "bytes" && (
@@ -360,6 +347,18 @@ function summary(value: unknown, most = 100): string {
   return `${role} ${words ? JSON.stringify(words.length > most ? `${words.slice(0, most)}…` : words) : kinds.join(" ")}`;
 }
 
+/** A section of a request: one that is only in one of two, or stands in both. */
+function SectionLine({ sign, label, children }: { sign: "+" | "−" | ""; label: string; children: ComponentChildren }) {
+  return (
+    <div class={`dline ${sign === "+" ? "added" : sign ? "removed" : "context"}`}>
+      <span class="dsign">{sign}</span>
+      <span class="dtext">
+        <span class="tag">{label}</span> {children}
+      </span>
+    </div>
+  );
+}
+
 function Changes({ before, now, line, isOpen }: { before: Whole; now: Whole; line: CacheLine; isOpen: boolean }) {
   const known = new Map(before.sections.map((each) => [each.label, each]));
   const labels = new Set(now.sections.map((each) => each.label));
@@ -379,45 +378,33 @@ function Changes({ before, now, line, isOpen }: { before: Whole; now: Whole; lin
         );
         if (old && old.json === each.json && !isOpen) {
           return (
-            <div class="dline context" key={each.label}>
-              <span class="dsign" />
-              <span class="dtext">
-                <span class="tag">{each.label}</span> {/^(messages|input|contents)/.test(each.label) ? summary(each.value) : each.label === "settings" ? each.json.slice(1, -1).replaceAll(/,(?=")/g, ", ").slice(0, 120) : ""} {tag}
-              </span>
-            </div>
+            <SectionLine sign="" label={each.label} key={each.label}>
+              {/^(messages|input|contents)/.test(each.label) ? summary(each.value) : each.label === "settings" ? each.json.slice(1, -1).replaceAll(/,(?=")/g, ", ").slice(0, 120) : ""} {tag}
+            </SectionLine>
           );
         }
         const strip = (value: string) => JSON.stringify(JSON.parse(value), null, 2);
         if (!old) {
           return (
-            <div class="dline added" key={each.label}>
-              <span class="dsign">+</span>
-              <span class="dtext">
-                <span class="tag">{each.label}</span> {isOpen ? strip(each.json) : summary(each.value, 400)} {tag}
-              </span>
-            </div>
+            <SectionLine sign="+" label={each.label} key={each.label}>
+              {isOpen ? strip(each.json) : summary(each.value, 400)} {tag}
+            </SectionLine>
           );
         }
         const found = lines(strip(old.json), strip(each.json));
         return (
           <div class="changed" key={each.label}>
-            <div class="dline context">
-              <span class="dsign" />
-              <span class="dtext">
-                <span class="tag">{each.label}</span> {tag}
-              </span>
-            </div>
+            <SectionLine sign="" label={each.label}>
+              {tag}
+            </SectionLine>
             {(isOpen ? found : around(found, 2)).map((one, at) => (one ? <DiffLine key={at} line={one} /> : <div class="dline context" key={at}><span class="dsign" /><span class="dtext">…</span></div>))}
           </div>
         );
       })}
       {gone.map((each) => (
-        <div class="dline removed" key={each.label}>
-          <span class="dsign">−</span>
-          <span class="dtext">
-            <span class="tag">{each.label}</span> {summary(each.value)}
-          </span>
-        </div>
+        <SectionLine sign="−" label={each.label} key={each.label}>
+          {summary(each.value)}
+        </SectionLine>
       ))}
     </div>
   );

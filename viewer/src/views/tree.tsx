@@ -35,6 +35,8 @@ function tickText(at: number, step: number, isLast: boolean): string {
 interface Given {
   tree: Tree;
   rows: Row[];
+  /** The row of what is selected; -1: it is in none. */
+  index: number;
   selected: string;
   requests: Map<string, Sent>;
   /** The iterations whose request did not read what it could have from the cache. */
@@ -43,17 +45,15 @@ interface Given {
   isNarrow: boolean;
   choose: (row: Row) => void;
   toggle: (row: Row) => void;
-  version: number;
 }
 
-export function TreeView({ tree, rows, selected, requests, missed, scale, isNarrow, choose, toggle }: Given) {
+export function TreeView({ tree, rows, index, selected, requests, missed, scale, isNarrow, choose, toggle }: Given) {
   const height = isNarrow ? 44 : 28;
   const { ref, from, to, onScroll } = useWindow(rows.length, height);
   const [outer, width] = useWidth<HTMLDivElement>();
   const isWide = width >= 560;
   const barWidth = isNarrow ? 58 : Math.max(130, Math.min(300, Math.round(width * (width >= 700 ? 0.36 : 0.22))));
   const hasBars = isWide || isNarrow;
-  const index = rows.findIndex((row) => row.key === selected || (row.only?.key === selected && !row.isOpen));
   const last = useRef("");
   useEffect(() => {
     const element = ref.current;
@@ -110,7 +110,7 @@ export function TreeView({ tree, rows, selected, requests, missed, scale, isNarr
               isWide={isWide}
               isMissed={missed.has(row.step.key)}
               now={scale.now}
-              bar={hasBars ? (step: Step) => <Bars step={step} only={row.only} place={place} requests={requests} scale={scale} isSelected={from + n === index} /> : null}
+              bar={hasBars ? (step: Step) => <Bars step={step} place={place} requests={requests} scale={scale} isSelected={from + n === index} /> : null}
               choose={choose}
               toggle={toggle}
             />
@@ -210,7 +210,6 @@ function isBesideIterations(step: Step): boolean {
 
 interface BarGiven {
   step: Step;
-  only: Step | null;
   place: (at: number) => string;
   requests: Map<string, Sent>;
   scale: Scale;

@@ -1,6 +1,5 @@
 // What a call would do, before it is allowed: a diff for what edits, a command line for what runs, else its arguments.
 
-import { useEffect, useState } from "preact/hooks";
 import type { Facts } from "../api";
 import { lines } from "../logic/diff";
 import { plural } from "../logic/format";
@@ -8,18 +7,16 @@ import { changeOf, isEvery, isSamePath, type Known, knownAfter } from "../logic/
 import type { Step } from "../logic/tree";
 import { object, text } from "../logic/values";
 import type { Recording } from "../recording";
-import { DiffLine, JsonView } from "./parts";
+import { DiffLine, JsonView, useAsked } from "./parts";
 
 const TOOLS = /^(read|edit|write)$/;
 const MOST_DEEDS = 50;
 const MOST_LINES = 200;
 const SCROLLS = { tabIndex: 0, role: "group", "aria-label": "What would happen" } as const;
 
-/** What a run knows of a file by its own calls. */
+/** What a run knows of a file by its own calls; nothing, where they cannot be read: a change is shown without what is around it. */
 function useKnown(recording: Recording, step: Step, file: string): Known | null {
-  const [known, set] = useState<Known | null>(null);
-  useEffect(() => {
-    let isHere = true;
+  const read = () => {
     const path = step.run.path.join("/");
     const runs = file && recording.tree ? recording.tree.runs.filter((run) => run.path.join("/") === path) : [];
     const calls = runs.flatMap((run) => [...run.calls.values()]).flatMap(({ title, called, finished }) => {
@@ -30,14 +27,10 @@ function useKnown(recording: Recording, step: Step, file: string): Known | null 
       const [asked, ended] = await Promise.all([recording.entire(called), recording.entire(finished)]);
       return { tool: title, args: object(asked.facts["tool_input"]), result: text(ended.facts["tool_result"]) };
     });
-    Promise.all(deeds)
-      .then((told) => isHere && set(knownAfter(told)))
-      .catch(() => isHere && set(new Map())); // the change is shown without what is around it
-    return () => {
-      isHere = false;
-    };
-  }, [recording, step.key, file]);
-  return known;
+    return Promise.all(deeds).then(knownAfter);
+  };
+  const { value, error } = useAsked(read, recording, step.key, file);
+  return value ?? (error ? new Map() : null);
 }
 
 interface WouldGiven {
