@@ -155,9 +155,9 @@ class GateRequest:
     permission_kind: ReadyTool | None = None
     """Which ready tool of this library is called, as the tool itself declares; its name does not count. None: no ready
     tool."""
-    behind: Mapping[str, ReadyTool] = field(default_factory=dict[str, ReadyTool])
+    proxied: Mapping[str, ReadyTool] = field(default_factory=dict[str, ReadyTool])
     """For a tool that passes calls on: which ready tool each tool behind it is, by its name."""
-    foreign: bool = False
+    external: bool = False
     """True when another program describes the tool and does its work, as with one of an MCP server."""
     server_names: tuple[str, ...] = ()
     """What rules call a tool of an MCP server: `mcp__SERVER__TOOL`, and `mcp__SERVER`."""

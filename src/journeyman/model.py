@@ -103,7 +103,7 @@ class ToolSpec:
     themselves."""
     provider_schemas: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
     """The tool in a provider's own form, by the provider's short name. That provider is sent this form instead."""
-    stands_in: bool = False
+    is_proxy: bool = False
     """True for a tool that calls deferred tools for models that cannot load them. Other models are not sent it."""
     wire: dict[str, bytes] = field(default_factory=lambda: {}, init=False, repr=False, compare=False)
     """The bytes of the tool as it is sent, by codec id: it is encoded once."""
@@ -407,7 +407,7 @@ def sent_tools(tools: Sequence[ToolSpec], *, loads_tools: bool) -> tuple[ToolSpe
     A provider refuses tools of which all are deferred.
     """
     if loads_tools and any(tool.deferred for tool in tools):
-        sent = tuple([tool for tool in tools if not tool.stands_in])
+        sent = tuple([tool for tool in tools if not tool.is_proxy])
         return sent if any(not tool.deferred for tool in sent) else ()
     return tuple([tool for tool in tools if not tool.deferred])
 

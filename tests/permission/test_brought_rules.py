@@ -16,7 +16,7 @@ from journeyman.types import NOTHING_USED
 from tests.permission.workshop import request
 from tests.play import failed, instance_of, make_tool
 
-LOG = replace(request("log", path="x"), permission_kind=None, foreign=True, server_names=("mcp__git__log", "mcp__git"))
+LOG = replace(request("log", path="x"), permission_kind=None, external=True, server_names=("mcp__git__log", "mcp__git"))
 
 
 def rules(where: str, *each: str) -> dict[str, Any]:
@@ -117,7 +117,7 @@ async def test_a_rule_about_no_tool_ends_the_run_before_anything_is_spent(rule: 
 
 
 async def test_a_rule_may_be_about_a_tool_of_a_sub_agent_a_server_or_a_ready_one() -> None:
-    log = Tool("log", "Show.", {"type": "object"}, print, foreign=True, server_names=("mcp__git__log", "mcp__git"))
+    log = Tool("log", "Show.", {"type": "object"}, print, external=True, server_names=("mcp__git__log", "mcp__git"))
     below = agent("below", description="Refunds.", tools=[refund, log])
     gate = Permission(mode="trust", deny=["refund", "mcp__git", "mcp__git__log", "bash", "Bash", "fetch", "Task"])
     ended = await run(agent("above", tools=[Subagents(below)], gate=[gate]), "Go.")

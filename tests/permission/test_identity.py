@@ -151,7 +151,7 @@ async def test_what_a_tool_of_that_name_must_not_do_holds_for_an_own_one(
     deny = ["Bash(rm *)", "Read(**/.env)", "WebFetch(evil.example)", "Subagent(root)", "transfer"]
     roots = [tmp_path, WorkingFolder(tmp_path / "kept", read_only=True)]
     gate = Permission(mode="trust", deny=deny, roots=roots)
-    assert isinstance(await gate.decide(replace(wanted, permission_kind=None, behind={})), verdict)
+    assert isinstance(await gate.decide(replace(wanted, permission_kind=None, proxied={})), verdict)
 
 
 # -- the ready tools, and those that act as them -----------------------------------------------------------------------

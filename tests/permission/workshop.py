@@ -33,7 +33,7 @@ def request(tool_name: str, effect: Effect = "once", *, untrusted: bool = False,
         effect=effect,
         untrusted=untrusted,
         permission_kind=READY.get(tool_name),
-        behind=READY if tool_name == "call_tool" else {},
+        proxied=READY if tool_name == "call_tool" else {},
     )
 
 

@@ -174,7 +174,7 @@ def _resolve_call(run: Run, use: ToolUse) -> tuple[AnyTool | None, ToolUse]:
     """Return the tool that is called, if there is one, and the call under its name: a call of the tool that passes
     calls on is another spelling of one of the tool behind it."""
     tool = None if use.name in run.hand_in.tools else run.calls.tools.get(use.name)
-    if tool is None or not tool.stands_in:
+    if tool is None or not tool.is_proxy:
         return tool, use
     try:
         given = tool.parse(use.malformed if use.malformed is not None else use.input_json)
@@ -214,7 +214,7 @@ async def _run_call(run: Run, use: ToolUse, reservation: Reservation | None) -> 
     if reservation is None:
         return await _made_call(run, use, None)
     tool, _ = _resolve_call(run, use)
-    around = current_tally.set(StepTally(run, run.calls.tally, is_stored=tool is not None and tool.resumes))
+    around = current_tally.set(StepTally(run, run.calls.tally, is_stored=tool is not None and tool.journals_itself))
     try:
         return await _made_call(run, use, reservation)
     finally:
@@ -303,11 +303,11 @@ async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> O
     else:
         if run.calls.tally is not None:
             run.calls.tally.count_call()
-        outcome = await call_through_gates(run, tool, use, None if tool.resumes else reservation)
-    is_decided = outcome.error in _DECIDED or (tool.resumes and outcome.error == "timeout")
+        outcome = await call_through_gates(run, tool, use, None if tool.journals_itself else reservation)
+    is_decided = outcome.error in _DECIDED or (tool.journals_itself and outcome.error == "timeout")
     if is_decided:
         return await _settle_outcome(run, reservation, outcome)
-    run.calls.n_unstored += tool.resumes
+    run.calls.n_unstored += tool.journals_itself
     return outcome
 
 
@@ -350,8 +350,8 @@ async def call_through_gates(run: Run, tool: AnyTool, use: ToolUse, reservation:
         untrusted=bool(tool.untrusted),
         n_model_calls=run.ledger.n_model_calls,
         permission_kind=tool.permission_kind,
-        behind=tool.behind,
-        foreign=tool.foreign,
+        proxied=tool.proxied,
+        external=tool.external,
         server_names=tool.server_names,
     )
     approve = _approver(run, guard)

@@ -460,7 +460,7 @@ async def prepare(run: Run) -> None:
         run.guard.hear([text for text in system if text.origin is not None])
         run.guard.hear(prompt)
         for each in known.values() if run.guard.memories else ():
-            if each.untrusted == "throughout" and not (each.deferred or each.stands_in):
+            if each.untrusted == "throughout" and not (each.deferred or each.is_proxy):
                 run.guard.describe(each.name, f"{each.description} {json.dumps(each.spec.input_schema)}")
     if run.tape is not None:
         run.tape.note("Input", (run.path, run.place), input=run.task, limits=run.agent.limits.run_allowance())

@@ -198,7 +198,7 @@ class _Taking:
             timeout_s=self.timeout_s,
             max_chars=self.max_chars,
             untrusted=True if self.pinned else "throughout",
-            foreign=True,
+            external=True,
             server_names=() if origin is None else server_names(*origin),
         )
 

@@ -138,11 +138,13 @@ def _passing_on(request: GateRequest) -> Action | None:
     name, arguments = request.arguments.get("name"), request.arguments.get("arguments", {})
     if not isinstance(name, str) or not isinstance(arguments, dict) or name == request.tool_name:
         return None
-    permission_kind = request.behind.get(name)
+    permission_kind = request.proxied.get(name)
     if permission_kind == "call_tool":  # it passes on to tools that nothing is known of
         return None
     return classify(
-        replace(request, tool_name=name, arguments=arguments, effect="once", permission_kind=permission_kind, behind={})
+        replace(
+            request, tool_name=name, arguments=arguments, effect="once", permission_kind=permission_kind, proxied={}
+        )
     )
 
 

@@ -290,7 +290,7 @@ def with_tools(agent: Agent[Any, Any, Any], given: RunAgentInput) -> Agent[Any, 
         raise Refusal(422, "INVALID_INPUT", text, "Change the client's tools.", issues=issues) from None
 
 
-_OF_CLIENTS: Final[Any] = {"parallel": True, "resumes": True, "foreign": True}
+_OF_CLIENTS: Final[Any] = {"parallel": True, "journals_itself": True, "external": True}
 
 
 def results_of(asked: RunInput) -> dict[str, str]:

@@ -170,7 +170,7 @@ class Subagents(Tool[..., Any, Needs]):
             # A stranger's words may come from a tool, or from a search of the provider's own.
             untrusted=any(tool.untrusted for agent in agents for tool in agent.tools)
             or any(not isinstance(each, CodeExecution) for agent in agents for each in agent.settings.hosted),
-            resumes=True,
+            journals_itself=True,
             permission_kind="subagent",
         )
 

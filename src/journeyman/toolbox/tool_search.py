@@ -173,8 +173,8 @@ def _call_tool(tools: dict[str, AnyTool]) -> AnyTool:
         permission_kind="call_tool",
     )
     ready = {name: each.permission_kind for name, each in tools.items() if each.permission_kind is not None}
-    foreign = any(each.foreign for each in tools.values())
-    return replace(made, stands_in=True, behind=MappingProxyType(ready), foreign=foreign)
+    external = any(each.external for each in tools.values())
+    return replace(made, is_proxy=True, proxied=MappingProxyType(ready), external=external)
 
 
 def _riskiest(effects: Sequence[Effect | None]) -> Effect | None:

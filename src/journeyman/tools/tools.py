@@ -147,19 +147,19 @@ class Tool(SentByName, Generic[P, R, Needs]):
     Such a provider is sent that with the name, and no description or schema; all others get those."""
     deferred: bool = False
     """True: the model is not told of it until a search finds it. Set by `journeyman.toolbox.deferred_tools`."""
-    stands_in: bool = False
+    is_proxy: bool = False
     """True: it calls deferred tools for models whose provider cannot load them; others are not told of it."""
     untrusted: bool | Literal["throughout"] = False
     """True: its results come from outside and may hold instructions that are not the user's. `throughout`: so may its
     description and schema, as with a tool of an MCP server that was not pinned."""
-    resumes: bool = False
+    journals_itself: bool = False
     """True: it records its own steps in the journal of the run, and so goes on by itself where it was cut off."""
     permission_kind: ReadyTool | None = None
     """The ready tool that it is, or does the work of, with arguments that mean the same. Permissions know it by this,
     and never by its name. None: a tool of its own."""
-    behind: Mapping[str, ReadyTool] = field(default_factory=dict[str, ReadyTool])
+    proxied: Mapping[str, ReadyTool] = field(default_factory=dict[str, ReadyTool])
     """Where it passes calls on: what the tools behind it act as, by name."""
-    foreign: bool = False
+    external: bool = False
     """True: another program describes it and does its work, as with a tool of an MCP server; or it passes calls on to
     such."""
     server_names: tuple[str, ...] = ()
@@ -181,7 +181,7 @@ class Tool(SentByName, Generic[P, R, Needs]):
             strict=self.strict,
             provider_schemas={provider: {**form} for provider, form in self.provider_schemas.items()},
             deferred=self.deferred,
-            stands_in=self.stands_in,
+            is_proxy=self.is_proxy,
         )
         object.__setattr__(self, "_binding", binding)
         object.__setattr__(self, "in_thread", not binding.is_async if self.thread is None else self.thread)

@@ -406,7 +406,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             row = self.row(id)
             lone = [each for each in _lone_events(row, self._find_answered(id)) if each["n"] > after][skip:]
             if most is not None:
-                lone = [EventDocument(**{**each, "facts": shorten_object(each["facts"], most)}) for each in lone]
+                lone = [{**each, "facts": shorten_object(each["facts"], most)} for each in lone]
             return {"events": lone, "more": False}
         if skip:
             skipped = self.recordings.file.rows(_NTH, (id, after, skip - 1))

@@ -130,10 +130,10 @@ class Policy(Permission):
             return classify(request)
         if request.permission_kind == "call_tool":
             name = request.arguments.get("name")
-            is_own = isinstance(name, str) and name not in request.behind
+            is_own = isinstance(name, str) and name not in request.proxied
         else:
             is_own = request.permission_kind is None
-        if request.foreign or not is_own:
+        if request.external or not is_own:
             return classify(request)
         return Action(tool=request.tool_name, capability="read" if request.effect == "pure" else "internal")
 
