@@ -24,6 +24,7 @@ from journeyman.endings import told_reason
 from journeyman.errors import ProviderError
 from journeyman.history import SUMMARY_MARK
 from journeyman.model import Model, ModelSettings, Prefix, Request, Response, ToolSpec, context_window_of, opened
+from journeyman.texts import without_middle
 from journeyman.types import Block, JsonObject, Message, Opaque, Text, ToolResult, ToolUse
 from journeyman.window import Compaction as Compaction
 from journeyman.window import Informed, Shortened, Situation, Strategy, estimate_message, has_results, open_turn
@@ -151,7 +152,7 @@ class TrimTexts:
     def _cut(self, text: str) -> str:
         if len(text) <= max(self.longest_chars, self.head_chars + self.tail_chars):
             return text
-        return _without_middle(text, self.head_chars, self.tail_chars)
+        return without_middle(text, self.head_chars, self.tail_chars)
 
 
 @lazy_dataclass(frozen=True)
@@ -533,13 +534,7 @@ def _line_of_block(block: Block) -> str:
 
 def _escape_text(text: str) -> str:
     half = _LONGEST_CHARS // 2
-    return escape(_without_middle(text, half, half) if len(text) > _LONGEST_CHARS else text, quote=False)
-
-
-def _without_middle(text: str, n_head: int, n_tail: int) -> str:
-    n_left_out = len(text) - n_head - n_tail
-    characters = "character" if n_left_out == 1 else "characters"
-    return f"{text[:n_head]}\n[… {n_left_out} {characters} left out …]\n{text[len(text) - n_tail :]}"
+    return escape(without_middle(text, half, half), quote=False)
 
 
 if TYPE_CHECKING:

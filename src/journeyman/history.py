@@ -17,16 +17,14 @@ from itertools import takewhile
 from typing import Final, TypeAlias, TypeVar
 
 import orjson
-from pydantic_core import from_json
 
 from journeyman.definition import explain_arguments
-from journeyman.narrowing import is_json_object
+from journeyman.narrowing import object_in
 from journeyman.types import (
     Audio,
     Block,
     Document,
     Image,
-    JsonObject,
     Message,
     Opaque,
     Text,
@@ -238,7 +236,7 @@ class History:
         if not self._has_opaque:
             return set()
         facts = [
-            _facts(block)
+            object_in(block.json)
             for message in self._messages[self._last_turn()]
             for block in message.content
             if isinstance(block, Opaque)
@@ -353,16 +351,8 @@ def _is_object(text: str) -> bool:
 def _is_call_of(block: Block, ids: set[str]) -> bool:
     if not isinstance(block, Opaque):
         return False
-    facts = _facts(block)
+    facts = object_in(block.json)
     return facts.get("type") == "server_tool_use" and str(facts.get("id")) in ids
-
-
-def _facts(block: Opaque) -> JsonObject:
-    try:
-        value: object = from_json(block.json)
-    except (ValueError, TypeError):
-        return {}
-    return value if is_json_object(value) else {}
 
 
 NOTICE: Final = "<background-task-completed>"

@@ -1,6 +1,7 @@
 """Questions about a value whose answers a type checker keeps: after `isinstance`, what a `dict` holds is unknown to it.
 
 Each says no more than `isinstance` proves, and of JSON what each reader of JSON promises: that the keys are texts.
+The readers below them take values of JSON that somebody else wrote; a value of another type counts as an empty one.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, get_args
 
+from pydantic_core import from_json
 from typing_extensions import TypeForm, TypeIs
 
 if TYPE_CHECKING:
@@ -90,3 +92,26 @@ def is_one_of(word: object, words: TypeForm[W]) -> TypeIs[W]:
 def is_group(error: object) -> TypeIs[BaseExceptionGroup[BaseException]]:
     """Tell whether an exception holds others."""
     return isinstance(error, BaseExceptionGroup)
+
+
+def as_object(value: object) -> dict[str, JsonValue]:
+    """Return a value that was read from JSON if it is an object."""
+    return value if is_json_object(value) else {}
+
+
+def as_list(value: object) -> list[JsonValue]:
+    """Return a value that was read from JSON if it is an array."""
+    return value if is_json_array(value) else []
+
+
+def as_text(value: object) -> str:
+    """Return a value that was read from JSON if it is a text."""
+    return value if isinstance(value, str) else ""
+
+
+def object_in(text: str) -> dict[str, JsonValue]:
+    """Return the object that is written in a text as JSON."""
+    try:
+        return as_object(from_json(text))
+    except (ValueError, TypeError):  # no JSON; no text, where a user's own code made the block
+        return {}

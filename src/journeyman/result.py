@@ -19,6 +19,7 @@ from journeyman.data import lazy_dataclass
 from journeyman.definition import join_sentences, missing_attribute
 from journeyman.endings import ErrorCode, ErrorInfo, Phase
 from journeyman.errors import RunError, count, visible_json
+from journeyman.texts import shorten, shorten_line
 from journeyman.types import NOTHING_USED, JsonObject, Message, Usage, adapter_of
 
 __all__ = ["AttemptRecord", "CallbackError", "ChildRecord", "LayerOutcome", "ToolKind", "ToolStats", "ValidationReport"]
@@ -309,9 +310,8 @@ Result: TypeAlias = Success[Out] | Failure
 
 def _summary(result: Result[Any], text: str) -> str:
     agent = f"{result.metadata.agent}: " if result.metadata.agent else ""
-    shown = visible_json(" ".join(text[: 2 * _SHOWN_CHARS].split()))
-    cut = shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}…"
-    return f"{result.code} {agent}{cut}\n{result.metadata}"
+    shown = visible_json(shorten_line(text, _SHOWN_CHARS))
+    return f"{result.code} {agent}{shorten(shown, _SHOWN_CHARS)}\n{result.metadata}"
 
 
 def plain_output(output: object, kind: Any) -> JsonValue:  # noqa: ANN401 - any type there is

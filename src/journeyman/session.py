@@ -12,6 +12,7 @@ from typing import Final, Protocol, runtime_checkable
 from journeyman.data import lazy_dataclass
 from journeyman.errors import StoreError, quoted
 from journeyman.inbox import Queue
+from journeyman.texts import shorten
 from journeyman.types import NOTHING_USED, Message, ToolResult, Usage, UserContent
 from journeyman.window import SentView
 
@@ -41,7 +42,7 @@ def check_session_id(id: object) -> None:
     hint = (
         f"Give 1 to {MOST_ID_CHARS} characters that can be shown, without slashes and not only dots, as in 'user-42'."
     )
-    shown = quoted(id if len(id) <= 40 else f"{id[:40]}…") if isinstance(id, str) else repr(id)
+    shown = quoted(shorten(id, 40)) if isinstance(id, str) else repr(id)
     raise StoreError(f"The session id {shown} {fault}.", hint=hint)
 
 

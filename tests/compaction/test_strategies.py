@@ -59,7 +59,7 @@ async def test_long_texts_lose_their_middle() -> None:
     long = "a" * 3_000 + "é" * 3_000
     messages = [asked(long), said(long), asked("Next."), *exchange(1, size=5_000), *exchange(2), *exchange(3)]
     view = await TrimTexts().view(messages, excess_tokens=1)
-    cut = "a" * 1_200 + "\n[… 4000 characters left out …]\n" + "é" * 800
+    cut = "a" * 1_200 + "\n[… 4,000 characters left out …]\n" + "é" * 800
     assert [message.text for message in view.messages[:3]] == [cut, cut, "Next."]
     assert len(texts_of(view.messages)[0]) < 2_100
     assert list(view.messages[5:]) == messages[5:]
@@ -80,7 +80,7 @@ async def test_the_last_messages_stay_whole_and_texts_of_just_the_length_too() -
     messages = [asked("a" * 4_000), said("b" * 4_001), asked("c" * 9_000), said("d" * 9_000), asked("e"), said("f")]
     messages = [*messages, asked("g")]
     view = await TrimTexts().view(messages, excess_tokens=1)
-    assert [len(message.text) for message in view.messages] == [4_000, 2_032, 2_032, 9_000, 1, 1, 1]
+    assert [len(message.text) for message in view.messages] == [4_000, 2_033, 2_033, 9_000, 1, 1, 1]
 
 
 @pytest.mark.parametrize(

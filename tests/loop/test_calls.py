@@ -275,7 +275,7 @@ async def test_of_a_long_text_that_is_no_object_the_middle_is_left_out(stage: St
     await run(talker(stage.model([use, "Done."])), "Go.")
     told = stage.tool_results(1)[0].text
     assert '\nYou wrote: {"where": "uuu' in told
-    assert told.endswith("u[… 49,012 characters left out …]" + "u" * 299 + "p")
+    assert told.endswith("u\n[… 49,012 characters left out …]\n" + "u" * 299 + "p")
     assert len(told) < 1_300
 
 

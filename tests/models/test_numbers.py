@@ -12,10 +12,10 @@ from journeyman import Agent, Runtime, Tool, run
 from journeyman.gate import DecisionCodec, GateRequest, Rewrite
 from journeyman.json_numbers import WrittenNumber, read_json, write_json
 from journeyman.model import Prefix
-from journeyman.models.anthropic.decode import AnthropicDecoder as AnthropicDecoder
-from journeyman.models.google.decode import GoogleDecoder as GoogleDecoder
+from journeyman.models.anthropic.decode import AnthropicDecoder
+from journeyman.models.google.decode import GoogleDecoder
 from journeyman.models.google.encode import GoogleCodec, encode
-from journeyman.models.openai.chat_decode import ChatDecoder as ChatDecoder
+from journeyman.models.openai.chat_decode import ChatDecoder
 from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.types import JsonObject, Message, Text, ToolUse
 from tests.models.decoding import AnyDecoder, fed, summed

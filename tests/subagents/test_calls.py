@@ -241,7 +241,7 @@ def test_a_call_that_means_none_is_misuse(arguments: dict[str, Any], why: str) -
 def test_a_long_task_is_cut_where_it_is_the_description() -> None:  # S1.6
     call = choose_call(parse_arguments({"agent": "scout", "task": "x" * 81, "background": True}), 8)
     assert isinstance(call, calls.BackgroundCall)
-    assert call.description == "x" * 80 + "..."
+    assert call.description == "x" * 80 + "…"
     assert call.task == "x" * 81
 
 

@@ -315,7 +315,7 @@ def telemetry_in(*, wish: bool, end: TimeToEnd | None = None) -> Generator[OpenT
 
 def _perform(job: Job, screen: Screen) -> int:
     try:
-        value, runtime = input_of_job(job), _runtime_of(job)
+        value, runtime = input_of_job(job), _runtime_of_job(job)
     except (InvalidArguments, ModelUnavailable) as error:
         return present(job, screen, not_started(error))
     abort = Abort()
@@ -335,7 +335,7 @@ def _perform(job: Job, screen: Screen) -> int:
     return interrupt.exit_code if cancelled and interrupt.exit_code is not None else exit_code
 
 
-def _runtime_of(job: Job) -> Runtime:
+def _runtime_of_job(job: Job) -> Runtime:
     if job.cassette is None:
         model = None if job.model is None else connect(job.model)
         return Runtime(model=model, recorder=job.record, telemetry=job.telemetry)

@@ -44,8 +44,7 @@ from journeyman.durable.records import (
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.inbox import Queue
 from journeyman.session import SharedSession, Snapshot, Step, check_session_id, turns_of
-from journeyman.store.log import NewRecord, added_up, lines_of_step, queued
-from journeyman.store.log import SessionRecord as SessionRecord
+from journeyman.store.log import NewRecord, SessionRecord, added_up, lines_of_step, queued
 from journeyman.types import Usage
 
 

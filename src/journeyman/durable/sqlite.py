@@ -43,8 +43,7 @@ from journeyman.durable.records import (
 from journeyman.errors import StoreError
 from journeyman.session import SharedSession, Snapshot
 from journeyman.store.file import Lock, is_held
-from journeyman.store.log import SessionRecord as SessionRecord
-from journeyman.store.log import readable_records
+from journeyman.store.log import SessionRecord, readable_records
 from journeyman.store.repair import open_or_repair, rescue_on_close
 from journeyman.store.store import Store, add_lines, open_session
 

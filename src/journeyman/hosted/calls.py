@@ -6,13 +6,14 @@ block holds: what cannot be read is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
 from journeyman.data import lazy_dataclass
+from journeyman.narrowing import as_list, as_object, as_text, object_in
 from journeyman.types import Block, JsonObject, Opaque, Text
 
 
@@ -68,13 +69,13 @@ def hosted_calls(content: Iterable[Block], *, before: Iterable[Block] = ()) -> t
     begun: dict[str, tuple[str, str]] = {}
     for block in before:
         if isinstance(block, Opaque):
-            _take_call(_facts(block), begun)
+            _take_call(object_in(block.json), begun)
     calls: list[HostedCall] = []
     cited: list[JsonValue] = []
     """A search by a search model of Chat Completions, which tells nothing more about it."""
     for block in content:
         if isinstance(block, Opaque):
-            facts = _facts(block)
+            facts = object_in(block.json)
             grounded = [*_grounding_calls(facts, block.provider), *_calls_beside_answer(facts, block.provider)]
             named = {call.tool for call in grounded}  # these tell more of the same searches
             calls = [call for call in calls if call.tool not in named or call.provider != block.provider]
@@ -82,9 +83,11 @@ def hosted_calls(content: Iterable[Block], *, before: Iterable[Block] = ()) -> t
             if not _take_call(facts, begun) and (call := _finish(facts, block.provider, begun)) is not None:
                 calls.append(call)
         elif isinstance(block, Text) and block.extra:
-            cited += [_object(each).get("url_citation") for each in _list(block.extra.get("annotations"))]
+            cited += [as_object(each).get("url_citation") for each in as_list(block.extra.get("annotations"))]
     pages = [
-        SearchHit(title=_text(page.get("title")), url=_text(page.get("url"))) for page in map(_object, cited) if page
+        SearchHit(title=as_text(page.get("title")), url=as_text(page.get("url")))
+        for page in map(as_object, cited)
+        if page
     ]
     if pages and not calls:
         calls.append(HostedCall(tool="web_search", provider="", id="", asked="", found=tuple(pages)))
@@ -110,41 +113,41 @@ def _take_call(facts: JsonObject, begun: dict[str, tuple[str, str]]) -> bool:
     """Take in a block that is a call without its result; False if it is none."""
     match facts.get("type"):
         case "server_tool_use":  # Anthropic
-            name = _text(facts.get("name"))
-            begun[_text(facts.get("id"))] = (_NAMES.get(name, name), _query_of(_object(facts.get("input"))))
+            name = as_text(facts.get("name"))
+            begun[as_text(facts.get("id"))] = (_NAMES.get(name, name), _query_of(as_object(facts.get("input"))))
         case "toolCall":  # Gemini
-            call = _object(facts.get("toolCall"))
-            kind = _text(call.get("toolType"))
-            begun[_text(call.get("id"))] = (_NAMES.get(kind, kind.lower()), _query_of(_object(call.get("args"))))
+            call = as_object(facts.get("toolCall"))
+            kind = as_text(call.get("toolType"))
+            begun[as_text(call.get("id"))] = (_NAMES.get(kind, kind.lower()), _query_of(as_object(call.get("args"))))
         case "executableCode":
-            code = _object(facts.get("executableCode"))
-            begun[_text(code.get("id"))] = ("code_execution", _text(code.get("code")))
+            code = as_object(facts.get("executableCode"))
+            begun[as_text(code.get("id"))] = ("code_execution", as_text(code.get("code")))
         case _:
             return False
     return True
 
 
 def _finish(facts: JsonObject, provider: str, begun: Mapping[str, tuple[str, str]]) -> HostedCall | None:
-    kind = _text(facts.get("type"))
+    kind = as_text(facts.get("type"))
     match kind:
         case "web_search_call" | "code_interpreter_call" | "file_search_call":
             return _item(facts, kind, provider)
         case "codeExecutionResult":
-            result = _object(facts.get("codeExecutionResult"))
-            id, outcome = _text(result.get("id")), _text(result.get("outcome"))
+            result = as_object(facts.get("codeExecutionResult"))
+            id, outcome = as_text(result.get("id")), as_text(result.get("outcome"))
             tool, asked = begun.get(id, ("code_execution", ""))
             error = None if outcome in _DONE else outcome
-            output = _text(result.get("output"))
+            output = as_text(result.get("output"))
             return HostedCall(tool=tool, provider=provider, id=id, asked=asked, output=output, error=error)
         case "toolResponse":
-            response = _object(facts.get("toolResponse"))
-            id, named = _text(response.get("id")), _text(response.get("toolType"))
+            response = as_object(facts.get("toolResponse"))
+            id, named = as_text(response.get("id")), as_text(response.get("toolType"))
             tool, asked = begun.get(id, (_NAMES.get(named, named.lower()), ""))
             body = response.get("response")
             output = to_json(body).decode() if body else ""
             return HostedCall(tool=tool, provider=provider, id=id, asked=asked, output=output)
         case _ if kind.endswith("_tool_result"):
-            id, named = _text(facts.get("tool_use_id")), kind.removesuffix("_tool_result")
+            id, named = as_text(facts.get("tool_use_id")), kind.removesuffix("_tool_result")
             tool, asked = begun.get(id, (_NAMES.get(named, named), ""))
             output, found, error = _result_of_messages_api(facts.get("content"))
             return HostedCall(tool=tool, provider=provider, id=id, asked=asked, output=output, found=found, error=error)
@@ -154,25 +157,25 @@ def _finish(facts: JsonObject, provider: str, begun: Mapping[str, tuple[str, str
 
 def _item(item: JsonObject, kind: str, provider: str) -> HostedCall:
     """Return the call of an item of the Responses API, which is call and result in one."""
-    action, status = _object(item.get("action")), _text(item.get("status"))
+    action, status = as_object(item.get("action")), as_text(item.get("status"))
     queries = _texts_in(item.get("queries")) or _texts_in(action.get("queries"))
     asked = "\n".join(queries) or _query_of({key: action[key] for key in action if key not in ("sources", "type")})
-    results = [_object(each) for each in (*_list(item.get("results")), *_list(action.get("sources")))]
+    results = [as_object(each) for each in (*as_list(item.get("results")), *as_list(action.get("sources")))]
     found = [
         SearchHit(
-            title=_text(each.get("filename")) or _text(each.get("title")),
-            url=_text(each.get("url")),
-            text=_text(each.get("text")),
+            title=as_text(each.get("filename")) or as_text(each.get("title")),
+            url=as_text(each.get("url")),
+            text=as_text(each.get("text")),
         )
         for each in results
     ]
-    outputs = [_object(each) for each in _list(item.get("outputs"))]
+    outputs = [as_object(each) for each in as_list(item.get("outputs"))]
     return HostedCall(
         tool=_NAMES[kind],
         provider=provider,
-        id=_text(item.get("id")),
-        asked=_text(item.get("code")) or asked,
-        output="\n".join([text for each in outputs if (text := _text(each.get("logs")) or _text(each.get("url")))]),
+        id=as_text(item.get("id")),
+        asked=as_text(item.get("code")) or asked,
+        output="\n".join([text for each in outputs if (text := as_text(each.get("logs")) or as_text(each.get("url")))]),
         found=tuple(found),
         error=None if status in _DONE else status,
     )
@@ -181,18 +184,18 @@ def _item(item: JsonObject, kind: str, provider: str) -> HostedCall:
 def _result_of_messages_api(content: JsonValue) -> tuple[str, tuple[SearchHit, ...], str | None]:
     """Return output, findings and error of the Messages API's results."""
     if isinstance(content, list):
-        pages = [_object(each) for each in content]
+        pages = [as_object(each) for each in content]
         return (
             "",
-            tuple([SearchHit(title=_text(page.get("title")), url=_text(page.get("url"))) for page in pages]),
+            tuple([SearchHit(title=as_text(page.get("title")), url=as_text(page.get("url"))) for page in pages]),
             None,
         )
-    told = _object(content)
-    if code := _text(told.get("error_code")):
+    told = as_object(content)
+    if code := as_text(told.get("error_code")):
         return "", (), code
-    output = "\n".join([text for name in ("stdout", "stderr", "content") if (text := _text(told.get(name)))])
+    output = "\n".join([text for name in ("stdout", "stderr", "content") if (text := as_text(told.get(name)))])
     returned = told.get("return_code")
-    url = _text(told.get("url"))
+    url = as_text(told.get("url"))
     return output, (SearchHit(url=url),) if url else (), f"return code {returned}" if returned else None
 
 
@@ -200,15 +203,15 @@ def _grounding_calls(facts: JsonObject, provider: str) -> Iterator[HostedCall]:
     """Give the searches that Gemini tells of beside its answer."""
     if facts.get("type") != "groundingMetadata":
         return
-    told = _object(facts.get("groundingMetadata"))
-    chunks = [_object(each) for each in _list(told.get("groundingChunks"))]
+    told = as_object(facts.get("groundingMetadata"))
+    chunks = [as_object(each) for each in as_list(told.get("groundingChunks"))]
     for tool, place, queries in (
         ("web_search", "web", told.get("webSearchQueries")),
         ("file_search", "retrievedContext", told.get("retrievalQueries")),
     ):
-        there = [_object(chunk.get(place)) for chunk in chunks if place in chunk]
+        there = [as_object(chunk.get(place)) for chunk in chunks if place in chunk]
         found = [
-            SearchHit(title=_text(each.get("title")), url=_text(each.get("uri")), text=_text(each.get("text")))
+            SearchHit(title=as_text(each.get("title")), url=as_text(each.get("uri")), text=as_text(each.get("text")))
             for each in there
         ]
         if found or _texts_in(queries):
@@ -218,33 +221,33 @@ def _grounding_calls(facts: JsonObject, provider: str) -> Iterator[HostedCall]:
 
 def _calls_beside_answer(facts: JsonObject, provider: str) -> Iterator[HostedCall]:
     """Give the pages that Gemini has read, and the tools that Groq has run, of which they tell beside the answer."""
-    for page in map(_object, _list(_object(facts.get("urlContextMetadata")).get("urlMetadata"))):
-        url, status = _text(page.get("retrievedUrl")), _text(page.get("urlRetrievalStatus"))
+    for page in map(as_object, as_list(as_object(facts.get("urlContextMetadata")).get("urlMetadata"))):
+        url, status = as_text(page.get("retrievedUrl")), as_text(page.get("urlRetrievalStatus"))
         error = None if status in ("", "URL_RETRIEVAL_STATUS_SUCCESS") else status
         found = (SearchHit(url=url),) if url else ()
         yield HostedCall(tool="url_context", provider=provider, id="", asked=url, found=found, error=error)
-    for each in map(_object, _list(facts.get("executed_tools"))):
-        kind = _text(each.get("name")) or _text(each.get("type"))
-        results = (_object(each.get("search_results")).get("results"), each.get("browser_results"))
-        pages = [_object(page) for listed in results for page in _list(listed)]
+    for each in map(as_object, as_list(facts.get("executed_tools"))):
+        kind = as_text(each.get("name")) or as_text(each.get("type"))
+        results = (as_object(each.get("search_results")).get("results"), each.get("browser_results"))
+        pages = [as_object(page) for listed in results for page in as_list(listed)]
         found = [
-            SearchHit(title=_text(page.get("title")), url=_text(page.get("url")), text=_text(page.get("content")))
+            SearchHit(title=as_text(page.get("title")), url=as_text(page.get("url")), text=as_text(page.get("content")))
             for page in pages
         ]
-        codes = [_text(_object(code).get("text")) for code in _list(each.get("code_results"))]
+        codes = [as_text(as_object(code).get("text")) for code in as_list(each.get("code_results"))]
         yield HostedCall(
             tool=_NAMES.get(kind, kind),
             provider=provider,
             id="",
-            asked=_query_in_json(_text(each.get("arguments"))),
-            output="\n".join([text for text in (_text(each.get("output")), *codes) if text]),
+            asked=_query_in_json(as_text(each.get("arguments"))),
+            output="\n".join([text for text in (as_text(each.get("output")), *codes) if text]),
             found=tuple(found),
         )
 
 
 def _query_in_json(arguments: str) -> str:
     try:
-        parsed = _object(from_json(arguments))
+        parsed = as_object(from_json(arguments))
     except ValueError:
         return arguments
     return _query_of(parsed) or arguments
@@ -252,28 +255,9 @@ def _query_in_json(arguments: str) -> str:
 
 def _query_of(arguments: JsonObject) -> str:
     queries = _texts_in(arguments.get("queries"))
-    words = [_text(arguments.get(name)) for name in ("query", "code", "command", "url", "pattern")]
+    words = [as_text(arguments.get(name)) for name in ("query", "code", "command", "url", "pattern")]
     return "\n".join(queries or [word for word in words if word]) or (to_json(arguments).decode() if arguments else "")
 
 
-def _facts(block: Opaque) -> JsonObject:
-    try:
-        return _object(from_json(block.json))
-    except ValueError:
-        return {}
-
-
-def _object(value: JsonValue) -> JsonObject:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: JsonValue) -> Sequence[JsonValue]:
-    return value if isinstance(value, list) else ()
-
-
-def _text(value: JsonValue) -> str:
-    return value if isinstance(value, str) else ""
-
-
 def _texts_in(value: JsonValue) -> list[str]:
-    return [each for each in _list(value) if isinstance(each, str) and each]
+    return [each for each in as_list(value) if isinstance(each, str) and each]

@@ -26,8 +26,8 @@ from journeyman.mcp.http import HttpTransport
 from journeyman.mcp.pins import Definition, Offer, changes
 from journeyman.mcp.servers import Http, Server, Stdio, scrub_text
 from journeyman.mcp.stdio import StdioTransport
+from journeyman.texts import shorten_line
 from journeyman.tools.context import current_asker
-from journeyman.tools.issues import bounded
 
 if TYPE_CHECKING:
     from mcp.client import Client, ClientRequestContext, IncomingMessage
@@ -267,7 +267,7 @@ class ServerConnection:
 
     def _fit(self, text: str) -> str:
         """Return a text of the server's as it may be shown: not too long, and without secrets."""
-        return self._scrub(bounded(text, _SHOWN))
+        return self._scrub(shorten_line(text, _SHOWN))
 
     def _scrub(self, text: str) -> str:
         return scrub_text(text, self._server.secrets)
@@ -418,7 +418,7 @@ class _Listener:
         if self._n_heard <= MAX_PROGRESS:
             fraction = min(1.0, max(0.0, progress / total)) if total else None
             of = f" of {total:g}" if total else ""
-            self._progress(bounded(message or f"{progress:g}{of}", _SHOWN), fraction)
+            self._progress(shorten_line(message or f"{progress:g}{of}", _SHOWN), fraction)
 
 
 def _definition_of_tool(tool: Tool) -> Definition:
@@ -442,7 +442,7 @@ def _answers(kind: type[BaseModel]) -> TypeAdapter[Any]:
 
 def _first_line(error: Exception) -> str:
     lines = str(error).splitlines()
-    return bounded(" ".join(lines[:2]), 300)
+    return shorten_line(" ".join(lines[:2]), 300)
 
 
 # -- a server while it runs --------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from pydantic_core import from_json, to_json
 from journeyman.content.media import PICTURES, media_type_of
 from journeyman.errors import count
 from journeyman.narrowing import is_json_array, is_json_object
-from journeyman.tools.issues import bounded
+from journeyman.texts import shorten_line
 from journeyman.types import Base64, Document, Image, Text, ToolResult
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ def leave_out_bad_tools(result: object) -> None:
         except ValueError as error:
             wrong = " ".join(str(error).splitlines()[1:2])
         if wrong:
-            name = bounded(str(tool.get("name")), 80)
-            _log.warning("The tool %r of an MCP server is left out: %s.", name, bounded(wrong, 200))
+            name = shorten_line(str(tool.get("name")), 80)
+            _log.warning("The tool %r of an MCP server is left out: %s.", name, shorten_line(wrong, 200))
         else:
             good.append(each)
     tools[:] = good

@@ -18,8 +18,8 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import from_json, to_json
 
 from journeyman.errors import InvalidArguments
+from journeyman.texts import shorten_line
 from journeyman.tools.context import Asker
-from journeyman.tools.issues import bounded
 from journeyman.tools.raw_schema import RawSchema
 from journeyman.types import JsonObject
 
@@ -111,7 +111,7 @@ class CallQuestions:
     async def _visit(self, message: str, url: str) -> None:
         """Ask whether the user opens an address, which they do by themselves."""
         host = _host_of_address(url)
-        said = bounded(message, _MESSAGE_SHOWN)
+        said = shorten_line(message, _MESSAGE_SHOWN)
         await self._ask_to_agree(
             f"asks you to open an address of {host} in your browser: {said}\n\n{url}\n\n"
             "Open it only if you trust that address. Have you opened it, or will you?"
@@ -119,7 +119,7 @@ class CallQuestions:
 
     async def _fill_in(self, message: str, schema: JsonObject) -> dict[str, object]:
         fields = _form_fields(schema)
-        said = f"asks: {bounded(message, _MESSAGE_SHOWN)}"
+        said = f"asks: {shorten_line(message, _MESSAGE_SHOWN)}"
         if not fields:
             await self._ask_to_agree(said)
         content: dict[str, object] = {}
@@ -184,7 +184,7 @@ class _Field:
 
     @property
     def _default(self) -> str:
-        return bounded(_answer_words(self.schema["default"]), _WORDS_SHOWN)
+        return shorten_line(_answer_words(self.schema["default"]), _WORDS_SHOWN)
 
     @property
     def question(self) -> str:
@@ -195,7 +195,7 @@ class _Field:
             notes.append(f"if blank, {self._default}")
         elif not self.is_required:
             notes.append("may be left blank")
-        return f"{bounded(text, _WORDS_SHOWN)} [{', '.join(notes)}]"
+        return f"{shorten_line(text, _WORDS_SHOWN)} [{', '.join(notes)}]"
 
     def read(self, answer: str) -> object:
         """Return the value that an answer stands for.
@@ -255,7 +255,9 @@ class _Field:
         known |= {_answer_words(value).casefold(): value for value in self.choices.values()}
         if text.casefold() not in known:
             self._refuse_if_no(text)
-            raise ValueError(f"{bounded(text, 80)} is none of: {bounded(', '.join(self.choices), _WORDS_SHOWN)}.")
+            raise ValueError(
+                f"{shorten_line(text, 80)} is none of: {shorten_line(', '.join(self.choices), _WORDS_SHOWN)}."
+            )
         return known[text.casefold()]
 
     def _number(self, text: str) -> object:
@@ -265,7 +267,7 @@ class _Field:
             value = text
         if isinstance(value, bool) or not isinstance(value, int | float):
             self._refuse_if_no(text)
-            raise ValueError(f"{bounded(text, 80)} is not a number.")
+            raise ValueError(f"{shorten_line(text, 80)} is not a number.")
         return value
 
     def _refuse_if_no(self, text: str) -> None:
@@ -312,11 +314,11 @@ class _Choosing(BaseModel):
     def choices(self) -> dict[str, object]:
         options = self.one_of or self.any_of
         if options is not None:
-            return {bounded(each.title or _answer_words(each.const), _WORDS_SHOWN): each.const for each in options}
+            return {shorten_line(each.title or _answer_words(each.const), _WORDS_SHOWN): each.const for each in options}
         values = self.enum or []
         named = self.enum_names is not None and len(self.enum_names) == len(values)
         names = self.enum_names if named and self.enum_names else [_answer_words(each) for each in values]
-        return {bounded(name, _WORDS_SHOWN): value for name, value in zip(names, values, strict=True)}
+        return {shorten_line(name, _WORDS_SHOWN): value for name, value in zip(names, values, strict=True)}
 
 
 class _Property(_Choosing):
@@ -344,7 +346,7 @@ def _form_fields(schema: JsonObject) -> list[_Field]:
         form = _Form.model_validate(schema)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = bounded(".".join(map(str, fault["loc"])), _WORDS_SHOWN)
+        where = shorten_line(".".join(map(str, fault["loc"])), _WORDS_SHOWN)
         raise _TooMuch(
             f"It is not a form with at most {MAX_FIELDS} plain values, at {where}: {fault['msg']}."
         ) from None
@@ -390,7 +392,7 @@ def _check_format(value: object, name: object) -> None:
             case _:
                 return
     except ValueError:
-        raise ValueError(f"{bounded(value, 80)} is no {name}.") from None
+        raise ValueError(f"{shorten_line(value, 80)} is no {name}.") from None
 
 
 def _host_of_address(url: str) -> str:

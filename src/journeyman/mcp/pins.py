@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from journeyman.errors import PinsDiffer, quoted
 from journeyman.files import replace_file
-from journeyman.tools.issues import bounded
+from journeyman.texts import shorten_line
 from journeyman.tools.tools import canonical
 from journeyman.types import JsonObject
 
@@ -97,7 +97,7 @@ def load_pins(path: Path) -> Pins:
         raise PinsDiffer(str(path), [f"the file cannot be read: {error.strerror}"]) from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = bounded(".".join(map(str, first["loc"])) or "the top", 100)
+        where = shorten_line(".".join(map(str, first["loc"])) or "the top", 100)
         raise PinsDiffer(str(path), [f"the file is damaged, at {where}: {first['msg']}"]) from None
 
 
@@ -156,4 +156,4 @@ def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 def beginning(definition: Definition) -> str:
     """Return the beginning of what a tool says of itself, with every sign that nobody could see spelled out."""
-    return quoted(bounded(definition.description, _SHOWN))
+    return quoted(shorten_line(definition.description, _SHOWN))

@@ -19,7 +19,7 @@ from journeyman.errors import count, name_and_words, quoted
 from journeyman.mcp.contents import leave_out_bad_tools, message_fault
 from journeyman.mcp.servers import Stdio
 from journeyman.processes import Processes, filter_environment, mark_environment, plain, signal_name
-from journeyman.tools.issues import bounded
+from journeyman.texts import shorten_line
 
 if TYPE_CHECKING:
     from mcp.client import Transport
@@ -91,7 +91,7 @@ class StdioTransport:
         if not self._is_started and isinstance(error, OSError):
             self._fault = f"{self._server.command!r} cannot be started: {error.strerror or name_and_words(error)}"
         elif not self.finished.is_set():
-            self._fault = self._fault or f"it could not be asked: {bounded(name_and_words(error), _SHOWN)}"
+            self._fault = self._fault or f"it could not be asked: {shorten_line(name_and_words(error), _SHOWN)}"
 
     async def __aenter__(self) -> TransportStreams:
         mark = secrets.token_hex(8)

@@ -30,8 +30,8 @@ from journeyman.mcp.contents import to_tool_result
 from journeyman.mcp.pins import Definition, Offer, Pins, beginning, differences, load_pins, pin_offer, save_pins
 from journeyman.mcp.resources import LIST_RESOURCES, READ_RESOURCE, ConnectedServer, read_schema, resource_list
 from journeyman.mcp.servers import Server, Target, plain_name, to_servers
+from journeyman.texts import shorten_line
 from journeyman.tools.context import ToolContext
-from journeyman.tools.issues import bounded
 from journeyman.tools.raw_schema import size_problems
 from journeyman.tools.schema import flatten
 from journeyman.tools.tools import AnyTool, Tool, tool_problems
@@ -280,13 +280,13 @@ def _tool_of_server(at: ServerConnection, definition: Definition, name: str, opt
     problems = tool_problems(made)
     if not problems:
         return made
-    said = " ".join([bounded(str(problem), _SHOWN) for problem in problems])
+    said = " ".join([shorten_line(str(problem), _SHOWN) for problem in problems])
     if made.schema_fault is None or size_problems(schema):
         _log.warning("MCP server %r: the tool %r is left out. %s", *origin, said)
         return None
     # The server checks its arguments itself; a faulty schema would have the provider refuse every request.
     _log.warning("MCP server %r: the arguments of the tool %r are not checked. %s", *origin, said)
-    text = bounded(json.dumps(schema, ensure_ascii=False), MAX_DESCRIPTION)
+    text = shorten_line(json.dumps(schema, ensure_ascii=False), MAX_DESCRIPTION)
     return options.make_tool(name, f"{description}\n\nIts arguments: {text}", {"type": "object"}, call, origin=origin)
 
 

@@ -35,7 +35,7 @@ from journeyman.model import Part, TextPart, ThinkingPart, is_negative
 from journeyman.models.error_reports import Report, as_seconds, find_error, kind_of_status, read_report, tell_wrapped
 from journeyman.models.sse import Event, begins_as_events
 from journeyman.models.transport import HttpAnswer
-from journeyman.models.wire import as_list, as_object
+from journeyman.narrowing import as_list, as_object
 from journeyman.types import NOTHING_USED, Usage
 
 _QUOTED_BYTES: Final = 2_048

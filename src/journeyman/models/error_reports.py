@@ -15,7 +15,8 @@ from typing import Final
 import orjson
 
 from journeyman.errors import ProviderError, ProviderErrorKind
-from journeyman.models.wire import as_list, as_object, as_text, to_json
+from journeyman.models.wire import to_json
+from journeyman.narrowing import as_list, as_object, as_text
 from journeyman.types import JsonObject
 
 _PASSED_ON_CHARACTERS: Final = 1_000

@@ -23,7 +23,7 @@ from pydantic_core import from_json
 from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem
 from journeyman.models.requests import by_longest_prefix
-from journeyman.models.wire import as_list, as_object, as_text
+from journeyman.narrowing import as_list, as_object, as_text
 from journeyman.tools.issues import faults_of, issue_lines
 from journeyman.types import JsonObject, Price
 

@@ -16,7 +16,6 @@ from typing import Final
 from uuid import uuid4
 
 import orjson
-from pydantic import JsonValue
 from pydantic_core import from_json
 
 from journeyman.content.media import MediaSupport
@@ -25,7 +24,7 @@ from journeyman.history import encodable_text
 from journeyman.json_numbers import read_json, write_json
 from journeyman.model import InputPart, Part, TextPart, ThinkingPart, ToolSpec, current_tap
 from journeyman.models.sse import MAX_VALUES
-from journeyman.narrowing import is_json_array, is_json_object, is_list
+from journeyman.narrowing import as_list, as_object, is_json_object, is_list
 from journeyman.types import (
     Audio,
     Base64,
@@ -137,18 +136,6 @@ def _check_values(data: bytes) -> None:
         n_values += data.count(b",", start, start + _COUNTED_AT_ONCE)
         if n_values > MAX_VALUES:
             raise UnusableAnswer(f"it has a part of more than {MAX_VALUES:,} values", limit=MAX_VALUES)
-
-
-def as_object(value: object) -> JsonObject:
-    return value if is_json_object(value) else {}
-
-
-def as_list(value: object) -> list[JsonValue]:
-    return value if is_json_array(value) else []
-
-
-def as_text(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def is_object(raw: str) -> bool:

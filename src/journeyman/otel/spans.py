@@ -286,7 +286,7 @@ class SpanTape:
         elif shapes is not None:
             output = plain_output(event.output, None)
             facts[names.OUTPUT] = shapes.text_message(
-                "assistant", output if isinstance(output, str) else as_text(output)
+                "assistant", output if isinstance(output, str) else as_json(output).decode()
             )
         run.span.set_attributes(facts)
         self._close(event.path, run, code, message)
@@ -336,7 +336,7 @@ class SpanTape:
         if run is not None:
             self._begin_call(run, event.tool_use_id, event.tool_name)
             if self._instruments.shapes is not None:
-                given = self._instruments.shapes.text(as_text(event.tool_input))
+                given = self._instruments.shapes.text(as_json(event.tool_input).decode())
                 run.calls[event.tool_use_id].set_attribute(names.ARGUMENTS, given)
 
     def _begin_call(self, run: OpenRun, id: str, name: str, *, ago_s: float | None = None) -> None:
@@ -548,11 +548,6 @@ def _settings_of(settings: ModelSettings) -> dict[str, Any]:
         if isinstance(value, int | float) and not isinstance(value, bool) and kind(value) == value:
             facts[attribute] = kind(value)
     return facts
-
-
-def as_text(value: object) -> str:
-    """Return a value of JSON's types as JSON."""
-    return as_json(value).decode()
 
 
 def mark(span: Span, code: str, message: str = "") -> None:

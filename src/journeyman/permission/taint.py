@@ -20,6 +20,7 @@ from journeyman.errors import quoted, visible, with_its_end
 from journeyman.gate import Allow, Ask, GateRequest, RunGate, Seen, Verdict
 from journeyman.permission.capability import Capability, Classifier, classify, fits_name
 from journeyman.permission.programs import take_apart
+from journeyman.texts import shorten
 from journeyman.types import JsonObject
 
 _EGRESS: Final[frozenset[Capability]] = frozenset(("network", "exec"))
@@ -65,8 +66,7 @@ class TaintSource:
     """True when it is what a stranger says of a tool, and no result of one."""
 
     def __str__(self) -> str:
-        shown = quoted(self.text[:_SHOWN])
-        return f"{self.name}: {shown}{'…' if len(self.text) > _SHOWN else ''}"
+        return f"{self.name}: {quoted(shorten(self.text, _SHOWN))}"
 
 
 @explain_arguments

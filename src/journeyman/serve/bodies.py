@@ -15,7 +15,7 @@ from journeyman.agent import Agent
 from journeyman.errors import DefinitionError
 from journeyman.gate import DECISION, Allow, Decision, Deny, Rewrite
 from journeyman.json_numbers import read_json, write_json
-from journeyman.narrowing import is_json_object, is_list, is_list_of_texts, is_str_dict
+from journeyman.narrowing import as_list, is_json_object, is_list_of_texts, is_str_dict
 from journeyman.serve.openapi import ID, KEY
 from journeyman.serve.refusals import Refusal
 from journeyman.tools.context import ToolContext, current_asker
@@ -132,11 +132,11 @@ def run_input(body: object) -> RunInput:
     if is_str_dict(body):
         fields = {**body, "state": None, "context": None}
         for name, most in _MOST.items():
-            if (n_items := len(_items(fields.get(name)))) > most:
+            if (n_items := len(as_list(fields.get(name)))) > most:
                 raise wrong(name, f"it has {n_items:,} items, and may have {most:,}")
         if _count_parts(fields.get("tools"), _MOST_PARTS) > _MOST_PARTS:
             raise wrong("tools", f"they have more than {_MOST_PARTS:,} parts, with those of their schemas")
-        if messages := _items(fields.get("messages")):
+        if messages := as_list(fields.get("messages")):
             fields["messages"] = last = _last_messages(messages)
             n_before = len(messages) - len(last)
             if _count_parts(last, _MOST_SAID) > _MOST_SAID:
@@ -164,11 +164,7 @@ _MOST_PARTS: Final = 4_000
 """How many values the tools of a client may be made of, all together."""
 
 
-def _items(value: object) -> list[object]:
-    return value if is_list(value) else []
-
-
-def _last_messages(messages: list[object]) -> list[object]:
+def _last_messages(messages: Sequence[object]) -> Sequence[object]:
     """Return the messages that are read: the results at the end, and the one before them."""
     n_results = 0
     for message in reversed(messages):
@@ -186,7 +182,7 @@ def _count_parts(value: object, most: int) -> int:
     while left and n_parts <= most:
         value = left.pop()
         n_parts += 1
-        inside = [*value.values()] if is_json_object(value) else _items(value)
+        inside = [*value.values()] if is_json_object(value) else as_list(value)
         if len(inside) > most:
             return most + 1
         left += inside

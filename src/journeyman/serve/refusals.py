@@ -14,6 +14,7 @@ from journeyman.agent import Agent, Runtime
 from journeyman.definition import join_sentences
 from journeyman.errors import InvalidArguments, JourneymanError, Problem
 from journeyman.session import TURN
+from journeyman.texts import shorten
 from journeyman.tools.deps import deps_of_run, lacks_deps
 
 _LONGEST_OWNER: Final = 90
@@ -79,8 +80,8 @@ def owner_key(owner: str) -> str:
     """
     key = quote(owner, safe="@ ")
     if not owner.strip() or len(key) > _LONGEST_OWNER:
-        shown = owner if len(owner) <= 40 else f"{owner[:40]}…"
-        raise ValueError(f"authorize returned the owner {shown!r}. Return 1 to {_LONGEST_OWNER} characters, or None.")
+        text = f"authorize returned the owner {shorten(owner, 40)!r}."
+        raise ValueError(f"{text} Return 1 to {_LONGEST_OWNER} characters, or None.")
     return key
 
 

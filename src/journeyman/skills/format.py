@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem, count, quoted
 from journeyman.narrowing import is_dict, is_list_of_texts, is_str_dict
+from journeyman.texts import shorten
 from journeyman.toolbox.files import LocalFiles, ToolRefused
 
 if TYPE_CHECKING:
@@ -255,17 +256,17 @@ def _value_of_node(node: Node | None, seen: set[int]) -> object:
         if isinstance(part, tuple):
             name = str(_value_of_node(part[0], seen))
             if name in fields:
-                raise ValueError(f"line {part[0].start_mark.line + 2}: the field {_cut(name)} is there twice")
+                raise ValueError(f"line {part[0].start_mark.line + 2}: the field {_quote(name)} is there twice")
             fields[name] = _value_of_node(part[1], seen)
     if fields or node.tag.endswith(":map"):
         return fields
     return [_value_of_node(part, seen) for part in parts if not isinstance(part, tuple)]
 
 
-def _cut(value: object) -> str:
+def _quote(value: object) -> str:
     """Return a value on one line, if it is long only its beginning."""
     text = quoted(value) if isinstance(value, str) else quoted(str(value))[1:-1]
-    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+    return shorten(text, _SHOWN_CHARS)
 
 
 # -- what the format asks for -----------------------------------------------------------------------------------------
@@ -278,24 +279,24 @@ def _field_problems(fields: Mapping[str, object], named: str, shown: str) -> Ite
         yield Problem("MISSING_SKILL_NAME", f"{shown} has no name.", f"Add its folder's: name: {named}")
     elif not isinstance(name, str) or len(name) > _MOST_CHARS["name"] or not _NAME.fullmatch(name):
         hint = "Use 1 to 64 of the characters a-z, 0-9 and single hyphens between them."
-        yield Problem("INVALID_SKILL_NAME", f"The name {_cut(name)} in {shown} cannot be the name of a skill.", hint)
+        yield Problem("INVALID_SKILL_NAME", f"The name {_quote(name)} in {shown} cannot be the name of a skill.", hint)
     elif name != named:
         hint = "Let both have the same name."
-        yield Problem("INVALID_SKILL_NAME", f"The name in {shown} is {name!r}, and its folder's {_cut(named)}.", hint)
+        yield Problem("INVALID_SKILL_NAME", f"The name in {shown} is {name!r}, and its folder's {_quote(named)}.", hint)
     if not isinstance(description, str) or not description.strip():
         hint = "Say in it what the skill does and when to use it."
         yield Problem("MISSING_SKILL_DESCRIPTION", f"{shown} has no description.", hint)
     yield from _text_problems(fields, shown)
     metadata, tools = fields.get("metadata", ""), fields.get("allowed-tools", "")
-    said = _cut(metadata)
+    said = _quote(metadata)
     is_flat = is_dict(metadata) and is_list_of_texts([*metadata.values()])
     if not (is_flat or metadata == ""):
         text = f"metadata in {shown} is {said}."
         yield Problem("INVALID_SKILL_FIELD", text, "Write names with one text each below it.")
     if (given := fields.get(_DISABLED, "false")) not in ("true", "false", ""):
-        yield Problem("INVALID_SKILL_FIELD", f"{_DISABLED} in {shown} is {_cut(given)}.", "Write true or false.")
+        yield Problem("INVALID_SKILL_FIELD", f"{_DISABLED} in {shown} is {_quote(given)}.", "Write true or false.")
     if not (isinstance(tools, str) or is_list_of_texts(tools)):
-        text = f"allowed-tools in {shown} is {_cut(tools)}."
+        text = f"allowed-tools in {shown} is {_quote(tools)}."
         yield Problem("INVALID_SKILL_FIELD", text, "Write names of tools, in one text or in a list.")
 
 
@@ -306,7 +307,9 @@ def _text_problems(fields: Mapping[str, object], shown: str) -> Iterator[Problem
         if each == "name" or (each == "description" and not isinstance(value, str)):
             continue
         if not isinstance(value, str):
-            yield Problem("INVALID_SKILL_FIELD", f"{each} in {shown} is not a text: {_cut(value)}.", "Write one text.")
+            yield Problem(
+                "INVALID_SKILL_FIELD", f"{each} in {shown} is not a text: {_quote(value)}.", "Write one text."
+            )
         elif len(value) > most:
             text = f"{each} in {shown} has {count(len(value), 'character')}; the most is {most:,}."
             yield Problem("INVALID_SKILL_FIELD", text, "Shorten it, and say the rest in the instructions.")
@@ -321,10 +324,10 @@ def _links(instructions: str, shown: str) -> Iterator[tuple[bool, Problem]]:
             continue
         parts = os.path.normpath(found).split("/")
         if len(parts) > 1 and parts[0] == ".." and parts[1] != "..":
-            text = f"{shown} has a link to another skill, which a model cannot follow: {_cut(found)}."
+            text = f"{shown} has a link to another skill, which a model cannot follow: {_quote(found)}."
             yield True, Problem("OUTSIDE_SKILL", text, "Name the skill instead.")
         else:
-            text = f"{shown} has a link that leads out of the skill: {_cut(found)}."
+            text = f"{shown} has a link that leads out of the skill: {_quote(found)}."
             yield (
                 False,
                 Problem("OUTSIDE_SKILL", text, "Put the file into the skill, or link to an address of the web."),

@@ -15,6 +15,7 @@ from pydantic_core import to_json
 
 from journeyman.agent import Agent
 from journeyman.errors import InvalidArguments, SubagentMisused
+from journeyman.texts import shorten
 from journeyman.tools.issues import faults_of, issue_lines
 from journeyman.types import JsonObject
 
@@ -277,8 +278,7 @@ def _background(given: SubagentArguments) -> BackgroundCall:
     agent, task = _agent_and_task(given, "Background work")
     if given.tasks or given.chain:
         raise SubagentMisused("Background work is one agent with one task. Leave out tasks and chain.")
-    shown = task if len(task) <= _SHOWN_CHARS else f"{task[:_SHOWN_CHARS]}..."
-    return BackgroundCall(agent, task, (given.description or "").strip() or shown)
+    return BackgroundCall(agent, task, (given.description or "").strip() or shorten(task, _SHOWN_CHARS))
 
 
 def _team(given: SubagentArguments) -> TeamCall:

@@ -48,6 +48,7 @@ from journeyman.subagents.results import (
     usage_in_words,
 )
 from journeyman.team.spawn import MAX_DEPTH, SpawnFunction, TeamSpawner, TeamSpawnRequest, spawn_member
+from journeyman.texts import shorten
 from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, TaskResult, Work
 from journeyman.tools.context import BackgroundTasks, ToolContext
 from journeyman.tools.deps import NOT_DECLARED, Bound, lacks_deps
@@ -459,8 +460,7 @@ def _report_event(task: TaskContext, event: Event) -> None:
             [record] = from_json(dump_messages([message]))
             task.write(record)
         case ToolCalled(tool_name=name, tool_input=arguments):
-            text = write_json(arguments).decode()
-            task.write(f"[tool] {name}({text if len(text) <= _SHOWN_CHARS else f'{text[:_SHOWN_CHARS]}...'})")
+            task.write(f"[tool] {name}({shorten(write_json(arguments).decode(), _SHOWN_CHARS)})")
         case ToolFinished(path=path, kind=kind) if kind in COUNTED and len(path) == len(task.info.path) + 1:
             task.count(n_calls=task.info.n_calls + 1)
         case ModelResponded(usage=usage):

@@ -29,6 +29,7 @@ from journeyman.team.mail import TeamHooks
 from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, TeamSnapshot
 from journeyman.team.messages import PostOffice, ShutdownResult, let_go, to_go
 from journeyman.team.spawn import MAX_DEPTH, TeamSpawner, TeamSpawnRequest, TeamSpawnResult
+from journeyman.texts import shorten_line
 from journeyman.tools.context import ToolContext
 from journeyman.tools.tools import AnyTool, tool
 from journeyman.types import Message, RunPath, Usage
@@ -484,9 +485,7 @@ def _member_line(member: MemberInfo) -> str:
 
 def _letter_line(letter: DeadLetter) -> str:
     mail = letter.mail
-    text = " ".join((mail.summary or mail.text).split())
-    shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
-    return f"- {mail.sender} to {mail.to} ({letter.reason}): {shown}"
+    return f"- {mail.sender} to {mail.to} ({letter.reason}): {shorten_line(mail.summary or mail.text, _SHOWN_CHARS)}"
 
 
 if TYPE_CHECKING:

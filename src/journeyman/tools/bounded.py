@@ -18,9 +18,10 @@ from pydantic_core import CoreSchema, PydanticCustomError, SchemaValidator, from
 from journeyman.cancellation import is_failure
 from journeyman.errors import InvalidArguments
 from journeyman.narrowing import is_dict, is_list, is_list_or_tuple, is_set, is_str_dict
+from journeyman.texts import shorten_line
 from journeyman.tools.collection import collecting_later
 from journeyman.tools.decimals import kinds_in, may_be_rounded, reading_digits, written_numbers
-from journeyman.tools.issues import bounded, faults_of, issue_lines
+from journeyman.tools.issues import faults_of, issue_lines
 from journeyman.tools.shape import Shape
 
 T = TypeVar("T")
@@ -193,7 +194,7 @@ def _refuse() -> NoReturn:
 
 def unchecked(error: BaseException) -> str:
     """Return the issue for an input whose check itself failed."""
-    return f"it could not be checked: {type(error).__name__}: {bounded(str(error))}"
+    return f"it could not be checked: {type(error).__name__}: {shorten_line(str(error))}"
 
 
 def n_values_of(value: object, most: int) -> int:

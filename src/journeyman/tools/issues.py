@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails, from_json
 
 from journeyman.data import lazy_dataclass
 from journeyman.narrowing import is_dict, is_list, is_list_or_tuple, is_set
+from journeyman.texts import shorten_line
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -52,7 +53,6 @@ _CONTAINERS = frozenset(
         "named_tuple", "set", "tuple",
     )
 )  # fmt: skip
-_TEXT_SHOWN = 300
 _FOUND_SHOWN = 60
 _PART_SHOWN = 40
 _PARTS_SHOWN = 12
@@ -116,12 +116,6 @@ def _quote(text: str) -> str:
     return json.dumps(shown, ensure_ascii=False) + more
 
 
-def bounded(text: str, length: int = _TEXT_SHOWN) -> str:
-    """Return `text` on one line, cut to `length` characters."""
-    flat = " ".join(text[: 2 * length].split())
-    return flat if len(flat) <= length and len(text) <= 2 * length else f"{flat[:length]}…"
-
-
 def holds_json(value: object) -> bool:
     """Tell whether `value` is a text that looks like a JSON array or object."""
     return isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
@@ -167,13 +161,13 @@ def _text_of_details(details: ErrorDetails) -> str:
         case "extra_forbidden" | "unexpected_keyword_argument":
             return "is not a known name"
         case "json_invalid":
-            return "is not valid JSON: " + bounded(details["msg"].removeprefix("Invalid JSON: "))
+            return "is not valid JSON: " + shorten_line(details["msg"].removeprefix("Invalid JSON: "))
         case _:
             text = details["msg"].partition(", unable to parse ")[0]
             for prefix in _PREFIXES:
                 text = text.removeprefix(prefix)
             subject = "its key " if details["loc"][-1:] == ("[key]",) else ""
-            return subject + bounded(text)
+            return subject + shorten_line(text)
 
 
 def _path_in(root: object, loc: Path, *, missing: bool) -> Path:
@@ -213,7 +207,7 @@ def _line_of_fault(fault: Fault) -> str:
     place = f"{written_path(fault.path)}: " if fault.path else "it "
     found = f", got {fault.found}" if fault.found else ""
     hint = "; send the value itself, not a string that holds JSON" if fault.is_quoted else ""
-    return f"{place}{bounded(fault.text)}{found}{hint}"
+    return f"{place}{shorten_line(fault.text)}{found}{hint}"
 
 
 def written_path(path: Path) -> str:
@@ -227,4 +221,4 @@ def _part_of_path(part: str | int) -> str:
         return f"[{part}]"
     if re.fullmatch(r"[\w-]+", part) and len(part) <= _PART_SHOWN:
         return f".{part}"
-    return f"[{json.dumps(bounded(part, _PART_SHOWN), ensure_ascii=False)}]"
+    return f"[{json.dumps(shorten_line(part, _PART_SHOWN), ensure_ascii=False)}]"

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
 from pydantic_core import from_json
 
 from journeyman.errors import InvalidArguments, Problem
-from journeyman.narrowing import is_json_array, is_json_object, is_list, is_str_dict
-from journeyman.tools.issues import Fault, Rank, bounded, excerpt, holds_json, issue_lines
+from journeyman.narrowing import as_list, is_json_array, is_json_object, is_list, is_str_dict
+from journeyman.texts import shorten_line
+from journeyman.tools.issues import Fault, Rank, excerpt, holds_json, issue_lines
 from journeyman.tools.shape import TooManyToCount
 from journeyman.tools.written import AbsentNulls, holds_secrets
 from journeyman.types import JsonObject
@@ -84,7 +85,7 @@ class RawSchema:
                     raise InvalidArguments(subject, [wrong])
             faults = [fault for error in validator.iter_errors(arguments) for fault in _faults(error)]
         except (ValueError, RecursionError) as error:  # of the schema, or of a pattern that takes too long
-            reason = bounded(str(error).partition("\n")[0])
+            reason = shorten_line(str(error).partition("\n")[0])
             raise InvalidArguments(
                 subject, [f"they cannot be checked, the tool's schema is faulty: {reason}"]
             ) from error
@@ -98,7 +99,7 @@ class RawSchema:
             if self._validator is None:
                 self._validator = _compile(self._schema, self.input_schema)
         except (ValueError, RecursionError) as error:
-            return bounded(str(error).partition("\n")[0]) or "it is nested too deeply"
+            return shorten_line(str(error).partition("\n")[0]) or "it is nested too deeply"
         return None
 
     def _steps(self, arguments: dict[str, object], input_json: str | bytes) -> _Steps:
@@ -113,7 +114,7 @@ def _parse_object(input_json: str | bytes, subject: str) -> dict[str, object]:
     try:
         value: object = from_json(input_json, allow_inf_nan=False)
     except (ValueError, TypeError) as error:  # TypeError: it holds a lone surrogate
-        raise InvalidArguments(subject, [f"it is not valid JSON: {bounded(str(error))}"]) from None
+        raise InvalidArguments(subject, [f"it is not valid JSON: {shorten_line(str(error))}"]) from None
     if is_str_dict(value):
         return value
     fault = Fault(Rank.TYPE, (), "should be an object", excerpt(value), is_quoted=holds_json(value))
@@ -307,7 +308,7 @@ class _Weight:
         if (known := self._own.get(id(schema))) is not None:
             return known
         choices = [schema[name] for name in ("enum", "const") if name in schema]
-        known = self._own[id(schema)] = 1 + len(_items(schema.get("required"))) + 4 * _n_values(choices)
+        known = self._own[id(schema)] = 1 + len(as_list(schema.get("required"))) + 4 * _n_values(choices)
         return known
 
     def _count_parts(self, value: object) -> int:
@@ -349,17 +350,13 @@ def n_repeats(pattern: str) -> int:
 def _schemas_in(schema: JsonObject) -> Iterator[object]:
     """Give the schemas that a schema holds, except for those that it only defines."""
     for name in _LISTED:
-        yield from _items(schema.get(name))
+        yield from as_list(schema.get(name))
     for name in _NAMED:
         if isinstance(named := schema.get(name), dict):
             yield from named.values()
     yield from (schema[name] for name in _SINGLE if name in schema)
     items = schema.get("items")
-    yield from _items(items) if isinstance(items, list) else () if items is None else (items,)
-
-
-def _items(value: object) -> list[object]:
-    return value if is_list(value) else []
+    yield from as_list(items) if isinstance(items, list) else () if items is None else (items,)
 
 
 class _Steps:
@@ -408,7 +405,7 @@ class _Steps:
     def _here(self, schema: JsonObject, value: object) -> float:
         whole = [*self._weight.references.targets(schema)]
         for name in ("allOf", "anyOf", "oneOf"):
-            whole += _items(schema.get(name))
+            whole += as_list(schema.get(name))
         whole += [schema[name] for name in ("not", "if", "then", "else") if name in schema]
         if isinstance(dependent := schema.get("dependentSchemas"), dict):
             whole += dependent.values()
@@ -433,7 +430,7 @@ class _Steps:
         return n_steps
 
     def _in_list(self, schema: JsonObject, value: list[object]) -> float:
-        first = [*_items(schema.get("prefixItems")), *_items(schema.get("items"))]
+        first = [*as_list(schema.get("prefixItems")), *as_list(schema.get("items"))]
         rest = [schema[name] for name in ("additionalItems", "contains", "unevaluatedItems") if name in schema]
         rest += [] if isinstance(schema.get("items", []), list) else [schema["items"]]
         n_steps = sum([self._of(each, item) for each, item in zip(first, value, strict=False)])

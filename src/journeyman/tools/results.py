@@ -9,6 +9,7 @@ import inspect
 import json
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Final, TypeAlias
 
 from pydantic import ValidationError
@@ -140,7 +141,8 @@ def _json_text(value: object) -> str:
 def _json_of_odd_text(value: object) -> bytes:
     """Return JSON for a value with texts or bytes that are no UTF-8."""
     try:
-        data = json.dumps(_with_text_keys(value), default=_plain, ensure_ascii=False, separators=(",", ":"))
+        plain = partial(to_jsonable_python, inf_nan_mode="strings", bytes_mode="base64", fallback=_foreign)
+        data = json.dumps(_with_text_keys(value), default=plain, ensure_ascii=False, separators=(",", ":"))
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"The result cannot be written as JSON: {error}") from error
     return encodable(data).encode()
@@ -158,10 +160,6 @@ def _key(key: object) -> str:
         return next(iter(from_json(to_json({key: None}, inf_nan_mode="strings", fallback=_foreign))))
     except (PydanticSerializationError, ValueError):
         return str(key)
-
-
-def _plain(value: object) -> object:
-    return to_jsonable_python(value, inf_nan_mode="strings", bytes_mode="base64", fallback=_foreign)
 
 
 def _foreign(value: object) -> str:

@@ -27,9 +27,10 @@ from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, InvalidArguments, Problem
 from journeyman.model import ToolSpec
 from journeyman.narrowing import is_list_or_tuple
+from journeyman.texts import shorten_line
 from journeyman.tools.bounded import BoundedValidator
 from journeyman.tools.collection import LONG, collecting_later
-from journeyman.tools.issues import bounded, hides_input
+from journeyman.tools.issues import hides_input
 from journeyman.tools.written import AbsentNulls, holds_secrets
 from journeyman.types import JsonObject, Text, Url, UserContent
 
@@ -179,7 +180,7 @@ def _build_error(parameter: Parameter) -> Exception | None:
 
 
 def _type_problem(subject: str, annotation: object, error: Exception) -> Problem:
-    reason = bounded(str(error).partition("\n")[0].partition(". ")[0])
+    reason = shorten_line(str(error).partition("\n")[0].partition(". ")[0])
     return Problem(
         "UNSUPPORTED_TYPE",
         f"{subject} cannot be described as JSON: {inspect.formatannotation(annotation)} ({reason}).",
@@ -332,7 +333,7 @@ class TextInput(OutputSchema[Any]):
             return OutputSchema[Any].check(self, value)
         blocks = [Text(each) if isinstance(each, str) else each for each in given]
         issues = [
-            f"item {number}: {bounded(repr(each))} is neither a text nor an Image, a Document or an Audio"
+            f"item {number}: {shorten_line(repr(each))} is neither a text nor an Image, a Document or an Audio"
             for number, each in enumerate(blocks, start=1)
             if not isinstance(each, UserContent)
         ]

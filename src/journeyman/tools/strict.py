@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from journeyman.errors import Problem
-from journeyman.narrowing import is_json_object, is_list
-from journeyman.tools.issues import bounded
+from journeyman.narrowing import as_list, as_object
+from journeyman.texts import shorten_line
 from journeyman.types import JsonObject
 
 DECIDING: Final = frozenset({"$ref", "anyOf", "const", "enum", "type"})
@@ -37,7 +37,7 @@ _LEAVE: Final = "leave strict out, and the arguments are checked here as always.
 def strict_problems(schema: JsonObject) -> Iterator[Problem]:
     """Give the first reason why no provider can enforce a schema, with what to write instead."""
     for place, wrong, hint in _Walk(schema).faults(schema, ""):
-        named = f"at {bounded(place.removeprefix('.'))!r} " if place else ""
+        named = f"at {shorten_line(place.removeprefix('.'))!r} " if place else ""
         text = f"It is strict, and no provider can enforce its schema: {named}{wrong}."
         yield Problem("CANNOT_BE_STRICT", text, f"{hint}. Or {_LEAVE}")
         return
@@ -45,13 +45,13 @@ def strict_problems(schema: JsonObject) -> Iterator[Problem]:
 
 class _Walk:
     def __init__(self, document: JsonObject) -> None:
-        self._definitions = _object(document.get("$defs"))
+        self._definitions = as_object(document.get("$defs"))
         self._seen = set[str]()
 
     def faults(self, given: object, place: str) -> Iterator[tuple[str, str, str]]:
-        schema = _object(given)
+        schema = as_object(given)
         types = schema.get("type")
-        if types == "object" or "object" in _list(types):
+        if types == "object" or "object" in as_list(types):
             yield from self._faults_of_object(schema, place)
         for keyword in schema.keys() - _ENFORCED:
             yield place, f"it has the rule {keyword!r}", _HINTS.get(keyword, "Leave that rule to a validator")
@@ -59,11 +59,11 @@ class _Walk:
             yield place, "anything is allowed", "Give it a type"
         if schema.get("format") not in (None, *FORMATS, URI):
             yield place, f"it has the format {schema['format']!r}", "Leave that rule to a validator"
-        if any(isinstance(each, list | dict) for each in [*_list(schema.get("enum")), schema.get("const")]):
+        if any(isinstance(each, list | dict) for each in [*as_list(schema.get("enum")), schema.get("const")]):
             yield place, "it is one of values that hold others", "Use texts or numbers"
-        if types == "array" or "array" in _list(types):
+        if types == "array" or "array" in as_list(types):
             yield from self.faults(schema.get("items"), f"{place}[]")
-        for choice in _list(schema.get("anyOf")):
+        for choice in as_list(schema.get("anyOf")):
             yield from self.faults(choice, place)
         reference = schema.get("$ref")
         if isinstance(reference, str) and reference not in self._seen:
@@ -71,13 +71,13 @@ class _Walk:
             yield from self.faults(self._definitions.get(reference.removeprefix(_LOCAL)), place)
 
     def _faults_of_object(self, schema: Mapping[str, object], place: str) -> Iterator[tuple[str, str, str]]:
-        properties = _object(schema.get("properties"))
+        properties = as_object(schema.get("properties"))
         if schema.get("additionalProperties") is not False:
             if properties:
                 yield place, "names are allowed that it does not have", 'Forbid them: ConfigDict(extra="forbid")'
             else:
                 yield place, "it is a dict of any names", "Use a list of objects, each with a name and a value"
-        required = _list(schema.get("required"))
+        required = as_list(schema.get("required"))
         for name in properties:
             if name not in required:
                 yield f"{place}.{name}", "it may be left out", "Give it no default; what may be missing is `… | None`"
@@ -91,11 +91,3 @@ _HINTS: Final = {
     "prefixItems": "Use an object with a name for each item",
     "default": "Give it no default; what may be missing is `… | None`",
 }
-
-
-def _object(value: object) -> Mapping[str, object]:
-    return value if is_json_object(value) else {}
-
-
-def _list(value: object) -> list[object]:
-    return value if is_list(value) else []

@@ -5,14 +5,14 @@ Nothing is changed but what the schema itself says: a null for a property that m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
 from journeyman.data import lazy_dataclass
-from journeyman.errors import count
 from journeyman.json_numbers import read_json, write_json
-from journeyman.narrowing import is_dict, is_json_object, is_list, is_str_dict
+from journeyman.narrowing import as_list, as_object, is_dict, is_list, is_str_dict
+from journeyman.texts import without_middle
 from journeyman.types import JsonObject
 
 _QUOTED_HEAD: Final = 700
@@ -31,11 +31,7 @@ def quoting(text: str, malformed: str | None, *, may_be_quoted: bool) -> str:
     takes that back as arguments, so the model has it nowhere else. Of a long one, the middle is left out."""
     if malformed is None or not may_be_quoted:
         return text
-    n_left_out = len(malformed) - _QUOTED_HEAD - _QUOTED_TAIL
-    if n_left_out > 0:
-        middle = f"[… {count(n_left_out, 'character')} left out …]"
-        malformed = f"{malformed[:_QUOTED_HEAD]}{middle}{malformed[-_QUOTED_TAIL:]}"
-    return f"{text}\nYou wrote: {malformed}"
+    return f"{text}\nYou wrote: {without_middle(malformed, _QUOTED_HEAD, _QUOTED_TAIL)}"
 
 
 def holds_secrets(schema: object) -> bool:
@@ -130,32 +126,32 @@ class _SchemaReader:
 
     def _clauses(self, clause: _Clause, seen: set[tuple[str, bool]]) -> Iterator[_Clause]:
         """Give the schema, and every schema that it is made of; each reference once, which keeps hostile ones short."""
-        schema = _object(clause.schema)
+        schema = as_object(clause.schema)
         yield clause
         reference = schema.get("$ref")
         if isinstance(reference, str) and (reference, clause.is_choice) not in seen:
             seen.add((reference, clause.is_choice))
             yield from self._clauses(_Clause(self._target(reference), clause.is_choice), seen)
         for keyword in ("allOf", *_EITHER):
-            for choice in _list(schema.get(keyword)):
+            for choice in as_list(schema.get(keyword)):
                 yield from self._clauses(_Clause(choice, clause.is_choice or keyword in _EITHER), seen)
 
     def allows_null(self, given: object) -> bool:
         """Tell whether null fits a schema, as far as its usual keywords say."""
         if given is False:
             return False
-        schema = _object(given)
+        schema = as_object(given)
         types = schema.get("type", "null")
-        if types != "null" and "null" not in _list(types):
+        if types != "null" and "null" not in as_list(types):
             return False
-        if schema.get("const") is not None or None not in _list(schema.get("enum", [None])):
+        if schema.get("const") is not None or None not in as_list(schema.get("enum", [None])):
             return False
         reference = schema.get("$ref")
         if isinstance(reference, str) and reference not in self._nulls:
             self._nulls[reference] = True
             self._nulls[reference] = self.allows_null(self._target(reference))
-        either = [map(self.allows_null, _list(schema[key])) for key in _EITHER if key in schema]
-        every = map(self.allows_null, _list(schema.get("allOf")))
+        either = [map(self.allows_null, as_list(schema[key])) for key in _EITHER if key in schema]
+        every = map(self.allows_null, as_list(schema.get("allOf")))
         return self._nulls.get(str(reference), True) and all(map(any, either)) and all(every)
 
     def _target(self, reference: str) -> object:
@@ -164,7 +160,7 @@ class _SchemaReader:
             return True
         place: object = self._root
         for step in reference[1:].split("/")[1:]:
-            place = _object(place).get(step.replace("~1", "/").replace("~0", "~"), True)
+            place = as_object(place).get(step.replace("~1", "/").replace("~0", "~"), True)
         return place
 
 
@@ -174,14 +170,14 @@ class _Spot:
     def __init__(self, reader: _SchemaReader, clauses: list[_Clause]) -> None:
         self._reader = reader
         self._clauses = clauses
-        self._known = [_object(_object(clause.schema).get("properties")) for clause in clauses]
+        self._known = [as_object(as_object(clause.schema).get("properties")) for clause in clauses]
         self.is_empty = not clauses
         """True when nothing is known of what stands here."""
         self._properties: dict[str, _Spot] = {}
 
     @cached_property
     def items(self) -> _Spot:
-        schemas = [_object(each.schema) for each in self._clauses]
+        schemas = [as_object(each.schema) for each in self._clauses]
         return self._reader.place([_Clause(schema["items"]) for schema in schemas if "items" in schema])
 
     def property(self, name: str) -> _Spot:
@@ -195,7 +191,7 @@ class _Spot:
     @cached_property
     def is_flat(self) -> bool:
         """True when nothing is known of what lists and objects in an object hold here."""
-        schemas = [_object(each) for known in self._known for each in known.values()]
+        schemas = [as_object(each) for known in self._known for each in known.values()]
         return all([each.get("type") in _SCALARS and not each.keys() & _LEADING for each in schemas])
 
     @cached_property
@@ -206,16 +202,8 @@ class _Spot:
 
     def _may_be_absent(self, name: str) -> bool:
         pairs = [*zip(self._clauses, self._known, strict=True)]
-        known = [_object(clause.schema) for clause, properties in pairs if name in properties]
-        binding = [*known, *[_object(clause.schema) for clause in self._clauses if not clause.is_choice]]
-        is_required = any(name in _list(schema.get("required")) for schema in binding)
-        properties = [_object(schema["properties"])[name] for schema in known]
+        known = [as_object(clause.schema) for clause, properties in pairs if name in properties]
+        binding = [*known, *[as_object(clause.schema) for clause in self._clauses if not clause.is_choice]]
+        is_required = any(name in as_list(schema.get("required")) for schema in binding)
+        properties = [as_object(schema["properties"])[name] for schema in known]
         return not is_required and not any(map(self._reader.allows_null, properties))
-
-
-def _object(value: object) -> Mapping[str, object]:
-    return value if is_json_object(value) else {}
-
-
-def _list(value: object) -> list[object]:
-    return value if is_list(value) else []

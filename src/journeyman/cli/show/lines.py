@@ -19,6 +19,7 @@ from rich.text import Text
 from journeyman.errors import count
 from journeyman.json_numbers import write_json
 from journeyman.narrowing import is_json_object
+from journeyman.texts import shorten
 from journeyman.types import JsonObject, Usage
 
 Mark: TypeAlias = Literal[
@@ -145,7 +146,7 @@ def clean(text: str) -> str:
 def one_line(text: str, longest: int = 2_000) -> str:
     """Return `text`, clean and on one line, cut to `longest` characters."""
     flat = " ".join(clean(text[: 4 * longest]).split())
-    return flat if len(flat) <= longest else f"{flat[:longest]}…"
+    return shorten(flat, longest)
 
 
 def duration(seconds: float) -> str:

@@ -33,8 +33,7 @@ from journeyman.store.database import (
     restored,
     storable_value,
 )
-from journeyman.store.log import NewRecord, crc_of, readable_records
-from journeyman.store.log import SessionRecord as SessionRecord
+from journeyman.store.log import NewRecord, SessionRecord, crc_of, readable_records
 from journeyman.store.postgres import LAST as LAST_OF_SESSION
 from journeyman.store.postgres import READ as READ_SESSION
 from journeyman.store.postgres import WRITE as WRITE_SESSION

@@ -40,7 +40,7 @@ from journeyman.models.prices import price_for
 from journeyman.models.requests import environment
 from journeyman.models.transport import Timeouts
 from journeyman.models.vendor_errors import meaning, named_secrets, quote_error, scrub_secrets
-from journeyman.models.wire import as_object
+from journeyman.narrowing import as_object
 from journeyman.types import NOTHING_USED, JsonObject, Price
 
 if TYPE_CHECKING:

@@ -127,7 +127,9 @@ def encode(
         end_of_prefix = bool(marks.take(1))
         marks.add_before_long_turn(pieces, messages)
     fixed = _encode_prefix(prefix, more_tools, kept=kept_in_system, end=end_of_prefix)
-    return join_body((to_json(head)[:-1], fixed, *_list(pieces), b"}"))
+    sent = pieces if all(pieces) else [piece for piece in pieces if piece]
+    listed = (sent[0][3:], *sent[1:], _END_OF_MESSAGE) if sent else ()
+    return join_body((to_json(head)[:-1], fixed, b',"messages":[', *listed, b"]}"))
 
 
 def _encode_prefix(prefix: Prefix, more_tools: Sequence[object], *, kept: int, end: bool) -> bytes:
@@ -144,11 +146,6 @@ def _encode_prefix(prefix: Prefix, more_tools: Sequence[object], *, kept: int, e
 
 def _list_field(name: bytes, elements: bytes) -> bytes:
     return b',"%b":[%b]' % (name, elements) if elements else b""
-
-
-def _list(pieces: Sequence[bytes]) -> tuple[bytes, ...]:
-    sent = pieces if all(pieces) else [piece for piece in pieces if piece]
-    return (b',"messages":[', sent[0][3:], *sent[1:], _END_OF_MESSAGE, b"]") if sent else (b',"messages":[]',)
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from journeyman.models.requests import (
 )
 from journeyman.models.strict import close_schema
 from journeyman.models.transport import Network, OverHttp, Timeouts
-from journeyman.models.wire import as_object
+from journeyman.narrowing import as_object
 from journeyman.types import JsonObject, Price
 
 if TYPE_CHECKING:

@@ -41,7 +41,8 @@ from journeyman.model import (
     TextPart,
     ThinkingPart,
 )
-from journeyman.models.wire import as_text, make_damage_error, own_id, split_input, tool_use
+from journeyman.models.wire import make_damage_error, own_id, split_input, tool_use
+from journeyman.narrowing import as_text
 from journeyman.types import (
     Block,
     JsonObject,

@@ -40,7 +40,8 @@ from pydantic_core import from_json
 
 from journeyman.model import Prefix
 from journeyman.models.strict import Grammars
-from journeyman.models.wire import as_object, as_text, is_object, readable_block, safe_id, safe_name, says_nothing
+from journeyman.models.wire import is_object, readable_block, safe_id, safe_name, says_nothing
+from journeyman.narrowing import as_object, as_text
 from journeyman.types import (
     Audio,
     Base64,

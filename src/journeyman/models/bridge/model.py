@@ -63,7 +63,8 @@ from journeyman.models.bridge.failure import failure, unavailable
 from journeyman.models.requests import make_unsent_error, sampling_fields
 from journeyman.models.transport import Timeouts
 from journeyman.models.vendor_errors import named_secrets
-from journeyman.models.wire import as_object, is_marked_inside
+from journeyman.models.wire import is_marked_inside
+from journeyman.narrowing import as_object
 from journeyman.types import Price
 
 if TYPE_CHECKING:

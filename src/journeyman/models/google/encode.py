@@ -25,7 +25,6 @@ from journeyman.content.media import MediaLimit, MediaSupport
 from journeyman.model import Prefix, ToolSpec
 from journeyman.models.google.decode import PROVIDER
 from journeyman.models.wire import (
-    as_object,
     is_taken,
     join_body,
     join_tools,
@@ -36,6 +35,7 @@ from journeyman.models.wire import (
     says_nothing,
     to_json,
 )
+from journeyman.narrowing import as_object
 from journeyman.types import (
     Audio,
     Base64,

@@ -43,7 +43,7 @@ from journeyman.models.requests import (
 )
 from journeyman.models.strict import is_enforceable
 from journeyman.models.transport import Network, OverHttp, Timeouts
-from journeyman.models.wire import as_object
+from journeyman.narrowing import as_object
 from journeyman.tools.redaction import without_secrets
 from journeyman.types import NOTHING_USED, JsonObject, Price
 

@@ -13,7 +13,8 @@ from typing import Final
 from pydantic import JsonValue
 
 from journeyman.model import ToolSpec
-from journeyman.models.wire import as_list, as_object, to_json
+from journeyman.models.wire import to_json
+from journeyman.narrowing import as_list, as_object
 from journeyman.types import JsonObject
 
 EXAMPLES: Final = "examples"

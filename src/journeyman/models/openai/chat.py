@@ -17,7 +17,8 @@ from journeyman.models.openai.chat_decode import ChatDecoder
 from journeyman.models.openai.chat_encode import NAME_CHARACTERS, encode
 from journeyman.models.openai.endpoint import hears, look_up_model
 from journeyman.models.requests import ROOM_FOR_ANSWER, encode_location, limits, make_unsent_error, with_extra
-from journeyman.models.wire import as_object, shorten_names
+from journeyman.models.wire import shorten_names
+from journeyman.narrowing import as_object
 from journeyman.types import JsonObject
 
 if TYPE_CHECKING:

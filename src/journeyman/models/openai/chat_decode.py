@@ -29,18 +29,8 @@ from journeyman.model import (
 )
 from journeyman.models.error_reports import error_within, find_error
 from journeyman.models.stop_reasons import stop_of
-from journeyman.models.wire import (
-    as_list,
-    as_object,
-    as_text,
-    is_object,
-    make_damage_error,
-    own_id,
-    parse_object,
-    repeats,
-    split_input,
-    tool_use,
-)
+from journeyman.models.wire import is_object, make_damage_error, own_id, parse_object, repeats, split_input, tool_use
+from journeyman.narrowing import as_list, as_object, as_text
 from journeyman.types import Block, JsonObject, Opaque, Price, RedactedThinking, StopReason, Text, Thinking, Usage
 
 _REASONING_FIELDS: Final = ("reasoning_content", "reasoning")

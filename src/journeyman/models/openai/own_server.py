@@ -24,7 +24,7 @@ from journeyman.model import Part, Request, current_tap
 from journeyman.models.answers import RequestedStream
 from journeyman.models.openai.endpoint import Endpoint
 from journeyman.models.transport import HttpAnswer, Timeouts
-from journeyman.models.wire import as_list, as_object, as_text
+from journeyman.narrowing import as_list, as_object, as_text
 from journeyman.types import JsonObject
 from journeyman.window import estimate_message, estimate_prefix
 

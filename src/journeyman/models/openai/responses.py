@@ -17,7 +17,8 @@ from journeyman.models.openai.endpoint import look_up_model
 from journeyman.models.openai.responses_decode import ResponsesDecoder
 from journeyman.models.openai.responses_encode import NAME_CHARACTERS, encode
 from journeyman.models.requests import encode_location, limits, make_unsent_error, with_extra, with_hosted
-from journeyman.models.wire import as_list, shorten_names
+from journeyman.models.wire import shorten_names
+from journeyman.narrowing import as_list
 from journeyman.types import JsonObject
 
 if TYPE_CHECKING:

@@ -28,17 +28,8 @@ from journeyman.model import (
 )
 from journeyman.models.error_reports import error_within, find_error
 from journeyman.models.stop_reasons import stop_of
-from journeyman.models.wire import (
-    as_list,
-    as_object,
-    as_text,
-    make_damage_error,
-    own_id,
-    parse_object,
-    part_to_show,
-    split_input,
-    tool_use,
-)
+from journeyman.models.wire import make_damage_error, own_id, parse_object, part_to_show, split_input, tool_use
+from journeyman.narrowing import as_list, as_object, as_text
 from journeyman.types import Block, JsonObject, Opaque, Price, StopReason, Text, Thinking, ToolUse, Usage
 
 BETWEEN_THOUGHTS: Final = "\n\n"

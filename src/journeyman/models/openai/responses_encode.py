@@ -27,7 +27,6 @@ from journeyman.models.openai.chat_encode import file_name, plain_text, url_of, 
 from journeyman.models.openai.endpoint import Endpoint
 from journeyman.models.strict import is_enforceable
 from journeyman.models.wire import (
-    as_object,
     join_body,
     join_tools,
     kept_beside,
@@ -38,6 +37,7 @@ from journeyman.models.wire import (
     says_nothing,
     to_json,
 )
+from journeyman.narrowing import as_object
 from journeyman.tools.schema import flatten
 from journeyman.types import (
     Audio,
