@@ -23,7 +23,7 @@ PARTICIPLES: dict[str, int] = {"durable": 12, "record": 11, "store": 15}
 QUESTIONS: dict[str, int] = {}
 """The percentage of documented classes in each room beyond the goal whose docstring begins with "What", "Who", …"""
 
-COUNTS: dict[str, int] = {"casts": 115, "repeated_classes": 0, "repeated_names": 6, "suppressions": 116}
+COUNTS: dict[str, int] = {"casts": 114, "repeated_classes": 0, "repeated_names": 6, "suppressions": 116}
 """What is counted in the whole package, and how much of it there is at most."""
 
 BEGINNINGS = re.compile(r"(What|Who|Whom|Whose|Which|How|Where|When|Why|Whether)\b")

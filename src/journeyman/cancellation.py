@@ -159,6 +159,15 @@ def is_cancellation(error: BaseException | None) -> bool:
     return isinstance(error, asyncio.CancelledError)
 
 
+def flatten_error(error: BaseException) -> Iterator[BaseException]:
+    """Yield what a group of errors holds, through groups in it; of an error that is no group, itself."""
+    if is_group(error):
+        for each in error.exceptions:
+            yield from flatten_error(each)
+    else:
+        yield error
+
+
 current_scope: ContextVar[Scope | None] = ContextVar("journeyman_scope", default=None)
 """What stops the run that is going on here."""
 

@@ -22,6 +22,11 @@ NO_LINKS: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 _NAME_CHARACTERS: Final = 100  # a name with more may not have room for what is added
 
 
+def is_inside(path: str, folder: str) -> bool:
+    """Tell whether a path is a folder, or somewhere in it. Both are absolute."""
+    return path == folder or path.startswith("/" if folder == "/" else f"{folder}/")
+
+
 def replace_file(path: Path, data: bytes, *, mode: int) -> None:
     """Replace the file at `path` at once, or not at all; it then has the permissions `mode`.
 

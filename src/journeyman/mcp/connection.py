@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from contextvars import Context
 from functools import cache
@@ -19,7 +19,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, TypeAdapter
 
+<<<<<<< HEAD
 from journeyman.cancellation import wait_until_ended
+=======
+from journeyman.cancellation import flatten_error, wait_until_ended
+>>>>>>> dce48040 (Texts: ask once whether a path is in a folder, and what a group of errors holds)
 from journeyman.errors import McpUnavailable, Rejected, count
 from journeyman.mcp.elicitation import CallQuestions
 from journeyman.mcp.http import HttpTransport
@@ -497,7 +501,7 @@ class _RunningServer:
                 self.started.set_result(client)
                 await self.transport.finished.wait()
         except Exception as error:  # noqa: BLE001 - of the SDK, its HTTP client and the system: told where one waits
-            for each in _leaves(error):
+            for each in flatten_error(error):
                 self.transport.note(each)
         finally:
             self.transport.finished.set()
@@ -526,11 +530,3 @@ class _RunningServer:
         """End the server, and let nobody interrupt that."""
         self.task.cancel() if at_once else self.transport.finished.set()
         await wait_until_ended(self.task, patience_s=_CLOSE_S)
-
-
-def _leaves(error: Exception) -> Iterator[Exception]:
-    if isinstance(error, ExceptionGroup):
-        for each in cast("ExceptionGroup[Exception]", error).exceptions:
-            yield from _leaves(each)
-    else:
-        yield error

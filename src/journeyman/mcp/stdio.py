@@ -86,7 +86,7 @@ class StdioTransport:
         """Return the message of a call's error as it is: nothing else is known of it here."""
         return message
 
-    def note(self, error: Exception) -> None:
+    def note(self, error: BaseException) -> None:
         """Remember what went wrong on the way."""
         if not self._is_started and isinstance(error, OSError):
             self._fault = f"{self._server.command!r} cannot be started: {error.strerror or name_and_words(error)}"

@@ -25,12 +25,12 @@ from typing import Final, Literal, TypeAlias, get_args
 from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem, quoted, with_its_end
-from journeyman.files import NO_LINKS
+from journeyman.files import NO_LINKS, is_inside
 from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop, Use, Verdict
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action, Capability, Classifier, classify
 from journeyman.permission.protected import Protected, is_loaded, starts_by_itself
-from journeyman.permission.rules import Roots, Rules, Whereabouts, WorkingFolder, is_inside, plain_host, rule_problems
+from journeyman.permission.rules import Roots, Rules, Whereabouts, WorkingFolder, plain_host, rule_problems
 from journeyman.types import RunPath
 
 PermissionMode: TypeAlias = Literal["strict", "balanced", "auto", "trust", "plan"]

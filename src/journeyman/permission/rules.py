@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem
+from journeyman.files import is_inside
 from journeyman.gate import READY_TOOLS
 from journeyman.permission.bash import Word
 from journeyman.permission.capability import Action, Capability, fits_name
@@ -558,8 +559,3 @@ def _innermost(path: str, folders: Sequence[tuple[str, bool]]) -> bool | None:
     """Return whether the innermost folder around a path is read-only; None if there is none."""
     around = [(len(folder), read_only) for folder, read_only in folders if is_inside(path, folder)]
     return max(around)[1] if around else None
-
-
-def is_inside(path: str, folder: str) -> bool:
-    """Tell whether a path is a folder, or somewhere in it. Both are absolute."""
-    return path == folder or path.startswith("/" if folder == "/" else f"{folder}/")

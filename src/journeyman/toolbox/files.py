@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Literal, Protocol, TypeAlias
 from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
 from journeyman.errors import Rejected, count
+from journeyman.files import is_inside
 from journeyman.tools.results import encodable
 
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024
@@ -322,11 +323,11 @@ class Reach:
             Refusal: out of the workspace, or it cannot be a path.
         """
         resolved = self._resolve(path)
-        if any(_is_inside(resolved, root) for root in self._roots):
+        if any(is_inside(resolved, root) for root in self._roots):
             return Located(resolved, self.show_path(resolved), self.files)
         if self._read_only is not None and not writing and path.startswith("/"):
             there = os.path.realpath(path)
-            if _is_inside(there, self._read_only):
+            if is_inside(there, self._read_only):
                 return Located(there, there, LocalFiles())
         if self._confined:
             raise ToolRefused("outside", f"{path!r} is outside of the workspace {self.root}. Use a path inside of it.")
@@ -365,7 +366,7 @@ class Reach:
     def _similar(self, located: Located, hidden: Callable[[str], bool]) -> str:
         """Name what is in the same folder, or at the nearest folder above, under a name like it."""
         folder, _, name = located.path.rpartition("/")
-        if not any(_is_inside(folder or "/", root) for root in self._roots):
+        if not any(is_inside(folder or "/", root) for root in self._roots):
             return ""
         try:
             names = {entry.name.lower(): entry.name for entry in located.files.list(folder or "/")}
@@ -374,10 +375,6 @@ class Reach:
         near = get_close_matches(name.lower(), names, n=_N_SIMILAR, cutoff=0.6)
         found = [self.show_path(path) for each in near if not hidden(path := f"{folder}/{names[each]}")]
         return f" Did you mean {' or '.join(found)}?" if found else ""
-
-
-def _is_inside(path: str, root: str) -> bool:
-    return path == root or path.startswith("/" if root == "/" else f"{root}/")
 
 
 # -- from bytes to text, and back --------------------------------------------------------------------------------------

@@ -15,10 +15,14 @@ from typing import Final, TypeAlias
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
+<<<<<<< HEAD
 from journeyman.cancellation import NeverAwaited
+=======
+from journeyman.cancellation import NeverAwaited, flatten_error
+>>>>>>> dce48040 (Texts: ask once whether a path is in a folder, and what a group of errors holds)
 from journeyman.errors import Rejected
 from journeyman.history import NO_OUTPUT
-from journeyman.narrowing import is_dict, is_group, is_list_or_tuple
+from journeyman.narrowing import is_dict, is_list_or_tuple
 from journeyman.tools.attachments import arrange
 from journeyman.tools.issues import faults_of, issue_lines
 from journeyman.tools.redaction import without_secrets
@@ -187,7 +191,7 @@ def _no_value_error(value: object) -> TypeError:
 def _message_of_error(error: BaseException) -> str:
     match error:
         case BaseExceptionGroup():
-            inner = [_message_of_error(leaf) for leaf in _leaves(error)]
+            inner = [_message_of_error(leaf) for leaf in flatten_error(error)]
             more = len(inner) - _GROUP_SHOWN
             lines = [*inner[:_GROUP_SHOWN], *([f"and {more:,} more"] if more > 0 else [])]
             return "".join([error.message, *(f"\n- {line}" for line in lines)])
@@ -205,11 +209,3 @@ def _error_text(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - a stranger's `__str__`
         text = ""
     return text if text.strip() else type(error).__name__
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for error in group.exceptions:
-        if is_group(error):
-            yield from _leaves(error)
-        else:
-            yield error
