@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from threading import Lock, get_ident
+from threading import Lock
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from typing_extensions import TypeIs
@@ -183,14 +183,23 @@ _AGAIN_S: Final = 0.05
 _MOST_AGAIN: Final = 20
 """A run waits this often, and so long each time, for the runs below to be done with what they have left behind."""
 
+State: TypeAlias = Literal["armed", "stopping", "abandoned", "finished"]
+_Timer: TypeAlias = Literal["signal", "clock", "grace", "beat"]
+
 
 class Scope:
-    """Carry work until it ends, the signal fires, or time is up; `cause` says which of the last two.
+    """A scope carries the work of a run, in a task of its own, until the work ends or is left behind.
 
-    The work has a task of its own. Whoever waits for it may be cancelled, and then waits for its end. But code that
-    swallows cancellations cannot keep the caller: what has not ended `grace_s` after it was stopped is abandoned. What
-    stops a run stops those that it started, too: the scope above cancels their tasks, and their checkpoints ask it
-    whether it has to.
+                  its signal, its time,                     its grace
+                  a scope above, or its                     is over
+        armed ─── caller is cancelled ────► stopping ─────────────────────► abandoned
+          │                                    │
+          └── the work ends ──► finished ◄─────┘ the work ends
+
+    `cause` says why a scope is `stopping`; None: its caller was cancelled, which then waits for the end of the work.
+    Code that swallows cancellations cannot keep the caller: what has not ended `grace_s` after the stop is abandoned.
+    What stops a run stops those that it started, too: the scope above cancels their tasks, and their checkpoints ask
+    it whether it has to.
     """
 
     def __init__(
@@ -204,31 +213,29 @@ class Scope:
     ) -> None:
         """`deadline` is a reading of the event loop's clock, in seconds; `above` is what stops the run above. While the
         work `replays`, no deadline stops it: it would end without what it has done before."""
-        self._above = above
-        self._below: set[Scope] = set()
-        self._call = current_call.get()
-        self._abort = abort
-        self.deadline: Final = deadline
-        """When time is up, without what approvals add to it."""
-        self._deadline = deadline
-        self._attempt_deadline: float | None = None
-        self._grace_s = grace_s
-        self._replays = replays
-        self._timers: dict[Cause | Literal["grace", "beat"], Callable[[], None]] = {}
-        """How to call off what would stop the work."""
+        self.state: State = "armed"
         self.cause: Cause | None = None
+        self.reason: str | None = None
+        """The words of whoever stopped the work."""
         self.source: Scope = self
         """What was stopped first: this scope, or that of a run above, of which it has the cause."""
-        self.reason: str | None = None
-        """What `stop` was given."""
-        self.is_over = False
-        self.is_abandoned = False
-        """True when the work was stopped, and would not end."""
-        self._is_stopped = False
-        self._ends_program: BaseException | None = None
-        self._n_again = 0
-        self._n_unhurried = 0
-        self._paused_at = 0.0
+        self.deadlines: Final[dict[Cause, float]] = {} if deadline is None else {"deadline": deadline}
+        """When time is up, on the clock of this scope."""
+        self._clock: Final = _PausableClock()
+        self._abort, self._above, self._grace_s, self._replays = abort, above, grace_s, replays
+        self._below: Final[set[Scope]] = set()
+        self._call = current_call.get()
+        self._timers: Final[dict[_Timer, Callable[[], None]]] = {}
+        """How to call off what would change the state."""
+
+    @property
+    def is_over(self) -> bool:
+        """True when nobody waits for the work any more."""
+        return self.state in ("abandoned", "finished")
+
+    @property
+    def _is_stopped(self) -> bool:
+        return self.state in ("stopping", "abandoned")
 
     async def carry(self, work: Coroutine[object, object, T]) -> T | None:
         """Do the work, and return what comes of it; None when it was stopped.
@@ -241,8 +248,7 @@ class Scope:
             work.close()
             raise RuntimeError("A run needs a task: call it from a coroutine that asyncio runs.")
         self._caller, self._entered_with = caller, caller.cancelling()
-        self.loop, self._thread = asyncio.get_running_loop(), get_ident()
-        self._news = self.loop.create_future()
+        self.loop = asyncio.get_running_loop()
         if self._above is not None:
             self._above._below.add(self)
         # An eager task factory takes the first step before it returns: what that reads has to be there by now, and the
@@ -251,81 +257,103 @@ class Scope:
         if not self._task.done():
             self._task.add_done_callback(self._wake)
         interrupted: asyncio.CancelledError | None = None
-        while not (self._task.done() or self.is_abandoned):
-            if self._news.done():
-                self._news = self.loop.create_future()
+        while not (self._task.done() or self.state == "abandoned"):
+            self._news = self.loop.create_future()
             try:
                 await self._news
             except asyncio.CancelledError as error:
                 interrupted = error
-                self._press()
-        self._leave(work)
+                self._cancel_work()
+        was_cut = self._finish(work)
         if interrupted is not None:
             raise interrupted
-        if self._ends_program is not None:
-            raise self._ends_program
-        if self.cause is not None and (self.is_abandoned or self._was_cancelled()):
+        if was_cut and self.cause is not None:
             return None
-        return self._task.result()
+        if self.state == "abandoned":
+            raise asyncio.CancelledError
+        result = self._task.result()
+        if isinstance(result, KeyboardInterrupt | SystemExit):
+            raise result
+        return result
 
-    async def _inside(self, work: Coroutine[object, object, T]) -> T | None:
+    async def _inside(self, work: Coroutine[object, object, T]) -> T | KeyboardInterrupt | SystemExit:
         self._task = own_task()
-        self._arm()
+        if self.deadlines:
+            self._set_clock()
         if self._abort is not None:
-            self._timers["abort"] = self._abort.subscribe(lambda: self._stop("abort"))
+            self._timers["signal"] = self._abort.subscribe(self._stop_if_due)
         if self._above is None and "ipykernel" in sys.modules:
             self._beat()
         try:
             return await work
         except (KeyboardInterrupt, SystemExit) as error:  # a task that raises it ends the event loop before its caller
-            self._ends_program = error
-            return None
+            return error
 
     def _beat(self) -> None:
         """Wake the loop now and then: the stop button of a notebook cancels the cell's task within a signal handler,
         which does not wake a loop that waits for the network."""
         self._timers["beat"] = self.loop.call_later(_BEAT_S, self._beat).cancel
 
-    def _leave(self, work: Coroutine[object, object, object]) -> None:
-        self.is_over = True  # a signal from another thread may still be on its way
-        for call_off in self._timers.values():
-            call_off()
-        if self._above is not None:
-            self._above._below.discard(self)
-        if self.is_abandoned:
-            _abandoned.add(self._task)
-            self._task.add_done_callback(_abandoned.discard)
-        elif self._task.cancelled():
-            work.close()  # it may not even have begun
-        if not self.is_abandoned:
-            self._was_cancelled()
-
-    def _was_cancelled(self) -> bool:
-        return self._task.cancelled() or is_cancellation(self._task.exception())
-
     def _wake(self, _: object = None) -> None:
         if not self._news.done():
             self._news.set_result(None)
 
-    def _press(self) -> None:
-        """Cancel the work, and give it its time to end."""
-        self._is_stopped = True
+    def stop(self, reason: str) -> None:
+        """Stop the work as the caller's signal would."""
+        self._stop("abort", reason)
+
+    def _stop(self, cause: Cause, reason: str | None = None, source: Scope | None = None) -> None:
+        """Go to `stopping` for this cause, unless there was one before."""
+        if self.cause is None and not self.is_over:
+            self.cause, self.reason, self.source = cause, reason, source or self
+            self._cancel_work()
+
+    def _cancel_work(self) -> None:
+        """Go to `stopping`, and give the work its time to end. If it goes on for a cancellation that it has caught,
+        cancel it again."""
         self._task.cancel()
-        if "grace" not in self._timers:
+        if self.state == "armed":
+            self.state = "stopping"
             self._timers["grace"] = self.loop.call_later(self._grace_s, self._give_up).cancel
 
-    def _give_up(self) -> None:
-        """Leave the work behind; before that, let the runs below leave theirs, and come to their end."""
-        if self._task.done() or self.is_abandoned:
+    def _give_up(self, number: int = 1) -> None:
+        """Go to `abandoned`; before that, let the runs below leave their work behind, and come to their end.
+
+        A run below that nothing has cancelled, since it began after the stop or is shielded, is cancelled first.
+        """
+        if self._task.done() or self.is_over:
             return
-        if self._below and self._n_again < _MOST_AGAIN:
-            self._n_again += 1
+        if self.state == "armed":
+            self._cancel_work()
+        elif self._below and number <= _MOST_AGAIN:
             for below in tuple(self._below):
-                below._give_up()
-            self._timers["grace"] = self.loop.call_later(_AGAIN_S, self._give_up).cancel
-            return
-        self.is_abandoned = True
-        self._wake()
+                below._give_up(number + 1)
+            self._call_off("grace")
+            self._timers["grace"] = self.loop.call_later(_AGAIN_S, self._give_up, number + 1).cancel
+        else:
+            self.state = "abandoned"
+            self._wake()
+
+    def _finish(self, work: Coroutine[object, object, object]) -> bool:
+        """Go to `finished`, unless the work was abandoned. Return True if the work did not come to its own end."""
+        for call_off in self._timers.values():
+            call_off()
+        if self._above is not None:
+            self._above._below.discard(self)
+        if self.state == "abandoned":
+            _abandoned.add(self._task)
+            self._task.add_done_callback(_abandoned.discard)
+            return True
+        self.state = "finished"  # a signal from another thread may still be on its way
+        if self._task.cancelled():
+            work.close()  # it may not even have begun
+            return True
+        return is_cancellation(self._task.exception())
+
+    def _call_off(self, name: _Timer) -> None:
+        call_off = self._timers.pop(name, None)
+        if call_off is not None:
+            call_off()
 
     def limit_attempt(self, seconds: float | None) -> None:
         """Stop the block `seconds` from now, whatever an earlier call said. None: the attempt has no limit of its
@@ -336,9 +364,41 @@ class Scope:
         self._attempt_deadline = None if seconds is None else self.loop.time() + seconds
         self._arm()
 
-    def is_own_thread(self) -> bool:
-        """Tell whether this is the thread of the event loop."""
-        return get_ident() == self._thread
+    @asynccontextmanager
+    async def unhurried(self) -> AsyncGenerator[None]:
+        """Let no time pass towards the deadlines in this block, nor towards those of the runs above."""
+        scopes = self._with_scopes_above()
+        for scope in scopes:
+            scope._clock.pause()
+            scope._set_clock()
+        try:
+            yield
+        finally:
+            for scope in scopes:
+                scope._clock.resume()
+                scope._set_clock()
+
+    def _set_clock(self) -> None:
+        """Wait for the deadline that is the next, as long as the clock goes."""
+        self._call_off("clock")
+        if self.deadlines and not self._clock.n_pauses and not self.is_over:
+            cause = min(self.deadlines, key=self.deadlines.__getitem__)
+            left_s = self.deadlines[cause] - self._clock.time()
+            self._timers["clock"] = self.loop.call_later(left_s, self._end_time, cause).cancel
+
+    def _end_time(self, cause: Cause) -> None:
+        """Stop the work, since its time is up; while it replays, look again soon."""
+        if self._is_replaying():
+            self._timers["clock"] = self.loop.call_later(_AGAIN_S, self._end_time, cause).cancel
+        else:
+            self._stop(cause)
+
+    def _is_replaying(self) -> bool:
+        return self._replays is not None and self._replays()
+
+    def late_s(self) -> float:
+        """Return how many seconds ago time was up."""
+        return 0.0 if self.cause not in self.deadlines else self._clock.time() - self.deadlines[self.cause]
 
     def is_stopping(self) -> bool:
         """Tell whether a `CancelledError` that arrives now is meant for the run: it was stopped, or the running task of
@@ -409,24 +469,21 @@ class Scope:
                 call_off()
 
     def is_due(self) -> bool:
-        """Tell whether a checkpoint would stop the block."""
-        if self._abort is not None and self._abort.aborted:
+        """Tell whether a checkpoint would stop the work, or has to read a clock for that."""
+        if self.deadlines or self._above is not None or (self._abort is not None and self._abort.aborted):
             return True
-        if self._deadline is None and self._attempt_deadline is None and self._above is None:
-            return self._task.cancelling() > 0 or self._is_stopped or self._caller.cancelling() > self._entered_with
-        return True  # the checkpoint reads the clock
+        return self._is_stopped or self._task.cancelling() > 0 or self._has_cancelled_caller()
 
     async def checkpoint(self) -> None:
         """Let a cancellation through that is due, also where nothing would otherwise wait for anything."""
-        self._stop_if_due()
-        for above in self._scopes_above():
-            above._stop_if_due()
-            if above.cause is not None and self.cause is None:
-                self.source = above.source
-                self._stop("abort" if above.cause == "abort" else "deadline")
-        for scope in reversed([self, *self._scopes_above()]):
-            if scope._caller.cancelling() > scope._entered_with and not scope._is_stopped:
-                scope._press()  # its caller was cancelled, and had no turn yet to say so
+        scopes = self._with_scopes_above()
+        for scope in scopes:
+            scope._stop_if_due()
+            if scope.cause is not None:
+                self._stop(*scope._stop_of_below())
+        for scope in reversed(scopes):
+            if scope._has_cancelled_caller() and not scope._is_stopped:
+                scope._cancel_work()  # its caller had no turn yet to do so
         if self._is_stopped or self._task.cancelling():
             await asyncio.sleep(0)
             # The cancellation was caught somewhere. Ours is still due. Another was meant for the code that caught it:
@@ -436,42 +493,60 @@ class Scope:
             while self._task.cancelling():
                 self._task.uncancel()
 
-    def _stop_if_due(self) -> None:
-        if self._abort is not None and self._abort.aborted:
-            self._stop("abort")  # fired in another thread: whoever has seen it may be here before its callback
-        if self._n_unhurried or (self._replays is not None and self._replays()):
-            return
-        if self._deadline is not None and self.loop.time() >= self._deadline:
-            self._stop("deadline")
-        if self._attempt_deadline is not None and self.loop.time() >= self._attempt_deadline:
-            self._stop("attempt_deadline")
-
-    def late_s(self) -> float:
-        """Return how many seconds ago time was up."""
-        ended = self._attempt_deadline if self.cause == "attempt_deadline" else self._deadline
-        return 0.0 if ended is None else self.loop.time() - ended
-
     def follow_above(self) -> bool:
         """Take the cause of a run above that was stopped, or of the tool call that took too long, for one's own. False:
         there is none, so a cancellation came from outside."""
-        for scope in (self, *self._scopes_above()):
+        for scope in self._with_scopes_above():
             if self.cause is None and scope.cause is not None:
-                self.cause, self.source = "abort" if scope.cause == "abort" else "deadline", scope.source
-                self.reason = scope.reason or (None if scope._abort is None else scope._abort.reason)
+                self.cause, self.reason, self.source = scope._stop_of_below()
             if self.cause is None and scope._call is not None and scope._call.cause == "deadline":
                 self.cause, self.reason = "abort", "the tool call in which it began took too long"
         return self.cause is not None
 
-    def stop(self, reason: str) -> None:
-        """End the block as the caller's signal would."""
-        if self.cause is None:
-            self.reason = reason
-        self._stop("abort")
+    def _stop_of_below(self) -> tuple[Cause, str | None, Scope]:
+        """Return the cause, the reason and the source with which a run below ends, since this one was stopped."""
+        return "abort" if self.cause == "abort" else "deadline", self.reason, self.source
 
-    def _stop(self, cause: Cause) -> None:
-        if self.cause is None and not self.is_over:
-            self.cause = cause
-            self._press()
+    def _stop_if_due(self) -> None:
+        if self._abort is not None and self._abort.aborted:
+            self._stop("abort", self._abort.reason)  # a checkpoint may be here before the signal of another thread
+        if self._clock.n_pauses or self._is_replaying():
+            return
+        for cause, deadline in self.deadlines.items():
+            if self._clock.time() >= deadline:
+                self._stop(cause)
+
+    def _has_cancelled_caller(self) -> bool:
+        return self._caller.cancelling() > self._entered_with
+
+    def _with_scopes_above(self) -> list[Scope]:
+        scopes: list[Scope] = [self]
+        above = self._above
+        while above is not None:
+            if not above.is_over:
+                scopes.append(above)
+            above = above._above
+        return scopes
+
+
+class _PausableClock:
+    """The clock of the event loop, which stands still while somebody is asked."""
+
+    n_pauses = 0
+    _paused_at = 0.0
+    _paused_s = 0.0
+
+    def time(self) -> float:
+        return (self._paused_at if self.n_pauses else asyncio.get_running_loop().time()) - self._paused_s
+
+    def pause(self) -> None:
+        self._paused_at = self.time() + self._paused_s
+        self.n_pauses += 1
+
+    def resume(self) -> None:
+        self.n_pauses -= 1
+        if not self.n_pauses:
+            self._paused_s += asyncio.get_running_loop().time() - self._paused_at
 
 
 _CANCELLATIONS: Final = 16

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import count as count_from
 from typing import Any, Final, cast
 
-from journeyman.cancellation import Scope, current_call, is_awaited, is_failure
+from journeyman.cancellation import Scope, call_in, current_call, is_awaited, is_failure
 from journeyman.errors import InvalidArguments, OutcomeUnknown, Rejected, StepTooLarge, count, log_caught
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
 from journeyman.gate import (
@@ -552,7 +552,7 @@ async def _within(run: Run, use: ToolUse, seconds: float, work: Coroutine[object
         result = await scope.carry(work)
     finally:
         current_call.reset(above)
-        if scope.is_abandoned:
+        if scope.state == "abandoned":
             _show_abandoned(run, use)
     if result is None:
         raise _TimedOut
@@ -582,11 +582,7 @@ def _report_progress(run: Run, use: ToolUse, message: str, fraction: float | Non
     """Show the progress from the loop's thread, whichever thread the tool runs in."""
     if run.watch is None:
         return
-    if run.scope.is_own_thread():
-        _show_progress(run, use, message, fraction)
-    else:
-        with suppress(RuntimeError):  # the loop may be closed by now: then nobody looks
-            run.scope.loop.call_soon_threadsafe(_show_progress, run, use, message, fraction)
+    call_in(run.scope.loop, partial(_show_progress, run, use, message, fraction))
 
 
 def _show_progress(run: Run, use: ToolUse, message: str, fraction: float | None) -> None:

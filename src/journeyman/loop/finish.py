@@ -86,8 +86,7 @@ def _describe_stop(run: Run, cause: Cause | None) -> ErrorInfo:
     """Return the ending of a run that the caller's signal, or a deadline, has stopped."""
     if cause != "abort":
         return run.ending(_late(run))
-    reason = run.scope.reason or (run.abort.reason if run.abort is not None else None) or ""
-    return run.ending(CancelledContext(reason=reason, doing=run.attempt.doing))
+    return run.ending(CancelledContext(reason=run.scope.reason or "", doing=run.attempt.doing))
 
 
 def _late(run: Run) -> Context:
@@ -99,7 +98,7 @@ def _late(run: Run) -> Context:
     if scope.cause == "attempt_deadline":
         level = late.attempt.budget
     else:
-        while level.own_deadline != scope.deadline and level.parent is not None:
+        while level.own_deadline != scope.deadlines["deadline"] and level.parent is not None:
             level = level.parent
     limit = level.allowance.seconds or 0.0
     return BudgetContext(policy="seconds", limit=limit, used=limit + scope.late_s(), scope=level.scope)

@@ -188,7 +188,7 @@ async def carry_out(run: Run) -> Result[Any]:
         try:
             ended = await run.scope.carry(_run_to_end(run))
         finally:
-            if run.scope.is_abandoned:
+            if run.scope.state == "abandoned":
                 run = left_behind(run)
         result = await conclude(run, ended)
         code = result.code if isinstance(result, Failure) else None

@@ -19,11 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, TypeAdapter
 
-<<<<<<< HEAD
-from journeyman.cancellation import wait_until_ended
-=======
 from journeyman.cancellation import flatten_error, wait_until_ended
->>>>>>> dce48040 (Texts: ask once whether a path is in a folder, and what a group of errors holds)
 from journeyman.errors import McpUnavailable, Rejected, count
 from journeyman.mcp.elicitation import CallQuestions
 from journeyman.mcp.http import HttpTransport

@@ -15,11 +15,7 @@ from typing import Final, TypeAlias
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
-<<<<<<< HEAD
-from journeyman.cancellation import NeverAwaited
-=======
 from journeyman.cancellation import NeverAwaited, flatten_error
->>>>>>> dce48040 (Texts: ask once whether a path is in a folder, and what a group of errors holds)
 from journeyman.errors import Rejected
 from journeyman.history import NO_OUTPUT
 from journeyman.narrowing import is_dict, is_list_or_tuple
