@@ -185,6 +185,7 @@ _MOST_AGAIN: Final = 20
 
 State: TypeAlias = Literal["armed", "stopping", "abandoned", "finished"]
 _Timer: TypeAlias = Literal["signal", "clock", "grace", "beat"]
+_ENDS_PROGRAM: Final = (KeyboardInterrupt, SystemExit)
 
 
 class Scope:
@@ -272,7 +273,7 @@ class Scope:
         if self.state == "abandoned":
             raise asyncio.CancelledError
         result = self._task.result()
-        if isinstance(result, KeyboardInterrupt | SystemExit):
+        if isinstance(result, _ENDS_PROGRAM):
             raise result
         return result
 
@@ -286,7 +287,7 @@ class Scope:
             self._beat()
         try:
             return await work
-        except (KeyboardInterrupt, SystemExit) as error:  # a task that raises it ends the event loop before its caller
+        except _ENDS_PROGRAM as error:  # a task that raises it ends the event loop before its caller
             return error
 
     def _beat(self) -> None:
@@ -383,8 +384,8 @@ class Scope:
         self._call_off("clock")
         if self.deadlines and not self._clock.n_pauses and not self.is_over:
             cause = min(self.deadlines, key=self.deadlines.__getitem__)
-            left_s = self.deadlines[cause] - self._clock.time()
-            self._timers["clock"] = self.loop.call_later(left_s, self._end_time, cause).cancel
+            at = self.deadlines[cause] + self._clock.paused_s
+            self._timers["clock"] = self.loop.call_at(at, self._end_time, cause).cancel
 
     def _end_time(self, cause: Cause) -> None:
         """Stop the work, since its time is up; while it replays, look again soon."""
@@ -534,19 +535,19 @@ class _PausableClock:
 
     n_pauses = 0
     _paused_at = 0.0
-    _paused_s = 0.0
+    paused_s = 0.0
 
     def time(self) -> float:
-        return (self._paused_at if self.n_pauses else asyncio.get_running_loop().time()) - self._paused_s
+        return (self._paused_at if self.n_pauses else asyncio.get_running_loop().time()) - self.paused_s
 
     def pause(self) -> None:
-        self._paused_at = self.time() + self._paused_s
+        self._paused_at = self.time() + self.paused_s
         self.n_pauses += 1
 
     def resume(self) -> None:
         self.n_pauses -= 1
         if not self.n_pauses:
-            self._paused_s += asyncio.get_running_loop().time() - self._paused_at
+            self.paused_s += asyncio.get_running_loop().time() - self._paused_at
 
 
 _CANCELLATIONS: Final = 16

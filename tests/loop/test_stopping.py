@@ -352,6 +352,39 @@ async def test_what_a_sub_agent_left_behind_is_told_by_it_and_the_runs_above_end
     await asyncio.sleep(1)
 
 
+@pytest.mark.parametrize(
+    ("where", "how"),
+    [("after the stop", "its task"), ("shielded from it", "its task"), ("shielded from it", "the signal")],
+)
+@virtual_clock
+async def test_a_run_that_the_stop_did_not_reach_is_cancelled_before_anything_is_left_behind(
+    where: str, how: str
+) -> None:  # A21, A22
+    recorder, raised = Recorder(), list[str]()
+
+    async def hang(request: Request) -> Answer:
+        await asyncio.Event().wait()
+        return "never"
+
+    @tool
+    async def clean_up() -> None:
+        inner = talker(FunctionModel(hang))
+        shielded = asyncio.create_task(run(inner, "Go.")) if where == "shielded from it" else None
+        try:
+            await (asyncio.shield(shielded) if shielded else asyncio.Event().wait())
+        except asyncio.CancelledError:
+            try:
+                await (shielded or run(inner, "Clean up."))
+            except BaseException as error:
+                raised.append(type(error).__name__)
+                raise
+
+    lead = talker(ScriptedModel([call("clean_up")]), tools=[clean_up])
+    await stopped_by(how, lead, Runtime(grace_s=3), recorder)
+    assert raised == ["CancelledError"]
+    assert recorder.of(CallAbandoned) == []
+
+
 # -- in validators and prompts -----------------------------------------------------------------------------------------
 
 
