@@ -1,10 +1,11 @@
 """Waiting for work that somebody owns: to its end whoever cancels, or for so long at most."""
 
 import asyncio
+from threading import get_ident
 
 import pytest
 
-from journeyman.cancellation import wait_until_ended, within
+from journeyman.cancellation import Scope, call_in, is_failure, wait_until_ended, within
 from tests.play import cancelled
 
 
@@ -76,3 +77,62 @@ async def test_work_is_waited_for_so_long_at_most_and_then_cancelled() -> None:
     await steps()
     await cancelled(task)
     assert begun == ["begun", "ended"] * 2
+
+
+async def test_the_first_cause_of_a_stop_stays() -> None:
+    async def tidy_up() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            scope.stop("second")
+
+    scope = Scope()
+    asyncio.get_running_loop().call_soon(scope.stop, "first")
+    assert await scope.carry(tidy_up()) is None
+    assert (scope.state, scope.cause, scope.reason) == ("finished", "abort", "first")
+
+
+async def test_a_stop_that_comes_after_the_end_changes_nothing() -> None:
+    async def work() -> str:
+        return "done"
+
+    scope = Scope()
+    assert await scope.carry(work()) == "done"
+    scope.stop("too late")
+    assert (scope.state, scope.cause) == ("finished", None)
+
+
+async def test_work_that_caught_a_cancellation_is_cancelled_again_with_its_caller() -> None:
+    n_caught = 0
+
+    async def stubborn() -> None:
+        nonlocal n_caught
+        while n_caught < 3:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                n_caught += 1
+
+    caller = asyncio.create_task(Scope().carry(stubborn()))
+    for n_cancelled in range(1, 4):
+        await steps()
+        caller.cancel()
+        await steps()
+        assert n_caught == n_cancelled
+    assert caller.cancelled()
+
+
+def test_a_call_from_another_thread_arrives_in_the_thread_of_the_loop() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        arrived = loop.create_future()
+        await asyncio.to_thread(call_in, loop, lambda: arrived.set_result(get_ident()))
+        async with asyncio.timeout(5):
+            assert await arrived == get_ident()
+
+    asyncio.run(scenario(), debug=True)  # in which a call that is not safe for threads is an error
+
+
+async def test_a_group_is_a_failure_only_if_all_in_it_are() -> None:
+    assert is_failure(BaseExceptionGroup("failures", [ValueError(), LookupError()]))
+    assert not is_failure(BaseExceptionGroup("one ends the program", [ValueError(), KeyboardInterrupt()]))

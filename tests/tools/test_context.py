@@ -303,3 +303,12 @@ def test_a_context_costs_next_to_nothing() -> None:
 
     best = min(cost(make) / cost(lambda: Total(Decimal(1))) for _ in range(20))
     assert best < 6
+
+
+def test_copied_states_share_nothing_that_can_change() -> None:
+    states = States(run=Cart(["tea"]), attempt=Cart(["pen"]), number=2)
+    copied = states.copied()
+    assert (copied, copied.number) == (states, 2)
+    for each in (copied.run, copied.attempt):
+        cast("Cart", each).items.append("more")
+    assert (states.run, states.attempt) == (Cart(["tea"]), Cart(["pen"]))

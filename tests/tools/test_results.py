@@ -242,6 +242,11 @@ def test_a_picture_is_shown_by_its_size() -> None:
     assert repr(picture) != repr(Image(Base64("QUJE" * 1_000, "image/png")))
 
 
+@pytest.mark.parametrize("value", [1, "text", [1], None, PICTURE, ToolResult("text")], ids=steady_repr)
+def test_a_result_belongs_to_its_call(value: object) -> None:
+    assert to_result(value, tool_use_id="a").tool_use_id == "a"
+
+
 def test_an_explicit_result_stays_as_it_is() -> None:
     explicit = ToolResult("no such city", is_error=True)
     assert to_result(explicit) == explicit
