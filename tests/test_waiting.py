@@ -81,13 +81,13 @@ async def test_work_is_waited_for_so_long_at_most_and_then_cancelled() -> None:
 
 async def test_the_first_cause_of_a_stop_stays() -> None:
     async def tidy_up() -> None:
+        asyncio.get_running_loop().call_soon(scope.stop, "first")
         try:
             await asyncio.Event().wait()
         finally:
             scope.stop("second")
 
     scope = Scope()
-    asyncio.get_running_loop().call_soon(scope.stop, "first")
     assert await scope.carry(tidy_up()) is None
     assert (scope.state, scope.cause, scope.reason) == ("finished", "abort", "first")
 

@@ -572,20 +572,14 @@ def _context(run: Run, tool: AnyTool, use: ToolUse) -> ToolContext[Any]:
         iteration=run.attempt.iteration,
         abort=run.abort,
         states=run.states,
-        progress=lambda message, fraction: _report_progress(run, use, message, fraction),
+        progress=lambda message, part: call_in(run.scope.loop, partial(_show_progress, run, use, message, part)),
         tasks=run.options.runtime.tasks,
         name=None if journal is None else lambda: journal.name(key),
     )
 
 
-def _report_progress(run: Run, use: ToolUse, message: str, fraction: float | None) -> None:
-    """Show the progress from the loop's thread, whichever thread the tool runs in."""
-    if run.watch is None:
-        return
-    call_in(run.scope.loop, partial(_show_progress, run, use, message, fraction))
-
-
 def _show_progress(run: Run, use: ToolUse, message: str, fraction: float | None) -> None:
+    """Show the progress, in the loop's thread."""
     watch, announced = run.watch, run.calls.announced
     if watch is not None and use.id in announced and not run.scope.is_over:
         name = announced[use.id].name
