@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from threading import Lock
@@ -357,16 +357,14 @@ class Scope:
             call_off()
 
     def limit_attempt(self, seconds: float | None) -> None:
-        """Stop the block `seconds` from now, whatever an earlier call said. None: the attempt has no limit of its
-        own."""
-        if seconds is None and self._attempt_deadline is None:
-            return
-        self._disarm()
-        self._attempt_deadline = None if seconds is None else self.loop.time() + seconds
-        self._arm()
+        """Stop the work `seconds` from now, whatever an earlier call said. None: not for the attempt's sake."""
+        self.deadlines.pop("attempt_deadline", None)
+        if seconds is not None:
+            self.deadlines["attempt_deadline"] = self._clock.time() + seconds
+        self._set_clock()
 
     @asynccontextmanager
-    async def unhurried(self) -> AsyncGenerator[None]:
+    async def pause_deadlines(self) -> AsyncGenerator[None]:
         """Let no time pass towards the deadlines in this block, nor towards those of the runs above."""
         scopes = self._with_scopes_above()
         for scope in scopes:
@@ -409,65 +407,7 @@ class Scope:
 
     def is_done_for(self, task: asyncio.Task[Any]) -> bool:
         """Tell whether `task` does the work, or waits for it."""
-        return any(task in (scope._task, scope._caller) for scope in (self, *self._scopes_above()))
-
-    @asynccontextmanager
-    async def pause_deadlines(self) -> AsyncGenerator[None]:
-        """Let no time pass towards the deadlines in this block, nor towards those of the runs above."""
-        scopes = [self, *self._scopes_above()]
-        for scope in scopes:
-            scope._pause()
-        try:
-            yield
-        finally:
-            for scope in scopes:
-                scope._resume()
-
-    def _scopes_above(self) -> Iterator[Scope]:
-        above = self._above
-        while above is not None:
-            if not above.is_over:
-                yield above
-            above = above._above
-
-    def _pause(self) -> None:
-        self._n_unhurried += 1
-        if self._n_unhurried == 1:
-            self._paused_at = self.loop.time()
-            self._disarm()
-
-    def _resume(self) -> None:
-        self._n_unhurried -= 1
-        if self._n_unhurried:
-            return
-        spent = self.loop.time() - self._paused_at
-        if self._deadline is not None:
-            self._deadline += spent
-        if self._attempt_deadline is not None:
-            self._attempt_deadline += spent
-        if not self.is_over:
-            self._arm()
-
-    def _arm(self) -> None:
-        if self._deadline is not None:
-            self._timers["deadline"] = self.loop.call_at(self._deadline, self._late, "deadline").cancel
-        if self._attempt_deadline is not None:
-            timer = self.loop.call_at(self._attempt_deadline, self._late, "attempt_deadline")
-            self._timers["attempt_deadline"] = timer.cancel
-
-    def _late(self, cause: Cause) -> None:
-        """Stop the work, since its time is up; while it replays, look again soon."""
-        if self._replays is not None and self._replays():
-            self._timers[cause] = self.loop.call_later(_AGAIN_S, self._late, cause).cancel
-            return
-        self._replays = None
-        self._stop(cause)
-
-    def _disarm(self) -> None:
-        for cause in ("deadline", "attempt_deadline"):
-            call_off = self._timers.pop(cause, None)
-            if call_off is not None:
-                call_off()
+        return any(task in (scope._task, scope._caller) for scope in self._with_scopes_above())
 
     def is_due(self) -> bool:
         """Tell whether a checkpoint would stop the work, or has to read a clock for that."""

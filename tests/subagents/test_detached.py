@@ -196,7 +196,7 @@ async def test_its_output_holds_calls_and_messages(stage: Stage) -> None:  # S1.
     records = [from_json(line) for line in lines]
     assert [record["role"] for record in records if "role" in record] == ["user", "assistant", "user", "assistant"]
     [called] = [record["text"] for record in records if "role" not in record]
-    assert called == '[tool] look({"where":"' + "x" * 50 + "...)"
+    assert called == '[tool] look({"where":"' + "x" * 50 + "…)"
 
 
 async def test_an_output_that_cannot_be_opened_fails_the_task_and_asks_no_model(stage: Stage) -> None:  # S1.6, S1.9
