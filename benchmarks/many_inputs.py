@@ -17,7 +17,7 @@ from benchmarks.measuring import Effort, Row, compared
 from benchmarks.runs_in_a_row import ANSWER
 from benchmarks.server import failing
 from benchmarks.work import MAX_TOKENS, MODEL
-from journeyman import Agent, ModelSettings, Success, run_many
+from journeyman import Agent, Limits, ModelSettings, Success, run_many
 from journeyman.models.anthropic.model import AnthropicModel
 
 AT_ONCE, RETRIES, DELAY_S, SHARE = 40, 8, 0.1, 0.05
@@ -66,7 +66,12 @@ def texts(n_inputs: int) -> Iterator[str]:
 async def batch(url: str, n_inputs: int) -> float:
     """Do all with `run_many`. Return how much memory was in use after the first fifth, in MiB."""
     model = AnthropicModel(MODEL, api_key="key", base_url=url)
-    agent = Agent(name="answerer", model=model, request_retries=RETRIES, settings=ModelSettings(max_tokens=MAX_TOKENS))
+    agent = Agent(
+        name="answerer",
+        model=model,
+        limits=Limits(request_retries=RETRIES),
+        settings=ModelSettings(max_tokens=MAX_TOKENS),
+    )
     n_done, early = 0, 0.0
     async with model.open():
         async for _, result in run_many(agent, texts(n_inputs), max_concurrency=AT_ONCE):

@@ -46,8 +46,7 @@ detective = Agent(
     name="detective",
     model=FunctionModel(wander, price=Price(input=3, output=15)),
     tools=[look_into],
-    limits=Limits(iterations=100, cost=5.00),
-    budget_policies=[policy],
+    limits=Limits(iterations=100, cost=5.00, budget_policies=[policy]),
     on_message=policy.hear,
 )
 

@@ -14,7 +14,6 @@ from typing import get_args
 import pytest
 
 import journeyman
-from journeyman.agent import Observability
 from journeyman.endings import Context, ErrorCode
 from journeyman.events import Callbacks, Event
 from journeyman.tools.tools import ToolOptions
@@ -181,7 +180,7 @@ def test_the_page_on_events_has_every_event_and_callback() -> None:
 
 OPTIONS = (
     *(journeyman.Agent, journeyman.Runtime, journeyman.Output, journeyman.Reflection, journeyman.SubmitTool),
-    *(journeyman.Limits, journeyman.Allowance, journeyman.ModelSettings, Observability, journeyman.Metadata),
+    *(journeyman.Limits, journeyman.Allowance, journeyman.ModelSettings, journeyman.Metadata),
     ToolOptions,
 )
 

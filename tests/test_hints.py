@@ -10,6 +10,7 @@ import pytest
 
 import journeyman
 from journeyman import Agent, DefinitionError, Success, run_sync
+from journeyman.compaction import Compaction
 from journeyman.definition import join_sentences
 from journeyman.durable import Durable, InMemoryEngine, Memory, Queue, Worker
 from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, RENAMED, UNNAMED
@@ -35,7 +36,7 @@ AGENT = Agent(name="helper", model=MODEL, description="Helps.")
 NAMES: dict[str, Any] = {
     **{name: getattr(journeyman, name) for name in journeyman.__all__},
     **{each.__name__: each for each in (Report, ScriptedModel, one, two, three, too_small)},
-    **{each.__name__: each for each in (Durable, Queue, RateLimitedModel, Worker)},
+    **{each.__name__: each for each in (Compaction, Durable, Queue, RateLimitedModel, Worker)},
     **{"agent": AGENT, "call": call},
 }
 """What a pasted line may name."""
@@ -54,10 +55,16 @@ BASE: dict[str, dict[str, Any]] = {
 
 VALUES: dict[str, object] = {
     **{"temperature": 0.2, "top_p": 0.9, "seed": 7, "stop": ("END",), "max_tokens": 500, "thinking": "low"},
-    **{"hosted": (), "extra": {"a": 1}, "tool_choice": "auto", "cache": "off", "request_retries": 1},
-    **{"reminder": False, "feedback_role": "text", "budget_policies": ()},
+    **{
+        "hosted": (),
+        "extra": {"a": 1},
+        "tool_choice": "auto",
+        "cache": "off",
+        "request_retries": 1,
+        "budget_policies": (),
+    },
     **{"iterations": 3, "attempts": 3, "tokens": 9_000, "calls": 4, "seconds": 2, "cost": 0.5, "max_concurrency": 2},
-    **{"max_tasks": 3, "suspend_after_s": 5.0},
+    **{"result_chars": 80, "track_tokens": False, "max_tasks": 3, "suspend_after_s": 5.0},
     **{"system": "Be brief.", "deps": int, "description": "Helps.", "input": str, "name": "b", "model": "a:b"},
     **{"prompt": "Go.", "type": int, "mode": "tool", "input_schema": {"type": "object"}, "Output": int},
     **{"grace_s": 2.5, "timeout_s": 3, "max_chars": 80, "recorder": "runs.db", "answers": ["Hi."]},
@@ -194,14 +201,14 @@ def test_limits_know_two_words_for_max_tokens() -> None:
     )
 
 
-@pytest.mark.parametrize("package", RENAMED)
-def test_an_old_name_is_refused_with_the_new_one(package: str) -> None:
-    face = importlib.import_module(package)
-    for old, new in [row.split() for row in RENAMED[package].split(", ")]:
-        room, _, new = new.rpartition(".")
-        assert getattr(importlib.import_module(f"journeyman.{room}") if room else face, new) is not None
-        with pytest.raises(ImportError, match=rf"^{old} is called {new} now: "):
-            getattr(face, old)
+@pytest.mark.parametrize(("package", "row"), [(name, row) for name in RENAMED for row in RENAMED[name].split(", ")])
+def test_an_old_name_is_refused_with_the_new_one(package: str, row: str) -> None:
+    old, new = row.split()
+    room, _, name = new.rpartition(".")
+    home = f"journeyman.{room}" if room else package
+    assert hasattr(importlib.import_module(home), name)
+    with pytest.raises(ImportError, match=rf"^{old} is called {name} now: "):
+        getattr(importlib.import_module(package), old)
 
 
 async def test_an_old_argument_of_a_function_is_refused_with_the_new_one() -> None:

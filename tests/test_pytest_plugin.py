@@ -19,7 +19,7 @@ for _name in ("loop.run", "models.anthropic.model", "models.cassette.cassette", 
 
 AGENT = """
 import pytest
-from journeyman import Agent, Runtime, run_sync, tool
+from journeyman import Agent, Limits, Runtime, run_sync, tool
 from journeyman.testing.scripted import ScriptedModel, call
 
 @tool
@@ -115,7 +115,8 @@ def test_a_connection_over_our_transport_fails_a_test_that_replays(pytester: pyt
     other = "    from journeyman.models.anthropic.model import AnthropicModel\n"
     other += "    other = AnthropicModel('claude-x', api_key='key', base_url='http://127.0.0.1:9')\n"
     asking = "    run_sync(Agent(name='other', model=other), 'Hello?')\ndef test_without_it_may_connect():\n"
-    failing = "    assert 'network' in str(run_sync(Agent(name='other', model=other, request_retries=0), 'Hello?'))\n"
+    failing = "    once = Agent(name='other', model=other, limits=Limits(request_retries=0))\n"
+    failing += "    assert 'network' in str(run_sync(once, 'Hello?'))\n"
     result = ran(pytester, USED + other + asking + other + failing, failed=1, passed=1)
     result.stdout.fnmatch_lines(["A connection to 127.0.0.1:9 would have been opened, although the test replays*"])
 

@@ -37,11 +37,9 @@ agent = Agent(
     name="planner",
     description="Plans short trips.",
     model=MODEL,
-    output=Output(Trip, name="visit", description="Plan a visit to a city."),
+    output=Output(Trip, name="visit", description="Plan a visit to a city.", feedback_role="text", reminder=True),
     validators=[few_days],
     error_prompt=again,
-    feedback_role="text",
-    reminder=True,
     settings=ModelSettings(max_tokens=60, temperature=0.2, seed=7),
     limits=Limits(attempts=4, iterations=3),
 )

@@ -9,12 +9,12 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import field, fields, replace
+from dataclasses import KW_ONLY, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, cast, get_args
 
 from typing_extensions import TypeForm, TypeVar
 
-from journeyman.budget import Budget, BudgetPolicy, Limits
+from journeyman.budget import Budget, Limits
 from journeyman.cancellation import GRACE_S
 from journeyman.connect import name_problem
 from journeyman.data import lazy_dataclass
@@ -38,8 +38,6 @@ from journeyman.tools.check import (
     block_problems,
     function_problem,
     gate_problems,
-    is_count,
-    lacking,
     limits_problems,
     meant,
     section_hint,
@@ -60,10 +58,10 @@ from journeyman.tools.deps import (
 from journeyman.tools.schema import OutputSchema, anthropic_problems, output_schema, text_input
 from journeyman.tools.strict import strict_problems
 from journeyman.tools.tools import Middleware, Tool, reserved_problems, tool_problems
-from journeyman.types import JsonObject, Message, RunPath, Text, UserContent
+from journeyman.types import Effect, JsonObject, Message, RunPath, Text, UserContent
 from journeyman.window import AnyStrategy, Compaction
 
-__all__ = ["Maker", "MessageContext", "Observability", "OnMessage", "SystemMode", "Validator"]
+__all__ = ["Maker", "MessageContext", "OnMessage", "SystemMode", "TeamPrompt", "Validator"]
 
 Co = TypeVar("Co", covariant=True)
 Contra = TypeVar("Contra", contravariant=True)
@@ -78,8 +76,7 @@ In = TypeVar("In", default=str, contravariant=True)
 Deps = TypeVar("Deps", default=object, contravariant=True)
 
 SystemMode: TypeAlias = Literal["append", "replace", "prepend"] | str
-"""How a team host joins the system prompt with its own. Unknown words are kept and mean `append`; a single run uses the
-prompt as it is."""
+"""How a team joins the system prompt of a member with its own. Unknown words are kept and mean `append`."""
 
 
 Validator: TypeAlias = Callable[[Contra], Awaitable[None] | None] | Callable[[Contra, Deps], Awaitable[None] | None]
@@ -91,12 +88,19 @@ Maker: TypeAlias = Callable[[Contra], Co | Awaitable[Co]] | Callable[[Contra, De
 """Makes something for one run from its input, and from the run's deps if it needs them."""
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class Observability:
-    """The options that decide what a result reports."""
+# No slots: Python 3.11 cannot make a frozen generic dataclass with slots as `TeamPrompt[Task](…)`.
+@lazy_dataclass(frozen=True, slots=False)
+class TeamPrompt(Generic[In, Deps]):
+    """A system prompt that says how a team joins it with its own: `Agent(system=TeamPrompt("…", mode="replace"))`.
 
-    track_tokens: bool = True
-    """False: `Metadata.usage` is None. Budgets still count."""
+    A run that is no member of a team uses the prompt as it is.
+    """
+
+    prompt: SystemPrompt | Maker[In, SystemPrompt, Deps]
+    """The system prompt; a function is called once for each run."""
+    _: KW_ONLY
+    mode: SystemMode = "append"
+    """Where the prompt stands: after the team's, before it, or in its place."""
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -156,7 +160,7 @@ class Agent(SentByName, Generic[Out, In, Deps]):
     """An agent: who it is, what it may use, what it hands in, how that is checked, and how far it may go.
 
     `Agent[Report]` hands in a `Report`; an agent without `output` answers with text. Each of its functions gets the
-    run's deps as one more argument, if it needs one more.
+    run's deps as one more argument, if it needs one more. Most agents need no more than the first nine fields.
 
     Raises:
         DefinitionError: when made, if anything is wrong with it; lists every problem.
@@ -166,44 +170,37 @@ class Agent(SentByName, Generic[Out, In, Deps]):
     """Letters, digits, `_` and `-`; names the run in events."""
     model: str | Model
     """`"provider:name"`, resolved when a run starts, or a model."""
-    description: str = ""
-    """What the agent is good for. An agent that may delegate to it reads this."""
-    input: type[In] = str  # pyright: ignore[reportAssignmentType] - solves In when omitted
-    """The type of the input. Checked before anything is sent."""
-    output: Output[Out, Deps] = TEXT  # pyright: ignore[reportAssignmentType] - solves Out when omitted
-    """What the agent hands in. If this is left out, the agent answers with text."""
-    deps: TypeForm[Deps] = object  # pyright: ignore[reportAssignmentType] - solves Deps when omitted
-    """The type of what each run is given beside its input: `run(agent, …, deps=db)`. `with_deps` gives the same deps to
-    all runs."""
-    system: SystemPrompt | Maker[In, SystemPrompt, Deps] = ""
-    """The system prompt; a function is called once for each run."""
-    system_mode: SystemMode = "append"
-    """How the host of a team joins the system prompt with its own. A run by itself uses the prompt as it is."""
-    prompt: Prompt | Maker[In, Prompt, Deps] | None = None
-    """The first user message, built once for each run. None: a text input as it is, any other as JSON."""
-    error_prompt: ErrorPrompt[Deps] = default_error_prompt
-    """What the model reads after a failed validation; built once for each failed attempt that has a successor."""
-    feedback_role: Literal["result", "text"] = "result"
-    """Where the model reads the error prompt: in the result of its last call, or in a text after the results."""
-    reminder: bool = False
-    """Remind a model that stops without handing in, instead of failing with `INVALID_RESPONSE`. Each reminder costs an
-    iteration."""
+    system: SystemPrompt | Maker[In, SystemPrompt, Deps] | TeamPrompt[In, Deps] = ""
+    """The system prompt; a function is called once for each run. A `TeamPrompt` also says how a team joins it with its
+    own."""
     tools: Sequence[Tool[..., Any, Deps]] = ()
     """What the model may call, in the order in which the model reads about them."""
-    tools_are_idempotent: bool = False
-    """The effect of tools that declare none: `idempotent` if True, `once` if False."""
+    output: Output[Out, Deps] = TEXT  # pyright: ignore[reportAssignmentType] - solves Out when omitted
+    """What the agent hands in. If this is left out, the agent answers with text."""
     validators: Sequence[Validator[Out, Deps]] = ()
     """Checks that run after that of the schema, in order, up to the first that rejects."""
     limits: Limits = Limits()
     """How much a run may use, and for how long."""
-    budget_policies: Sequence[BudgetPolicy] = ()
-    """Further policies of your own, checked before each model call."""
+    deps: TypeForm[Deps] = object  # pyright: ignore[reportAssignmentType] - solves Deps when omitted
+    """The type of what each run is given beside its input: `run(agent, …, deps=db)`. `with_deps` gives the same deps to
+    all runs."""
     settings: ModelSettings = ModelSettings()
     """How the model is asked: length, thinking, hosted tools, the cache."""
-    request_retries: int | None = None
-    """How often a failed model request is repeated. None: 2 for a top-level run, 0 for a sub-agent."""
-    max_result_chars: int | None = None
-    """Reflections, and results of tools that set no limit of their own, are cut to this many characters."""
+
+    # What fewer agents need: how it is called, and asked.
+    description: str = ""
+    """What the agent is good for. An agent that may delegate to it reads this."""
+    input: type[In] = str  # pyright: ignore[reportAssignmentType] - solves In when omitted
+    """The type of the input. Checked before anything is sent."""
+    prompt: Prompt | Maker[In, Prompt, Deps] | None = None
+    """The first user message, built once for each run. None: a text input as it is, any other as JSON."""
+    error_prompt: ErrorPrompt[Deps] = default_error_prompt
+    """What the model reads after a failed validation; built once for each failed attempt that has a successor."""
+    compaction: Sequence[AnyStrategy] | Compaction | Callable[[Model], Sequence[AnyStrategy] | Compaction] = ()
+    """The strategies that make a long conversation fit, in order (see `compaction.py`); or a `Compaction`, which also
+    says when they are asked; or a function that returns either, called with the model of each run."""
+
+    # The state of its runs.
     run_state: Maker[In, object, Deps] | None = None
     """Makes the state that lives as long as the run."""
     attempt_state: (
@@ -213,15 +210,14 @@ class Agent(SentByName, Generic[Out, In, Deps]):
     attempt's number, and a fourth the deps."""
     final_state: Maker[States, object, Deps] | None = None
     """Makes `Success.state` from the final state; `States.number` is the number of the last attempt."""
+
+    # Its calls, and what is heard of it.
+    default_effect: Effect = "once"
+    """The effect of tools that declare none."""
     gate: Gate | GateWithDeps[Deps] | Sequence[Gate | GateWithDeps[Deps]] | None = None
     """Decides about every call before it has an effect. If there are several gates, each must let the call through."""
     tool_middleware: Sequence[Middleware] = ()
     """Functions that are wrapped around every call of a tool; the first is outermost."""
-    compaction: Sequence[AnyStrategy] | Compaction | Callable[[Model], Sequence[AnyStrategy] | Compaction] = ()
-    """The strategies that make a long conversation fit, in order (see `compaction.py`); or a `Compaction`, which also
-    says when they are asked; or a function that returns either, called with the model of each run."""
-    transform_messages: Callable[[Sequence[Message]], Sequence[Message]] | None = None
-    """Changes the messages of each request, after compaction. The history stays as it is."""
     stop_after: StopAfter = ()
     """Calls that end the run of an agent that answers with text."""
     stop_guard: StopGuard[Deps] | PerRun | None = None
@@ -229,10 +225,8 @@ class Agent(SentByName, Generic[Out, In, Deps]):
     on_message: OnMessage | None = None
     """Called with every message as it is committed, the prompt included, in order. A function with two required
     parameters gets a `MessageContext` as the second."""
-    observability: Observability = Observability()
-    """What events, records and traces may carry of a run's content."""
-    metadata: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Your own facts about the agent; this library does not read them."""
+    track_tokens: bool = True
+    """False: `Metadata.usage` is None. Budgets still count."""
     _plan: Plan[Out] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -240,8 +234,6 @@ class Agent(SentByName, Generic[Out, In, Deps]):
             value: object = getattr(self, each.name, None)
             if is_list(value):
                 object.__setattr__(self, each.name, tuple(value))
-        if isinstance(self.metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
-            object.__setattr__(self, "metadata", dict(self.metadata))
         object.__setattr__(self, "_plan", compile_plan(self))
 
     def with_deps(self, deps: Deps) -> Agent[Out, In]:
@@ -267,6 +259,12 @@ class Agent(SentByName, Generic[Out, In, Deps]):
         """The compiled definition: tools by name, schemas, and the tools as the model sees them."""
         return self._plan
 
+    @property
+    def system_mode(self) -> SystemMode:
+        """How a team joins the system prompt with its own: `append`, unless a `TeamPrompt` says otherwise."""
+        given = _team_prompt_of(self)
+        return "append" if given is None else given.mode
+
 
 # -- what a definition compiles to -------------------------------------------------------------------------------------
 
@@ -276,6 +274,8 @@ class Plan(Generic[Co]):
     """A definition, compiled."""
 
     input: OutputSchema[Any]
+    system: SystemPrompt | Maker[Any, SystemPrompt, Any]
+    """The system prompt, without what it says to a team."""
     output: OutputSchema[Any] | None = None
     """None for an agent that answers with text."""
     reflection: Reflection[Any] | None = None
@@ -322,13 +322,13 @@ def _compile(agent: Agent[Any, Any, Any]) -> Plan[Any]:
     gates = agent.gate if isinstance(agent.gate, Sequence) else (agent.gate,)
     taking = {id(each) for each, n in _functions_of(agent) if takes_deps(each, n)}
     taking |= {id(gate) for gate in gates if gate is not None and takes_deps(gate.decide, 1)}
+    plan = Plan[Any](input=given, system=_system_of(agent), tools=tools, specs=helpers, takes_deps=frozenset(taking))
     if agent.output is TEXT:
-        return Plan(input=given, tools=tools, specs=helpers, takes_deps=frozenset(taking))
+        return plan
     output, reflection = agent.output, agent.output.reflecting()
     schema = output_schema(output.type, name=output.name)
     if output.mode == "native":
-        form = native_format(output, schema.input_schema)
-        return Plan(input=given, output=schema, native=form, tools=tools, specs=helpers, takes_deps=frozenset(taking))
+        return replace(plan, output=schema, native=native_format(output, schema.input_schema))
     if output.strict and (wrong := [*strict_problems(schema.input_schema)]):
         raise DefinitionError(f"The type of {output.name!r}", wrong)
     about = output.description.strip() or (_DRAFT_DESCRIPTION if reflection else _OUTPUT_DESCRIPTION)
@@ -338,16 +338,24 @@ def _compile(agent: Agent[Any, Any, Any]) -> Plan[Any]:
         submit = reflection.submit
         nothing: JsonObject = {"type": "object", "properties": {}, "additionalProperties": False}
         specs.append(ToolSpec(name=submit.name, description=submit.description, input_schema=nothing))
-    return Plan(
-        input=given,
+    return replace(
+        plan,
         output=schema,
         reflection=reflection,
-        tools=tools,
         specs=tuple(specs),
         output_name=output.name,
         submit_name=reflection.submit.name if reflection else None,
-        takes_deps=frozenset(taking),
     )
+
+
+def _system_of(agent: Agent[Any, Any, Any]) -> SystemPrompt | Maker[Any, SystemPrompt, Any]:
+    given = _team_prompt_of(agent)
+    return cast("SystemPrompt | Maker[Any, SystemPrompt, Any]", agent.system if given is None else given.prompt)
+
+
+def _team_prompt_of(agent: Agent[Any, Any, Any]) -> TeamPrompt[Any, Any] | None:
+    given: object = agent.system
+    return cast("TeamPrompt[Any, Any]", given) if isinstance(given, TeamPrompt) else None
 
 
 # -- the checks -------------------------------------------------------------------------------------------------------
@@ -359,10 +367,16 @@ def _check_sections(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
         is_none = value is None and name in _MAY_BE_NONE
         if not (isinstance(value, kind) or is_none or (name in _MAY_BE_CALLED and callable(value))):
             yield Problem("INVALID_SECTION", f"{name} is {value!r}.", section_hint(name, value, kind))
-    if not hasattr(agent.observability, "track_tokens"):
-        yield Problem("INVALID_SECTION", f"observability is {agent.observability!r}.", "Leave it out.")
-    if agent.feedback_role not in ("result", "text"):
-        yield Problem("INVALID_SECTION", f"feedback is {agent.feedback_role!r}.", "Pass 'result' or 'text'.")
+    given = _team_prompt_of(agent)
+    if given is not None:
+        prompt, mode = cast("object", given.prompt), cast("object", given.mode)
+        if not (isinstance(prompt, str | list | tuple) or callable(prompt)):
+            yield Problem("INVALID_SECTION", f"TeamPrompt.prompt is {prompt!r}.", "Pass a text, texts, or a function.")
+        if not isinstance(mode, str):
+            yield Problem("INVALID_SECTION", f"TeamPrompt.mode is {mode!r}.", "Pass a word, such as 'append'.")
+    if agent.default_effect not in get_args(Effect):
+        wrong = f"default_effect is {agent.default_effect!r}."
+        yield Problem("INVALID_SECTION", wrong, "Pass 'pure', 'idempotent' or 'once'.")
 
 
 def _check_name(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
@@ -399,12 +413,12 @@ def _check_prompts(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     yield from function_or_deps_problem(
         agent.deps, "error_prompt", agent.error_prompt, "an ErrorPromptContext", code="INVALID_PROMPT"
     )
-    for name, kinds in (("system", Text), ("prompt", UserContent)):
-        given: object = getattr(agent, name)
+    system = _system_of(agent)
+    for name, prompt, kinds in (("system", system, Text), ("prompt", agent.prompt, UserContent)):
+        given: object = prompt
         yield from block_problems(name, given, kinds)
         if not isinstance(given, str | list | tuple) and callable(given):
             yield from function_or_deps_problem(agent.deps, name, given, "the input", code="INVALID_PROMPT")
-    system = agent.system
     blank_text = isinstance(system, str) and system != "" and not system.strip()
     blocks = system if is_sequence(system) else ()
     blank_block = any(isinstance(block, Text) and not block.text.strip() for block in blocks)
@@ -444,6 +458,9 @@ def _check_tools(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
 def _check_output(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     if agent.output is TEXT:
         return
+    if agent.output.feedback_role not in ("result", "text"):
+        wrong = f"Output.feedback_role is {agent.output.feedback_role!r}."
+        yield Problem("INVALID_SECTION", wrong, "Pass 'result' or 'text'.")
     if agent.output.mode != "tool":
         yield from native_problems(agent.output, agent.model)
         return
@@ -460,10 +477,6 @@ def _check_output(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
 
 
 def _check_text_only(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
-    if agent.reminder and (agent.output is TEXT or agent.output.mode == "native"):
-        yield Problem(
-            "INVALID_NUDGE", "reminder is set, but the agent has no output tool to remind the model of.", "Remove it."
-        )
     if agent.output is TEXT:
         return
     for name, value in (("stop_after", agent.stop_after), ("stop_guard", agent.stop_guard)):
@@ -506,29 +519,20 @@ def _check_functions(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
 
 
 def _check_parts(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
-    """Check the fields that hold objects of the user's own."""
-    for policy in agent.budget_policies or ():
-        hint = "Pass objects with a name and a check(spent), or use Limits."
-        yield from lacking("A policy of budget", policy, "name", "check", hint=hint)
+    """Check the gates, the strategies, the limits and the settings."""
     yield from gate_problems("gate", agent.gate)
     given = agent.compaction
     if callable(given):
         yield from function_problem("compaction", given, "the model", code="INVALID_COMPACTION")
-        return
+        given = ()
+    if isinstance(given, Compaction) and given.transform_messages is not None:
+        yield from function_problem("Compaction.transform_messages", given.transform_messages, "the messages")
     for strategy in given.strategies if isinstance(given, Compaction) else given or ():
         if not hasattr(strategy, "name") or not (hasattr(strategy, "view") or hasattr(strategy, "informed")):
             hint = "Pass strategies such as ClearToolResults()."
             yield Problem("INVALID_COMPACTION", f"A strategy of compaction is {strategy!r}.", hint)
-
-
-def _check_settings(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
-    yield from limits_problems(agent.limits, agent.request_retries)
+    yield from limits_problems(agent.limits)
     yield from settings_problems(agent.settings, agent.model, has_tools=bool(agent.tools))
-    longest = agent.max_result_chars
-    if longest is not None and not is_count(longest):
-        yield Problem(
-            "INVALID_MAX_CHARS", f"max_result_chars is {longest!r}.", "Pass a whole number of at least 1, or None."
-        )
 
 
 _CHECKS: Final = (
@@ -541,7 +545,6 @@ _CHECKS: Final = (
     _check_stopping,
     _check_functions,
     _check_parts,
-    _check_settings,
 )
 
 
@@ -551,40 +554,30 @@ _SECTIONS: Final[Mapping[str, tuple[type, ...]]] = {
     "output": (Output,),
     "tools": (list, tuple),
     "validators": (list, tuple),
-    "system": (str, list, tuple),
+    "system": (str, list, tuple, TeamPrompt),
     "prompt": (str, *get_args(UserContent), list, tuple),
-    "budget_policies": (list, tuple),
     "tool_middleware": (list, tuple),
     "stop_after": (list, tuple),
     "compaction": (list, tuple, Compaction),
     "description": (str,),
-    "metadata": (Mapping,),
+    "track_tokens": (bool,),
 }
-_MAY_BE_NONE: Final = {
-    "prompt",
-    "budget_policies",
-    "tool_middleware",
-    "stop_after",
-    "compaction",
-    "description",
-    "metadata",
-}
+_MAY_BE_NONE: Final = {"prompt", "tool_middleware", "stop_after", "compaction", "description"}
 _MAY_BE_CALLED: Final = {"system", "prompt", "stop_after", "compaction"}
 _FUNCTIONS: Final = (
     ("run_state", 1, 1, "the input"),
     ("attempt_state", 3, 2, "the input, the run's state and, if it likes, the number of the attempt"),
     ("final_state", 1, 1, "the States"),
-    ("transform_messages", 1, 1, "the messages"),
     ("stop_guard", 1, 1, "a StopContext"),
     ("on_message", 2, 1, "a Message and, if it likes, what is known of it"),
 )
 """The functions of an agent: with how many arguments they are called, and how few they may take."""
-_NEVER_GIVEN_DEPS: Final = ("transform_messages", "on_message")
+_NEVER_GIVEN_DEPS: Final = ("on_message",)
 
 
 def _functions_of(agent: Agent[Any, Any, Any]) -> Iterator[tuple[object, int]]:
     """Yield the functions that may take deps, each with the number of its other arguments."""
-    yield from ((agent.system, 1), (agent.prompt, 1), (agent.error_prompt, 1))
+    yield from ((_system_of(agent), 1), (agent.prompt, 1), (agent.error_prompt, 1))
     yield from ((getattr(agent, name), n) for name, n, _, _ in _FUNCTIONS if name not in _NEVER_GIVEN_DEPS)
     yield (agent.stop_guard.factory, 2) if isinstance(agent.stop_guard, PerRun) else (None, 1)
     yield from ((validator, 1) for validator in agent.validators)

@@ -72,6 +72,16 @@ class Limits:
     approval_seconds: float | None = None
     """How many seconds an approval may take; this wait does not count against `seconds`. None: without limit, and the
     wait counts."""
+    request_retries: int | None = None
+    """How often a failed model request is repeated. None: 2 for a top-level run, 0 for a sub-agent."""
+    result_chars: int | None = None
+    """Reflections, and results of tools that set no limit of their own, are cut to this many characters."""
+    budget_policies: Sequence[BudgetPolicy] = ()
+    """Further limits of your own, checked before each model call."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.budget_policies, list):  # the caller may still change it
+            object.__setattr__(self, "budget_policies", tuple(self.budget_policies))
 
     def run_allowance(self) -> Allowance:
         """Return the limits of the whole run."""

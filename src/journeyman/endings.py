@@ -112,11 +112,11 @@ _API_HINTS: Final[dict[ProviderErrorKind, str]] = {
     "not_found": "Check the model's name and the base URL.",
     "bad_request": "The message says what has to be changed; the same request will fail again.",
     "content_filtered": "The provider's filter stopped the answer; change the task.",
-    "overloaded": "The provider is overloaded; run again later, or raise Agent(request_retries=…).",
+    "overloaded": "The provider is overloaded; run again later, or raise Limits(request_retries=…).",
     "network": "Check the network, the base URL and the proxy; run again if the fault may pass.",
     "timeout": "The provider took too long; run again, or raise the model's timeout.",
     "stream_idle": "The provider fell silent within its answer; run again, or raise the model's idle timeout.",
-    "stream_cut": "The connection broke within an answer; run again, or raise Agent(request_retries=…).",
+    "stream_cut": "The connection broke within an answer; run again, or raise Limits(request_retries=…).",
     "not_recorded": "The cassette holds another conversation: undo the change, or record it again.",
 }
 

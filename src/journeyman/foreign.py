@@ -49,10 +49,14 @@ _LIMITS: Final = _lines_by_name(
         "seconds": "timeout timeout_s max_seconds max_time max_execution_time",
         "cost": "max_cost cost_limit max_budget max_budget_usd",
         "max_concurrency": "parallel_calls max_parallel_calls max_parallel_tool_calls concurrency",
+        "request_retries": "num_retries",
+        "result_chars": "max_result_chars",
     }
 )
 _AGENT: Final = {
-    **_inside("limits", "Limits", _LIMITS, "iterations attempts tokens calls seconds cost max_concurrency"),
+    **_inside(
+        "limits", "Limits", _LIMITS, "iterations attempts tokens calls seconds cost max_concurrency result_chars"
+    ),
     **_inside(
         "settings", "ModelSettings", _SETTINGS, "temperature top_p seed stop max_tokens thinking tool_choice cache"
     ),
@@ -66,12 +70,8 @@ _AGENT: Final = {
             "input": "input_type input_schema args_schema",
             "tool_middleware": "hooks middleware middlewares",
             "tools": "functions toolsets",
-            "request_retries": "max_retries num_retries retries",
-            "reminder": "nudge",
-            "feedback_role": "feedback",
+            "track_tokens": "observability",
             "final_state": "project",
-            "transform_messages": "convert",
-            "budget_policies": "budget",
             "settings": "model_settings model_config generation_config",
             "limits": "usage_limits",
             "model": "llm model_name model_id language_model",
@@ -85,6 +85,11 @@ _AGENT: Final = {
                 "output_type result_type response_format response_model output_schema output_model structured_output"
             ),
             "tools=[Subagents(agent)]": "handoffs sub_agents subagents agents team",
+            "default_effect='idempotent'": "tools_are_idempotent",
+            "limits=Limits(request_retries={})": "request_retries max_retries num_retries retries",
+            "limits=Limits(result_chars={})": "max_result_chars",
+            "limits=Limits(budget_policies={})": "budget_policies budget",
+            "compaction=Compaction(transform_messages={})": "transform_messages convert",
         },
     ),
 }
@@ -181,6 +186,12 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "stream": "Leave it out, and write stream(agent, input) for run(agent, input).",
         "callbacks": "Give them to the run: run(agent, input, callbacks=Callbacks(…)).",
         "history": "Give it to the run: run(agent, input, history=…).",
+        "reminder": "Write output=Output(…, reminder={}).",
+        "nudge": "Write output=Output(…, reminder={}).",
+        "feedback_role": "Write output=Output(…, feedback_role={}).",
+        "feedback": "Write output=Output(…, feedback_role={}).",
+        "system_mode": "Write system=TeamPrompt(…, mode={}), with TeamPrompt of journeyman.agent.",
+        "metadata": "Leave it out: no run reads it. Keep what you know of your agents by their names.",
     },
     "Limits": {
         "max_tokens": (

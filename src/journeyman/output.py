@@ -83,6 +83,12 @@ class Output(Generic[T, Needs]):
     mode: Literal["tool", "native"] = "tool"
     """`tool`: the model hands in with a tool. `native`: its provider makes it answer with JSON of the type, and its
     last text is the output; it cannot be reflected on."""
+    feedback_role: Literal["result", "text"] = "result"
+    """Where the model reads the error prompt: in the result of the call that handed in, or in a text after it. After an
+    answer without such a call it is a text."""
+    reminder: bool = False
+    """Remind a model that stops without handing in, instead of failing with `INVALID_RESPONSE`. Each reminder costs an
+    iteration."""
 
     def reflecting(self) -> Reflection[T, Needs] | None:
         """Return the reflection with its options, if there is one."""
@@ -108,6 +114,9 @@ def native_problems(output: Output[Any, Any], model: object) -> Iterator[Problem
     if output.reflection is not None:
         wrong = "The output is native, so it cannot be reflected on: the model's answer is final."
         yield Problem("NATIVE_REFLECTION", wrong, "Remove reflection, or use mode='tool'.")
+    if output.reminder:
+        wrong = "The output is native, so there is no tool that a reminder could name."
+        yield Problem("NATIVE_REMINDER", wrong, "Remove reminder, or use mode='tool'.")
     if not _NAME.fullmatch(output.name):
         wrong = f"The output's name {output.name!r} is not 1 to 64 letters, digits, '_' or '-'."
         yield Problem("INVALID_NAME", wrong, "Give it a name such as 'report'.")

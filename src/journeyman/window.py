@@ -117,7 +117,7 @@ class Compaction:
         DefinitionError: a number of tokens is below 1.
     """
 
-    strategies: Sequence[AnyStrategy]
+    strategies: Sequence[AnyStrategy] = ()
     """What is tried, in order."""
     _: KW_ONLY
     reserve_tokens: int | None = None
@@ -126,6 +126,8 @@ class Compaction:
     window_tokens: int | None = None
     """The size of the window. None: the model's window, if that is known; otherwise the provider has to say when it is
     full."""
+    transform_messages: Callable[[Sequence[Message]], Sequence[Message]] | None = None
+    """Changes the messages of each request, after the strategies. The history stays as it is."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strategies", tuple(self.strategies))
@@ -350,6 +352,8 @@ class View(Protocol):
     def prefix(self) -> Prefix: ...
     @property
     def messages(self) -> Sequence[Message]: ...
+    @property
+    def compaction(self) -> Compaction: ...
 
     @property
     def tokens(self) -> int:
@@ -365,12 +369,13 @@ class View(Protocol):
 class WholeView:
     """A view that is the whole history. Nothing is estimated before somebody asks."""
 
-    __slots__ = ("_covered", "_reported", "messages", "prefix")
+    __slots__ = ("_covered", "_reported", "compaction", "messages", "prefix")
 
-    def __init__(self, messages: Sequence[Message], prefix: Prefix) -> None:
-        """`messages` grow as the history does."""
+    def __init__(self, messages: Sequence[Message], prefix: Prefix, compaction: Compaction) -> None:
+        """`messages` grow as the history does; the compaction has no strategies."""
         self.messages = messages
         self.prefix = prefix
+        self.compaction = compaction
         self._covered = 0
         """How many messages the last report is about."""
         self._reported = NOTHING_USED

@@ -7,7 +7,21 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from journeyman import Agent, ErrorCode, Event, Failure, Model, ModelSettings, Output, Success, Usage, run, stream, tool
+from journeyman import (
+    Agent,
+    ErrorCode,
+    Event,
+    Failure,
+    Limits,
+    Model,
+    ModelSettings,
+    Output,
+    Success,
+    Usage,
+    run,
+    stream,
+    tool,
+)
 from journeyman.errors import ProviderError
 from journeyman.events import ModelRestarted, ModelRetried, OutputDelta, TextDelta, ToolInputDelta
 from journeyman.models.anthropic.model import AnthropicModel
@@ -124,7 +138,9 @@ def analyst(api: Api, play: Play) -> Agent[Report]:
 
 
 def writer(api: Api, play: Play, *, retries: int | None = None, timeouts: Timeouts = PATIENT) -> Agent:
-    return Agent(name="writer", model=api.model(play, timeouts), request_retries=retries, settings=api.settings)
+    return Agent(
+        name="writer", model=api.model(play, timeouts), limits=Limits(request_retries=retries), settings=api.settings
+    )
 
 
 def told(scenario: Agent[Any], task: str = "How much?") -> tuple[Result[Any], Recorder]:

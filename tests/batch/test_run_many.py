@@ -435,7 +435,7 @@ async def test_faults_of_the_provider_are_repeated_and_no_input_is_lost() -> Non
         FunctionModel(given_text), 7, rate=0.05, faults=["refused", "rate_limited", "overloaded", "cut"]
     )
     inputs = [str(number) for number in range(500)]
-    agent = Agent(name="echo", model=model, request_retries=6)
+    agent = Agent(name="echo", model=model, limits=Limits(request_retries=6))
     pairs = [(input, result) async for input, result in run_many(agent, inputs)]
     assert [input for input, _ in pairs] == inputs
     assert [succeeded(result).output for _, result in pairs] == inputs

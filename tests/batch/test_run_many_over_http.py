@@ -2,7 +2,7 @@
 
 from random import Random
 
-from journeyman import Agent, run_many
+from journeyman import Agent, Limits, run_many
 from journeyman.models.anthropic import AnthropicModel
 from tests.play import succeeded
 from tests.support.messages_answers import Reply, answer, cut, fault
@@ -36,7 +36,7 @@ async def test_hundreds_of_inputs_with_faults_are_each_answered_once() -> None:
     inputs = [f"input {number}" for number in range(300)]
     async with MessagesApi(failing, judging=False, recording=False, n_writes=1) as api:
         model = AnthropicModel("claude-sonnet-5-5", api_key="key-of-a-test", base_url=api.url)
-        agent = Agent(name="echo", model=model, request_retries=8)
+        agent = Agent(name="echo", model=model, limits=Limits(request_retries=8))
         given: list[str] = []
         async for input, result in run_many(agent, inputs, max_concurrency=64):
             assert succeeded(result).output == input

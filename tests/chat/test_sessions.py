@@ -242,11 +242,9 @@ def cut(*names: str) -> list[Message]:
     return [Message("user", (Text("Go."),)), Message("assistant", uses)]
 
 
-@pytest.mark.parametrize(("are_idempotent", "plain_closed"), [(False, ONCE), (True, IDEMPOTENT)])
-async def test_open_calls_are_closed_by_the_declared_effect(
-    stage: Stage, are_idempotent: bool, plain_closed: str
-) -> None:
-    fields: dict[str, Any] = {"tools": [read, put, send, plain], "tools_are_idempotent": are_idempotent}
+@pytest.mark.parametrize(("effect", "plain_closed"), [("once", ONCE), ("idempotent", IDEMPOTENT), ("pure", PURE)])
+async def test_open_calls_are_closed_by_the_declared_effect(stage: Stage, effect: str, plain_closed: str) -> None:
+    fields: dict[str, Any] = {"tools": [read, put, send, plain], "default_effect": effect}
     model = stage.model([call("output", total=1)])
     async with chatting(model, history=cut(*NAMES), output=Output(Report), **fields) as chat:
         expected = (PURE, IDEMPOTENT, ONCE, plain_closed, ONCE, PURE)

@@ -144,7 +144,7 @@ blocker = Agent(name="blocker", model=ScriptedModel([say("I block.", call("block
 waiter = Agent(name="waiter", model=ScriptedModel([say("I wait.", call("wait"))]), tools=[wait])
 leaver = Agent(name="leaver", model=ScriptedModel([say("I leave.", call("leave_behind"))]), tools=[leave_behind])
 silent = Agent(name="silent", model=Silent())
-claude = Agent(name="claude", model="anthropic:claude-sonnet-5-5", request_retries=0)
+claude = Agent(name="claude", model="anthropic:claude-sonnet-5-5", limits=Limits(request_retries=0))
 
 
 # -- agents that send out others --------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ FILES = {
     "leaves.py": "import sys\nprint('{}')\nsys.exit(4)\n",
     "needs.py": "import package_that_is_missing.part\n",
     "cancels.py": "import asyncio\nraise asyncio.CancelledError\n",
-    "wrong.py": "from journeyman import Agent\n\nAgent(name='a b', model='claude', reminder=True)\n",
+    "wrong.py": "from journeyman import Agent\n\nAgent(name='a b', model='claude', tools=[3])\n",
     "toolish.py": "from journeyman import tool\n\n@tool\ndef f(x): ...\n",
     "empty.py": "x = 1\n",
     "notes.txt": "hello\n",

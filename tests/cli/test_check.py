@@ -9,7 +9,7 @@ from tests.cli.program import AGENTS, Warm
 WRONG = """
 from journeyman import Agent
 
-Agent(name="a b", model="claude", reminder=True)
+Agent(name="a b", model="claude", tools=[3])
 """
 
 
@@ -88,5 +88,5 @@ def test_every_problem_is_listed_with_its_code_and_hint(tmp_path: Path, warm: Wa
     assert (done.code, done.stderr) == (1, "")
     assert done.stdout.startswith("wrong.py, line 4: Agent 'a b' has 3 problems:\n\n  INVALID_NAME\n    The name 'a b'")
     codes = [line.strip() for line in done.stdout.splitlines() if line.strip().isupper()]
-    assert codes == ["INVALID_NAME", "INVALID_MODEL_NAME", "INVALID_NUDGE"]
+    assert codes == ["INVALID_NAME", "INVALID_MODEL_NAME", "INVALID_TOOL"]
     assert "    Give the agent a name such as 'analyst'.\n" in done.stdout

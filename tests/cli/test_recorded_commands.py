@@ -168,7 +168,8 @@ planner = Agent(
     name="trip-planner", model=answers(), input=Trip, output=Output(Trip), tools=[look], validators=[long_enough],
     run_state=nothing_seen, final_state=lambda states: states.run.cities,
 )
-down = Agent(name="down", model=Faulty(ScriptedModel([]), 1, rate=1.0, faults=["overloaded"]), request_retries=0)
+busy = FaultyModel(ScriptedModel([]), 1, rate=1.0, faults=["overloaded"])
+down = Agent(name="down", model=busy, limits=Limits(request_retries=0))
 helper = Agent(name="helper", description="Helps.", model=ScriptedModel([say("Done.")]))
 
 

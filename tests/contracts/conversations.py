@@ -70,7 +70,7 @@ class Conversation:
     needs: Feature | None = None
 
 
-_tester: Final = partial(Agent[Any], name="tester", request_retries=0)
+_tester: Final = partial(Agent[Any], name="tester", limits=Limits(request_retries=0))
 _texts: Final = partial(_tester, system="Be careful.", tools=[look, fail, draw])
 
 
@@ -79,7 +79,7 @@ def _prompt(input: str) -> Sequence[UserContent]:
 
 
 _picture: Final = partial(_tester, tools=[draw], prompt=_prompt)
-_checked: Final = partial(_tester, validators=[positive], limits=Limits(attempts=2, iterations=4))
+_checked: Final = partial(_tester, validators=[positive], limits=Limits(attempts=2, iterations=4, request_retries=0))
 _reports: Final = partial(_checked, system="Be careful.", tools=[look], output=Output(Report))
 _reflected: Final = partial(_checked, output=Output(Report, reflection=Reflection(shown)))
 
@@ -146,7 +146,7 @@ CONVERSATIONS: Final = (
     Conversation("blanks and a call", _texts, [say("\n\n", _look(1, "a")), say("Done.")]),
     Conversation(
         "a blank answer, a reminder, and then the output",
-        partial(_reports, reminder=True),
+        partial(_reports, output=Output(Report, reminder=True)),
         [say(" "), say("\n"), say(_report("b", "umbrella", 12))],
     ),
     Conversation("an empty answer after a call", _texts, [say(_look(1, "a")), say(), say("Done.")]),

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 PROGRAM = """
 import asyncio, ssl, sys
-from journeyman import Agent, run
+from journeyman import Agent, Limits, run
 from journeyman.models.anthropic.model import AnthropicModel
 from tests.models.raw_server import RawServer, http
 
@@ -29,7 +29,7 @@ async def answered(certificate):
     shown.load_cert_chain(f"{folder}/{certificate}.pem")
     async with RawServer(well, tls=shown) as server:
         model = AnthropicModel("claude-sonnet-5-5", api_key=key, base_url=server.url)
-        result = await run(Agent(name="tester", model=model, request_retries=0), "Hello.")
+        result = await run(Agent(name="tester", model=model, limits=Limits(request_retries=0)), "Hello.")
         return f"{getattr(result, 'output', None) or result.error} {len(server.requests)}"
 
 async def main():

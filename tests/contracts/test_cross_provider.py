@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journeyman import Agent, run, types
+from journeyman import Agent, Limits, run, types
 from journeyman.history import History
 from journeyman.model import Model, ModelSettings, Prefix, Request, Response, ToolSpec
 from journeyman.models.anthropic.model import AnthropicModel
@@ -180,7 +180,12 @@ class Journey:
 
         model, tools = self.models[leg.stop], [look, fail, draw]
         agent = Agent(
-            name="traveller", model=model, system="Be careful.", tools=tools, prompt=prompt, request_retries=0
+            name="traveller",
+            model=model,
+            system="Be careful.",
+            tools=tools,
+            prompt=prompt,
+            limits=Limits(request_retries=0),
         )
         result = await run(agent, leg.prompt, history=self.history)
         assert not self.pending, f"{leg.stop} was not asked for {self.pending}: {result}"

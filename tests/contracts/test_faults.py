@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from journeyman import Agent, ErrorCode, Event, ProviderError, Result, Success, Usage, run
+from journeyman import Agent, ErrorCode, Event, Limits, ProviderError, Result, Success, Usage, run
 from journeyman.events import ModelRetried
 from journeyman.loop.retry import LONGEST_WAIT_S, PASSING
 from tests.contracts.fault_adapters import ADAPTERS, Adapter
@@ -162,7 +162,9 @@ async def test_what_was_said_before_an_answer_broke_off_is_told_also_where_nobod
     for listener in (None, Recorder()):
         async with RawServer(broken.answer(adapter.wire)) as server, adapter.model(server.url) as model:
             result = failed(
-                await run(Agent(name="tester", model=model, request_retries=0), "Hello.", on_event=listener)
+                await run(
+                    Agent(name="tester", model=model, limits=Limits(request_retries=0)), "Hello.", on_event=listener
+                )
             )
         said.append(result.answer)
     assert said[0]

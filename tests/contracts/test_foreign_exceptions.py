@@ -19,7 +19,7 @@ from pydantic_ai import exceptions as bridged
 from pydantic_ai.messages import ModelMessage, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from journeyman import Agent, Model, ProviderError, run
+from journeyman import Agent, Limits, Model, ProviderError, run
 from journeyman.models.anthropic.client import AnthropicClientModel
 from journeyman.models.bridge.model import BridgeModel
 from tests.contracts.fault_wires import ANTHROPIC_EVENTS, EVENTS
@@ -116,7 +116,7 @@ def cases() -> Iterator[tuple[Carrier, type[Exception]]]:
 )
 async def test_no_exception_of_a_carrier_leaves(carrier: Carrier, kind: type[Exception], within: bool) -> None:
     async with carrier(made(kind), within=within) as model:
-        result = failed(await run(Agent(name="tester", model=model, request_retries=0), "Hello."))
+        result = failed(await run(Agent(name="tester", model=model, limits=Limits(request_retries=0)), "Hello."))
     error = instance_of(ProviderError, result.error.cause)
     assert [type(one) for one in chain_of(error)] == [ProviderError]
     assert KEY not in f"{error} {error!r} {vars(error)}"

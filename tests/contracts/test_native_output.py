@@ -55,7 +55,8 @@ async def native(
     events: list[Event] = []
     async with carrier.play(answers) as played:
         output: Output[Any] = Output(cast("type[Any]", kind), mode="native", description="The report.")
-        agent: Agent[Any] = Agent(name="analyst", model=played.model, output=output, request_retries=0, **more)
+        fields: dict[str, Any] = {"limits": Limits(request_retries=0), **more}
+        agent: Agent[Any] = Agent(name="analyst", model=played.model, output=output, **fields)
         result = await run(agent, "What sold best?", on_event=events.append)
     return result, events, list(played.bodies)
 
@@ -80,7 +81,7 @@ async def test_tools_validators_and_attempts_are_those_of_any_run(name: str) -> 
         say('{"unit":"pieces","total":0,"rows":[]}'),
         say(GOOD),
     ]
-    more = {"tools": [look], "validators": [positive], "limits": Limits(attempts=3, iterations=4)}
+    more = {"tools": [look], "validators": [positive], "limits": Limits(attempts=3, iterations=4, request_retries=0)}
     result, _, bodies = await native(CARRIER[name], answers, **more)
     assert result.unwrap().total == 12
     assert [record.report.passed for record in result.metadata.attempts if record.report] == [False, False, True]
@@ -98,7 +99,9 @@ async def test_a_type_that_is_no_object_is_wrapped(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["anthropic-events", "openai-chat-events", "openai-responses-events", "google-events"])
 async def test_words_that_are_no_json_are_a_failed_attempt(name: str) -> None:
-    result, events, _ = await native(CARRIER[name], [say("Let me think."), say(GOOD)], limits=Limits(attempts=2))
+    result, events, _ = await native(
+        CARRIER[name], [say("Let me think."), say(GOOD)], limits=Limits(attempts=2, request_retries=0)
+    )
     assert result.unwrap().total == 12
     first = next(event for event in events if isinstance(event, OutputDelta))
     assert (first.partial(), first.partial(Report)) == ({}, None)
@@ -155,5 +158,5 @@ async def test_what_loses_nothing_is_enforced() -> None:
         ("openai-responses-events", ("text", "format")),
     ):
         for kind, is_strict in ((Strict, True), (Report, False)):
-            _, _, [body] = await native(CARRIER[name], [say(GOOD)], kind, limits=Limits(attempts=1))
+            _, _, [body] = await native(CARRIER[name], [say(GOOD)], kind, limits=Limits(attempts=1, request_retries=0))
             assert body[path[0]][path[1]]["strict"] is is_strict

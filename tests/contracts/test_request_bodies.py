@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal
 import pytest
 from pydantic import Field
 
-from journeyman import Agent, ModelSettings, run, tool
+from journeyman import Agent, Limits, ModelSettings, run, tool
 from journeyman.model import Model, Response
 from journeyman.testing.scripted import call, say
 from journeyman.types import Image, Text, Thinking, ToolUse, Url, UserContent
@@ -56,7 +56,7 @@ def _agent(model: Model) -> Agent:
         tools=[query, fail, draw],
         prompt=_prompt,
         settings=ModelSettings(max_tokens=2_000, thinking="low"),
-        request_retries=0,
+        limits=Limits(request_retries=0),
     )
 
 

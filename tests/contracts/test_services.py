@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from journeyman import Agent, ModelSettings, ModelUnavailable, Output, ProviderError, run, tool
+from journeyman import Agent, Limits, ModelSettings, ModelUnavailable, Output, ProviderError, run, tool
 from journeyman.connect import connect
 from journeyman.model import Prefix, Request, ThinkingLevel
 from journeyman.models.openai import Endpoint, OpenAIChatModel, OpenAIModel, services
@@ -292,10 +292,15 @@ async def test_a_run_with_tools_goes_through_and_goes_on(served: Served, streami
     async with OpenAiApi(script(), service=served.habits) as api:
         model = connected(served, api_key=KEY, base_url=f"{api.url}/v1", streaming=streaming)
         counter = Agent(
-            name="counter", model=model, system="Count.", tools=[look], output=Output(int), request_retries=0
+            name="counter",
+            model=model,
+            system="Count.",
+            tools=[look],
+            output=Output(int),
+            limits=Limits(request_retries=0),
         )
         first = succeeded(await run(counter, "How many?"))
-        talker = Agent(name="talker", model=model, system="Count.", tools=[look], request_retries=0)
+        talker = Agent(name="talker", model=model, system="Count.", tools=[look], limits=Limits(request_retries=0))
         second = await run(talker, "Say it again.", history=first.history)
     assert (first.output, second.unwrap()) == (3, "Three, as I said.")
     usage = existing(first.metadata.usage)
@@ -326,7 +331,7 @@ def foreign() -> Sequence[Message]:
 async def test_a_conversation_of_another_provider_goes_on(served: Served) -> None:
     async with OpenAiApi([answer("De rien.", usage=USED)], service=served.habits) as api:
         model = connected(served, api_key=KEY, base_url=f"{api.url}/v1")
-        result = await run(Agent(name="a", model=model, request_retries=0), "Encore.", history=foreign())
+        result = await run(Agent(name="a", model=model, limits=Limits(request_retries=0)), "Encore.", history=foreign())
     assert result.unwrap() == "De rien."  # the server judges what was sent
     sent = api.requests[0].raw.decode()
     assert "<thinking>" in sent
@@ -362,7 +367,7 @@ async def test_a_call_that_groq_could_not_read_is_asked_for_again() -> None:
     failed = fault(400, code="tool_use_failed", message="Failed to call a function.", headers={"retry-after": "0"})
     async with OpenAiApi([failed, answer("Better.")], service=of("groq").habits) as api:
         model = connected(of("groq"), api_key=KEY, base_url=f"{api.url}/v1")
-        patient = Agent(name="a", model=model, tools=[look], request_retries=1)
+        patient = Agent(name="a", model=model, tools=[look], limits=Limits(request_retries=1))
         result = await run(patient, "Go.")
     assert result.unwrap() == "Better."
     assert len(api.requests) == 2

@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 
-from journeyman import Agent, ModelSettings, Success, Usage, run
+from journeyman import Agent, Limits, ModelSettings, Success, Usage, run
 from journeyman.events import ModelRetried
 from tests.contracts.fault_adapters import ADAPTERS, Adapter
 from tests.contracts.faults import CERTIFICATES
@@ -130,7 +130,7 @@ async def test_the_idle_connections_beside_it_are_not_tried_one_after_the_other(
         await reader.readuntil(b"\r\n\r\n")
 
     async with RawServer(*[together] * n, well(adapter)) as server, adapter.model(server.url) as model:
-        agent = Agent(name="tester", model=model, request_retries=0)
+        agent = Agent(name="tester", model=model, limits=Limits(request_retries=0))
         await asyncio.gather(*[run(agent, "Hello.") for _ in range(n)])
         result = await run(agent, "Hello.")
         assert isinstance(result, Success), result
@@ -197,7 +197,7 @@ async def test_300_follow_ups_at_a_server_that_closes_after_each_answer_show_not
     adapter, n = OURS[0], 40 if tls else 300
     acts = [closing(well(adapter), rounds=number % 16, how="closes") for number in range(2 * n)]
     async with RawServer(*acts, tls=shown if tls else None) as server, adapter.model(server.url) as model:
-        agent = Agent(name="tester", model=model, request_retries=0)
+        agent = Agent(name="tester", model=model, limits=Limits(request_retries=0))
         results = [await run(agent, "Hello.") for _ in range(n)]
         assert [each for each in results if not isinstance(each, Success)] == []
         assert {each.metadata.usage for each in results} == {adapter.wire.used}
@@ -210,7 +210,7 @@ async def test_a_body_of_megabytes_is_sent_again_whole() -> None:
 
     async with RawServer(well(adapter), closing_after(b""), well(adapter)) as server:
         async with adapter.model(server.url) as model:
-            agent = Agent(name="tester", model=model, request_retries=0)
+            agent = Agent(name="tester", model=model, limits=Limits(request_retries=0))
             (await run(agent, "Hello.")).unwrap()
             (await run(agent, text)).unwrap()
         assert server.requests[1] == server.requests[2]

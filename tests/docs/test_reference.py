@@ -150,7 +150,7 @@ def own_errors(function: FunctionType) -> set[str]:
 
 def test_a_value_class_is_described_with_its_constructor() -> None:
     text = described("journeyman.compaction.Compaction")
-    assert "class Compaction(strategies: Sequence[AnyStrategy], *, reserve_tokens: int | None = None" in text
+    assert "class Compaction(strategies: Sequence[AnyStrategy] = (), *, reserve_tokens: int | None = None" in text
 
 
 def test_a_function_is_described_with_its_signature_and_what_it_raises() -> None:

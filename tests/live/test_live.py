@@ -130,7 +130,12 @@ async def test_typed_output_passes_its_checks_or_is_not_handed_in(
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_prompt_that_is_longer_than_the_window_is_told_as_that(local: LocalModel, tap: Tap, wire: str) -> None:
-    agent = Agent(name="a", model=await connected(wire, local, tap, streaming=True), settings=QUIET, request_retries=0)
+    agent = Agent(
+        name="a",
+        model=await connected(wire, local, tap, streaming=True),
+        settings=QUIET,
+        limits=Limits(request_retries=0),
+    )
     result = note(await run(agent, "The fox lives by the river. " * 600), kind="too long")
     assert isinstance(result, Failure)
     assert result.code == ErrorCode.CONTEXT_OVERFLOW

@@ -133,7 +133,8 @@ async def test_the_feedback_may_be_a_text_after_all_results_instead(
 ) -> None:  # R56, A24, D5
     first = [*hand_in(99, reflecting=reflecting), call("look", id="a")]
     model = stage.model([first, hand_in(1, reflecting=reflecting)])
-    result = await run(reporter(model, output=REFLECTED if reflecting else PLAIN, feedback_role="text"), "Go.")
+    output = replace(REFLECTED if reflecting else PLAIN, feedback_role="text")
+    result = await run(reporter(model, output=output), "Go.")
     assert transcript(stage.messages(1))[-1] == ("user", *results, "#a: found here", rejected(99))
     assert dump_messages(result.history).count(b"99 is too much") == 1
 

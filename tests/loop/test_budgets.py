@@ -113,10 +113,12 @@ async def test_an_attempts_budget_is_named_as_such(stage: Stage) -> None:  # R79
 async def test_failed_requests_count_too() -> None:  # R79, A31
     broke = ProviderError("cut", kind="stream_cut", usage=USED_900)
     budget = Budget(Allowance(tokens=5_000), scope="all", now=0.0)
-    await run(talker(ScriptedModel([broke, "Done."]), request_retries=1), "Go.", runtime=Runtime(budget=budget))
+    await run(
+        talker(ScriptedModel([broke, "Done."]), limits=Limits(request_retries=1)), "Go.", runtime=Runtime(budget=budget)
+    )
     assert budget.tokens == 915
     model = ScriptedModel([broke, "never"])
-    agent = talker(model, limits=Limits(tokens=1_000), request_retries=1)
+    agent = talker(model, limits=Limits(tokens=1_000, request_retries=1))
     context = context_of(await run(agent, "Go."), BudgetContext)
     assert (context.used, len(model.requests)) == (900, 1)  # a repetition is paid for like any other request
 
@@ -425,7 +427,8 @@ class Frugal:
 async def test_a_policy_of_ones_own_is_asked_before_each_call(stage: Stage) -> None:  # R79, A39
     policy = Frugal(3)
     agent = reporter(
-        stage.model([[call("look"), call("look")], report(7), call("look"), "never"]), budget_policies=[policy]
+        stage.model([[call("look"), call("look")], report(7), call("look"), "never"]),
+        limits=Limits(budget_policies=[policy]),
     )
     result = await run(agent, "Go.")
     assert end_of(result) == (BudgetContext(policy="frugal", limit=3, used=3, scope="run"), 2, 2)
@@ -437,14 +440,14 @@ async def test_a_policy_of_ones_own_is_asked_before_each_call(stage: Stage) -> N
 
 
 async def test_a_policy_met_by_the_response_that_hands_in_does_not_matter(stage: Stage) -> None:  # A39
-    agent = reporter(stage.model([call("look"), report(1)]), budget_policies=[Frugal(2)])
+    agent = reporter(stage.model([call("look"), report(1)]), limits=Limits(budget_policies=[Frugal(2)]))
     assert (await run(agent, "Go.", abort=Abort())).unwrap() == Report(total=1)
 
 
 async def test_policies_compose_and_the_first_to_object_is_named(stage: Stage) -> None:  # R79
     model = stage.model([call("look")], repeat=True)
     policies = [Frugal(5, "patient"), Frugal(2, "hasty")]
-    agent = talker(model, budget_policies=policies, limits=Limits(iterations=10, tokens=1_000_000))
+    agent = talker(model, limits=Limits(iterations=10, tokens=1_000_000, budget_policies=policies))
     assert context_of(await run(agent, "Go."), BudgetContext).policy == "hasty"
     assert stage.n_requests == 2
 
@@ -487,6 +490,6 @@ async def test_requests_that_are_repeated_are_one_iteration(stage: Stage, record
 @pytest.mark.parametrize(("retries", "asked"), [(None, 3), (0, 1), (5, 6)])
 async def test_a_call_is_not_repeated_more_often_than_said(stage: Stage, retries: int | None, asked: int) -> None:
     overloaded = ProviderError("Busy.", kind="overloaded", retry_after_s=0)
-    agent = talker(stage.model([overloaded], repeat=True), request_retries=retries)
+    agent = talker(stage.model([overloaded], repeat=True), limits=Limits(request_retries=retries))
     assert failed(await run(agent, "Go.")).code == ErrorCode.API_ERROR
     assert stage.n_requests == asked

@@ -588,7 +588,7 @@ async def test_the_limit_of_a_tool_counts_before_the_agents(stage: Stage) -> Non
 
     short, usual = tool(long, name="short", max_chars=5), tool(long, name="usual")
     model = stage.model([[call("short"), call("usual")], "Done."])
-    await run(talker(model, tools=[short, usual], max_result_chars=20), "Go.")
+    await run(talker(model, tools=[short, usual], limits=Limits(result_chars=20)), "Go.")
     first, second = (result.text for result in stage.tool_results(1))
     assert first == "yyyyy\n[Cut: the first 5 of 50 characters.]"
     assert second == "y" * 20 + "\n[Cut: the first 20 of 50 characters.]"

@@ -164,11 +164,11 @@ def test_a_native_output_cannot_be_reflected_on() -> None:
         def facts(self) -> Facts:
             return Facts(native_output=False)
 
-    output = Output(int, mode="native", name="my report", reflection=Reflection(str))
+    output = Output(int, mode="native", name="my report", reflection=Reflection(str), reminder=True)
     with pytest.raises(DefinitionError) as raised:
-        Agent(name="a", model=Answers([]), output=output, reminder=True)
+        Agent(name="a", model=Answers([]), output=output)
     assert [problem.code for problem in raised.value.problems] == [
-        *("NATIVE_REFLECTION", "INVALID_NAME", "NO_NATIVE_OUTPUT", "INVALID_NUDGE")
+        *("NATIVE_REFLECTION", "NATIVE_REMINDER", "INVALID_NAME", "NO_NATIVE_OUTPUT")
     ]
     wrong = Output(int, mode="json")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     with pytest.raises(DefinitionError, match=r"Output\.mode is 'json'"):

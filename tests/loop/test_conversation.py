@@ -10,6 +10,7 @@ from journeyman import (
     Chat,
     ErrorCode,
     Limits,
+    Output,
     Success,
     Text,
     Tool,
@@ -131,7 +132,7 @@ async def test_a_call_of_the_providers_own_that_is_open_is_answered_with_results
 
 async def test_a_feedback_text_waits_until_the_providers_own_call_is_answered(stage: Stage) -> None:  # A41, A24
     model = stage.model([stopping(SEARCHING, report(99, "a")), stopping(FOUND, call("look", id="b")), report(1)])
-    assert isinstance(await run(reporter(model, feedback_role="text"), "Go."), Success)
+    assert isinstance(await run(reporter(model, output=Output(Report, feedback_role="text")), "Go."), Success)
     assert [type(block) for block in stage.messages(1)[-1].content] == [ToolResult]
     assert stage.messages(2)[-1].content == (ToolResult("found here", tool_use_id="b"), Text(rejected(99)))
 
@@ -270,7 +271,7 @@ async def test_a_stored_answer_that_says_nothing_can_be_sent(stage: Stage, answe
 )
 async def test_a_reminder_after_a_blank_answer_can_be_sent(stage: Stage, answer: Response) -> None:
     model = stage.model([answer, answer, report(1)])
-    assert (await run(reporter(model, reminder=True), "Go.")).unwrap() == Report(total=1)
+    assert (await run(reporter(model, output=Output(Report, reminder=True)), "Go.")).unwrap() == Report(total=1)
     reminder = "Nothing was handed in yet. Go on, and hand in the result with 'output'."
     assert stage.texts(2)[-1] == reminder
 

@@ -67,10 +67,10 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a reflection of no function": ({"output": Output(Report, reflection=Reflection(NOTHING))}, ["INVALID_REFLECTION"]),
     "an end after tools with an output": ({"output": PLAIN, "stop_after": ["look"]}, ["TEXT_AGENT_ONLY"]),
     "a validator that is no function": ({"validators": ["x"]}, ["INVALID_VALIDATOR"]),
-    "a nudge without an output": ({"reminder": True}, ["INVALID_NUDGE"]),
-    "negative retries": ({"request_retries": -1}, ["INVALID_RETRIES"]),
-    "a truth for retries": ({"request_retries": True}, ["INVALID_RETRIES"]),
-    "a fraction for retries": ({"request_retries": 1.0}, ["INVALID_RETRIES"]),
+    "a reminder of no tool": ({"output": Output(Report, mode="native", reminder=True)}, ["NATIVE_REMINDER"]),
+    "negative retries": ({"limits": Limits(request_retries=-1)}, ["INVALID_RETRIES"]),
+    "a truth for retries": ({"limits": Limits(request_retries=True)}, ["INVALID_RETRIES"]),
+    "a fraction for retries": ({"limits": Limits(request_retries=1.0)}, ["INVALID_RETRIES"]),  # pyright: ignore[reportArgumentType]
     "a fraction of tokens": ({"limits": Limits(tokens=1e6)}, ["INVALID_LIMIT"]),  # pyright: ignore[reportArgumentType]
 }
 
@@ -132,8 +132,8 @@ def test_thinking_is_a_level_or_a_whole_number_of_tokens(value: Any) -> None:  #
 
 @pytest.mark.parametrize("value", [0, -1, True, 1.5, "3"])
 def test_a_result_has_at_least_one_character(value: Any) -> None:  # D44  # noqa: ANN401
-    assert codes(max_result_chars=value) == ["INVALID_MAX_CHARS"]
-    assert codes(max_result_chars=1) == codes(max_result_chars=None) == []
+    assert codes(limits=Limits(result_chars=value)) == ["INVALID_LIMIT"]
+    assert codes(limits=Limits(result_chars=1)) == codes(limits=Limits(result_chars=None)) == []
 
 
 @pytest.mark.parametrize("value", [0, -5, True, 1.5, math.nan])
@@ -142,15 +142,13 @@ def test_an_answer_has_at_least_one_token(value: Any) -> None:  # X30, D44  # no
 
 
 @pytest.mark.parametrize(
-    "section", [*("limits", "settings", "output", "tools", "validators", "system", "observability", "error_prompt")]
+    "section", [*("limits", "settings", "output", "tools", "validators", "system", "track_tokens", "error_prompt")]
 )
 def test_a_section_that_is_none_is_refused(section: str) -> None:  # D44
     assert codes(**{section: None}) != []
 
 
-@pytest.mark.parametrize(
-    "section", ["tool_middleware", "budget_policies", "prompt", "compaction", "stop_after", "metadata", "description"]
-)
+@pytest.mark.parametrize("section", ["tool_middleware", "prompt", "compaction", "stop_after", "description"])
 async def test_a_section_that_may_be_none_means_nothing(stage: Stage, section: str) -> None:  # D44
     assert (await run(talker(stage.model(["Done."]), **{section: None}), "Go.")).unwrap() == "Done."
 
@@ -163,9 +161,8 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:  # X29, D44
             system=" ",
             tools=[look, other_look, fail, NOTHING],
             output=Output(Report, name="fail", reflection=Reflection(preview, submit=SubmitTool(name="fail"))),
-            limits=Limits(attempts=0, iterations=-1, tokens=0),
+            limits=Limits(attempts=0, iterations=-1, tokens=0, request_retries=-1),
             settings=ModelSettings(max_tokens=0),
-            request_retries=-1,
         )
     assert [problem.code for problem in refused.value.problems] == [
         *("INVALID_NAME", "INVALID_MODEL_NAME", "EMPTY_PROMPT", "DUPLICATE_TOOL_NAME"),
@@ -232,8 +229,13 @@ def test_defaults_are_as_documented() -> None:  # R26, R19
     agent = Agent(name="tester", model="anthropic:claude", output=Output(Report))
     assert (agent.limits.attempts, agent.limits.iterations, agent.limits.max_concurrency) == (3, 15, 8)
     assert (agent.output.name, agent.output.reflecting()) == ("output", None)
-    assert (agent.tools, agent.validators, agent.feedback_role, agent.reminder) == ((), (), "result", False)
-    assert agent.observability.track_tokens
+    assert (agent.tools, agent.validators, agent.output.feedback_role, agent.output.reminder) == (
+        (),
+        (),
+        "result",
+        False,
+    )
+    assert (agent.track_tokens, agent.default_effect, agent.system_mode) == (True, "once", "append")
 
 
 # -- what a definition becomes -----------------------------------------------------------------------------------------

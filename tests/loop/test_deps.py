@@ -28,7 +28,6 @@ from journeyman import (
     run,
     tool,
 )
-from journeyman.agent import Observability
 from journeyman.gate import Allow, Deny, GateRequest
 from journeyman.output import FailRun, PerRun, StopContext, StopGuard
 from journeyman.prompt import ErrorPromptContext
@@ -381,7 +380,7 @@ async def test_a_run_that_goes_on_from_a_journal_is_given_them_anew() -> None:
         return context.deps.see("after")
 
     answers: list[Answer] = [call("look", id="a"), call("die", id="b"), "Done."]
-    agent = Agent(name="a", model=ScriptedModel(answers), deps=Db, tools=[look, die], tools_are_idempotent=True)
+    agent = Agent(name="a", model=ScriptedModel(answers), deps=Db, tools=[look, die], default_effect="idempotent")
     with pytest.raises(Dies):
         await run(agent, "Go.", deps=first, runtime=Runtime(journal=journal))
     assert (await run(agent, "Go.", deps=second, runtime=Runtime(journal=journal))).unwrap() == "Done."
@@ -400,7 +399,7 @@ async def test_they_are_neither_stored_nor_shown(caplog: pytest.LogCaptureFixtur
 
     db = Db()
     with caplog.at_level(logging.DEBUG, "journeyman"):
-        agent = looker(final_state=broken, observability=Observability())
+        agent = looker(final_state=broken)
         result = failed(await run(agent, "Go.", deps=db, on_event=events.append, runtime=Runtime(journal=journal)))
     assert db.seen_by == ["look in looker"]
     shown = (repr(events), repr(list(journal.stored())), result.to_json(), repr(result), caplog.text)

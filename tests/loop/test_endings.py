@@ -149,7 +149,7 @@ ENDINGS: dict[str, Case] = {
     "no error prompt": case("PROMPT_GENERATION_FAILED", report(99), error_prompt=broken, **SMALL),
     "no key": case("API_ERROR", REFUSED_KEY),
     "error later": case("API_ERROR", report(99), call("look"), BAD, attempts=2, **SMALL),
-    "rate": case("RATE_LIMIT_ERROR", BUSY, request_retries=0),
+    "rate": case("RATE_LIMIT_ERROR", BUSY, limits=Limits(request_retries=0)),
     "too long": case("CONTEXT_OVERFLOW", TOO_LONG),
     "cut": case("TOKEN_LIMIT_EXCEEDED", cut("max_tokens")),
     "refused": case("MODEL_REFUSED", cut("refusal")),
@@ -308,7 +308,9 @@ KINDS: Sequence[ProviderErrorKind] = (
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_every_kind_of_provider_error_has_an_ending_with_a_hint(kind: ProviderErrorKind) -> None:  # D40, R73, A29
-    failure = failed(await run(talker(ScriptedModel([ProviderError("No.", kind=kind)]), request_retries=0), "Go."))
+    failure = failed(
+        await run(talker(ScriptedModel([ProviderError("No.", kind=kind)]), limits=Limits(request_retries=0)), "Go.")
+    )
     codes = {"rate_limited": ErrorCode.RATE_LIMIT_ERROR, "context_overflow": ErrorCode.CONTEXT_OVERFLOW}
     assert failure.code == codes.get(kind, ErrorCode.API_ERROR)
     assert failure.error.iteration == 1

@@ -14,6 +14,7 @@ from journeyman import (
     ContinueRun,
     ErrorPromptContext,
     Failure,
+    Limits,
     Output,
     ProviderError,
     Reflection,
@@ -22,6 +23,7 @@ from journeyman import (
     Tool,
     run,
 )
+from journeyman.compaction import Compaction
 from journeyman.endings import ApiErrorContext, ErrorCode, ModelUnavailableContext
 from journeyman.model import BlockFinished, Request, ResponseFinished, ResponseStarted
 from journeyman.output import PerRun, StopGuard
@@ -198,9 +200,9 @@ FUNCTIONS: dict[str, tuple[ErrorCode | None, Callable[[Callable[..., Any]], dict
     "final_state": (ErrorCode.STATE_PROJECTION_FAILED, lambda bad: {"final_state": bad}),
     "stop_guard": (ErrorCode.STOP_GUARD, lambda bad: {"stop_guard": bad}),
     "stop_after": (ErrorCode.INTERNAL_ERROR, lambda bad: {"stop_after": bad}),
-    "transform_messages": (ErrorCode.INTERNAL_ERROR, lambda bad: {"transform_messages": bad}),
+    "transform_messages": (ErrorCode.INTERNAL_ERROR, lambda bad: {"compaction": Compaction(transform_messages=bad)}),
     "compaction": (ErrorCode.INTERNAL_ERROR, lambda bad: {"compaction": bad}),
-    "budget_policies": (ErrorCode.INTERNAL_ERROR, lambda bad: {"budget_policies": [Policy(bad)]}),
+    "budget_policies": (ErrorCode.INTERNAL_ERROR, lambda bad: {"limits": Limits(budget_policies=[Policy(bad)])}),
     "middleware": (None, lambda bad: {"tool_middleware": [bad]}),
     "on_message": (None, lambda bad: {"on_message": bad}),
     "validator": (ErrorCode.MAX_ATTEMPTS_EXCEEDED, lambda bad: {"validators": [bad]}),
@@ -285,7 +287,9 @@ async def test_a_response_without_usage_is_an_answer_of_unknown_use() -> None:  
 )
 async def test_a_model_that_raises_anything_has_failed_as_a_provider(error: Exception, said: str) -> None:
     seen = Usage(requests=1, input_tokens=7)
-    failure = failed(await run(talker(Speaking(ResponseStarted("odd", "", seen), error), request_retries=0), "Go."))
+    failure = failed(
+        await run(talker(Speaking(ResponseStarted("odd", "", seen), error), limits=Limits(request_retries=0)), "Go.")
+    )
     context = context_of(failure, ApiErrorContext)
     assert (context.kind, failure.phase) == ("unknown", "iteration")
     assert said in context.message
@@ -322,7 +326,10 @@ async def test_a_conversion_that_leaves_nothing_to_send_is_a_failure(stage: Stag
         return ()
 
     model = FunctionModel(lambda request: "Done." if request.messages else ProviderError("No.", kind="bad_request"))
-    assert failed(await run(talker(model, transform_messages=nothing), "Go.")).code == ErrorCode.API_ERROR
+    assert (
+        failed(await run(talker(model, compaction=Compaction(transform_messages=nothing)), "Go.")).code
+        == ErrorCode.API_ERROR
+    )
 
 
 # -- what ends an agent that answers with text -------------------------------------------------------------------------

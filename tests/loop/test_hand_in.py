@@ -466,7 +466,9 @@ async def test_an_output_is_judged_as_it_is_nulls_included(stage: Stage) -> None
 async def test_a_long_reflection_is_cut_as_the_result_of_a_tool_is(stage: Stage) -> None:
     output = Output(Report, reflection=lambda draft: "x" * 90)
     script = stage.model([[call("long", id="a"), report(1, "b")], submit("c")])
-    await run(reporter(script, output=output, tools=[make_tool("long", "x" * 90)], max_result_chars=40), "Go.")
+    await run(
+        reporter(script, output=output, tools=[make_tool("long", "x" * 90)], limits=Limits(result_chars=40)), "Go."
+    )
     as_tool, as_reflection = stage.tool_results(1)
     assert as_tool.content == as_reflection.content == "x" * 40 + "\n[Cut: the first 40 of 90 characters.]"
     assert not as_reflection.is_error

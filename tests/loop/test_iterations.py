@@ -205,13 +205,14 @@ def stopped(*blocks: ToolUse | str, reason: StopReason, detail: str | None = Non
     return Response(content=say(*blocks).content, stop_reason=reason, stop_detail=detail, usage=usage)
 
 
+REMINDED = Output(Report, reminder=True)
 NUDGE = "Nothing was handed in yet. Go on, and hand in the result with 'output'."
 
 
 # A12
 async def test_a_model_may_be_reminded_and_each_reminder_is_an_iteration(stage: Stage, recorder: Recorder) -> None:
     model = stage.model(["Hm.", stopped("Hm, hm.", reason="stop_sequence", detail="###"), report(1)])
-    result = await run(reporter(model, reminder=True, limits=Limits(iterations=3)), "Go.", on_event=recorder)
+    result = await run(reporter(model, output=REMINDED, limits=Limits(iterations=3)), "Go.", on_event=recorder)
     assert result.unwrap() == Report(total=1)
     said = [("user", "Go."), ("assistant", "Hm."), ("user", NUDGE), ("assistant", "Hm, hm."), ("user", NUDGE)]
     assert transcript(stage.messages(2)) == said
@@ -219,26 +220,28 @@ async def test_a_model_may_be_reminded_and_each_reminder_is_an_iteration(stage: 
 
 
 async def test_reminders_end_with_the_iterations(stage: Stage) -> None:  # A12
-    agent = reporter(stage.model(["Hm."], repeat=True), reminder=True, limits=Limits(iterations=4))
+    agent = reporter(stage.model(["Hm."], repeat=True), output=REMINDED, limits=Limits(iterations=4))
     assert failed(await run(agent, "Go.")).code == ErrorCode.MAX_ITERATIONS
     assert stage.n_requests == 4
 
 
 async def test_the_reminder_names_submit_when_that_is_what_is_missing(stage: Stage) -> None:  # A12
-    agent = reporter(stage.model([report(1), "Done, I think.", submit()]), output=REFLECTED, reminder=True)
+    agent = reporter(stage.model([report(1), "Done, I think.", submit()]), output=replace(REFLECTED, reminder=True))
     assert (await run(agent, "Go.")).unwrap() == Report(total=1)
     assert "'submit'" in stage.texts(2)[0]
 
 
 @pytest.mark.parametrize("reason", ["max_tokens", "context_window", "refusal", "other", "tool_use"])
 async def test_only_a_normal_end_is_worth_a_reminder(stage: Stage, reason: StopReason) -> None:  # A12
-    agent = reporter(stage.model([stopped("I", reason=reason), report(1)]), reminder=True)
+    agent = reporter(stage.model([stopped("I", reason=reason), report(1)]), output=REMINDED)
     assert isinstance(await run(agent, "Go."), Failure)
     assert stage.n_requests == 1
 
 
 async def test_a_reminder_follows_the_results_of_calls_that_were_not_run(stage: Stage) -> None:  # A12, M2
-    agent = reporter(stage.model([stopped("Here.", call("look", id="a"), reason="end_turn"), report(1)]), reminder=True)
+    agent = reporter(
+        stage.model([stopped("Here.", call("look", id="a"), reason="end_turn"), report(1)]), output=REMINDED
+    )
     assert isinstance(await run(agent, "Go."), Success)
     not_run = "Error: not run, because the response stopped with 'end_turn'."
     assert stage.messages(1)[-1].content == (ToolResult(not_run, is_error=True, tool_use_id="a"), Text(NUDGE))

@@ -154,7 +154,7 @@ async def test_an_error_prompt_that_gives_no_words_falls_back_to_the_default_wit
 ) -> None:
     function: Any = _returning([DOT]) if how == "a picture" else BROKEN[how][0]
     script = stage.model([report(7), report(2)])
-    succeeded(await run(reporter(script, error_prompt=function, feedback_role=feedback), "Go."))
+    succeeded(await run(reporter(script, output=Output(Report, feedback_role=feedback), error_prompt=function), "Go."))
     told = [getattr(block, "text", "") for block in stage.messages(1)[-1].content]
     assert any("7 is too much\n\nCorrect the output and hand it in again." in text for text in told)
     (warning,) = [record.getMessage() for record in caplog.records if record.name == "journeyman"]

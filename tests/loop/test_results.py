@@ -54,7 +54,7 @@ async def test_a_failure_carries_the_last_answer() -> None:
 
 
 async def test_a_failure_carries_the_text_of_a_stream_that_was_cut() -> None:
-    failure = failed(await run(talker(Breaking(), request_retries=0), "Go."))
+    failure = failed(await run(talker(Breaking(), limits=Limits(request_retries=0)), "Go."))
     assert (failure.code, failure.answer) == ("API_ERROR", "Once upon a time")
 
 

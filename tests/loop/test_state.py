@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from journeyman import (
     Agent,
     Event,
+    Limits,
     ModelSettings,
     Output,
     Text,
@@ -22,6 +23,7 @@ from journeyman import (
     tool,
     validation_context,
 )
+from journeyman.budget import BudgetPolicy
 from journeyman.endings import ProjectionContext
 from journeyman.events import RunSucceeded
 from journeyman.testing.scripted import call
@@ -438,13 +440,14 @@ async def test_the_model_is_told_the_schema_that_its_calls_are_checked_by(stage:
 
 async def test_settings_prompts_and_facts_are_what_they_were_when_the_agent_was_made(stage: Stage) -> None:  # D44
     extra: JsonObject = {"metadata": {"user_id": "u"}}
-    system, metadata = [Text("Be brief.")], {"team": "a"}
-    agent = talker(stage.model(["Done."]), settings=ModelSettings(extra=extra), system=system, metadata=metadata)
+    system, policies = [Text("Be brief.")], list[BudgetPolicy]()
+    limits = Limits(budget_policies=policies)
+    agent = talker(stage.model(["Done."]), settings=ModelSettings(extra=extra), system=system, limits=limits)
     extra["metadata"] = {"user_id": "v"}
     system.clear()
-    metadata.clear()
+    policies.append(cast("Any", None))
     assert agent.settings.extra == {"metadata": {"user_id": "u"}}
-    assert (agent.system, agent.metadata) == ((Text("Be brief."),), {"team": "a"})
+    assert (agent.system, agent.limits.budget_policies) == ((Text("Be brief."),), ())
 
 
 async def test_a_listener_cannot_change_the_output(stage: Stage) -> None:  # D29

@@ -112,7 +112,7 @@ async def test_the_signal_stops_the_wait_before_another_request() -> None:  # R3
     model = ScriptedModel([ProviderError("busy", kind="overloaded")], repeat=True)
     asyncio.get_running_loop().call_later(0.25, abort.abort)
     start = asyncio.get_running_loop().time()
-    result = await run(talker(model, request_retries=5), "Go.", abort=abort)
+    result = await run(talker(model, limits=Limits(request_retries=5)), "Go.", abort=abort)
     assert end_of(result) == (CancelledContext(reason="aborted by the caller", doing="calling the model"), 1, 1)
     assert asyncio.get_running_loop().time() - start == pytest.approx(0.25)
     assert len(model.requests) == 1

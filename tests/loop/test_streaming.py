@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, ProviderError, ToolContext, run, stream, tool
+from journeyman import Agent, Limits, ProviderError, ToolContext, run, stream, tool
 from journeyman.events import (
     AttemptStarted,
     Event,
@@ -97,7 +97,7 @@ async def test_the_output_grows_before_it_is_whole(stage: Stage, recorder: Recor
 
 async def test_tools_start_only_when_the_message_is_complete(stage: Stage, recorder: Recorder) -> None:  # R74, M7
     model = stage.model([broken(call("look", where="left", id="a"), "and then", after_blocks=1)])
-    result = await run(talker(model, request_retries=0), "Go.", on_event=recorder)
+    result = await run(talker(model, limits=Limits(request_retries=0)), "Go.", on_event=recorder)
     assert failed(result).code == "API_ERROR"
     assert recorder.of(ToolInputDelta)
     assert calls(recorder.events) == []
@@ -107,7 +107,7 @@ async def test_tools_start_only_when_the_message_is_complete(stage: Stage, recor
 @pytest.mark.parametrize("ending", ["cut", "error"])
 async def test_an_error_half_way_counts_what_was_reported(stage: Stage, ending: str) -> None:  # R74
     model = stage.model([call("look", id="a"), broken("Hel", "lo", ending="cut" if ending == "cut" else "error")])
-    result = failed(await run(talker(model, request_retries=0), "Go."))
+    result = failed(await run(talker(model, limits=Limits(request_retries=0)), "Go."))
     assert result.metadata.usage == Usage(requests=2, input_tokens=20, output_tokens=6, exact=False)
     assert transcript(result.history) == [("user", "Go."), ("assistant", "look({})#a"), ("user", "#a: found here")]
 

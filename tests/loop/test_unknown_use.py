@@ -66,7 +66,12 @@ def budget_of(tokens: int) -> Budget:
 
 
 async def spend(model: Model, budget: Budget, *, max_tokens: int = 500, retries: int = 0) -> Success[str] | Failure:
-    agent = Agent(name="teller", model=model, settings=ModelSettings(max_tokens=max_tokens), request_retries=retries)
+    agent = Agent(
+        name="teller",
+        model=model,
+        settings=ModelSettings(max_tokens=max_tokens),
+        limits=Limits(request_retries=retries),
+    )
     return await run(agent, "Tell me a story.", runtime=Runtime(budget=budget))
 
 
@@ -356,7 +361,7 @@ async def test_a_life_that_ended_in_good_order_has_not_died(kind: str, tmp_path:
 
     async def live(input: str, answer: Answer | ProviderError) -> Result[str]:
         with nullcontext(memory) if kind == "memory" else opened(tmp_path / "runs.db") as journal:
-            agent = Agent(name="teller", model=ScriptedModel([answer]), request_retries=0)
+            agent = Agent(name="teller", model=ScriptedModel([answer]), limits=Limits(request_retries=0))
             return await run(agent, input, runtime=Runtime(journal=journal, budget=budget))
 
     for _ in range(5):

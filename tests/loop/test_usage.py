@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from journeyman import Limits, Output, ProviderError, Reflection, Rejected, SubmitTool, run, tool
-from journeyman.agent import Observability
 from journeyman.events import ModelResponded
 from journeyman.model import Response
 from journeyman.result import ToolStats
@@ -79,11 +78,11 @@ async def test_tracking_can_be_switched_off_and_events_and_budgets_still_count(
     stage: Stage, recorder: Recorder
 ) -> None:  # R60, X21, A31
     model = stage.model([say(call("look"), usage=used(990, 5))], repeat=True, price=Price(input=1, output=1))
-    agent = talker(model, limits=Limits(tokens=1_000), observability=Observability(track_tokens=False))
+    agent = talker(model, limits=Limits(tokens=1_000), track_tokens=False)
     result = failed(await run(agent, "Go.", on_event=recorder))
     assert (result.code, result.metadata.usage) == ("BUDGET_EXCEEDED", None)
     assert [event.usage.input_tokens for event in recorder.of(ModelResponded)] == [990]
-    agent = talker(stage.model(["Hello."]), observability=Observability(track_tokens=False))
+    agent = talker(stage.model(["Hello."]), track_tokens=False)
     assert succeeded(await run(agent, "Go.")).metadata.usage is None
 
 

@@ -10,6 +10,7 @@ from journeyman import (
     Agent,
     Callbacks,
     Chat,
+    Limits,
     ModelSettings,
     Output,
     Reflection,
@@ -19,6 +20,8 @@ from journeyman import (
     run,
     run_sync,
 )
+from journeyman.agent import TeamPrompt
+from journeyman.compaction import Compaction
 from journeyman.endings import InvalidInputContext
 from journeyman.errors import DefinitionError, SubagentMisused
 from journeyman.output import PerRun
@@ -48,11 +51,17 @@ REFUSED: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "extra fields": (settings(extra=5), ["INVALID_EXTRA"], "Pass a dict"),
     "a compaction": ({"compaction": 3}, ["INVALID_SECTION"], "compaction is 3."),
     "a strategy": ({"compaction": [3]}, ["INVALID_COMPACTION"], "ClearToolResults()"),
-    "a policy": ({"budget_policies": [3]}, ["INVALID_ARGUMENT"], "check(spent)"),
+    "a policy": ({"limits": Limits(budget_policies=[3])}, ["INVALID_ARGUMENT"], "check(spent)"),  # pyright: ignore[reportArgumentType]
+    "policies": ({"limits": Limits(budget_policies="x")}, ["INVALID_LIMIT"], "limits.budget_policies is 'x'."),  # pyright: ignore[reportArgumentType]
+    "an effect": ({"default_effect": "safe"}, ["INVALID_SECTION"], "'pure', 'idempotent' or 'once'"),
+    "a mode of a team": ({"system": TeamPrompt("Go.", mode=3)}, ["INVALID_SECTION"], "TeamPrompt.mode is 3."),  # pyright: ignore[reportArgumentType]
+    "a blank prompt for a team": ({"system": TeamPrompt(" ")}, ["EMPTY_PROMPT"], "The system prompt is blank"),
+    "a prompt of none for a team": ({"system": TeamPrompt(of_none)}, ["INVALID_PROMPT"], "the input"),  # pyright: ignore[reportArgumentType]
+    "no prompt for a team": ({"system": TeamPrompt(3)}, ["INVALID_SECTION"], "TeamPrompt.prompt is 3."),  # pyright: ignore[reportArgumentType]
     "a run state": ({"run_state": 3}, ["INVALID_FUNCTION"], "run_state is 3, not a function."),
     "an attempt state": ({"attempt_state": of_none}, ["INVALID_FUNCTION"], "attempt_state, of_none, cannot be called"),
     "a projection": ({"final_state": of_two}, ["INVALID_FUNCTION"], "the States"),
-    "a conversion": ({"transform_messages": "x"}, ["INVALID_FUNCTION"], "the messages"),
+    "a conversion": ({"compaction": Compaction(transform_messages="x")}, ["INVALID_FUNCTION"], "the messages"),  # pyright: ignore[reportArgumentType]
     "a guard": ({"stop_guard": of_two}, ["INVALID_FUNCTION"], "a StopContext"),
     "a factory of guards": ({"stop_guard": PerRun(of_none)}, ["INVALID_FUNCTION"], "its task"),  # pyright: ignore[reportArgumentType]
     "who hears messages": ({"on_message": of_none}, ["INVALID_FUNCTION"], "a Message"),
@@ -73,7 +82,7 @@ REFUSED: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "an agent as tools": ({"tools": HELPER}, ["INVALID_SECTION"], "Subagents(agent)"),
     "an unentered server": ({"tools": Tasks()}, ["INVALID_SECTION"], "async with mcp(…) as tools"),
     "a bare type": ({"output": Report}, ["INVALID_SECTION"], "Write output=Output(Report)."),
-    "a feedback": ({"feedback_role": "tool"}, ["INVALID_SECTION"], "'result' or 'text'"),
+    "a feedback": ({"output": Output(Report, feedback_role="tool")}, ["INVALID_SECTION"], "'result' or 'text'"),  # pyright: ignore[reportArgumentType]
     "instructions": ({"instructions": "Be brief."}, ["UNKNOWN_NAME"], "Write system='Be brief.'."),
     "an output type": ({"output_type": Report}, ["UNKNOWN_NAME"], "Write output=Output(Report)."),
     "dependencies": ({"deps_type": int}, ["UNKNOWN_NAME"], "Write deps=int."),
@@ -103,7 +112,7 @@ def test_an_agent_names_all_that_is_wrong_also_beside_a_name_that_it_lacks() -> 
             instructions="Be brief.",
             settings=ModelSettings(thinking="ultra", tool_choice="required", stop="END", cache="yes"),  # pyright: ignore[reportArgumentType]
             run_state=3,
-            budget_policies=[3],
+            limits=Limits(budget_policies=[3]),  # pyright: ignore[reportArgumentType]
             stop_after=["lok"],
         )
     )

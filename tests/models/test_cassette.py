@@ -411,7 +411,12 @@ def test_a_miss_is_not_retried(path: Path) -> None:
     events: list[Event] = []
     with Cassette(path) as cassette:
         runtime = Runtime(model=cassette.model())
-        run_sync(replace(forecaster, request_retries=5), "Else.", on_event=events.append, runtime=runtime)
+        run_sync(
+            replace(forecaster, limits=replace(forecaster.limits, request_retries=5)),
+            "Else.",
+            on_event=events.append,
+            runtime=runtime,
+        )
     assert len(cassette.misses) == 1
     assert not [event for event in events if isinstance(event, ModelRetried)]
 
@@ -644,7 +649,7 @@ async def test_an_answer_that_nobody_waited_for_ends_the_replay_where_it_ended(p
 
 
 async def test_an_answer_that_broke_off_breaks_off_again(path: Path) -> None:
-    agent = Agent(name="a", model="anthropic:claude-sonnet-5-5", request_retries=0)
+    agent = Agent(name="a", model="anthropic:claude-sonnet-5-5", limits=Limits(request_retries=0))
     results: list[Result[Any]] = []
     async with MessagesApi([cut(answer("One.", "Two."), after_events=5)]) as api:
         wire = AnthropicModel("claude-sonnet-5-5", api_key="key", base_url=api.url)

@@ -13,7 +13,7 @@ from typing import assert_type
 
 import pytest
 
-from journeyman import Agent, Model, ProviderError, run
+from journeyman import Agent, Limits, Model, ProviderError, run
 from journeyman.connect import connect
 from journeyman.model import opened
 from journeyman.models import transport
@@ -42,7 +42,7 @@ def model_at(url: str, **options: object) -> AnthropicModel:
 
 
 async def say_hello(model: Model | str) -> str:
-    result = await run(Agent(name="greeter", model=model, request_retries=0), "Hello.")
+    result = await run(Agent(name="greeter", model=model, limits=Limits(request_retries=0)), "Hello.")
     return str(result.unwrap())
 
 
@@ -106,7 +106,9 @@ async def test_a_connection_that_one_authority_vouches_for_is_not_used_by_anothe
         for _ in range(2):
             await say_hello(model_at(server.url))
         monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATES / "idle_authority.pem"))
-        result = failed(await run(Agent(name="greeter", model=model_at(server.url), request_retries=0), "Hello."))
+        result = failed(
+            await run(Agent(name="greeter", model=model_at(server.url), limits=Limits(request_retries=0)), "Hello.")
+        )
         assert "a certificate that is not trusted here; SSL_CERT_FILE names other authorities" in str(result.error)
         assert len(server.requests) == 2
 
@@ -226,7 +228,7 @@ async def test_the_model_of_another_package_is_held_open_by_the_block() -> None:
 PROGRAM = """
 import asyncio, gc, ssl, sys, threading, weakref
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from journeyman import Agent, run, run_sync, stream
+from journeyman import Agent, Limits, run, run_sync, stream
 from journeyman.connect import connect
 
 certificate, content_type = sys.argv[1:]
@@ -266,7 +268,7 @@ if certificate:
     server.socket = shown.wrap_socket(server.socket, server_side=True)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 model = connect("anthropic:claude-sonnet-5-5", api_key="sk-ant-0123456789", base_url=f"{scheme}://127.0.0.1:{server.server_port}")
-agent = Agent(name="greeter", model=model, request_retries=0)
+agent = Agent(name="greeter", model=model, limits=Limits(request_retries=0))
 loops = []
 
 async def main(n_runs=2):

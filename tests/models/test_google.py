@@ -11,7 +11,7 @@ import orjson
 import pytest
 from google.genai import types as official
 
-from journeyman import Agent, ModelUnavailable, run
+from journeyman import Agent, Limits, ModelUnavailable, run
 from journeyman.connect import connect
 from journeyman.models.google import GoogleModel
 from journeyman.models.transport import Timeouts
@@ -260,7 +260,9 @@ async def test_an_unusable_answer_is_one_clear_line_and_loses_nothing(body: Json
     event = raw(b"data: " + orjson.dumps(body) + b"\n\n", content_type="text/event-stream")
     begun = answer(call("look", {"n": 1}))
     async with GeminiApi([begun, event]) as api, made(api.url) as model:
-        result = failed(await run(Agent(name="a", model=model, tools=[look], request_retries=0), "Look."))
+        result = failed(
+            await run(Agent(name="a", model=model, tools=[look], limits=Limits(request_retries=0)), "Look.")
+        )
     assert words in str(result.error)
     assert "\n" not in str(result.error)
     assert [message.role for message in result.history] == ["user", "assistant", "user"]

@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from journeyman import Agent, Chat, ModelSettings, Price, run, tool
+from journeyman import Agent, Chat, Limits, ModelSettings, Price, run, tool
 from journeyman.compaction import Compaction
 from journeyman.models.google import GoogleModel
 from journeyman.types import Message, Opaque, Text, Thinking, ToolResult, ToolUse, Usage
@@ -55,7 +55,7 @@ async def test_a_shortened_conversation_has_the_user_first_and_no_result_without
             tools=[look],
             compaction=compaction,
             settings=ModelSettings(max_tokens=500),
-            request_retries=0,
+            limits=Limits(request_retries=0),
         )
         result = succeeded(await run(agent, "Look at everything."))
     lengths = [len(each.body["contents"]) for each in api.requests]  # pyright: ignore[reportArgumentType]

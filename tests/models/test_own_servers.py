@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import socket
-from dataclasses import replace
 
 import pytest
 
@@ -158,7 +157,7 @@ def free_port() -> int:
 @pytest.mark.parametrize(("name", "hint"), NOT_RUNNING.items())
 async def test_a_server_that_is_not_running_is_told_as_what_it_is(name: str, hint: str, free_port: int) -> None:
     model = connect(name, base_url=f"http://127.0.0.1:{free_port}")
-    result = await run(Agent(name="a", model=model, request_retries=0), "Hi.")
+    result = await run(Agent(name="a", model=model, limits=Limits(request_retries=0)), "Hi.")
     assert isinstance(result, Failure)
     assert result.error.hint == hint
     assert f"127.0.0.1:{free_port} could not be reached" in result.error.message
@@ -168,7 +167,7 @@ async def test_a_server_that_is_not_running_is_told_as_what_it_is(name: str, hin
 async def test_a_server_that_loads_its_model_is_waited_for_and_uses_up_no_retry() -> None:
     async with OpenAiApi([LOADING, LOADING, said()], tells={"/health": LOADING}) as api:
         model = model_at(api)
-        running = asyncio.create_task(run(Agent(name="a", model=model, request_retries=0), "Hi."))
+        running = asyncio.create_task(run(Agent(name="a", model=model, limits=Limits(request_retries=0)), "Hi."))
         await api.until(lambda: api.told.count("/health") == 2)
         api.tells |= {"/health": {"status": "ok"}, "/props": PROPS}
         result = await running
@@ -208,7 +207,7 @@ def look(where: str) -> str:
 async def test_a_template_without_tools_is_told_once_and_in_the_ending(caplog: pytest.LogCaptureFixture) -> None:
     async with OpenAiApi([said(), said(), said()], tells={**NO_TOOLS}) as api:
         model = model_at(api)
-        agent = Agent(name="a", model=model, output=Output(int), reminder=False)
+        agent = Agent(name="a", model=model, output=Output(int))
         with caplog.at_level(logging.WARNING, "journeyman"):
             await run(Agent(name="plain", model=model), "Hi.")
             assert caplog.records == [], "who has no tools misses none"
@@ -228,8 +227,10 @@ async def test_a_template_without_tools_is_told_once_and_in_the_ending(caplog: p
 async def test_an_ending_out_of_iterations_says_that_no_tool_was_ever_called() -> None:
     async with OpenAiApi([said(), said()]) as api:
         model = model_at(api)
-        agent = Agent(name="a", model=model, tools=[look], output=Output(int), limits=Limits(iterations=2))
-        failure = await run(replace(agent, reminder=True), "Hi.")
+        agent = Agent(
+            name="a", model=model, tools=[look], output=Output(int, reminder=True), limits=Limits(iterations=2)
+        )
+        failure = await run(agent, "Hi.")
     assert isinstance(failure, Failure)
     assert failure.error.message == (
         "The attempt used all its 2 iterations without an output; the model never called a tool."

@@ -181,7 +181,12 @@ async def test_a_run_shows_who_answered_and_charges_whom(stage: Stage) -> None:
 
     look = make_tool("look", "found")
     recorder = Recorder()
-    agent = Agent(name="tester", model=FallbackModel(first, second, on=["overloaded"]), tools=[look], request_retries=0)
+    agent = Agent(
+        name="tester",
+        model=FallbackModel(first, second, on=["overloaded"]),
+        tools=[look],
+        limits=Limits(request_retries=0),
+    )
     first_half = succeeded(await run(agent, "Go.", on_event=recorder, max_attempts=1))
     check_balance(recorder.events)
     answered = recorder.of(ModelAnswered)
@@ -209,7 +214,7 @@ async def test_over_http_the_second_service_answers_for_the_first() -> None:
         models = [AnthropicModel(name, api_key="k", base_url=api.url) for name, api in (("a", busy), ("b", free))]
         fallback = FallbackModel(*models)
         async with fallback.open():
-            result = await run(Agent(name="tester", model=fallback, request_retries=0), "Go.")
+            result = await run(Agent(name="tester", model=fallback, limits=Limits(request_retries=0)), "Go.")
     assert result.unwrap() == "Here."
 
 

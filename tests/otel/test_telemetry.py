@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 from opentelemetry.trace import NoOpTracerProvider, Tracer, get_current_span
 
-from journeyman import Agent, Chat, ProviderError, Rejected, Runtime, Subagents, Tasks, Team, run, tool
+from journeyman import Agent, Chat, Limits, ProviderError, Rejected, Runtime, Subagents, Tasks, Team, run, tool
 from journeyman.durable import Durable
 from journeyman.gate import Deny
 from journeyman.model import ModelSettings, Request, Response
@@ -167,7 +167,7 @@ def test_every_name_is_one_of_the_conventions() -> None:
 
 async def test_a_request_that_was_refused_counts_as_one_without_tokens(sending: Sending) -> None:
     busy = ProviderError("Busy.", kind="overloaded", retry_after_s=0)
-    failed(await run(scout(busy, request_retries=0), "Go.", runtime=sending.runtime()))
+    failed(await run(scout(busy, limits=Limits(request_retries=0)), "Go.", runtime=sending.runtime()))
     figures = sending.received().metrics
     assert [point["error.type"] for point in figures["gen_ai.client.inference.duration"]] == ["overloaded"]
     assert len(figures["gen_ai.client.inference.usage.input_tokens"]) == 1
@@ -322,7 +322,9 @@ async def test_failures_have_the_codes_of_this_library(sending: Sending) -> None
     model = ScriptedModel([busy, say(*uses), "Done.", "Done."])
 
     tools, validators = [slow, broken, forbidden, look], [raising(Rejected("Never."))]
-    agent = Agent(name="scout", model=model, tools=tools, gate=gate, validators=validators, request_retries=1)
+    agent = Agent(
+        name="scout", model=model, tools=tools, gate=gate, validators=validators, limits=Limits(request_retries=1)
+    )
     failed(await run(agent, "Go.", runtime=sending.runtime(), max_attempts=2))
     came = sending.received()
     errors = {span.name: span.attributes.get("error.type") for span in came.spans if span.status == 2}

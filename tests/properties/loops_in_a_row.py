@@ -63,7 +63,7 @@ def agent_of(url: str | None) -> Agent:
     model: Model = InProcess()
     if url is not None:
         model = AnthropicModel("claude-sonnet-4-6", api_key="key-of-the-tests", base_url=url)
-    return Agent(name="hero", model=model, tools=[look, count], request_retries=0)
+    return Agent(name="hero", model=model, tools=[look, count], limits=Limits(request_retries=0))
 
 
 async def ended(name: str, running: Awaitable[Success[str] | Failure]) -> str:

@@ -222,8 +222,8 @@ async def _runs(tokens: int, parts: list[float], parallel: int) -> Budget:
         usage = Usage(requests=1, input_tokens=1, output_tokens=int(part * request.max_tokens))
         return say(call("nothing"), usage=usage)
 
-    settings, limits = ModelSettings(max_tokens=2_000), Limits(iterations=4)
-    agent = Agent(name="hero", model=FunctionModel(answer), settings=settings, limits=limits, request_retries=0)
+    settings, limits = ModelSettings(max_tokens=2_000), Limits(iterations=4, request_retries=0)
+    agent = Agent(name="hero", model=FunctionModel(answer), settings=settings, limits=limits)
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(run(agent, "Go.", runtime=Runtime(budget=budget))) for _ in range(parallel)]
     used = 0

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -25,8 +25,8 @@ from journeyman import (
     ToolResult,
     tool,
 )
-from journeyman.agent import Observability
 from journeyman.budget import Spending
+from journeyman.compaction import Compaction
 from journeyman.gate import GateRequest
 from journeyman.output import TEXT, Reflection
 from journeyman.tools.tools import AnyTool, CallNext, MiddlewareCall
@@ -107,16 +107,17 @@ class WorldRun:
             validators=[
                 self._named(self._site(site, returns.judged), number) for number, site in enumerate(world.validators)
             ],
-            limits=world.limits,
+            limits=replace(
+                world.limits,
+                request_retries=world.request_retries,
+                budget_policies=[_Policy(self.actor, world.policy)] if world.policy else [],
+            ),
             settings=ModelSettings(max_tokens=world.max_tokens),
-            request_retries=world.request_retries,
-            reminder=world.reminder and not is_text,
-            feedback_role=world.feedback_role,
             stop_after=self._stop_after() if is_text else (),
             stop_guard=self._optional(world.stop_guard, returns.guarded) if is_text else None,
             system=self._optional(world.system, returns.prompted) or "",
             prompt=self._optional(world.prompt, returns.prompted),
-            observability=Observability(track_tokens=world.tracks_tokens),
+            track_tokens=world.tracks_tokens,
             **self._more(),
         )
 
@@ -127,20 +128,24 @@ class WorldRun:
             "run_state": self._optional(world.run_state, returns.counted),
             "attempt_state": self._optional(world.attempt_state, returns.zero),
             "final_state": self._optional(world.final_state, returns.projected),
-            "transform_messages": self._optional(world.transform_messages, returns.converted),
             "on_message": self._optional(world.on_message, returns.nothing),
         }
         several = {
             "gate": _Gate(self.actor, world.gate) if world.gate else None,
             "tool_middleware": [_middleware(self.actor, site) for site in world.tool_middleware],
-            "budget_policies": [_Policy(self.actor, world.policy)] if world.policy else [],
-            "compaction": [_Strategy(self.actor, world.compaction)] if world.compaction else [],
+            "compaction": Compaction(
+                [_Strategy(self.actor, world.compaction)] if world.compaction else [],
+                transform_messages=self._optional(world.transform_messages, returns.converted),
+            ),
         }
         return {name: value for name, value in {**given, **several}.items() if value is not None}
 
     def _output(self) -> Output[Any]:
         plan, output = self.world.reflection, OUTPUTS[self.world.output]
-        if plan is None or output is TEXT:
+        if output is TEXT:
+            return output
+        output = replace(output, reminder=self.world.reminder, feedback_role=self.world.feedback_role)
+        if plan is None:
             return output
         reflection = Reflection[Any](
             self._site(plan.site, returns.shown),
@@ -148,7 +153,7 @@ class WorldRun:
             submit_alone=plan.submit_alone,
             early_submit=plan.early_submit,
         )
-        return Output(output.type, reflection=reflection)
+        return replace(output, reflection=reflection)
 
     def _stop_after(self) -> Any:  # noqa: ANN401 - names or a predicate
         given = self.world.stop_after

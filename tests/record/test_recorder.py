@@ -95,7 +95,7 @@ async def test_a_run_is_recorded_with_its_figures_and_its_words(place: str) -> N
 
 async def test_a_failure_is_recorded_with_its_code(path: Path) -> None:
     model = FaultyModel(ScriptedModel([]), 1, rate=1.0, faults=["overloaded"])
-    agent = replace(looking(), model=model, request_retries=1)
+    agent = replace(looking(), model=model, limits=Limits(request_retries=1))
     await run(agent, "?", runtime=Runtime(recorder=path))
     found, events = recorded(path)
     assert (found.status, found.code) == ("failure", "API_ERROR")
@@ -241,7 +241,7 @@ async def test_a_request_grows_by_what_is_new(place: str) -> None:
 async def test_headers_are_kept_without_the_key(path: Path) -> None:
     messages = WIRES[0]
     async with messages.play([say("So.")]) as played:
-        agent = Agent(name="scout", model=played.model, request_retries=0)
+        agent = Agent(name="scout", model=played.model, limits=Limits(request_retries=0))
         await run(agent, "?", runtime=Runtime(recorder=path))
         keys = [value for name, value in played.requests[0].headers.items() if name in ("x-api-key", "authorization")]
     with Recordings(path) as recordings:

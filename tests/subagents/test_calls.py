@@ -156,7 +156,7 @@ async def _nothing() -> str:
         ([agent("a")], "pure"),
         ([agent("a", tools=effects("pure")), agent("b", tools=effects("idempotent", "pure"))], "idempotent"),
         ([agent("a", tools=effects("pure", None))], "once"),
-        ([agent("a", tools=effects(None), tools_are_idempotent=True)], "idempotent"),
+        ([agent("a", tools=effects(None), default_effect="idempotent")], "idempotent"),
         ([agent("a", tools=[Subagents(agent("b", tools=effects("once")))])], "once"),
     ],
 )

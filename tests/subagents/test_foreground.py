@@ -9,6 +9,7 @@ import pytest
 
 from journeyman import Agent, Limits, Output, Result, Subagents, Tasks, Usage, run
 from journeyman.agent import MessageContext
+from journeyman.compaction import Compaction
 from journeyman.errors import ProviderError, SubagentFailed
 from journeyman.events import RunFailed, RunSucceeded
 from journeyman.model import Request
@@ -123,7 +124,10 @@ async def test_the_cause_of_a_failure_can_be_matched() -> None:  # S1.3
 
 async def test_sub_agents_do_not_retry_unless_they_say_so(stage: Stage) -> None:  # S1.8
     busy = ProviderError("busy", kind="overloaded", retry_after_s=0.0)
-    once, twice = scout(stage, busy, "found", name="once"), scout(stage, busy, "found", name="twice", request_retries=1)
+    once, twice = (
+        scout(stage, busy, "found", name="once"),
+        scout(stage, busy, "found", name="twice", limits=Limits(request_retries=1)),
+    )
     result = await play(stage, Subagents(once, twice), {"agent": "once", "task": "x"}, {"agent": "twice", "task": "x"})
     assert "API_ERROR" in errors(result)[0]
     assert read(result, 1)["output"] == "found"
@@ -133,7 +137,7 @@ async def test_sub_agents_that_a_program_starts_do_not_retry_either(stage: Stage
     busy = ProviderError("busy", kind="overloaded", retry_after_s=0.0)
 
     def crew(retries: int | None = None) -> Subagents:
-        return Subagents(scout(stage, busy, "found", request_retries=retries))
+        return Subagents(scout(stage, busy, "found", limits=Limits(request_retries=retries)))
 
     look = {"agent": "scout", "task": "look"}
     assert (await crew().run("scout", "look")).code == "API_ERROR"
@@ -360,7 +364,7 @@ raises = make_tool("raises", BaseExceptionGroup("several", [ValueError("one"), a
 
 
 def with_a_broken_hook(stage: Stage) -> Agent[Any, Any]:
-    return faulty(stage, transform_messages=raising(RuntimeError("broken hook")))
+    return faulty(stage, compaction=Compaction(transform_messages=raising(RuntimeError("broken hook"))))
 
 
 def with_a_tool_that_raises(stage: Stage) -> Agent[Any, Any]:

@@ -151,7 +151,7 @@ class AtMost:
 
 async def test_a_policy_of_the_parents_is_asked_before_every_call_of_the_children(stage: Stage) -> None:
     crew = Subagents(scout(stage, call("look", id="a"), call("look", id="b"), "found"))
-    result = await play(stage, crew, LOOK, budget_policies=[AtMost(1)])
+    result = await play(stage, crew, LOOK, limits=Limits(budget_policies=[AtMost(1)]))
     assert result.code == "BUDGET_EXCEEDED"
     assert stage.n_requests == 3
     assert [record.code for record in result.metadata.children] == ["BUDGET_EXCEEDED"]

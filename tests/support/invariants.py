@@ -142,7 +142,7 @@ def history_faults(record: RunRecord, result: AnyResult) -> Iterator[str]:
 def usage_faults(record: RunRecord, result: AnyResult) -> Iterator[str]:
     """Usage is the sum of what was reported, to the run or to those it started, whatever became of it, and no less
     where the words of an answer that was cut are estimated; and the attempts' sums are the whole."""
-    if not record.agent.observability.track_tokens:
+    if not record.agent.track_tokens:
         if result.metadata.usage is not None:
             yield f"tokens are not tracked, and the usage is {result.metadata.usage}"
         return

@@ -1,6 +1,6 @@
 """The stage itself: both halves ask and answer alike."""
 
-from journeyman import Agent, ProviderError, Usage, run, tool
+from journeyman import Agent, Limits, ProviderError, Usage, run, tool
 from journeyman.endings import ApiErrorContext
 from journeyman.testing.scripted import call, say
 from journeyman.types import Opaque, RedactedThinking, Text, Thinking, ToolResult
@@ -72,7 +72,7 @@ async def test_both_halves_fail_alike(stage: Stage) -> None:
 
 async def test_both_halves_break_off_alike(stage: Stage) -> None:
     answers = [broken("Hello", "world", ending="cut"), "Hello again."]
-    agent = Agent(name="tester", model=stage.model(answers), request_retries=0)
+    agent = Agent(name="tester", model=stage.model(answers), limits=Limits(request_retries=0))
     result = failed(await run(agent, "Go."))
     assert result.metadata.usage == Usage(requests=1, input_tokens=10, output_tokens=1, exact=False)
     assert stage.n_left == 1

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from journeyman import Agent, InMemoryJournal, Limits, Message, Output, ProviderError, Runtime, Tasks, Text, Usage
-from journeyman.agent import SystemMode
+from journeyman.agent import SystemMode, TeamPrompt
 from journeyman.budget import Allowance, Budget
 from journeyman.errors import DefinitionError, TeamError
 from journeyman.events import ApprovalRequested, ModelResponded, RunStarted, TeamMessage
@@ -130,7 +130,7 @@ async def test_a_turn_that_fails_ends_the_member_and_the_leader_is_told() -> Non
 async def test_its_requests_are_not_repeated_unless_its_agent_says_so(retries: int | None, kind: str) -> None:  # S1.8
     busy = ProviderError("Busy.", kind="overloaded", retry_after_s=0.0)
     async with Crew() as team:
-        agent = Agent(name="scout", model=ScriptedModel([busy, busy, "Done."]), request_retries=retries)
+        agent = Agent(name="scout", model=ScriptedModel([busy, busy, "Done."]), limits=Limits(request_retries=retries))
         await team.spawn(wanted(agent, name="ada"))
         assert (await heard(team))[0] == kind
 
@@ -225,7 +225,7 @@ async def test_its_system_prompt_is_joined_with_the_teams_as_its_mode_says(
     model = ScriptedModel(["Done."])
     system = own if is_function else "Be careful: True."
     async with Crew() as team:
-        await turn_of(team, wanted(Agent(name="scout", model=model, system=system, system_mode=mode)))
+        await turn_of(team, wanted(Agent(name="scout", model=model, system=TeamPrompt(system, mode=mode))))
     texts = [block.text for block in model.requests[0].prefix.system]
     assert ["own" if text == "Be careful: True." else "team" for text in texts] == expected
     opening = "You are scout, a member of the team crew, which team-lead leads."

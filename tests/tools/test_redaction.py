@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 from hypothesis import settings
 
-from journeyman import Agent, Event, Runtime, run_sync, tool
+from journeyman import Agent, Event, Limits, Runtime, run_sync, tool
 from journeyman.mcp.servers import scrub_text
 from journeyman.model import Request
 from journeyman.models.cassette.cassette import Cassette
@@ -170,7 +170,7 @@ def test_no_secret_that_a_model_raises_is_in_the_events_or_the_error() -> None:
         def fail(_: Request, text: str = text) -> str:
             raise ValueError(text)
 
-        agent = Agent(name="a", model=ScriptedModel([fail]), request_retries=0)
+        agent = Agent(name="a", model=ScriptedModel([fail]), limits=Limits(request_retries=0))
         result = failed(run_sync(agent, "Go.", on_event=events.append))
         left += [
             text for each in (*map(repr, events), str(result.error)) if secret in each or repr(secret)[1:-1] in each

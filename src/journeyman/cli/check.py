@@ -117,9 +117,9 @@ def _model_words(agent: Agent[Any, Any, Any]) -> str:
 
 def _system_words(agent: Agent[Any, Any, Any]) -> str:
     """Show how the system prompt begins."""
-    if callable(agent.system):
-        return f"made for each run by {layer_name(agent.system)}"
-    text = "\n".join(block.text for block in _system_blocks(agent.system))
+    if callable(agent.plan.system):
+        return f"made for each run by {layer_name(agent.plan.system)}"
+    text = "\n".join(block.text for block in _system_blocks(agent.plan.system))
     if not text:
         return "none"
     return f"{one_line(text, _SYSTEM_CHARS)} ({count(len(text), 'character')})"
@@ -155,11 +155,11 @@ def _skills(tool: Skills) -> str:
 
 def _prefix(agent: Agent[Any, Any, Any]) -> str:
     """Say about how many tokens each request begins with: the system prompt's and each tool's."""
-    parts = {} if callable(agent.system) else {"system": Prefix(system=_system_blocks(agent.system))}
+    parts = {} if callable(agent.plan.system) else {"system": Prefix(system=_system_blocks(agent.plan.system))}
     parts |= {spec.name: Prefix(tools=(spec,)) for spec in sent_tools(agent.plan.specs, loads_tools=False)}
     tokens = {name: estimate_prefix(prefix) for name, prefix in parts.items()}
     told = ", ".join(f"{name} {number:,}" for name, number in tokens.items() if number)
-    besides = " and the system prompt" if callable(agent.system) else ""
+    besides = " and the system prompt" if callable(agent.plan.system) else ""
     return f"about {count(sum(tokens.values()), 'token')}{besides}{f': {told}' if told else ''}"
 
 
@@ -190,7 +190,7 @@ def _limits(agent: Agent[Any, Any, Any]) -> Iterator[str]:
             yield f"{allowance.seconds:g} s {scope}"
         if allowance.calls is not None:
             yield f"{count(allowance.calls, 'call')} {scope}"
-    yield from (f"policy {policy.name}" for policy in agent.budget_policies)
+    yield from (f"policy {policy.name}" for policy in limits.budget_policies)
 
 
 def _tool_words(tool: Tool[..., Any]) -> str:

@@ -339,11 +339,12 @@ def _made_prints(agent: Agent[Any, Any, Any]) -> dict[str, str]:
     names = [getattr(each, "name", "") for each in strategies] if are_listed else "made anew"
     tools = [[spec.name, spec.description, spec.input_schema, spec.strict] for spec in agent.plan.specs]
     effects = {tool.name: tool.effect for tool in agent.tools}
+    system = agent.plan.system
     parts: dict[str, Any] = {
-        "system prompt": agent.system if isinstance(agent.system, str) else "" if callable(agent.system) else "texts",
+        "system prompt": system if isinstance(system, str) else "" if callable(system) else "texts",
         "tools": [tools, effects],
         "output": None if agent.plan.output is None else agent.plan.output.input_schema,
-        "limits": repr(agent.limits),
+        "limits": repr(replace(agent.limits, budget_policies=())),  # another process shows a policy in another way
         "compaction": names,
     }
     return {name: blake2b(canonical_json(part), digest_size=8).hexdigest() for name, part in parts.items()}

@@ -324,7 +324,7 @@ _DECIDED: Final = frozenset(("denied", "over_budget"))
 
 def _effect(run: Run, tool: AnyTool) -> Effect:
     """Return the effect of a tool on the world: the one that it declares, or else the agent's."""
-    return tool.effect or ("idempotent" if run.agent.tools_are_idempotent else "once")
+    return tool.effect or run.agent.default_effect
 
 
 # -- the gates --------------------------------------------------------------------------------------------------------
@@ -627,7 +627,7 @@ async def _invoke(
         value = tool.invoke(arguments, context)
     if tool.is_async or is_awaited(value):
         value = await cast("Awaitable[object]", value)
-    cap = tool.max_chars if tool.max_chars is not None else run.agent.max_result_chars
+    cap = tool.max_chars if tool.max_chars is not None else run.agent.limits.result_chars
     return to_result(value, max_chars=cap, tool_use_id=use.id)
 
 

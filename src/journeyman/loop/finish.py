@@ -230,7 +230,7 @@ def _candidate(run: Run) -> JsonObject | str | None:
 def _metadata(run: Run) -> Metadata:
     watch = run.watch
     return Metadata(
-        usage=run.ledger.usage if run.agent.observability.track_tokens else None,
+        usage=run.ledger.usage if run.agent.track_tokens else None,
         latency_s=run.clock.elapsed_s,
         agent=run.agent.name,
         attempts=tuple(run.records),
@@ -239,7 +239,7 @@ def _metadata(run: Run) -> Metadata:
         children=run.children.records(),
         overshoot_tokens=run.budget.overshoot_tokens,
         overshoot_cost=run.budget.overshoot_cost,
-        background_usage=run.ledger.background_usage if run.agent.observability.track_tokens else None,
+        background_usage=run.ledger.background_usage if run.agent.track_tokens else None,
     )
 
 

@@ -172,7 +172,7 @@ def _answer_unrun(run: Run, response: Response) -> None:
 
 async def ask(run: Run) -> Response | ErrorInfo:
     """Make one logical model call. Return its response, or why there is none."""
-    over = _over_policy(run) if run.agent.budget_policies or run.above is not None else None
+    over = _over_policy(run) if run.agent.limits.budget_policies or run.above is not None else None
     if over is not None:
         return run.ending(over)
     try:
@@ -227,7 +227,7 @@ def _fitting_call(run: Run, view: CompactedView, max_tokens: int) -> ModelCall:
 
 def _model_call(run: Run, max_tokens: int) -> ModelCall:
     """Return the call that sends the view."""
-    settings, convert = run.agent.settings, run.agent.transform_messages
+    settings, convert = run.agent.settings, run.view.compaction.transform_messages
     request = Request(
         prefix=run.view.prefix,
         messages=run.view.messages if convert is None else convert(run.view.messages),
@@ -261,7 +261,7 @@ def _over_policy(run: Run) -> Context | None:
     """Ask the policies of this run, and those of the runs above: what they limit is spent here, too."""
     level: Run | None = run
     while level is not None:
-        for policy in level.agent.budget_policies or ():
+        for policy in level.agent.limits.budget_policies:
             exceeded = policy.check(_sum_spending(level, level.ledger.n_model_calls - (level is run)))
             if exceeded is not None:
                 refused = BudgetRefused(policy.name, limit=exceeded.limit, used=exceeded.used, scope="run")

@@ -143,7 +143,7 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
         wrong=tuple(wrong),
         wrong_cause=wrong_history,
         hand_in=hand_in_of(agent),
-        retries=default_retries if agent.request_retries is None else agent.request_retries,
+        retries=default_retries if agent.limits.request_retries is None else agent.limits.request_retries,
         attempt=Attempt(0, started_s, budget),
         calls=Calls(agent.plan.tools, tally=None if above is None else current_tally.get()),
     )
@@ -356,8 +356,7 @@ def closing_of(agent: Agent[Any, Any, Any], call: ToolUse) -> str:
     if call.name in (plan.output_name, plan.submit_name):
         return CLOSING["pure"]
     tool = plan.tools.get(call.name)
-    default: Effect = "idempotent" if agent.tools_are_idempotent else "once"
-    return CLOSING["once" if tool is None else tool.effect or default]
+    return CLOSING["once" if tool is None else tool.effect or agent.default_effect]
 
 
 def _history_of(messages: Sequence[Message] | History, agent: Agent[Any, Any, Any]) -> tuple[History, Exception | None]:
@@ -435,7 +434,7 @@ async def prepare(run: Run) -> None:
     run.states = States(run=await _run_state(run))
     system = await (
         decide_once(run, "system", _system_texts, kind="texts", codec=TEXTS)
-        if callable(run.agent.system)
+        if callable(run.agent.plan.system)
         else _system_texts(run)
     )
     prompt = await _said_first(run)
@@ -575,7 +574,7 @@ async def _call_maker(run: Run, where: str, make: Callable[..., object], *given:
 
 
 async def _system_texts(run: Run) -> tuple[Text, ...]:
-    system = run.agent.system
+    system = run.agent.plan.system
     if system == "" or system == ():
         return ()
     content = await _made(run, "system", system, input_for_functions(run))

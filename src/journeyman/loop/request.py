@@ -30,17 +30,7 @@ from journeyman.history import SUMMARY_MARK, encodable
 from journeyman.journal import Journal, Reservation, StepFacts, decode_step, encode_step
 from journeyman.loop.retry import respond
 from journeyman.loop.state import Run, iteration_place
-from journeyman.model import (
-    Model,
-    Part,
-    Prefix,
-    Request,
-    Response,
-    Tap,
-    context_window_of,
-    make_no_price_error,
-    price_of,
-)
+from journeyman.model import Model, Part, Prefix, Request, Response, Tap, make_no_price_error, price_of
 from journeyman.types import NOTHING_USED, Message, ToolUse, Usage, adapter_of
 from journeyman.window import (
     AnyStrategy,
@@ -310,7 +300,7 @@ def view_of(run: Run, prefix: Prefix) -> View:
     made = given(run.model) if callable(given) else given
     compaction = made if isinstance(made, Compaction) else Compaction(made or ())  # None means nothing
     if not compaction.strategies:
-        return WholeView(run.history.messages, prefix)
+        return WholeView(run.history.messages, prefix, compaction)
     view = run.history.view
     if isinstance(view, CompactedView):
         view.begin_run(prefix, compaction)
@@ -378,8 +368,7 @@ def explain_cut(run: Run, response: Response) -> TruncatedContext:
     Services say `max_tokens` of an answer that fills the window, and of one that meets a limit of their own.
     """
     usage, asked, by = response.usage, run.attempt.asked_max_tokens, run.attempt.asked_by
-    view = run.view
-    window = view.compaction.window_of(run.model) if isinstance(view, CompactedView) else context_window_of(run.model)
+    window = run.view.compaction.window_of(run.model)
     if response.stop_reason == "context_window":
         by = "window"
     elif usage.exact and usage.total_tokens >= _LEAST_WINDOW and usage.output_tokens < asked * _NEARLY:

@@ -366,7 +366,7 @@ async def _give_back(run: Run, candidate: Candidate, feedback: str) -> None:
     if candidate.call is None:
         run.history.say(Text(feedback))
         return
-    in_result = run.agent.feedback_role == "result"
+    in_result = run.agent.output.feedback_role == "result"
     text = feedback if in_result else "Error: the output did not pass validation. The reason follows."
     await finish(run, candidate.call, Outcome(ToolResult(text, is_error=True), "rejected"))
     if not in_result:

@@ -53,7 +53,7 @@ def hand_in_of(agent: Agent[Any, Any, Any]) -> HandIn:
     if plan.output is None or plan.output_name is None:
         return TextHandIn(agent.stop_after, is_native=plan.native is not None)
     if plan.reflection is None:
-        return OutputHandIn(plan.output_name, agent.reminder)
+        return OutputHandIn(plan.output_name, agent.output.reminder)
     return SubmitHandIn(plan.output_name, plan.reflection, plan.output, agent)
 
 
@@ -109,8 +109,8 @@ class SubmitHandIn:
         self._submit_name = reflection.submit.name
         self._reflection = reflection
         self._schema = schema
-        self._reminder = agent.reminder
-        self._max_chars = agent.max_result_chars
+        self._reminder = agent.output.reminder
+        self._max_chars = agent.limits.result_chars
         self._draft: _Draft | None = None
         self._fresh = False
         self._broken: ValidatorBroken | None = None

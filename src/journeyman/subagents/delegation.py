@@ -241,7 +241,7 @@ def _finish(task: asyncio.Task[FinishedAssignment], given: Assignment, run: Run 
     cancelled = SubagentMisused(f"Sub-agent {given.agent!r} was cancelled from outside.")
     used = None
     if run is not None:
-        usage = run.ledger.usage if run.agent.observability.track_tokens else None
+        usage = run.ledger.usage if run.agent.track_tokens else None
         used = usage_in_words(usage, turns=run.ledger.n_model_calls, tools=run.ledger.own_calls)
     return FinishedAssignment(agent=given.agent, task=given.task, result=cancelled, used=used)
 

@@ -148,6 +148,8 @@ class Subagents(Tool[..., Any, Needs]):
         if problems:
             raise DefinitionError("Subagents", problems)
         by_name = {agent.name: agent for agent in agents}
+        effects: list[Effect] = [tool.effect or agent.default_effect for agent in agents for tool in agent.tools]
+        hardest_to_undo = _EFFECTS[max(map(_EFFECTS.index, effects), default=0)]
         self.__dict__.update(
             _agents=by_name,
             _deps=deps,
@@ -166,7 +168,7 @@ class Subagents(Tool[..., Any, Needs]):
             schema_of(by_name, max_tasks, modes, has_models=create_model is not None),
             self.execute,
             parallel=True,
-            effect=_riskiest(agents),
+            effect=hardest_to_undo,
             # A stranger's words may come from a tool, or from a search of the provider's own.
             untrusted=any(tool.untrusted for agent in agents for tool in agent.tools)
             or any(not isinstance(each, CodeExecution) for agent in agents for each in agent.settings.hosted),
@@ -395,12 +397,3 @@ def _wiring_problems(name: str, given: object) -> Iterator[Problem]:
         case _:  # background_output
             if not isinstance(given, str | PathLike):
                 yield from function_problem(name, given, "an id and a subject", n=2)
-
-
-def _riskiest(agents: Sequence[Agent[Any, Any, Any]]) -> Effect:
-    """Return the effect that is hardest to undo, of all tools of all agents."""
-    defaults: dict[bool, Effect] = {True: "idempotent", False: "once"}
-    effects: list[Effect] = [
-        tool.effect or defaults[agent.tools_are_idempotent] for agent in agents for tool in agent.tools
-    ]
-    return _EFFECTS[max(map(_EFFECTS.index, effects), default=0)]

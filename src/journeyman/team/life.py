@@ -242,14 +242,15 @@ def in_team(
     Raises:
         DefinitionError: the agent has another tool with the name of one of the team's.
     """
-    own = [tool for tool in tools if not any(tool is each for each in agent.tools)]
+    own, limits = [tool for tool in tools if not any(tool is each for each in agent.tools)], agent.limits
     return replace(
         agent,
         name=name,
         system=_join_prompts(agent, _team_words(name, team)),
         tools=(*agent.tools, *own),
-        request_retries=agent.request_retries or 0,
-        budget_policies=(*agent.budget_policies, policy),
+        limits=replace(
+            limits, request_retries=limits.request_retries or 0, budget_policies=(*limits.budget_policies, policy)
+        ),
     )
 
 
@@ -264,7 +265,7 @@ def _team_words(name: str, team: str) -> str:
 
 def _join_prompts(agent: Agent[Any, Any, Any], words: str) -> SystemPrompt | Maker[Any, SystemPrompt, Any]:
     """Return the agent's system prompt, joined with the team's words as its `system_mode` says."""
-    given, mode = agent.system, agent.system_mode
+    given, mode = agent.plan.system, agent.system_mode
     if mode == "replace":
         return given
 

@@ -143,13 +143,13 @@ def block_problems(what: str, given: object, kinds: type | UnionType) -> Iterato
 # -- limits and settings ----------------------------------------------------------------------------------------------
 
 
-def limits_problems(limits: Limits, retries: object) -> Iterator[Problem]:
-    """Give what is wrong with the limits of an agent, and with how often it repeats a request."""
+def limits_problems(limits: Limits) -> Iterator[Problem]:
+    """Give what is wrong with the limits of an agent."""
     for name in ("attempts", "iterations", "max_concurrency"):
         value = getattr(limits, name)
         if not is_count(value):
             yield Problem(f"INVALID_MAX_{name.upper()}", f"limits.{name} is {value!r}.", _PASS_COUNT)
-    yield from _numbers("limits", limits, ("extended_max_tokens", "tool_failures"), ("approval_seconds",))
+    yield from _numbers("limits", limits, _LIMIT_COUNTS, ("approval_seconds",))
     if not isinstance(limits.whole_responses, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
         wrong = f"limits.whole_responses is {limits.whole_responses!r}."
         yield Problem("INVALID_LIMIT", wrong, "Pass True or False.")
@@ -158,8 +158,21 @@ def limits_problems(limits: Limits, retries: object) -> Iterator[Problem]:
     for where, allowance in (("limits", limits.run_allowance()), ("limits.per_attempt", limits.per_attempt)):
         if isinstance(allowance, Allowance):  # pyright: ignore[reportUnnecessaryIsInstance] - see above
             yield from _numbers(where, allowance, ("tokens", "calls"), ("seconds", "cost"))
+    retries = limits.request_retries
     if retries is not None and not is_count(retries, 0):
-        yield Problem("INVALID_RETRIES", f"retries is {retries!r}.", "Pass a whole number of at least 0.")
+        yield Problem(
+            "INVALID_RETRIES", f"limits.request_retries is {retries!r}.", "Pass a whole number of at least 0."
+        )
+    policies: object = limits.budget_policies
+    if not isinstance(policies, tuple):
+        yield Problem("INVALID_LIMIT", f"limits.budget_policies is {policies!r}.", "Pass a list of policies.")
+        return
+    for policy in cast("Sequence[object]", policies):
+        hint = "Pass objects with a name and a check(spent), or use Limits."
+        yield from lacking("A policy of limits.budget_policies", policy, "name", "check", hint=hint)
+
+
+_LIMIT_COUNTS: Final = ("extended_max_tokens", "tool_failures", "result_chars")
 
 
 def _numbers(

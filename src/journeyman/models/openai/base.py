@@ -203,7 +203,7 @@ class OpenAIStyleModel(OverHttp, ABC):
         if choice == "any" and not self.endpoint.forces_calls:
             raise make_unsent_error(
                 f"{self.provider}:{self.name} cannot be told that it must call a tool. Leave ModelSettings.tool_choice"
-                " at 'auto', and use Agent.reminder."
+                " at 'auto', and use Output(reminder=True)."
             )
         if choice in _TOOL_CHOICES:
             fields["tool_choice"] = _TOOL_CHOICES[choice]
