@@ -224,7 +224,7 @@ async def test_no_descriptor_is_left_open(player: Player) -> None:
     assert n_open() == before
 
 
-# -- the keeper, which is the parent of a command on Linux -------------------------------------------------------------
+# -- the reaper, which is the parent of a command on Linux -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ async def test_a_program_that_is_killed_takes_its_commands_with_it(folder: Path)
 
 
 @pytest.mark.parametrize("python", ["", "/bin/false", "/no/python"])
-async def test_commands_run_without_a_keeper_where_python_cannot_be_started(
+async def test_commands_run_without_a_reaper_where_python_cannot_be_started(
     folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, python: str
 ) -> None:
     if python == "/bin/false":

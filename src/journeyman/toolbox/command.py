@@ -1,7 +1,7 @@
 """The tool `bash`: shell commands, in the foreground or as background tasks.
 
 A command has no terminal and no input, and is ended with all that it started, whatever happens. On Linux its parent is
-a `keeper`, a small program that finds what would escape; elsewhere its group is ended. Of what it writes, the beginning
+a `reaper`, a small program that finds what would escape; elsewhere its group is ended. Of what it writes, the beginning
 and the end are shown; all of it is in a file once that is too much.
 """
 
@@ -42,7 +42,7 @@ _SHOWN_PER_CHUNK: Final = 10
 _LONGEST_LINE: Final = 500
 _REAP_S: Final = 5.0
 _DYING_S: Final = 0.005
-_KEEPER: Final = Path(__file__).with_name("keeper.py")
+_REAPER: Final = Path(__file__).with_name("reaper.py")
 _KEEPS: Final = "JOURNEYMAN_KEEPS"
 _DRAIN_S: Final = 0.5  # whoever holds the pipe after that has left the group and hidden its mark
 
@@ -201,11 +201,11 @@ async def _start_safely(shell: Shell, command: str, folder: str, pipe: _Pipe) ->
 
 
 async def _start(shell: Shell, command: str, folder: str, *, output: int) -> _RunningShell:
-    """Start the shell below a keeper; as a child of this process where no keeper can be."""
+    """Start the shell below a reaper; as a child of this process where no reaper can be."""
     environment = {**filter_environment(shell.keep), **QUIET} if shell.environment is None else shell.environment
     mark = secrets.token_hex(8)
     start = partial(asyncio.create_subprocess_exec, cwd=folder, start_new_session=True)
-    running = await _start_below_keeper(
+    running = await _start_below_reaper(
         partial(start, env=mark_environment({**environment, _KEEPS: command}, mark)), shell.program, output, mark
     )
     if running is not None:
@@ -222,17 +222,17 @@ async def _start(shell: Shell, command: str, folder: str, *, output: int) -> _Ru
     return _RunningShell(process, Processes(process.pid, mark))
 
 
-async def _start_below_keeper(
+async def _start_below_reaper(
     start: Callable[..., Awaitable[asyncio.subprocess.Process]], program: str, output: int, mark: str
 ) -> _RunningShell | None:
-    """Start the shell below a keeper. None: there is no keeper on this system, or it cannot be started."""
+    """Start the shell below a reaper. None: there is no reaper on this system, or it cannot be started."""
     python = sys.executable or ""
-    if sys.platform != "linux" or not Path(python).name.startswith(("python", "pypy")) or not _KEEPER.exists():
+    if sys.platform != "linux" or not Path(python).name.startswith(("python", "pypy")) or not _REAPER.exists():
         return None
     outer, inner = socket.socketpair()
     outer.setblocking(False)
     nothing = asyncio.subprocess.DEVNULL
-    arguments = (python, "-I", "-S", str(_KEEPER), str(output), program)
+    arguments = (python, "-I", "-S", str(_REAPER), str(output), program)
     try:
         with inner:
             process = await start(*arguments, stdin=inner, stdout=nothing, stderr=nothing, pass_fds=(output,))
@@ -287,20 +287,20 @@ class _RunningShell:
     """A shell that was started, and all that is below it."""
 
     process: asyncio.subprocess.Process
-    """The keeper of the shell, which ends when nothing is below it; without one, the shell."""
+    """The reaper of the shell, which ends when nothing is below it; without one, the shell."""
     _processes: Processes
-    """What is known of the processes without a keeper, or once something has ended it."""
-    _keeper: socket.socket | None = None
-    """What the keeper is asked by, and answers."""
+    """What is known of the processes without a reaper, or once something has ended it."""
+    _reaper: socket.socket | None = None
+    """What the reaper is asked by, and answers."""
     program: str = ""
     failure: OSError | None = None
-    """Why the keeper could not start the program."""
+    """Why the reaper could not start the program."""
     _heard: bytes = b""
     _exit_code: int | None = None
     _is_left: bool = True
 
     async def has_begun(self) -> bool:
-        """Wait until the keeper begins to start the shell. False: the keeper itself could not work."""
+        """Wait until the reaper begins to start the shell. False: the reaper itself could not work."""
         match await self._line():
             case ["started", shell]:
                 self._processes = Processes(int(shell), self._processes.mark)
@@ -320,10 +320,10 @@ class _RunningShell:
                 self._exit_code = await self.process.wait()
 
     async def _line(self) -> list[str]:
-        """Return the words of the next line that the keeper writes; none once it has ended."""
-        while self._keeper is not None and b"\n" not in self._heard:
+        """Return the words of the next line that the reaper writes; none once it has ended."""
+        while self._reaper is not None and b"\n" not in self._heard:
             try:
-                heard = await asyncio.get_running_loop().sock_recv(self._keeper, 256)
+                heard = await asyncio.get_running_loop().sock_recv(self._reaper, 256)
             except ConnectionError:
                 heard = b""
             if not heard:
@@ -335,7 +335,7 @@ class _RunningShell:
     @property
     def exit_code(self) -> int | None:
         """The shell's exit code; None while it is not known. Below 0: a signal of this number ended it."""
-        return self._exit_code if self._keeper is not None else self.process.returncode
+        return self._exit_code if self._reaper is not None else self.process.returncode
 
     def are_left(self) -> bool:
         """Tell whether any process still runs."""
@@ -347,19 +347,19 @@ class _RunningShell:
         """Send a signal to all processes."""
         if not self._is_kept():
             self._processes.send(number)
-        elif self._keeper is not None:
+        elif self._reaper is not None:
             with suppress(OSError):
                 self.process.send_signal(signal.SIGCONT)  # somebody below may have stopped it
-                self._keeper.send(bytes([number]))
+                self._reaper.send(bytes([number]))
 
     def _is_kept(self) -> bool:
-        """Tell whether the keeper is there, or has found that nothing was left."""
-        return self._keeper is not None and self.process.returncode in (None, 0)
+        """Tell whether the reaper is there, or has found that nothing was left."""
+        return self._reaper is not None and self.process.returncode in (None, 0)
 
     def close(self) -> None:
-        """Let the keeper end what is still there."""
-        if self._keeper is not None:
-            self._keeper.close()
+        """Let the reaper end what is still there."""
+        if self._reaper is not None:
+            self._reaper.close()
 
 
 @dataclass(slots=True)

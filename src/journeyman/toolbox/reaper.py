@@ -76,7 +76,7 @@ def start(program: str, output: int, socket: int) -> int:
             for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
                 signal.signal(number, signal.SIG_DFL)
             os.close(telling)
-            if os.read(told, 1):  # the command may turn on its keeper as soon as it runs
+            if os.read(told, 1):  # the command may turn on its reaper as soon as it runs
                 os.execvpe(program, [program, "-c", command], environment)
         except OSError as error:
             tell(socket, f"failed {error.errno}")
