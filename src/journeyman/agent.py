@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import KW_ONLY, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, cast, get_args
 
-from typing_extensions import TypeForm, TypeVar
+from typing_extensions import TypeForm, TypeIs, TypeVar
 
 from journeyman.budget import Budget, Limits
 from journeyman.cancellation import GRACE_S
@@ -262,8 +262,7 @@ class Agent(SentByName, Generic[Out, In, Deps]):
     @property
     def system_mode(self) -> SystemMode:
         """How a team joins the system prompt with its own: `append`, unless a `TeamPrompt` says otherwise."""
-        given = _team_prompt_of(self)
-        return "append" if given is None else given.mode
+        return self.system.mode if _is_team_prompt(self.system) else "append"
 
 
 # -- what a definition compiles to -------------------------------------------------------------------------------------
@@ -349,13 +348,11 @@ def _compile(agent: Agent[Any, Any, Any]) -> Plan[Any]:
 
 
 def _system_of(agent: Agent[Any, Any, Any]) -> SystemPrompt | Maker[Any, SystemPrompt, Any]:
-    given = _team_prompt_of(agent)
-    return cast("SystemPrompt | Maker[Any, SystemPrompt, Any]", agent.system if given is None else given.prompt)
+    return agent.system.prompt if _is_team_prompt(agent.system) else agent.system
 
 
-def _team_prompt_of(agent: Agent[Any, Any, Any]) -> TeamPrompt[Any, Any] | None:
-    given: object = agent.system
-    return cast("TeamPrompt[Any, Any]", given) if isinstance(given, TeamPrompt) else None
+def _is_team_prompt(given: object) -> TypeIs[TeamPrompt[Any, Any]]:
+    return isinstance(given, TeamPrompt)
 
 
 # -- the checks -------------------------------------------------------------------------------------------------------
@@ -367,12 +364,12 @@ def _check_sections(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
         is_none = value is None and name in _MAY_BE_NONE
         if not (isinstance(value, kind) or is_none or (name in _MAY_BE_CALLED and callable(value))):
             yield Problem("INVALID_SECTION", f"{name} is {value!r}.", section_hint(name, value, kind))
-    given = _team_prompt_of(agent)
-    if given is not None:
-        prompt, mode = cast("object", given.prompt), cast("object", given.mode)
+    if _is_team_prompt(agent.system):
+        prompt: object = agent.system.prompt
+        mode: object = agent.system.mode
         if not (isinstance(prompt, str | list | tuple) or callable(prompt)):
             yield Problem("INVALID_SECTION", f"TeamPrompt.prompt is {prompt!r}.", "Pass a text, texts, or a function.")
-        if not isinstance(mode, str):
+        if not isinstance(mode, str):  # pyright: ignore[reportUnnecessaryIsInstance] - see above
             yield Problem("INVALID_SECTION", f"TeamPrompt.mode is {mode!r}.", "Pass a word, such as 'append'.")
     if agent.default_effect not in get_args(Effect):
         wrong = f"default_effect is {agent.default_effect!r}."

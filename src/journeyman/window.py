@@ -497,8 +497,7 @@ class CompactedView:
         self.ceiling_tokens = self.tokens * 9 // 10
 
     def rewrite(self, messages: Sequence[Message]) -> None:
-        """Replace the messages that are sent from now on. The report on the old view does not count for them; it only
-        tells by how much the estimate was wrong.
+        """Replace the messages that are sent from now on.
 
         The report on the old view does not count for them; it only tells by how much the estimate was wrong.
         """

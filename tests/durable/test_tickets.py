@@ -152,7 +152,7 @@ async def test_a_ticket_is_written_with_what_makes_its_run_ready_and_what_goes_o
 
 
 async def test_an_approval_wakes_a_run_in_another_process(emptied: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("drive._LOOK_S", "postgres.connections._POLL_S"):  # nobody waits for the next look
+    for place in ("driver._LOOK_S", "postgres.connections._POLL_S"):  # nobody waits for the next look
         monkeypatch.setattr(f"journeyman.durable.{place}", 3_600.0)
     world = World()
     async with (

@@ -164,10 +164,10 @@ def limits_problems(limits: Limits) -> Iterator[Problem]:
             "INVALID_RETRIES", f"limits.request_retries is {retries!r}.", "Pass a whole number of at least 0."
         )
     policies: object = limits.budget_policies
-    if not isinstance(policies, tuple):
+    if not is_list_or_tuple(policies):
         yield Problem("INVALID_LIMIT", f"limits.budget_policies is {policies!r}.", "Pass a list of policies.")
         return
-    for policy in cast("Sequence[object]", policies):
+    for policy in policies:
         hint = "Pass objects with a name and a check(spent), or use Limits."
         yield from lacking("A policy of limits.budget_policies", policy, "name", "check", hint=hint)
 
