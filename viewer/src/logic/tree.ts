@@ -311,7 +311,7 @@ export class Tree {
       this.noteAtRoot(event, "Claimed", `by ${text(event.facts["worker"])}${from ? `, taken from ${from}` : ""}`);
     },
     RunSuspended: (event) => this.noteAtRoot(event, "Suspended", "it waits, and takes no memory"),
-    RunNeedsAttention: (event) => this.noteAtRoot(event, "Halted", text(event.facts["why"])),
+    RunNeedsAttention: (event) => this.noteAtRoot(event, "Halted", text(event.facts["reason"])),
     RunResumed: (event) => this.noteAtRoot(event, "Resumed", `in attempt ${event.attempt ?? 0}, iteration ${event.iteration ?? 0}`),
     RecordingEnded: (event) => this.note(event, "Recording ended", text(event.facts["reason"]), "failed"),
   }));
