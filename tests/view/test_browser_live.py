@@ -76,6 +76,9 @@ async def looked_at(floor: Floor, open_page: Opened) -> Page:
     """Return the list of runs, at which somebody looks: what is asked from now on waits for an answer."""
     page = await open_page(floor.url)
     await expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()
+    async with asyncio.timeout(PATIENCE_S):
+        while not looked_at_now(floor.store):  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.02)
     return page
 
 
@@ -96,12 +99,16 @@ async def before_it_is_heard(page: Page, happens: Callable[[], Awaitable[object]
     await page.route("**/signals", held)
 
 
+def looked_at_now(store: str) -> set[object]:
+    """Return the runs at which somebody looks; of the list of all, an empty name."""
+    with closing(sqlite3.connect(store)) as connection:
+        return {run for (run,) in connection.execute("SELECT run FROM rec_watched WHERE until > ?", (time.time(),))}
+
+
 async def until_nobody_looks(store: str, run: str) -> None:
-    query = "SELECT 1 FROM rec_watched WHERE run = ? AND until > ?"
     async with asyncio.timeout(PATIENCE_S):
-        with closing(sqlite3.connect(store)) as connection:
-            while connection.execute(query, (run, time.time())).fetchall():  # noqa: ASYNC110 - another process writes it
-                await asyncio.sleep(0.05)
+        while run in looked_at_now(store):  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.05)
 
 
 # -- each thing that can be said ---------------------------------------------------------------------------------------
