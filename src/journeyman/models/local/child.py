@@ -25,7 +25,8 @@ def main() -> None:
     parent, asked = os.getppid(), json.loads(sys.stdin.readline())
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     server = _start(asked)
-    print(MARK + json.dumps({"url": server.listening_address}), flush=True)  # noqa: T201 - what the parent reads
+    # In one write, and on a line of its own: the server's threads write theirs in pieces into the same pipe.
+    os.write(1, f"\n{MARK}{json.dumps({'url': server.listening_address})}\n".encode())
     while os.getppid() == parent:  # a process that was forked meanwhile may hold the other end, too
         time.sleep(_LOOK_S)
     os._exit(0)

@@ -169,7 +169,8 @@ def _read_output(child: _Child, options: ServerOptions, key: str) -> None:
     """Read what the process writes until it ends."""
     began_s, out = time.monotonic(), child.process.stdout
     for line in out or ():
-        child.lines.append(line.rstrip())
+        if not line.isspace():
+            child.lines.append(line.rstrip())
         if line.startswith(MARK) and not child.started.done():
             _progress.info("local:%s: loaded in %.1f s.", options.name, time.monotonic() - began_s)
             child.started.set_result(Address(json.loads(line.removeprefix(MARK))["url"], key))
