@@ -4,17 +4,20 @@ import importlib
 import re
 from collections.abc import Callable
 from inspect import signature
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 import journeyman
-from journeyman import Agent, DefinitionError, Success, run_sync
+from journeyman import Agent, Chat, DefinitionError, Subagents, Success, Team, run, run_many, run_sync, stream
 from journeyman.compaction import Compaction
 from journeyman.definition import join_sentences
-from journeyman.durable import Durable, InMemoryEngine, Memory, Queue, Worker
-from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, RENAMED, UNNAMED
+from journeyman.durable import Durable, Queue, RunHandle, Worker
+from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, OLD_ARGUMENTS, RENAMED, UNNAMED
+from journeyman.mcp_server import create_mcp_server
 from journeyman.models import RateLimitedModel
+from journeyman.record.operator import RecordedHandle
+from journeyman.serve import create_app
 from journeyman.testing.scripted import ScriptedModel, call
 from tests.play import Report, failed
 
@@ -35,8 +38,7 @@ async def listen(event: object) -> None: ...
 AGENT = Agent(name="helper", model=MODEL, description="Helps.")
 NAMES: dict[str, Any] = {
     **{name: getattr(journeyman, name) for name in journeyman.__all__},
-    **{each.__name__: each for each in (Report, ScriptedModel, one, two, three, too_small)},
-    **{each.__name__: each for each in (Compaction, Durable, Queue, RateLimitedModel, Worker)},
+    **{each.__name__: each for each in (Compaction, Report, ScriptedModel, one, two, three, too_small)},
     **{"agent": AGENT, "call": call},
 }
 """What a pasted line may name."""
@@ -47,9 +49,6 @@ BASE: dict[str, dict[str, Any]] = {
     "Tool": {"name": "t", "description": "Do it.", "input_schema": {"type": "object"}, "handler": one},
     "Chat": {"agent": AGENT},
     "ScriptedModel": {"answers": []},
-    "Durable": {"store": InMemoryEngine(Memory())},
-    "RateLimitedModel": {"model": MODEL, "requests_per_minute": 9},
-    "Worker": {"durable": Durable(InMemoryEngine(Memory())), "agents": [AGENT]},
 }
 """By class: what it needs beside the argument that is tried."""
 
@@ -64,12 +63,11 @@ VALUES: dict[str, object] = {
         "budget_policies": (),
     },
     **{"iterations": 3, "attempts": 3, "tokens": 9_000, "calls": 4, "seconds": 2, "cost": 0.5, "max_concurrency": 2},
-    **{"result_chars": 80, "track_tokens": False, "max_tasks": 3, "suspend_after_s": 5.0},
+    **{"result_chars": 80, "track_tokens": False},
     **{"system": "Be brief.", "deps": int, "description": "Helps.", "input": str, "name": "b", "model": "a:b"},
     **{"prompt": "Go.", "type": int, "mode": "tool", "input_schema": {"type": "object"}, "Output": int},
     **{"grace_s": 2.5, "timeout_s": 3, "max_chars": 80, "recorder": "runs.db", "answers": ["Hi."]},
     **dict.fromkeys(("validators", "compaction", "tool_middleware", "tools", "stop_after", "history"), ()),
-    **dict.fromkeys(("runtime", "prepare")),
     **dict.fromkeys(("journal", "gate", "telemetry", "tasks", "budget", "reflection", "callbacks")),
     **dict.fromkeys(
         ("on_run_start", "on_iteration_start", "approver", "on_event", "handler", "final_state", "transform_messages"),
@@ -202,17 +200,27 @@ def test_limits_know_two_words_for_max_tokens() -> None:
 
 
 @pytest.mark.parametrize(("package", "row"), [(name, row) for name in RENAMED for row in RENAMED[name].split(", ")])
-def test_an_old_name_is_refused_with_the_new_one(package: str, row: str) -> None:
+def test_an_old_name_is_refused_and_the_line_with_the_new_one_works(package: str, row: str) -> None:
     old, new = row.split()
-    room, _, name = new.rpartition(".")
-    home = f"journeyman.{room}" if room else package
-    assert hasattr(importlib.import_module(home), name)
-    with pytest.raises(ImportError, match=rf"^{old} is called {name} now: "):
+    with pytest.raises(ImportError, match=rf"^{old} (is called|stands in) .* now: ") as caught:
         getattr(importlib.import_module(package), old)
+    line = str(caught.value).partition(" now: ")[2].removesuffix(".")
+    assert old == "Host" or line.endswith(f" import {new.rpartition('.')[2]}")
+    exec("from journeyman import Runtime" if old == "Host" else line)
 
 
-async def test_an_old_argument_of_a_function_is_refused_with_the_new_one() -> None:
-    agent: Any = Agent(name="a", model=MODEL)
-    for function in (journeyman.run, journeyman.run_sync, journeyman.stream, journeyman.run_many):
-        with pytest.raises(TypeError, match=rf"^{function.__name__}\(\) has no 'host': it is runtime=Runtime\(…\) now"):
-            cast("Any", function)(agent, "Go.", host=None)
+AS_BEFORE: list[tuple[Callable[..., object], str]] = [
+    *((function, "host") for function in (run, run_sync, stream, run_many, create_app, create_mcp_server)),
+    *((each, "host") for each in (Chat, Chat.open, Durable.run, Durable.start, Durable.resume, Subagents.run, Team)),
+    *((Worker, old) for old in ("host", "slots", "equip")),
+    *((each, "concurrency") for each in (RateLimitedModel, run_many)),
+    *((Queue, "at_once"), (Subagents, "max_parallel"), (Durable, "linger_s"), (Durable.start, "dedup")),
+    *((each, "dedup") for each in (RunHandle.steer, RecordedHandle.steer, RecordedHandle.follow_up)),
+    *((each, "digest") for each in (RunHandle.approve, RunHandle.answer, RecordedHandle.approve)),
+]
+
+
+@pytest.mark.parametrize(("made", "old"), AS_BEFORE)
+def test_an_old_argument_is_refused_with_the_new_one(made: Callable[..., object], old: str) -> None:
+    with pytest.raises((TypeError, DefinitionError), match=rf"has no '{old}'. Write {OLD_ARGUMENTS[old]}="):
+        made(**{old: None})

@@ -14,7 +14,7 @@ from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Any, Final, TypeVar
 
-from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, UNNAMED
+from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, OLD_ARGUMENTS, UNNAMED
 from journeyman.narrowing import is_dict, is_list_or_tuple
 
 __all__ = ["Problem"]
@@ -132,7 +132,9 @@ def write_value(value: object) -> str:
 def unknown_argument(what: str, name: str, value: object, known: Sequence[str]) -> Problem:
     """Return the problem of an argument that `what`, a class or a function, does not take."""
     line, elsewhere = ARGUMENTS.get(what, {}).get(name), ELSEWHERE.get(what, {}).get(name)
-    close = next(iter(get_close_matches(name, known, n=1)), None)
+    now, close = OLD_ARGUMENTS.get(name), next(iter(get_close_matches(name, known, n=1)), None)
+    if line is None and now in known:
+        line = f"{now}={{}}"
     if line is not None:
         hint = f"Write {line.replace('{}', write_value(value))}."
     elif elsewhere is not None:

@@ -95,7 +95,6 @@ _AGENT: Final = {
 }
 _CHAT: Final = _lines_by_name(
     {
-        "runtime": "host",
         "history": "messages message_history chat_history previous_messages",
         "deps": "context dependencies",
         "on_event": "on_message on_step event_handler event_stream_handler stream_handler",
@@ -167,11 +166,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
         }
     ),
     "Tool": _TOOL,
-    "Subagents": _lines_by_name({"deps": "context dependencies", "max_tasks": "max_parallel"}),
-    "Worker": _lines_by_name({"max_concurrency": "slots concurrency", "prepare": "equip", "runtime": "host"}),
-    "Queue": _lines_by_name({"max_concurrency": "at_once"}),
-    "Durable": _lines_by_name({"suspend_after_s": "linger_s"}),
-    "RateLimitedModel": _lines_by_name({"max_concurrency": "concurrency at_once"}),
+    "Subagents": _lines_by_name({"deps": "context dependencies"}),
     "Chat": _CHAT,
     "ScriptedModel": _lines_by_name({"answers": "responses script messages replies", "repeat": "loop cycle"}),
 }
@@ -265,10 +260,14 @@ RENAMED: Final[Mapping[str, str]] = {
         " Reason DeadLetterReason"
     ),
     "journeyman.hosted": "Hosting HostedToolSupport, Found SearchHit",
-    "journeyman.loop": "from_checker validator_from",
+    "journeyman.loop": "from_checker loop.validator_from, run_sync .run_sync, stream .stream, Events .Events",
     "journeyman.models": (
         "Scripted testing.ScriptedModel, FromFunction testing.FunctionModel, Faulty testing.FaultyModel,"
         " Around WrapperModel, Fallback FallbackModel, RateLimited RateLimitedModel, Swappable SwappableModel"
+    ),
+    "journeyman.models.scripted": (
+        "Scripted testing.ScriptedModel, FromFunction testing.FunctionModel, call testing.call, say testing.say,"
+        " Answer testing.Answer, Policy testing.Policy"
     ),
     "journeyman.models.cassette": "Mode CassetteMode",
     "journeyman.otel": "exporting configure_exporter",
@@ -276,7 +275,7 @@ RENAMED: Final[Mapping[str, str]] = {
     "journeyman.record": "RecordingTape RunRecording, Piece RequestPart, Found TextMatch, SentRequest StoredRequest",
     "journeyman.serve": (
         "app create_app, agent_server mcp_server.create_mcp_server, serve_http mcp_server.serve_mcp_http,"
-        " serve_stdio mcp_server.serve_mcp_stdio"
+        " serve_stdio mcp_server.serve_mcp_stdio, AgentServer mcp_server.AgentServer"
     ),
     "journeyman.team": "Roster TeamSnapshot, Shutdown ShutdownResult",
     "journeyman.toolbox": (
@@ -287,17 +286,22 @@ RENAMED: Final[Mapping[str, str]] = {
     "journeyman.view": "app create_viewer",
 }
 
-_OLD_ARGUMENTS: Final[Mapping[str, str]] = {
-    "host": "runtime=Runtime(…)",
-    "at_once": "max_concurrency=…",
-    "slots": "max_concurrency=…",
-    "concurrency": "max_concurrency=…",
-    "max_parallel": "max_tasks=…",
-    "equip": "prepare=…",
-    "dedup": "idempotency_key=…",
-    "digest": "question_id=…",
-    "linger_s": "suspend_after_s=…",
+"""By package: its names of before, each with the one of now, and where that stands if not in the same package; `.name`
+is a name of the front page."""
+
+OLD_ARGUMENTS: Final[Mapping[str, str]] = {
+    "host": "runtime",
+    **dict.fromkeys(("at_once", "slots", "concurrency"), "max_concurrency"),
+    "max_parallel": "max_tasks",
+    "equip": "prepare",
+    "dedup": "idempotency_key",
+    "digest": "question_id",
+    "linger_s": "suspend_after_s",
 }
+"""The arguments of before, of whatever class or function, each with the one of now."""
+
+OLD_OPTIONS: Final[Mapping[str, str]] = dict.fromkeys(("--at-once", "--slots"), "--max-concurrency")
+"""The options of commands of before, each with the one of now."""
 _OF_RUNTIME: Final = "Host is called Runtime now: run(…, runtime=Runtime(approver=…))."
 
 
@@ -306,9 +310,10 @@ def tell_new_name(package: str, old: str) -> str | None:
     for row in RENAMED.get(package, "").split(", "):
         before, _, now = row.partition(" ")
         if before == old:
-            room, _, now = now.rpartition(".")
-            package = f"journeyman.{room}" if room else package
-            return _OF_RUNTIME if old == "Host" else f"{old} is called {now} now: from {package} import {now}."
+            room, dot, now = now.rpartition(".")
+            package = f"journeyman.{room}".rstrip(".") if dot else package
+            how = f"stands in {package}" if now == old else f"is called {now}"
+            return _OF_RUNTIME if old == "Host" else f"{old} {how} now: from {package} import {now}."
     return None
 
 
@@ -317,8 +322,8 @@ def refuse_old_arguments(function: Work) -> Work:
 
     @wraps(function)
     def call(*given: object, **named: object) -> object:
-        if (old := next(iter(named.keys() & _OLD_ARGUMENTS.keys()), None)) is not None:
-            raise TypeError(f"{function.__name__}() has no {old!r}: it is {_OLD_ARGUMENTS[old]} now.")
+        if (old := next(iter(named.keys() & OLD_ARGUMENTS.keys()), None)) is not None:
+            raise TypeError(f"{function.__name__}() has no {old!r}. Write {OLD_ARGUMENTS[old]}=….")
         return function(*given, **named)
 
     return cast("Work", call)

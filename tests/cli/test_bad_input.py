@@ -338,6 +338,8 @@ MALFORMED: dict[str, str] = {
     "approve x": "QUESTION",
     "deny x": "QUESTION",
     "worker agents.py:analyst --max-concurrency many": "--max-concurrency",
+    "worker agents.py:analyst --slots 3": "--slots is called --max-concurrency now.",
+    "batch agents.py:analyst narrow.csv --out out --at-once 3": "--at-once is called --max-concurrency now.",
     "runs --status lost": "--status",
     "export x --as xml": "--as",
     "completion": "SHELL",

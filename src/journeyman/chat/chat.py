@@ -27,6 +27,7 @@ from journeyman.definition import explain_arguments
 from journeyman.endings import ErrorCode
 from journeyman.errors import ChatBusy, ChatHeld, DefinitionError, NothingToContinue, NothingToUndo, Problem
 from journeyman.events import Callbacks, ContextCompacted, Event, Listener, TurnEnded
+from journeyman.foreign import refuse_old_arguments
 from journeyman.gate import Decision
 from journeyman.inbox import Inbox, Queue, Receipt
 from journeyman.loop.prepare import runtime_problems
@@ -120,6 +121,7 @@ class Chat(Generic[Out, In]):
         agent: Agent[ChatOut, ChatIn, ChatDeps], place: SessionPlace, *, deps: ChatDeps, **options: Unpack[OpenOptions]
     ) -> AbstractAsyncContextManager[Chat[ChatOut, ChatIn]]: ...
     @staticmethod
+    @refuse_old_arguments
     @asynccontextmanager
     async def open(  # noqa: PLR0913 - one for each option, all by name
         agent: Agent[ChatOut, ChatIn, Any],

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Literal
 
-from cyclopts import App, CycloptsError, UnusedCliTokensError
+from cyclopts import App, CycloptsError, UnknownOptionError, UnusedCliTokensError
 
 from journeyman.cli import COMMANDS
 from journeyman.cli.show.screen import print_error
 from journeyman.definition import join_sentences
 from journeyman.errors import DefinitionError, JourneymanError, quoted
+from journeyman.foreign import OLD_OPTIONS
 from journeyman.version import package_version
 
 USAGE, INTERRUPTED = 2, 130
@@ -88,11 +89,13 @@ def execute(words: Sequence[str]) -> int:
         told = str(error).removesuffix(".")
         if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
             told = f"{quoted(error.unused_tokens[0])} is one word too many"
+        if isinstance(error, UnknownOptionError) and (now := OLD_OPTIONS.get(error.token.keyword or "")) is not None:
+            told = f"{error.token.keyword} is called {now} now"
         named = next((name for name in (" ".join(words[:2]), words[0]) if name in COMMANDS), "")
         see = " ".join(["See: journeyman", *named.split(), "--help"])
         if any(word.startswith("--env-file") for word in words):
             see = "--env-file stands before the command: journeyman --env-file FILE run …"
-        print_error(f"{told.rstrip('.')} …" if told.endswith("..") else f"{told}.", see)
+        print_error(f"{told.rstrip('.')} …" if told.endswith("..") else told if told.endswith("?") else f"{told}.", see)
         return USAGE
     except ImportError as error:  # cyclopts imports a command when it is called, and says so
         cause = error.__cause__ if isinstance(error.__cause__, ModuleNotFoundError) else error

@@ -304,6 +304,7 @@ class Durable:
         row = await self._begun(head, id=id, is_queued=not here, **options)
         return RunHandle(self.hub, row.id, agent)
 
+    @refuse_old_arguments
     async def resume(  # noqa: PLR0913 - one for each choice, all by name
         self,
         run: str,

@@ -29,6 +29,7 @@ from journeyman.durable.records import (
 from journeyman.durable.records import record as made_record
 from journeyman.durable.watcher import Hub, result_of
 from journeyman.errors import RunBlocked, RunOver, RunUnknown, quoted
+from journeyman.foreign import refuse_old_arguments
 from journeyman.gate import DECISION, Decision
 from journeyman.journal import StepFacts, as_json, encode_step
 from journeyman.narrowing import is_json_object
@@ -71,6 +72,7 @@ class RunHandle(Generic[Value]):
                 raise RunBlocked(row.name or row.id, row.why or "")
             await self.hub.changed(since=mark)
 
+    @refuse_old_arguments
     async def steer(self, text: str, *, who: str | None = None, idempotency_key: str | None = None) -> None:
         """Say something to the run before its next model call. The text is said once, in whichever life of the run. If
         the `idempotency_key` was used before, nothing is said.
@@ -83,6 +85,7 @@ class RunHandle(Generic[Value]):
             raise ValueError("The text is blank: there is nothing to say.")
         await self._send("steer", {"text": text}, dedup=idempotency_key, who=who)
 
+    @refuse_old_arguments
     async def approve(self, question_id: str, decision: Decision, *, who: str | None = None) -> PendingQuestion:
         """Answer the question about a call that waits, and return the question. The first answer counts.
 
@@ -96,6 +99,7 @@ class RunHandle(Generic[Value]):
         """
         return await self._settle("approve", question_id, {"decision": from_json(DECISION.encode(decision))}, who)
 
+    @refuse_old_arguments
     async def answer(self, question_id: str, text: str, *, who: str | None = None) -> PendingQuestion:
         """Answer a question that the model has asked with `ask_user`, and return it. The first answer counts.
         `digest` and `who` are as for `approve`.

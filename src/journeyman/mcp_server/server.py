@@ -33,6 +33,7 @@ from journeyman.errors import (
     with_its_end,
 )
 from journeyman.events import Event, Listener
+from journeyman.foreign import refuse_old_arguments
 from journeyman.gate import Allow, Approval, Approver, Decision, Deny
 from journeyman.mcp_server.calls import (
     MAX_CALLS,
@@ -73,6 +74,7 @@ AgentServer: TypeAlias = Server[CallRegistry]
 Context: TypeAlias = ServerRequestContext[CallRegistry, Any]
 
 
+@refuse_old_arguments
 def create_mcp_server(
     *agents: Agent[Any, Any, Any],
     runtime: Runtime | None = None,

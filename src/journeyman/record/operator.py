@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from pydantic_core import from_json
 
 from journeyman.errors import RunOver, StoreError, quoted
+from journeyman.foreign import refuse_old_arguments
 from journeyman.gate import DECISION, Decision
 from journeyman.processes import somebody
 from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings
@@ -145,6 +146,7 @@ class RecordedHandle:
         self._recordings = recordings
         self._run = run
 
+    @refuse_old_arguments
     async def steer(self, text: str, *, who: str | None = None, idempotency_key: str | None = None) -> None:
         """Say something before the next model call.
 
@@ -155,6 +157,7 @@ class RecordedHandle:
         """
         await self._say("steer", text, idempotency_key, who)
 
+    @refuse_old_arguments
     async def follow_up(self, text: str, *, who: str | None = None, idempotency_key: str | None = None) -> None:
         """Say something when nothing else is left to do. Raises what `steer` raises."""
         await self._say("follow_up", text, idempotency_key, who)
@@ -166,6 +169,7 @@ class RecordedHandle:
             raise ValueError("Nobody can say something to a team from outside: say it to the program that leads it.")
         await self._send(kind, {"text": text}, dedup or secrets.token_hex(8), who)
 
+    @refuse_old_arguments
     async def approve(self, question_id: str, decision: Decision, *, who: str | None = None) -> OpenQuestion:
         """Answer the question about a call that waits, and return the question. The first answer counts.
 
@@ -175,6 +179,7 @@ class RecordedHandle:
         """
         return await self._settle("approve", question_id, {"decision": from_json(DECISION.encode(decision))}, who)
 
+    @refuse_old_arguments
     async def answer(self, question_id: str, text: str, *, who: str | None = None) -> OpenQuestion:
         """Answer a question of the model, and return it. The first answer counts.
 

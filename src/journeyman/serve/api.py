@@ -27,6 +27,7 @@ from journeyman.cancellation import is_awaited
 from journeyman.durable import Durable, PendingQuestion
 from journeyman.errors import DefinitionError, InvalidArguments, StoreError
 from journeyman.events import QuestionAsked
+from journeyman.foreign import refuse_old_arguments
 from journeyman.json_numbers import write_json
 from journeyman.loop.prepare import runtime_problems
 from journeyman.serve.agui import Agui, Threads, run_error
@@ -67,6 +68,7 @@ _EVERYBODY: Final = "public"
 _JSON: Final = "application/json"
 
 
+@refuse_old_arguments
 def create_app(
     agents: Sequence[Agent[Any, Any, Any]],
     *,

@@ -17,6 +17,7 @@ from journeyman.cancellation import Abort
 from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem, SubagentMisused, log_caught, name_and_words
 from journeyman.events import Listener
+from journeyman.foreign import refuse_old_arguments
 from journeyman.hosted.tools import CodeExecution
 from journeyman.loop.prepare import runtime_problems
 from journeyman.loop.state import current_run
@@ -215,6 +216,7 @@ class Subagents(Tool[..., Any, Needs]):
         """
         return Delegation(agents=self._agents, context=None, model=None, deps=deps, deps_of=self._deps).find_agent(name)
 
+    @refuse_old_arguments
     async def run(
         self,
         name: str,
