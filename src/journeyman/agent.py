@@ -76,7 +76,7 @@ In = TypeVar("In", default=str, contravariant=True)
 Deps = TypeVar("Deps", default=object, contravariant=True)
 
 SystemMode: TypeAlias = Literal["append", "replace", "prepend"] | str
-"""How a team joins the system prompt of a member with its own. Unknown words are kept and mean `append`."""
+"""The place of a member's system prompt beside that of its team. An unknown word is kept, and means `append`."""
 
 
 Validator: TypeAlias = Callable[[Contra], Awaitable[None] | None] | Callable[[Contra, Deps], Awaitable[None] | None]
@@ -100,7 +100,7 @@ class TeamPrompt(Generic[In, Deps]):
     """The system prompt; a function is called once for each run."""
     _: KW_ONLY
     mode: SystemMode = "append"
-    """Where the prompt stands: after the team's, before it, or in its place."""
+    """The place of the prompt: after the team's, before it, or instead of it."""
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -174,22 +174,22 @@ class Agent(SentByName, Generic[Out, In, Deps]):
     """The system prompt; a function is called once for each run. A `TeamPrompt` also says how a team joins it with its
     own."""
     tools: Sequence[Tool[..., Any, Deps]] = ()
-    """What the model may call, in the order in which the model reads about them."""
+    """The tools that the model may call, in the order in which the model reads about them."""
     output: Output[Out, Deps] = TEXT  # pyright: ignore[reportAssignmentType] - solves Out when omitted
-    """What the agent hands in. If this is left out, the agent answers with text."""
+    """The type of what the agent hands in, and the tool for it. If this is left out, the agent answers with text."""
     validators: Sequence[Validator[Out, Deps]] = ()
     """Checks that run after that of the schema, in order, up to the first that rejects."""
     limits: Limits = Limits()
-    """How much a run may use, and for how long."""
+    """The limits of a run: tokens, money, time, calls, attempts, iterations."""
     deps: TypeForm[Deps] = object  # pyright: ignore[reportAssignmentType] - solves Deps when omitted
     """The type of what each run is given beside its input: `run(agent, …, deps=db)`. `with_deps` gives the same deps to
     all runs."""
     settings: ModelSettings = ModelSettings()
-    """How the model is asked: length, thinking, hosted tools, the cache."""
+    """The settings of each request: length, thinking, sampling, hosted tools, the cache."""
 
     # What fewer agents need: how it is called, and asked.
     description: str = ""
-    """What the agent is good for. An agent that may delegate to it reads this."""
+    """The work that the agent is good for. An agent that may delegate to it reads this."""
     input: type[In] = str  # pyright: ignore[reportAssignmentType] - solves In when omitted
     """The type of the input. Checked before anything is sent."""
     prompt: Prompt | Maker[In, Prompt, Deps] | None = None
@@ -261,7 +261,7 @@ class Agent(SentByName, Generic[Out, In, Deps]):
 
     @property
     def system_mode(self) -> SystemMode:
-        """How a team joins the system prompt with its own: `append`, unless a `TeamPrompt` says otherwise."""
+        """The place of the system prompt beside that of a team: `append`, unless a `TeamPrompt` says otherwise."""
         return self.system.mode if _is_team_prompt(self.system) else "append"
 
 

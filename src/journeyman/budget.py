@@ -73,7 +73,7 @@ class Limits:
     """How many seconds an approval may take; this wait does not count against `seconds`. None: without limit, and the
     wait counts."""
     request_retries: int | None = None
-    """How often a failed model request is repeated. None: 2 for a top-level run, 0 for a sub-agent."""
+    """Repetitions of a model request that failed. None: 2 for a top-level run, 0 for a sub-agent."""
     result_chars: int | None = None
     """Reflections, and results of tools that set no limit of their own, are cut to this many characters."""
     budget_policies: Sequence[BudgetPolicy] = ()

@@ -578,7 +578,7 @@ class Lives:
         self._known: list[str] = []
         self._new: list[str] = []
         self._before: dict[str, Sequence[str]] = {}
-        """What earlier lives have stored, and where each of them began, by the prefix of the run that lives."""
+        """The keys of the steps that earlier lives have stored, and of their beginnings, by the prefix of the run."""
 
     def begin(self, prefix: str, known: Iterable[str]) -> None:
         """Note that a run begins, or goes on, of which these keys are known."""

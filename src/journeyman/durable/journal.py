@@ -155,7 +155,7 @@ class Lease:
         self.known: dict[str, KnownStep] = {}
         """What is stored of the steps, by their keys."""
         self.deaths = {claim.epoch: claim.row.deaths}
-        """How many lives in a row had died when a life began that has stored something, by its epoch."""
+        """The number of lives in a row that had died when a life began that has stored something, by its epoch."""
         self._leave = leave
         self._look = look
         self._stir = stir

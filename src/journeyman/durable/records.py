@@ -54,7 +54,7 @@ takes longer than to pack 2 KB."""
 _HEAD: Final = b'{"f":%d,' % FORMAT
 _VALUE: Final = b'"v":'
 _CURRENT: Final = re.compile(re.escape(_HEAD) + rb'(?:"d":([0-9]{1,9}),)?' + _VALUE)
-"""How a body begins that has taken no signals. Its value is not parsed, so that it comes back byte for byte."""
+"""The beginning of a body that has taken no signals. Its value is not parsed: it comes back byte for byte."""
 
 Kind: TypeAlias = Literal[0, 1]
 """The kind of a record: a step that was begun, or one that is done."""

@@ -577,7 +577,7 @@ async def _system_texts(run: Run) -> tuple[Text, ...]:
     system = run.agent.plan.system
     if system == "" or system == ():
         return ()
-    content = await _made(run, "system", system, input_for_functions(run))
+    content = await _make_prompt(run, "system", system, input_for_functions(run))
     texts = tuple(block for block in content if isinstance(block, Text))
     if len(texts) < len(content):
         raise Unprepared(PromptContext(prompt="system", reason="it holds more than text"))
@@ -589,11 +589,11 @@ async def _prompt(run: Run) -> tuple[UserContent, ...]:
     content = await _sendable(run, content_of(run))
     if prompt is not None:
         files = [block for block in content if not isinstance(block, Text)]
-        return (*await _made(run, "user", prompt, input_for_functions(run)), *files)
+        return (*await _make_prompt(run, "user", prompt, input_for_functions(run)), *files)
     if content:
         return content
     if isinstance(given, str):
-        return (Text(given),) if given.strip() else await _made(run, "user", given, given)
+        return (Text(given),) if given.strip() else await _make_prompt(run, "user", given, given)
     return (Text(run.agent.plan.input.dump(given).decode()),)
 
 
@@ -640,7 +640,7 @@ async def _accept_file(block: Image | Document | Audio, media: MediaSupport, *, 
     return block
 
 
-async def _made(
+async def _make_prompt(
     run: Run, which: Literal["system", "user"], prompt: Prompt | Callable[..., Any], given: object
 ) -> tuple[UserContent, ...]:
     try:

@@ -100,10 +100,10 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
     """
     journal, n_cut = run.options.runtime.journal, 0
     if journal is None:
-        return await _made(run, call)
+        return await _ask_and_pay(run, call)
 
     async def work() -> _StoredAnswer:
-        response = await _made(run, call, n_cut)
+        response = await _ask_and_pay(run, call, n_cut)
         content = tuple(encodable(block) for block in response.content)
         return _StoredAnswer(response=replace(response, content=content))
 
@@ -133,7 +133,7 @@ def _reserve_step(run: Run, call: ModelCall, journal: Journal, step: str) -> Res
     return journal.reserve(run.key(step), effect="idempotent", about=about)
 
 
-async def _made(run: Run, call: ModelCall, n_cut: int = 0) -> Response:
+async def _ask_and_pay(run: Run, call: ModelCall, n_cut: int = 0) -> Response:
     """Make a call; before that, count what was reserved for it in each of the `n_cut` lives that died in it."""
     ask = partial(respond, call.model, retries=run.retries, on_part=call.on_part, on_cut=run.cut_off, asked=call.asked)
     if not run.attempt.budget.limits_spending:

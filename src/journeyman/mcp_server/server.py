@@ -69,8 +69,7 @@ _FORM: Final[dict[str, Any]] = {
     "required": ["decision"],
 }
 AgentServer: TypeAlias = Server[CallRegistry]
-"""What `create_mcp_server` makes: a server of the package mcp, which you may serve in any way that the package offers.
-"""
+"""A server of the package mcp, as `create_mcp_server` makes it. You may serve it in any way that the package offers."""
 Context: TypeAlias = ServerRequestContext[CallRegistry, Any]
 
 
