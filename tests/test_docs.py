@@ -4,9 +4,11 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
-from inspect import get_annotations
+from functools import cache
+from importlib import import_module
+from inspect import Parameter, get_annotations, signature
 from itertools import chain
 from pathlib import Path
 from typing import get_args
@@ -20,6 +22,7 @@ from journeyman.tools.tools import ToolOptions
 from tests.cli.program import QUICK_PYTEST
 from tests.support import pages
 from tests.support.site import UNPUBLISHED
+from tests.test_architecture import declared
 
 DOCS = pages.ROOT / "docs"
 SOURCE = pages.ROOT / "src" / "journeyman"
@@ -244,3 +247,63 @@ def test_a_planted_wrong_block_is_found(kind: str, tmp_path: Path) -> None:
     page.write_text(PLANTED[kind]("```"), encoding="utf-8")
     with pytest.raises((ZeroDivisionError, AssertionError)):
         pages.run_page(page)
+
+
+# -- what stands in the words -----------------------------------------------------------------------------------------
+
+SPAN = re.compile(r"`([^`\n]+)`")
+CALL = re.compile(r"(?<![\w.])(\w+)\(((?:[^()`]|\([^()`]*\))*)\)")
+INSIDE = re.compile(r"\([^()]*\)|\"[^\"]*\"|'[^']*'|\{[^{}]*\}|\[[^\[\]]*\]")
+NAMED = re.compile(r"(?<![\w.])(\w+)=(?!=)")
+ATTRIBUTE = re.compile(r"(?<![\w.])([A-Z]\w+)\.([a-z]\w*)")
+OF_OTHERS = ("coming-from-", "requirements.md")
+"""Pages that show the calls of other libraries, or the words of the product documents."""
+
+
+@cache
+def public_objects() -> Mapping[str, object]:
+    homes = {
+        name: "journeyman" if home == "__init__" else f"journeyman.{home}"
+        for home, names in declared().items()
+        for name in names
+    }
+    return {name: getattr(import_module(home), name) for name, home in homes.items()}
+
+
+def missing_in_words(text: str) -> Iterator[str]:
+    """Give the arguments and attributes of public names that stand in the code between words, and are not there."""
+    for span in SPAN.findall(text):
+        for name, inside in CALL.findall(span):
+            known = arguments_of(public_objects().get(name))
+            yield from (
+                f"{name}({each}=)" for each in NAMED.findall(INSIDE.sub("", inside)) if known and each not in known
+            )
+        for name, attribute in ATTRIBUTE.findall(span):
+            made = public_objects().get(name)
+            is_there = isinstance(made, type) and any(attribute in get_annotations(each) for each in made.__mro__)
+            if isinstance(made, type) and not is_there and not hasattr(made, attribute):
+                yield f"{name}.{attribute}"
+
+
+@cache
+def arguments_of(made: object) -> frozenset[str]:
+    try:
+        every = signature(made).parameters  # pyright: ignore[reportArgumentType] - what has none raises
+    except (TypeError, ValueError):
+        return frozenset()
+    return frozenset() if any(each.kind is Parameter.VAR_KEYWORD for each in every.values()) else frozenset(every)
+
+
+def test_the_code_between_words_names_what_is_there() -> None:
+    files = [*pages.PAGES, *sorted(SOURCE.rglob("*.py"))]
+    texts = {file.name: file.read_text(encoding="utf-8") for file in files if not file.name.startswith(OF_OTHERS)}
+    assert {f"{name}: {each}" for name, text in texts.items() for each in missing_in_words(text)} == set()
+
+
+@pytest.mark.parametrize(
+    "planted", ["Runtime(approve=)", "RateLimitedModel(concurrency=)", "Runtime.record", "run(host=)"]
+)
+def test_an_old_word_between_words_is_found(planted: str) -> None:
+    assert [
+        *missing_in_words(f"Take `{planted}`, but `Limits(calls=f(x=1))`, `durable.run(id=…)` and `Runtime.gate`.")
+    ] == [planted]

@@ -215,7 +215,7 @@ class Approval:
 Decision: TypeAlias = Allow | Deny | Rewrite | Stop
 """What the user, or another approver, answers to a question of a gate."""
 Approver: TypeAlias = Callable[[Approval], Awaitable[Decision]]
-"""Asks whoever decides, and returns the decision; `Runtime(approve=…)` takes it."""
+"""Asks whoever decides, and returns the decision; `Runtime(approver=…)` takes it."""
 
 
 class DecisionCodec:

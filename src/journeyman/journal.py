@@ -786,7 +786,7 @@ class Telemetry(Protocol):
 
 
 class Records(Protocol):
-    """A source of tapes: `Runtime(record=…)`."""
+    """A source of tapes: `Runtime(recorder=…)`."""
 
     def begin(self, kind: TapeKind, agent: str, *, id: str | None = None) -> RecordingSink:
         """Begin a recording, or go on with that of this `id`."""

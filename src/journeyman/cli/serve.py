@@ -121,7 +121,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
 def _around(
     store: str | None, model: str | None, record: bool, otel: bool, *, grace: float, timeout: float, debug: bool
 ) -> Generator[tuple[Runtime, AgentLoop, TimedEnd]]:
-    """Give the host of every run until the block is left, and say in one line why it cannot be made."""
+    """Give the runtime of every run until the block is left, and say in one line why it cannot be made."""
     screen = PlainScreen(stderr_console())
     try:
         with (

@@ -120,7 +120,7 @@ class Approvals:
             stored.rules.pop(key, None)
 
     async def wait(self, approval: Approval) -> Decision:
-        """Wait for `answer`: an approver for `Runtime.approve`, for programs in which another part of the same process
+        """Wait for `answer`: an approver for `Runtime.approver`, for programs in which another part of the same process
         answers.
 
         Every answer that `answer` accepted counts, even if the time had just run out. If the wait is cancelled at that

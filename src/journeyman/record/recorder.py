@@ -52,10 +52,10 @@ _ANYWHERE: Final = nullcontext()
 
 @explain_arguments
 class Recorder:
-    """Records runs in the store at a path: `Runtime(record=recorder)`, inside of `with Recorder("runs.db") as
+    """Records runs in the store at a path: `Runtime(recorder=recorder)`, inside of `with Recorder("runs.db") as
     recorder:`.
 
-    Leaving the block writes what still waits. `Runtime(record="runs.db")` makes a recorder for each run, and waits at
+    Leaving the block writes what still waits. `Runtime(recorder="runs.db")` makes a recorder for each run, and waits at
     the run's end until everything is written.
     """
 

@@ -244,7 +244,7 @@ class Store:
     # -- recordings
 
     def begin(self, kind: TapeKind, agent: str, *, id: str | None = None) -> RecordingSink:
-        """Begin to record: `Runtime(record=store)`. `Recordings` reads what was recorded.
+        """Begin to record: `Runtime(recorder=store)`. `Recordings` reads what was recorded.
 
         Raises:
             StoreError: the store cannot be written.

@@ -3,7 +3,7 @@
 A `Cassette` gives a Model around a Model for the requests, and a `Journal` for the tool calls. A journal, and not a
 middleware, because only it stands around a call as a whole: it knows the tool's effect, so that a replay can refuse to
 run what has one; it keeps whatever came of the call, refusals of gates and timeouts included, with the states that the
-call left; and it is the host's, so that runs inside a run have it, too.
+call left; and it is the runtime's, so that runs inside a run have it, too.
 """
 
 from __future__ import annotations
