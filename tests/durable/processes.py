@@ -407,3 +407,10 @@ async def ready_ids(engine: Engine, *, now: float = START, queues: tuple[str, ..
     """Return the runs of the agent of these tests that may be claimed."""
     rows = await engine.ready(now=now, agents=["clerk"], queues=queues, limit=limit)
     return [row.id for row in rows]
+
+
+async def opened(url: str) -> PostgresEngine:
+    """Return an engine that is open at once."""
+    engine = PostgresEngine(url, grace_s=0.0)
+    await engine.open()
+    return engine

@@ -10,22 +10,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import BaseModel
-
 from journeyman import Agent, Output, Rejected, ToolContext, ask_user, tool
 from journeyman.durable.durable import Durable
 from journeyman.durable.memory import InMemoryEngine, Memory
 from journeyman.durable.records import Record, dump_head, load_head
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.testing.scripted import Answer, call
+from tests.durable.worlds import Letter
 from tests.play import existing, following
 
 RUN = "run"
 """The name of the run that is stored."""
-
-
-class Letter(BaseModel):
-    text: str
 
 
 @dataclass

@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any, Final, cast
 
 import pytest
-from pydantic import BaseModel
 
 from journeyman import (
     Agent,
@@ -42,6 +41,7 @@ from journeyman.model import Request
 from journeyman.result import ChildRecord
 from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from journeyman.types import Text
+from tests.durable.worlds import Letter, is_long
 from tests.play import cancelled, n_answers, texts
 from tests.support.shares import thinned
 
@@ -60,10 +60,6 @@ def following(*answers: Answer) -> FunctionModel:
 
 
 # -- the kinds of agents -----------------------------------------------------------------------------------------------
-
-
-class Letter(BaseModel):
-    text: str
 
 
 @dataclass(frozen=True)
@@ -119,12 +115,6 @@ def limited() -> AnyAgent:
     calls = [a_look(at) for at in "abcd"]
     limits = Limits(calls=3, tokens=100_000, per_attempt=Allowance(calls=3))
     return Agent(name="limited", model=following(calls[0], calls[1:], "Done."), tools=[look], limits=limits)
-
-
-def is_long(letter: Letter) -> None:
-    """It must be long."""
-    if len(letter.text) < 5:
-        raise Rejected("too short")
 
 
 def typed() -> AnyAgent:

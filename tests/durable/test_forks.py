@@ -4,29 +4,18 @@ import asyncio
 import tracemalloc
 from dataclasses import replace
 
-from pydantic import BaseModel
-
-from journeyman import Agent, Limits, Output, Rejected, Success
+from journeyman import Agent, Limits, Output, Success
 from journeyman.durable.handle import is_before
 from journeyman.durable.records import DONE, unpacked
 from journeyman.durable.worker import Queue, Worker
 from journeyman.testing.scripted import Answer, FunctionModel, call
 from tests.durable.processes import Stage
-from tests.durable.worlds import World, do
+from tests.durable.worlds import Letter, World, do, is_long
 from tests.play import following, succeeded, virtual_clock
-
-
-class Letter(BaseModel):
-    text: str
 
 
 def writer(world: World) -> Agent[Letter, str]:
     """Return an agent whose run has two attempts of three iterations each."""
-
-    def is_long(letter: Letter) -> None:
-        """It must be long."""
-        if len(letter.text) < 5:
-            raise Rejected("too short")
 
     answers: list[Answer] = [
         do("once", "A"),

@@ -17,16 +17,9 @@ from journeyman.durable.engine import Engine
 from journeyman.durable.records import BEGUN, MOST_BYTES, Change, Signal
 from journeyman.errors import StoreError
 from journeyman.testing.scripted import ScriptedModel, call
-from tests.durable.processes import START, a_row, a_signal, a_step, claimed, found, ready_ids
+from tests.durable.processes import START, a_row, a_signal, a_step, claimed, found, opened, ready_ids
 from tests.support import tamper
 from tests.support.postgres import DeafSocket, PostgresServer
-
-
-async def opened(url: str) -> PostgresEngine:
-    engine = PostgresEngine(url, grace_s=0.0)
-    await engine.open()
-    return engine
-
 
 # -- its tables --------------------------------------------------------------------------------------------------------
 
@@ -319,7 +312,7 @@ async def test_an_engine_that_is_closed_while_it_connects_again_leaves_no_connec
 async def test_a_process_that_is_killed_loses_its_runs_and_one_that_is_stopped_keeps_them(emptied: str) -> None:
     program = f"""
 import asyncio
-from tests.durable.test_postgres import a_row, claimed, opened
+from tests.durable.processes import a_row, claimed, opened
 
 async def main():
     engine = await opened({emptied!r})

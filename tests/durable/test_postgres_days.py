@@ -18,7 +18,7 @@ from journeyman.durable.records import Change, Claim, Status, wall_clock
 from journeyman.errors import StoreError
 from journeyman.journal import new_id
 from journeyman.testing.scripted import ScriptedModel
-from tests.durable.processes import a_row, a_signal, a_step, claimed, found
+from tests.durable.processes import a_row, a_signal, a_step, claimed, found, opened
 from tests.support.postgres import PostgresServer
 
 DAY_S = 86_400.0
@@ -62,12 +62,6 @@ async def begun(engine: PostgresEngine, at: float, name: str, *, ends_as: Status
 async def stored(engine: PostgresEngine, id: str) -> tuple[int, int]:
     """Return how many steps and signals of a run there are."""
     return len(await engine.records(id)), len(await engine.signals(run=id))
-
-
-async def opened(url: str) -> PostgresEngine:
-    engine = PostgresEngine(url, grace_s=0.0)
-    await engine.open()
-    return engine
 
 
 # -- making them -------------------------------------------------------------------------------------------------------

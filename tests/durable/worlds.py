@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from journeyman import Agent, Failure, Limits, Subagents, tool
+from pydantic import BaseModel
+
+from journeyman import Agent, Failure, Limits, Rejected, Subagents, tool
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import RunInfo, Status
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
@@ -158,3 +160,13 @@ async def when(durable: Durable, run: str, is_so: Callable[[RunInfo], bool]) -> 
 def is_cancelled(result: object) -> bool:
     """Tell whether a run was stopped."""
     return isinstance(result, Failure) and result.code == "EXECUTION_CANCELLED"
+
+
+class Letter(BaseModel):
+    text: str
+
+
+def is_long(letter: Letter) -> None:
+    """It must be long."""
+    if len(letter.text) < 5:
+        raise Rejected("too short")

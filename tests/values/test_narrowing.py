@@ -8,44 +8,28 @@ from typing import Literal, TypeAlias, assert_type
 import pytest
 from pydantic import JsonValue
 
+from journeyman import narrowing as ask
 from journeyman.cancellation import own_task
 from journeyman.json_numbers import WrittenNumber, read_json, read_object
-from journeyman.narrowing import (
-    is_class,
-    is_dict,
-    is_group,
-    is_json_array,
-    is_json_object,
-    is_list,
-    is_list_of_texts,
-    is_list_or_tuple,
-    is_mapping,
-    is_one_of,
-    is_partial,
-    is_sequence,
-    is_set,
-    is_str_dict,
-    is_str_mapping,
-)
 
 Word: TypeAlias = Literal["read", "write"]
 
 
 _ANSWERS: list[tuple[Callable[[object], bool], list[object], list[object]]] = [
-    (is_json_object, [{}, {"a": 1}], [[], "{}", None]),
-    (is_json_array, [[], [1]], [(), {}, "[]"]),
-    (is_dict, [{1: 2}], [[]]),
-    (is_str_dict, [{"a": object()}], [[]]),
-    (is_list, [[object()]], [(), "a"]),
-    (is_list_or_tuple, [[], ()], ["a", {1}]),
-    (is_list_of_texts, [[], ["a"], ("a", "b")], ["a", [1], ["a", None], {"a"}]),
-    (is_set, [{1}, frozenset((1,))], [[1], {}]),
-    (is_mapping, [{}], [[]]),
-    (is_str_mapping, [{"a": 1}], [[]]),
-    (is_sequence, [[], (), "a"], [{1}, {}]),
-    (is_class, [int], [1]),
-    (is_partial, [partial(print)], [print]),
-    (is_group, [BaseExceptionGroup("", [KeyError()])], [KeyError(), None]),
+    (ask.is_json_object, [{}, {"a": 1}], [[], "{}", None]),
+    (ask.is_json_array, [[], [1]], [(), {}, "[]"]),
+    (ask.is_dict, [{1: 2}], [[]]),
+    (ask.is_str_dict, [{"a": object()}], [[]]),
+    (ask.is_list, [[object()]], [(), "a"]),
+    (ask.is_list_or_tuple, [[], ()], ["a", {1}]),
+    (ask.is_list_of_texts, [[], ["a"], ("a", "b")], ["a", [1], ["a", None], {"a"}]),
+    (ask.is_set, [{1}, frozenset((1,))], [[1], {}]),
+    (ask.is_mapping, [{}], [[]]),
+    (ask.is_str_mapping, [{"a": 1}], [[]]),
+    (ask.is_sequence, [[], (), "a"], [{1}, {}]),
+    (ask.is_class, [int], [1]),
+    (ask.is_partial, [partial(print)], [print]),
+    (ask.is_group, [BaseExceptionGroup("", [KeyError()])], [KeyError(), None]),
 ]
 
 
@@ -57,25 +41,21 @@ def test_a_question_is_answered_as_isinstance_does(
 
 
 def _name_what_it_is(given: object) -> str:
-    if is_json_object(given):
+    if ask.is_json_object(given):
         assert_type(given, dict[str, JsonValue])
         return "object"
-    if is_list_of_texts(given):
+    if ask.is_list_of_texts(given):
         assert_type(given, list[str] | tuple[str, ...])
         return "texts"
-    if is_one_of(given, Word):
+    if ask.is_one_of(given, Word):
         assert_type(given, Word)
         return "word"
     return "other"
 
 
 def test_a_checker_knows_what_a_value_holds_after_a_question() -> None:
-    assert [_name_what_it_is(each) for each in ({"a": [1]}, ["a"], "read", "edit")] == [
-        "object",
-        "texts",
-        "word",
-        "other",
-    ]
+    kinds = [_name_what_it_is(each) for each in ({"a": [1]}, ["a"], "read", "edit")]
+    assert kinds == ["object", "texts", "word", "other"]
 
 
 def test_json_is_read_with_its_digits_and_an_object_only_as_one() -> None:
@@ -94,12 +74,12 @@ async def test_a_task_knows_itself_and_a_callback_is_refused() -> None:
     assert own_task() is asyncio.current_task()
     refused: list[str] = []
 
-    def ask() -> None:
+    def ask_for_it() -> None:
         try:
             own_task()
         except RuntimeError as error:
             refused.append(str(error))
 
-    asyncio.get_running_loop().call_soon(ask)
+    asyncio.get_running_loop().call_soon(ask_for_it)
     await asyncio.sleep(0)
     assert refused == ["A callback of the event loop called what only a task may. Call it in a task."]
