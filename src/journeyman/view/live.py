@@ -212,6 +212,8 @@ class LiveStreams:
     async def _of_run(self, id: str, seen: _BrowserPosition) -> AsyncGenerator[bytes]:
         """Give what is new in a run: first what has happened, and then how it stands."""
         run, said = await self._reader.read(lambda source: (source.run(id), source.words(id)))
+        if run["status"] != "live":  # its recorder deletes the words only after it has written how the run ended
+            said = {}
         more = True
         while more:
             page = await self._reader.read(
