@@ -70,6 +70,7 @@ demo: $(DEMO_STAMP) $(if $(findstring --offline,$(ARGS)),,$(LOCAL_STAMP)) ## Wat
 	@JOURNEYMAN_STORE="$${JOURNEYMAN_STORE:-$$PWD/.journeyman/runs.db}" PYTHONPATH="$(CURDIR)/$(LOCAL)" $(DEMO)/bin/journeyman demo $(ARGS)
 
 test: $(VENV_STAMP) $(AIMOCK_STAMP) $(MCP_STAMP) $(AGUI_STAMP) ## Run all tests, in random order
+	@$(BUBBLEWRAP)
 	@$(BROUGHT) $(AIMOCK_STAMP) $(MCP_STAMP) $(AGUI_STAMP); set -x; \
 	JOURNEYMAN_CRASH_SEED=$(SHARE) $(BIN)/pytest -m 'not browser' -rs -n $(or $(WORKERS),3) --inline-snapshot=disable \
 		--randomly-seed=$(SEED) \
@@ -238,14 +239,17 @@ $(VIEWER_STAMP): | $(VENV_STAMP)
 	@if $(NPM) ci --silent --prefer-offline --ignore-scripts --fetch-retries=1 --prefix viewer; then touch $@; else \
 		echo 'Could not install what builds the viewer: npm cannot reach a registry. Its build will not be compared.'; fi
 
-# A browser is a package of the system. Where there is none and none can be installed, its tests are skipped, and say so.
-CHROMIUM = for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit; done; \
+# Packages of the system: of the program's names, its package, and the tests that are skipped where there is none and none
+# can be installed, which is said.
+FROM_APT = for name in $(1); do command -v $$name >/dev/null && exit; done; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
-		echo 'There is no Chromium, and only root on Debian can install it here. The tests in a browser will be skipped.'; exit; fi; \
-	echo 'Setting up Chromium'; mkdir -p .cache; export DEBIAN_FRONTEND=noninteractive; \
-	timeout 60 apt-get update >.cache/chromium.log 2>&1; \
-	timeout 180 apt-get install --yes --no-install-recommends chromium >>.cache/chromium.log 2>&1 \
-		|| { tail -3 .cache/chromium.log; echo 'Could not install Chromium. The tests in a browser will be skipped.'; }
+		echo 'There is no $(2), and only root on Debian can install it here. The tests $(3) will be skipped.'; exit; fi; \
+	echo 'Setting up $(2)'; mkdir -p .cache; export DEBIAN_FRONTEND=noninteractive; \
+	timeout 60 apt-get update >.cache/$(2).log 2>&1; \
+	timeout 180 apt-get install --yes --no-install-recommends $(2) >>.cache/$(2).log 2>&1 \
+		|| { tail -3 .cache/$(2).log; echo 'Could not install $(2). The tests $(3) will be skipped.'; }
+CHROMIUM = $(call FROM_APT,chromium chromium-browser google-chrome,chromium,in a browser)
+BUBBLEWRAP = $(call FROM_APT,bwrap,bubblewrap,of sandboxes)
 
 # uv, in the version and with the hashes of the lock: in a folder by Python's own pip; where this Python has none (some Linux
 # distributions split it off), in an environment of its own, which brings one; else whichever uv is installed.

@@ -36,7 +36,7 @@ TOP: dict[str, str] = {
     "applications": f"cli pytest_plugin __main__ {FRONT_PAGE}",
 }
 KERNEL = "values ports tools agent loop batch chat tasks team subagents"
-ADAPTERS = "compaction models permission store toolbox mcp skills"
+ADAPTERS = "compaction models permission sandbox store toolbox mcp skills"
 # Which rooms a room may import, wherever the import stands in a file, for types as well. Inside a room only a circle
 # is forbidden.
 MAY_IMPORT: dict[str, str] = {
@@ -49,6 +49,9 @@ MAY_IMPORT: dict[str, str] = {
     "team": "values ports tools agent loop chat tasks",
     "subagents": "values ports tools agent loop chat tasks team",
     **dict.fromkeys(ADAPTERS.split(), "values ports tools agent"),
+    "sandbox": "values ports",
+    "permission": "values ports tools agent sandbox",  # rules become the borders of a box
+    "toolbox": "values ports tools agent sandbox",
     "skills": "values ports tools toolbox",  # a skill's files are read as those of a workspace are
     "durable": f"{KERNEL} store",
     "record": "values ports tools store",

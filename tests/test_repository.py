@@ -155,12 +155,15 @@ def test_the_forms_for_reports_are_whole_and_a_vulnerability_is_reported_in_priv
     assert all(field["attributes"]["label"] and field["id"] for field in fields)
 
 
+SANDBOXES = "sudo apt-get install --yes bubblewrap && sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+
+
 def test_ci_has_a_job_for_each_step_of_the_gate_on_each_python_and_on_macos() -> None:
     jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"]
     run = {name: [step["run"] for step in job["steps"] if "run" in step] for name, job in jobs.items()}
     assert run == {
         "check": ["make check", "make site"],
-        "test": ["make demo", "make test", "make test ARGS=tests/loop"],
+        "test": [SANDBOXES, "make demo", "make test", "make test ARGS=tests/loop"],
         "browser": ["make browser"],
     }
     matrix = jobs["test"]["strategy"]["matrix"]

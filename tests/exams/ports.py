@@ -19,13 +19,21 @@ _ENGINES: Final = "durable/test_engines.py"
 _DISPATCH: Final = "durable/test_dispatch.py"
 _RECORDER: Final = "record/test_recorder.py"
 _TEAMS: Final = "exams/test_teams.py"
+_SANDBOXES: Final = "sandbox/test_exam.py"
+_OTHER_SYSTEMS: Final = "sandbox/test_other_systems.py"
 
 EXAMS: Final[Mapping[str, Mapping[str, str]]] = {
     "BackgroundTasks": {"Tasks": _TASKS},
     "Dispatcher": {"PgQueuer": _DISPATCH, "Procrastinate": _DISPATCH},
     "DurableSession": {"ChatSession": "exams/test_chats.py"},
     "Engine": {"InMemoryEngine": _ENGINES, "SqliteEngine": _ENGINES, "PostgresEngine": _ENGINES},
+    "OpenSandbox": {"KeptSandbox": _SANDBOXES, "_OpenContainer": _OTHER_SYSTEMS},
     "Post": {"Mailbox": _TEAMS, "SignalPost": _TEAMS},
+    "Sandbox": {
+        **dict.fromkeys(("Bubblewrap", "Landlock", "NoSandbox"), _SANDBOXES),
+        **dict.fromkeys(("Container", "Seatbelt"), _OTHER_SYSTEMS),  # which sit it where there is such a system
+    },
+    "SandboxProcess": {"KeptProcess": _SANDBOXES, "_ContainerProcess": _OTHER_SYSTEMS},
     "SentRuns": {"SentOut": _TASKS},
     "Session": {"RedactedSession": _SESSIONS},
     "Sessions": {"Store": _SESSIONS, "PostgresSessions": _SESSIONS, "Redacted": _SESSIONS},

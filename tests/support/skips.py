@@ -11,6 +11,7 @@ from typing import Final
 
 ANYWHERE: Final = (
     # another system
+    *("another system: Seatbelt is macOS's", "no image for the exam of containers: JOURNEYMAN_IMAGE is not set"),
     *("there is no SIGTERM", "signals of POSIX", "there are no groups", "an open file cannot be moved"),
     *("there is no fork here", "this system does not fork", "needs /dev/zero"),
     "only root can give a folder to another user",
@@ -30,6 +31,7 @@ ANYWHERE: Final = (
 """Reasons that hold in continuous integration, too."""
 
 ON_A_LAPTOP: Final = (
+    *(r"bubblewrap does not hold here: .+", r"Landlock does not hold here: .+"),
     *("there is no bash", "ripgrep is not installed", "Celery is not installed"),
     "Temporal's package is not installed",
     r"(skipped: )?no Postgres can be had: .+",

@@ -1,0 +1,60 @@
+"""Boxes for commands: what a command must not do is refused by the kernel, whatever the command looks like.
+
+    sandbox = choose_sandbox()
+    opened = sandbox.open(Box(work="/home/me/project", denied=("rm",)))
+    process = await opened.spawn("make", ["test"], environment=os.environ)
+
+The names below are loaded when they are first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from journeyman.faces import lazy_face
+
+if TYPE_CHECKING:
+    from journeyman.sandbox.box import Box, BoxLimits, SandboxGuarantees, SandboxRefusal
+    from journeyman.sandbox.bubblewrap import Bubblewrap
+    from journeyman.sandbox.choose import choose_sandbox
+    from journeyman.sandbox.container import Container
+    from journeyman.sandbox.exam import sandbox_exam
+    from journeyman.sandbox.landlock import Landlock
+    from journeyman.sandbox.no_sandbox import NoSandbox
+    from journeyman.sandbox.refusals import find_refusals
+    from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxProcess, SandboxUnavailable
+    from journeyman.sandbox.seatbelt import Seatbelt
+
+__all__ = [
+    "Box",
+    "BoxLimits",
+    "Bubblewrap",
+    "Container",
+    "Landlock",
+    "NoSandbox",
+    "OpenSandbox",
+    "Sandbox",
+    "SandboxGuarantees",
+    "SandboxProcess",
+    "SandboxRefusal",
+    "SandboxUnavailable",
+    "Seatbelt",
+    "choose_sandbox",
+    "find_refusals",
+    "sandbox_exam",
+]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_face(
+        __name__,
+        {
+            "box": "Box BoxLimits SandboxGuarantees SandboxRefusal",
+            "bubblewrap": "Bubblewrap",
+            "choose": "choose_sandbox",
+            "container": "Container",
+            "exam": "sandbox_exam",
+            "landlock": "Landlock",
+            "no_sandbox": "NoSandbox",
+            "refusals": "find_refusals",
+            "sandbox": "OpenSandbox Sandbox SandboxProcess SandboxUnavailable",
+            "seatbelt": "Seatbelt",
+        },
+    )

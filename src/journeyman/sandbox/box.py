@@ -1,0 +1,204 @@
+"""The values of a sandbox: a `Box` says what a command may touch, `SandboxGuarantees` what a system holds of that.
+
+A box is a value. It names absolute paths with links followed, so that nobody has to ask what a path means.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, get_args
+
+from journeyman.data import lazy_dataclass
+from journeyman.errors import DefinitionError, Problem
+
+Guarantee: TypeAlias = Literal["files", "protected", "secrets", "network", "processes", "programs"]
+"""`files`: nothing outside of the box is changed; `protected`: nor what is protected inside; `secrets`: what is hidden
+is not read; `network`: no host and no socket of the machine is reached; `processes`: no process outside is seen or
+ended, and none lives on; `programs`: no denied program runs."""
+RefusalCause: TypeAlias = Literal["write", "read", "protected", "program", "network"]
+"""What was refused: writing outside, reading what is hidden, changing what is protected, a program, a connection."""
+_HOST: Final = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*(:[0-9]{1,5})?")
+_NUMBERS: Final = re.compile(r"(0x[0-9a-f]+|[0-9]+)(\.(0x[0-9a-f]+|[0-9]+))*")
+_LARGEST_PORT: Final = 65_535
+_NEED: Final = re.compile(r"(host|write|read|socket):(.+)", re.DOTALL)
+
+
+@lazy_dataclass(frozen=True, kw_only=True)
+class BoxLimits:
+    """The most that processes of a box may use of the machine."""
+
+    file_bytes: int | None = None
+    """The size of the largest file that may be written."""
+    temporary_bytes: int = 1 << 30
+    """The size of the box's own temporary folder, where it is a file system of its own."""
+
+
+@lazy_dataclass(frozen=True, kw_only=True)
+class Box:
+    """The borders of a sandbox: what a command in it may change, read, run and reach.
+
+    Raises:
+        DefinitionError: a path is not absolute, a folder is too wide, or a host or program is none.
+    """
+
+    work: str
+    """The folder that commands work in."""
+    changes: bool = True
+    """False: the folder is read-only."""
+    writes: tuple[str, ...] = ()
+    """Further files and folders that may be changed."""
+    reads: Literal["all", "system"] = "all"
+    """`all`: everything but what is hidden. `system`: programs and their libraries, the folder, and what is named."""
+    readable: tuple[str, ...] = ()
+    """Further files and folders that may be read, with `reads="system"` or below a temporary folder."""
+    hidden: tuple[str, ...] = ()
+    """Files and folders that cannot be read."""
+    protected: tuple[str, ...] = ()
+    """Files and folders that cannot be changed, although they lie in a folder that may be."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that may be reached, each perhaps with a port or, for all below a name, as `*.name`."""
+    sockets: tuple[str, ...] = ()
+    """Unix sockets that may be reached."""
+    denied: tuple[str, ...] = ()
+    """Names of programs that cannot be run."""
+    path: str | None = None
+    """The `PATH` of its commands, by which programs are found; this process's if None."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Variables that each command gets, before its own."""
+    limits: BoxLimits = field(default_factory=BoxLimits)
+    """The most that its processes may use."""
+
+    def __post_init__(self) -> None:
+        problems = [*_path_problems(self), *_word_problems(self)]
+        if problems:
+            raise DefinitionError("Box", problems)
+
+    def wider(self, needs: Iterable[str]) -> Box:
+        """Return a box with what is needed besides: `host:NAME[:PORT]`, `write:PATH`, `read:PATH`, `socket:PATH`.
+        A relative path is one below the folder.
+
+        Raises:
+            DefinitionError: something is no need, or is hidden or protected.
+        """
+        added: dict[str, list[str]] = {"host": [], "write": [], "read": [], "socket": []}
+        for need in needs:
+            found = _NEED.fullmatch(need)
+            if found is None:
+                hint = "Write host:NAME, host:NAME:PORT, write:PATH, read:PATH or socket:PATH."
+                raise DefinitionError("needs", [Problem("UNKNOWN_NEED", f"{need!r} is no need.", hint)])
+            kind, value = found.groups()
+            path = os.path.realpath(Path(self.work) / Path(value).expanduser())
+            added[kind].append(value.lower() if kind == "host" else path)
+        writes_work = self.work in added["write"]
+        return replace(
+            self,
+            changes=self.changes or writes_work,
+            writes=_join(self.writes, [path for path in added["write"] if path != self.work]),
+            protected=tuple([path for path in self.protected if path not in added["write"]]),
+            readable=_join(self.readable, added["read"]),
+            hidden=tuple([path for path in self.hidden if path not in added["read"]]),
+            hosts=_join(self.hosts, added["host"]),
+            sockets=_join(self.sockets, added["socket"]),
+        )
+
+    def may_change(self, path: str) -> bool:
+        """Tell whether a path, absolute and with links followed, lies in a folder that may be changed."""
+        roots = [*([self.work] if self.changes else []), *self.writes]
+        return any(is_within(path, root) for root in roots)
+
+
+def _join(given: tuple[str, ...], added: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*given, *added]))
+
+
+def is_within(path: str, folder: str) -> bool:
+    """Tell whether an absolute path is a folder's, or below it."""
+    return path == folder or folder == "/" or path.startswith(f"{folder}/")
+
+
+def folders_between(root: str, path: str) -> list[str]:
+    """Return the folders around a path that lie below a root."""
+    return [str(each) for each in Path(path).parents if str(each) != root and is_within(str(each), root)]
+
+
+def _path_problems(box: Box) -> Iterator[Problem]:
+    named = {
+        "writes": box.writes,
+        "readable": box.readable,
+        "hidden": box.hidden,
+        "protected": box.protected,
+        "sockets": box.sockets,
+    }
+    for where, paths in {"work": (box.work,), **named}.items():
+        for path in paths:
+            if not path.startswith("/") or os.path.normpath(path) != path or "\0" in path:
+                hint = "Give it from the root of the file system, without '..' and without a '/' at its end."
+                yield Problem("RELATIVE_PATH", f"{where} holds {path!r}, which is no absolute path.", hint)
+    home = Path("~").expanduser().resolve()
+    too_wide = {str(each) for each in (home, *home.parents)}
+    for path in (box.work, *box.writes):
+        if path in too_wide:
+            hint = "Give the folder of one project."
+            yield Problem("FOLDER_TOO_WIDE", f"A command may not change {path}: it holds too much else.", hint)
+        inside = next((folder for folder in box.hidden if is_within(path, folder)), None)
+        if inside is not None:
+            hint = "Take one of the two out."
+            yield Problem("HIDDEN_AND_WRITTEN", f"{path} may be changed, but lies in {inside}, which is hidden.", hint)
+
+
+def _word_problems(box: Box) -> Iterator[Problem]:
+    if box.reads not in ("all", "system"):
+        yield Problem("UNKNOWN_READS", f"reads is {box.reads!r}.", "Write 'all' or 'system'.")
+    for host in box.hosts:
+        name, _, port = host.partition(":")
+        if _HOST.fullmatch(host) is None or _NUMBERS.fullmatch(name) or int(port or 1) > _LARGEST_PORT:
+            hint = "Write a name such as 'example.org', '*.example.org' or 'example.org:8443', in small letters."
+            yield Problem("INVALID_HOST", f"hosts holds {host!r}, which is no name of a host.", hint)
+    for program in box.denied:
+        if not program or "/" in program or "\0" in program:
+            hint = "Write its name without a folder."
+            yield Problem("INVALID_PROGRAM", f"denied holds {program!r}, which is no name of a program.", hint)
+
+
+@lazy_dataclass(frozen=True, kw_only=True)
+class SandboxGuarantees:
+    """The guarantees that a sandbox holds here, found out by trying, and why it does not hold the others."""
+
+    held: frozenset[Guarantee] = frozenset()
+    """Those that hold."""
+    reasons: Mapping[Guarantee, str] = field(default_factory=dict["Guarantee", str])
+    """Why each of the others does not."""
+
+    @property
+    def is_enough(self) -> bool:
+        """True when a command in the box cannot harm: it changes nothing else, nothing that others run by themselves,
+        reads no secret and reaches nobody."""
+        return self.held >= {"files", "protected", "secrets", "network"}
+
+    def __str__(self) -> str:
+        held = ", ".join(each for each in GUARANTEES if each in self.held) or "nothing"
+        missing: dict[str, list[str]] = {}
+        for each in GUARANTEES:
+            if each not in self.held:
+                missing.setdefault(self.reasons.get(each, "not tried"), []).append(each)
+        return "; ".join([f"holds {held}", *(f"not {', '.join(names)}: {why}" for why, names in missing.items())])
+
+
+GUARANTEES: Final[tuple[Guarantee, ...]] = get_args(Guarantee)
+"""All guarantees, in the order in which they are told."""
+
+
+@lazy_dataclass(frozen=True, kw_only=True)
+class SandboxRefusal:
+    """A thing that a box has refused, with evidence."""
+
+    cause: RefusalCause
+    """What was refused."""
+    what: str
+    """The path, the program or the host."""
+    need: str | None = None
+    """What would have to be asked for. None: it cannot be had."""

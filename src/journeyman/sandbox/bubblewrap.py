@@ -1,0 +1,227 @@
+"""Boxes of bubblewrap: namespaces of Linux, in which a command sees a file system of its own.
+
+What may not be changed is mounted read-only, what is hidden has something unreadable in its place, and every folder
+between a protected file and the folder that may be changed is a mount of its own, since a folder that is renamed takes
+the mounts in it along.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from journeyman.definition import explain_arguments
+from journeyman.sandbox.box import Box, SandboxGuarantees, folders_between, is_within
+from journeyman.sandbox.filter import build_filter
+from journeyman.sandbox.kept import KeptSandbox, OpenBoxes, memory_of
+from journeyman.sandbox.probe import find_guarantees
+from journeyman.sandbox.programs import files_of_programs, folders_of_programs, needed_for_programs
+from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxUnavailable
+
+_PLACES: Final = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap", "/run/current-system/sw/bin/bwrap")
+_NEEDED: Final = ("--unshare-all", "--as-pid-1", "--cap-drop", "--new-session", "--seccomp", "--args", "--ro-bind")
+_ALWAYS: Final = ("--unshare-all", "--unshare-user", "--as-pid-1", "--cap-drop", "ALL", "--new-session")
+_SYSTEM: Final = (
+    *("/usr", "/etc", "/opt", "/nix/store", "/gnu/store", "/snap", "/sys", "/var/lib/dpkg", "/var/lib/rpm"),
+    *("/var/cache/fontconfig", "/var/cache/man"),
+)
+_ROOT_LINKS: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_NEW: Final = ("/tmp", "/var/tmp", "/run")
+_MOST_MOUNTS: Final = 4_000
+_HELP: Final = (
+    "Install it (Debian and Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap). If it is there, this "
+    "system does not let it make namespaces. Ubuntu from 24.04 on: apt-get install apparmor-profiles, copy "
+    "bwrap-userns-restrict of /usr/share/apparmor/extra-profiles to /etc/apparmor.d, and run apparmor_parser -r on it. "
+    "Docker: --security-opt seccomp=unconfined --security-opt systempaths=unconfined. Kubernetes: hostUsers: false"
+)
+
+
+@explain_arguments
+class Bubblewrap:
+    """Sandboxes of the program bubblewrap (`bwrap`), which needs no privileges."""
+
+    def __init__(self, program: str | None = None) -> None:
+        """Use the `bwrap` of the system, or the one at an absolute path, whose owner is root or the caller."""
+        self.name: Final = "bubblewrap"
+        """The name that is shown."""
+        self._given: Final = program
+        self._offers: str | None = None
+        self._opened: Final = OpenBoxes()
+        self._guarantees: SandboxGuarantees | None = None
+
+    def holds(self) -> SandboxGuarantees:
+        """Return what it holds here: see `Sandbox`."""
+        if self._guarantees is None:
+            self._guarantees = find_guarantees(self, _HELP)
+        return self._guarantees
+
+    def open(self, box: Box) -> OpenSandbox:
+        """Open a box: see `Sandbox`."""
+        if box.hosts or box.sockets:
+            raise SandboxUnavailable(
+                "A box of bubblewrap cannot let hosts or sockets through yet: take them out of it."
+            )
+        program = self._program(box)
+        filter = build_filter()
+        if filter is None:
+            raise SandboxUnavailable("There is no filter of system calls for this machine, so no box can be closed.")
+        masks = _Masks()
+        try:
+            opened = _OpenBubblewrap(box, masks, self._arguments(program, box, masks), filter=filter, program=program)
+        except BaseException:
+            masks.close()
+            raise
+        return self._opened.add(opened)
+
+    def close(self) -> None:
+        """Close all boxes that it has opened."""
+        self._opened.close()
+
+    def _program(self, box: Box) -> str:
+        """Return the path of bwrap.
+
+        Raises:
+            SandboxUnavailable: there is none that can be trusted, or it is too old.
+        """
+        places = _PLACES if self._given is None else (self._given,)
+        program = next((each for each in places if Path(each).is_absolute() and shutil.which(each)), None)
+        if program is None:
+            raise SandboxUnavailable(f"bubblewrap is not installed ({' or '.join(places)}). {_HELP}.")
+        real = os.path.realpath(program)
+        facts = Path(real).stat()
+        if facts.st_uid not in (0, os.geteuid()) or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise SandboxUnavailable(f"{real} may be changed by others, so it is not trusted. Install bubblewrap.")
+        if any(is_within(real, root) for root in (box.work, *box.writes)):
+            raise SandboxUnavailable(f"{real} lies where commands may write, so it is not trusted. Install bubblewrap.")
+        if self._offers is None:
+            asked = [real, "--help"]
+            self._offers = subprocess.run(asked, capture_output=True, text=True, check=False, env={}).stdout
+        missing = [option for option in _NEEDED if option not in self._offers]
+        if missing:
+            raise SandboxUnavailable(f"{real} is too old: it has no {', '.join(missing)}. Install a newer bubblewrap.")
+        return real
+
+    # -- what it is told
+
+    def _arguments(self, program: str, box: Box, masks: _Masks) -> Iterator[str]:
+        """Give the mounts of a box, each after those that it lies in."""
+        offers = self._offers or ""
+        if "--disable-userns" in offers:
+            yield "--disable-userns"
+        if box.reads == "all":
+            yield from ("--ro-bind", "/", "/")
+        else:
+            yield from _system_mounts()
+        yield from ("--dev", "/dev", "--proc", "/proc", *_kernel_settings())
+        size = ("--size", str(box.limits.temporary_bytes)) if "--size" in offers else ()
+        for folder in _NEW:
+            if box.reads == "system" or Path(folder).is_dir():
+                yield from (*size, "--tmpfs", os.path.realpath(folder))
+        gone = _NEW if box.reads == "all" else ("/",)
+        for path in _existing([*needed_for_programs(box.path), *box.readable]):
+            if any(is_within(path, folder) for folder in gone) and not is_within(path, "/usr"):
+                yield from ("--ro-bind", path, path)
+        yield from ("--bind" if box.changes else "--ro-bind", box.work, box.work)
+        for path in _existing(box.writes):
+            yield from ("--bind", path, path)
+        yield from _protecting(box)
+        yield from masks.arguments(box, program)
+
+
+def _system_mounts() -> Iterator[str]:
+    for folder in _SYSTEM:
+        yield from ("--ro-bind-try", folder, folder)
+    for path in _ROOT_LINKS:
+        if Path(path).is_symlink():
+            yield from ("--symlink", str(Path(path).readlink()), path)
+        else:
+            yield from ("--ro-bind-try", path, path)
+
+
+def _kernel_settings() -> Iterator[str]:
+    """Give the mounts over what root could change in `/proc`: settings of the kernel, which are those of the host."""
+    for path in sorted(Path("/proc").iterdir()):
+        with suppress(OSError):
+            mode = path.lstat().st_mode
+            is_ours = path.name.isdecimal() or stat.S_ISLNK(mode)
+            if not is_ours and (stat.S_ISDIR(mode) or mode & 0o222):
+                yield from ("--ro-bind-try", str(path), str(path))
+
+
+def _protecting(box: Box) -> Iterator[str]:
+    """Give the mounts that protect files and folders in what may be changed, and those that pin the folders around."""
+    roots = [*([box.work] if box.changes else []), *box.writes]
+    pinned: dict[str, None] = {}
+    sealed: dict[str, None] = {}
+    for path in _existing(box.protected):
+        for root in roots:
+            if path != root and is_within(path, root):
+                pinned |= dict.fromkeys(folders_between(root, path))
+        if box.may_change(path):
+            sealed[path] = None
+    if len(pinned) + len(sealed) > _MOST_MOUNTS:
+        many = f"{len(pinned) + len(sealed):,} files and folders would have to be protected, each by a mount"
+        raise SandboxUnavailable(f"{many}; {_MOST_MOUNTS:,} can be. Use patterns that match fewer.")
+    for path in sorted(pinned):  # a folder comes before what is in it
+        yield from ("--bind", path, path)
+    for path in sorted(sealed):
+        yield from ("--ro-bind", path, path)
+
+
+def _existing(paths: Iterable[str]) -> list[str]:
+    """Return the paths at which something is, each once and without links, which no mount can stand on."""
+    real = dict.fromkeys(os.path.realpath(path) for path in paths)
+    return [path for path in real if Path(path).exists()]
+
+
+class _Masks:
+    """A file and a folder that nobody can read, to be mounted over others."""
+
+    def __init__(self) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="journeyman-box-"))
+        self._file: Final = folder / "file"
+        self._folder: Final = folder / "folder"
+        self._file.touch(0)
+        self._folder.mkdir(0)
+
+    def arguments(self, box: Box, program: str) -> Iterator[str]:
+        """Give the mounts over what is hidden and over denied programs."""
+        programs, _ = files_of_programs(box.denied, folders_of_programs(box.path)) if box.denied else ([], [])
+        for path in [*_existing(box.hidden), *[each for each in programs if each != program]]:
+            yield from ("--ro-bind", str(self._folder if Path(path).is_dir() else self._file), path)
+
+    def close(self) -> None:
+        """Remove them."""
+        with suppress(OSError):
+            self._folder.rmdir()
+            self._file.unlink()
+            self._file.parent.rmdir()
+
+
+class _OpenBubblewrap(KeptSandbox):
+    def __init__(self, box: Box, masks: _Masks, mounts: Iterable[str], *, filter: bytes, program: str) -> None:
+        self._masks: Final = masks
+        told = "\0".join([*_ALWAYS, *mounts, "--chdir", "/", ""]).encode("utf-8", "surrogateescape")
+        with memory_of(told) as arguments, memory_of(filter) as rules:
+
+            def launch(line: Sequence[str], inherited: Sequence[int]) -> tuple[list[str], list[int]]:
+                numbers = [str(arguments.fileno()), str(rules.fileno())]
+                started = [program, "--args", numbers[0], "--seccomp", numbers[1], "--", *line]
+                return started, [*inherited, arguments.fileno(), rules.fileno()]
+
+            super().__init__(box, launch)
+
+    def close(self) -> None:
+        super().close()
+        self._masks.close()
+
+
+if TYPE_CHECKING:
+    _sandbox: type[Sandbox] = Bubblewrap

@@ -1,0 +1,29 @@
+"""The choice of a sandbox, by what each is seen to hold here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from journeyman.sandbox.bubblewrap import Bubblewrap
+from journeyman.sandbox.landlock import Landlock
+from journeyman.sandbox.no_sandbox import NoSandbox
+from journeyman.sandbox.sandbox import Sandbox
+from journeyman.sandbox.seatbelt import Seatbelt
+
+
+def choose_sandbox(sandboxes: Sequence[Sandbox] | None = None) -> Sandbox:
+    """Return the first sandbox that holds enough here for commands to run in it unasked; else the first one that holds
+    anything; else `NoSandbox`, which says why. Each is tried, which takes some tenths of a second.
+
+    Args:
+        sandboxes: Those to try, the best one first; those of this system if not given.
+    """
+    if sandboxes is None:
+        sandboxes = (Seatbelt(),) if sys.platform == "darwin" else (Bubblewrap(), Landlock())
+    found = [(each, each.holds()) for each in sandboxes]
+    good = [sandbox for sandbox, guarantees in found if guarantees.is_enough]
+    fair = [sandbox for sandbox, guarantees in found if guarantees.held]
+    if good or fair:
+        return (good or fair)[0]
+    return NoSandbox("; ".join(f"{sandbox.name}: {guarantees}" for sandbox, guarantees in found))

@@ -1,0 +1,247 @@
+"""The first process of a box: it starts each command in it, below a small keeper of its own, and ends with it.
+
+It is run by its path or by a descriptor, in an interpreter that loads as little as possible, and is never imported. It
+reads requests from a socket of whoever opened the box; when that is closed, it ends, and as the first process of its
+namespace all others with it. The keeper of a command finds whatever the command leaves behind. It writes to a socket of
+its own that the program is `started`, that it `ended` or `failed`, and reads the signals that it shall send.
+"""
+
+from __future__ import annotations
+
+import _ctypes
+import _socket
+import _thread
+import marshal
+import os
+import resource
+import sys
+import time
+
+TYPE_CHECKING = False  # `typing` takes time to load
+if TYPE_CHECKING:
+    import signal
+    from typing import Any
+else:
+    import _signal as signal  # without its enums
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36  # as linux/prctl.h has them
+_N_DESCRIPTORS = 5  # the request, the socket of the command, its input, its output, its errors
+_KILL_AGAIN_S = 0.005
+_MOST_KILLS = 2_000  # a process of another user cannot be ended
+
+
+def serve_commands() -> None:
+    """Start commands until nobody asks any more. The arguments: the socket's number, and that of the settings."""
+    control = _socket.socket(fileno=int(sys.argv[1]))
+    settings = read_all(int(sys.argv[2]))
+    with os.scandir("/dev/fd") as entries:
+        numbers = [int(each.name) for each in entries]
+    for number in numbers:
+        seal(number)
+    if os.getpid() == 1:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # its parent is the program that drew the borders
+    if sys.platform == "linux":
+        prctl(_PR_SET_DUMPABLE, 0)  # no command of this box reads its sockets, or traces it
+        prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    for name, most in settings["limits"].items():
+        bind_to_limit(getattr(resource, f"RLIMIT_{name}"), most)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so the system forgets children that have ended
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    while True:
+        byte, found, *_ = control.recvmsg(1, _socket.CMSG_SPACE(4 * _N_DESCRIPTORS))
+        if not byte:
+            end()
+        numbers = [each for *_, data in found for each in descriptors_in(data)]
+        if len(numbers) == _N_DESCRIPTORS and not os.fork():
+            control.close()
+            keep(*numbers)
+        for number in numbers:
+            os.close(number)
+
+
+def descriptors_in(data: bytes) -> list[int]:
+    """Return the descriptors of a message, which no program inherits."""
+    numbers = [int.from_bytes(data[at : at + 4], sys.byteorder) for at in range(0, len(data), 4)]
+    for number in numbers:
+        seal(number)
+    return numbers
+
+
+def seal(number: int) -> None:
+    """Let no program inherit a descriptor: a server in the background would hold the output of its command open."""
+    try:
+        os.set_inheritable(number, False)
+    except OSError:  # that of the folder of descriptors itself
+        return
+
+
+def read_all(number: int) -> dict[str, Any]:
+    """Return the data that somebody has put into a file."""
+    with open(number, "rb", closefd=False) as file:
+        return marshal.loads(file.read())
+
+
+def bind_to_limit(kind: int, most: int) -> None:
+    """Let no process of this box have more of something."""
+    hard = resource.getrlimit(kind)[1]
+    bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (bound, bound))
+
+
+def end() -> None:
+    """End, with all that runs in this box. The first process of a namespace takes the others with it."""
+    for _ in range(_MOST_KILLS if os.getpid() != 1 else 0):
+        below = running_below(os.getpid())
+        if not below:  # else the keepers of the commands do it, whose sockets are closed as well
+            break
+        for process in below:
+            kill(process, signal.SIGKILL)
+        time.sleep(_KILL_AGAIN_S)
+    os._exit(0)
+
+
+def prctl(option: int, value: int) -> int:
+    """Set a property of this process. Return 0, or -1."""
+    function = _ctypes.dlsym(_ctypes.dlopen("", 0), "prctl")
+    return _ctypes.call_function(function, (option, value, 0, 0, 0))
+
+
+# -- one command -------------------------------------------------------------------------------------------------------
+
+
+def keep(request: int, told: int, *streams: int) -> None:
+    """Be the keeper of one command: start it, tell how it ends, and end when nothing below this process runs."""
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        if sys.platform == "linux":
+            prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        program = start(read_all(request), told, streams)
+        for number in (request, *streams):
+            os.close(number)
+        _thread.start_new_thread(obey, (told, program))
+        while (ended := os.waitpid(-1, 0))[0] != program:
+            pass
+        is_left = is_anything_left(program)
+        report(told, f"ended {os.waitstatus_to_exitcode(ended[1])} {int(is_left)}")
+        while is_anything_left(program):
+            wait_for_one(program)
+    finally:
+        os._exit(0)
+
+
+def is_anything_left(group: int) -> bool:
+    """Tell whether a process of the command still runs."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        if sys.platform == "linux":
+            return False
+    else:
+        return True
+    try:
+        os.killpg(group, 0)
+    except OSError:
+        return False
+    return True
+
+
+def wait_for_one(group: int) -> None:
+    """Wait until one of the processes has ended; for a while, where the system does not tell."""
+    try:
+        os.waitpid(-1, 0)
+    except ChildProcessError:
+        time.sleep(_KILL_AGAIN_S)
+
+
+def start(request: dict[str, Any], told: int, streams: tuple[int, ...]) -> int:
+    """Start the program in a session of its own, tell of it, and return its id."""
+    reading, writing = os.pipe()
+    program = os.fork()
+    if not program:
+        try:
+            os.setsid()
+            os.chdir(request["folder"])
+            for number, stream in enumerate(streams):
+                os.dup2(stream, number)
+            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python, or this one, ignores
+                signal.signal(number, signal.SIG_DFL)
+            os.close(writing)
+            if os.read(reading, 1):  # the command may turn on its keeper as soon as it runs
+                os.execvpe(request["program"], [request["program"], *request["arguments"]], request["environment"])
+        except OSError as error:
+            report(told, f"failed {error.errno}")
+        finally:
+            os._exit(127)
+    report(told, "started")
+    os.write(writing, b"1")
+    os.close(writing)
+    os.close(reading)
+    return program
+
+
+def report(told: int, line: str) -> None:
+    """Write a line, unless nobody is there to read it: then `obey` ends all."""
+    try:
+        os.write(told, f"{line}\n".encode())
+    except OSError:
+        return
+
+
+def obey(told: int, program: int) -> None:
+    """Send the signals that are asked for. After SIGKILL, and when nobody asks any more, kill until nothing runs."""
+    try:
+        while (asked := os.read(told, 1)) and asked[0] != signal.SIGKILL:
+            send(asked[0], program)
+    except OSError:  # whoever started this has ended with lines that it had not read
+        pass
+    for _ in range(_MOST_KILLS):
+        send(signal.SIGKILL, program)
+        time.sleep(_KILL_AGAIN_S)
+    os._exit(1)
+
+
+def send(number: int, program: int) -> None:
+    """Send a signal to the group of the program, and to each process below this one that is not in it."""
+    below = running_below(os.getpid())
+    targets = [-program] if below is None or program in below.values() else []
+    for target in (*targets, *(process for process, group in (below or {}).items() if group != program)):
+        kill(target, number)
+
+
+def kill(target: int, number: int) -> None:
+    """Send a signal to a process or a group, if it still runs."""
+    try:
+        os.kill(target, number)
+    except OSError:  # it has ended, or is somebody else's
+        return
+
+
+def running_below(ancestor: int) -> dict[int, int] | None:
+    """Return all processes that run below this one, each with the id of its group; None where the system does not
+    tell."""
+    children: dict[int, list[tuple[int, int, bool]]] = {}
+    try:
+        with os.scandir("/proc") as entries:
+            names = [each.name for each in entries if each.name.isdecimal()]
+    except OSError:
+        return None
+    for name in names:
+        try:
+            with os.fdopen(os.open(f"/proc/{name}/stat", os.O_RDONLY), "rb") as file:
+                state, parent, group = file.read().rpartition(b")")[2].split(maxsplit=3)[:3]
+        except (OSError, ValueError):  # it has ended by now
+            continue
+        children.setdefault(int(parent), []).append((int(name), int(group), state not in b"ZX"))
+    found: dict[int, int] = {}
+    parents = [ancestor]
+    while parents:
+        for process, group, is_running in children.pop(parents.pop(), ()):
+            parents.append(process)
+            if is_running:
+                found[process] = group
+    return found
+
+
+if __name__ == "__main__":
+    serve_commands()

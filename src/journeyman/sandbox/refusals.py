@@ -1,0 +1,64 @@
+"""The refusals of a box, found in what a command has written: by evidence, never by a word or an exit code alone.
+
+The evidence is the phrase of an error of the system, and beside it a path or a program that this very box refuses.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from journeyman.sandbox.box import Box, SandboxRefusal, is_within
+
+_MOST: Final = 5
+_LONGEST: Final = 100_000
+_DENIED, _READ_ONLY = "permission denied", "read-only file system"
+_PHRASES: Final = rf"({_DENIED}|{_READ_ONLY}|device or resource busy|operation not permitted)"
+_BEFORE: Final = re.compile(rf"^(.*?): {_PHRASES}\.?$", re.MULTILINE | re.IGNORECASE)
+"""As programs of C tell it: `cp: cannot open 'x' for reading: Permission denied`, `bash: ./x: Permission denied`."""
+_BEHIND: Final = re.compile(rf"{_PHRASES}(?:\]|, [a-z]+)?:? '([^'\n]+)'", re.IGNORECASE)
+"""As Python and Node tell it: `Permission denied: 'x'`, `permission denied, open 'x'`."""
+_NAMED: Final = re.compile("['\"\u2018]([^'\"\u2019\n]+)['\"\u2019]|(?:^|[\\s:])([^\\s:'\"\u2018\u2019]+)")
+
+
+def find_refusals(box: Box, output: str, folder: str | None = None) -> tuple[SandboxRefusal, ...]:
+    """Return what a box has refused to a command, five at most, each once.
+
+    Args:
+        box: The borders that the command ran in.
+        output: Its output and errors.
+        folder: The folder in which it ran; that of the box if not given.
+    """
+    found: dict[SandboxRefusal, None] = {}
+    for phrase, name in _accused(output[-_LONGEST:]):
+        refusal = _refusal_of(box, phrase, name, box.work if folder is None else folder)
+        if refusal is not None:
+            found[refusal] = None
+    return tuple(found)[:_MOST]
+
+
+def _accused(output: str) -> Iterator[tuple[str, str]]:
+    for line, phrase in _BEFORE.findall(output):
+        for quoted, bare in _NAMED.findall(line):
+            yield phrase.lower(), quoted or bare
+    for phrase, name in _BEHIND.findall(output):
+        yield phrase.lower(), name
+
+
+def _refusal_of(box: Box, phrase: str, name: str, folder: str) -> SandboxRefusal | None:
+    path = os.path.realpath(Path(folder) / name) if "\0" not in name else "/"
+    is_there = "/" in name or Path(path).exists()
+    is_protected = any(is_within(path, each) or is_within(each, path) for each in box.protected)
+    if phrase == _DENIED:
+        if Path(name).name in box.denied:
+            return SandboxRefusal(cause="program", what=Path(name).name)
+        if any(is_within(path, each) for each in box.hidden):
+            return SandboxRefusal(cause="read", what=path, need=f"read:{path}")
+    elif is_there and box.may_change(path) and is_protected:
+        return SandboxRefusal(cause="protected", what=path, need=f"write:{path}")
+    elif is_there and phrase == _READ_ONLY and not box.may_change(path):
+        return SandboxRefusal(cause="write", what=path, need=f"write:{path}")
+    return None

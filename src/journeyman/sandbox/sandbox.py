@@ -1,0 +1,122 @@
+"""The port of sandboxes: a `Sandbox` opens boxes, an `OpenSandbox` starts programs in one, through one launcher.
+
+Whoever implements it keeps one rule: where a border cannot be drawn, nothing is started.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from journeyman.errors import JourneymanError
+from journeyman.sandbox.box import Box, SandboxGuarantees
+
+
+class SandboxUnavailable(JourneymanError):
+    """A box cannot be opened, or has broken. Nothing was run outside of it instead. The text says what helps."""
+
+
+@runtime_checkable
+class Sandbox(Protocol):
+    """A way in which this system keeps commands in a box."""
+
+    @property
+    def name(self) -> str:
+        """The name that is shown, such as `bubblewrap`."""
+        ...
+
+    def holds(self) -> SandboxGuarantees:
+        """Return what it holds here. It is found out by trying, once in a process, which takes a tenth of a second."""
+        ...
+
+    def open(self, box: Box) -> OpenSandbox:
+        """Open a box. It stays open until it is closed, or this process ends in whatever way.
+
+        Raises:
+            SandboxUnavailable: it cannot hold this box.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close all boxes that it has opened."""
+        ...
+
+
+@runtime_checkable
+class OpenSandbox(Protocol):
+    """A box that is open. What runs in it shares its processes, its temporary folder and its own network."""
+
+    @property
+    def box(self) -> Box:
+        """The borders."""
+        ...
+
+    @property
+    def is_open(self) -> bool:
+        """False once it was closed, or has broken: open another one then."""
+        ...
+
+    async def spawn(
+        self,
+        program: str,
+        arguments: Sequence[str] = (),
+        *,
+        folder: str | None = None,
+        environment: Mapping[str, str],
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+    ) -> SandboxProcess:
+        """Start a program in the box.
+
+        Args:
+            program: Its name, which is looked for in the `PATH` of the environment, or its path.
+            arguments: What it is given.
+            folder: The folder that it starts in; that of the box if not given.
+            environment: Its environment, to which the box adds its own.
+            stdin: The descriptor that it reads from. As the others, it stays the caller's to close; None is nothing.
+            stdout: The descriptor that it writes to.
+            stderr: The descriptor that it writes errors to.
+
+        Raises:
+            SandboxUnavailable: the box is closed or broken, so nothing was started.
+        """
+        ...
+
+    def close(self) -> None:
+        """End all that runs in it."""
+        ...
+
+
+class SandboxProcess(Protocol):
+    """A program that was started in a box, with all that it starts."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended; None while it runs. Below 0: a signal of this number ended it."""
+        ...
+
+    async def wait(self) -> int:
+        """Wait until the program ends, and return its exit code. What it has started may still run.
+
+        Raises:
+            OSError: it could not be started: no such program, or it may not be run.
+        """
+        ...
+
+    def are_left(self) -> bool:
+        """Tell whether the program, or anything that it has started, may still run."""
+        ...
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the program, and to all that it has started."""
+        ...
+
+    async def wait_for_all(self) -> None:
+        """Wait until nothing of it runs."""
+        ...
+
+    def close(self) -> None:
+        """End what still runs."""
+        ...

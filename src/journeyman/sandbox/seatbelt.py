@@ -1,0 +1,146 @@
+"""Boxes of macOS: a profile of Seatbelt, which `sandbox-exec` gives to a process and all that it starts.
+
+The last rule of a profile that fits decides, so what is allowed in general stands before what is refused inside of it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from journeyman.definition import explain_arguments
+from journeyman.sandbox.box import Box, SandboxGuarantees, folders_between
+from journeyman.sandbox.kept import KeptSandbox, OpenBoxes
+from journeyman.sandbox.probe import find_guarantees
+from journeyman.sandbox.programs import files_of_programs, folders_of_programs, needed_for_programs
+from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxUnavailable
+
+_PROGRAM: Final = "/usr/bin/sandbox-exec"
+_DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/tty", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/random")
+_SERVICES: Final = (
+    *("com.apple.SecurityServer", "com.apple.securityd.xpc", "com.apple.coreservices.appleevents"),
+    *("com.apple.coreservices.launchservicesd", "com.apple.lsd.open", "com.apple.pasteboard.1"),
+)
+"""What answers for the keychain, for other programs, for `open` and for what was copied."""
+_SYSTEM: Final = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/System",
+    "/Library",
+    "/opt",
+    "/etc",
+    "/private/etc",
+    "/dev",
+    "/private/var",
+)
+
+
+@explain_arguments
+class Seatbelt:
+    """Sandboxes of macOS, by `sandbox-exec`."""
+
+    def __init__(self) -> None:
+        self.name: Final = "seatbelt"
+        """The name that is shown."""
+        self._opened: Final = OpenBoxes()
+        self._guarantees: SandboxGuarantees | None = None
+
+    def holds(self) -> SandboxGuarantees:
+        """Return what it holds here: see `Sandbox`."""
+        if self._guarantees is None:
+            self._guarantees = find_guarantees(self)
+        return self._guarantees
+
+    def open(self, box: Box) -> OpenSandbox:
+        """Open a box: see `Sandbox`."""
+        if box.hosts or box.sockets:
+            raise SandboxUnavailable("A box of Seatbelt cannot let hosts or sockets through yet: take them out of it.")
+        if sys.platform != "darwin" or not os.access(_PROGRAM, os.X_OK):
+            raise SandboxUnavailable(f"{_PROGRAM} is not there: only macOS has it.")
+        opened = _OpenSeatbelt(box)
+        return self._opened.add(opened)
+
+    def close(self) -> None:
+        """Close all boxes that it has opened."""
+        self._opened.close()
+
+
+def write_profile(box: Box, temporary: str, denied: Sequence[str], readable: Sequence[str]) -> str:
+    """Return the profile of a box.
+
+    Args:
+        box: The borders.
+        temporary: The box's own folder for temporary files.
+        denied: The files of the programs that it denies.
+        readable: The folders that programs need, for a box that shows only those.
+
+    Raises:
+        SandboxUnavailable: a path has characters that no profile can hold.
+    """
+    return "\n".join(["(version 1)", "(allow default)", *_rules(box, temporary, denied, readable), ""])
+
+
+def _rules(box: Box, temporary: str, denied: Sequence[str], readable: Sequence[str]) -> Iterator[str]:
+    writable = [*([box.work] if box.changes else []), *box.writes, temporary]
+    yield "(deny file-write*)"
+    yield f"(allow file-write*{_each('subpath', writable)})"
+    yield f"(allow file-write-data file-ioctl{_each('literal', _DEVICES)})"
+    yield "(deny file-write-setugid)"
+    if box.reads == "system":
+        shown = [*_SYSTEM, *readable, *box.readable, box.work, *box.writes, temporary]
+        yield '(deny file-read-data (subpath "/"))'
+        yield f'(allow file-read-data (literal "/"){_each("subpath", shown)})'
+    if box.protected:
+        yield f"(deny file-write*{_each('subpath', box.protected)})"
+        around = sorted({each for path in box.protected for root in writable for each in folders_between(root, path)})
+        # A folder that is renamed takes what is in it to another name.
+        if around:
+            yield f"(deny file-write-unlink{_each('literal', around)})"
+    if box.hidden:
+        yield f"(deny file-read* file-write*{_each('subpath', box.hidden)})"
+    if denied:
+        yield f"(deny file-read-data process-exec*{_each('literal', denied)})"
+    yield "(deny network*)"
+    yield "(deny signal (target others))"
+    yield "(deny process-info* (target others))"
+    yield "(deny appleevent-send)"
+    yield "(deny lsopen)"
+    yield f"(deny mach-lookup{_each('global-name', _SERVICES)})"
+
+
+def _each(filter: str, words: Sequence[str]) -> str:
+    """Return a filter of a profile for each word, quoted."""
+    strange = next((each for each in words if not each.isprintable()), None)
+    if strange is not None:
+        raise SandboxUnavailable(f"{strange!r} has characters that a profile of Seatbelt cannot hold. Rename it.")
+    escaped = [each.replace("\\", "\\\\").replace('"', '\\"') for each in words]
+    return "".join(f'\n  ({filter} "{each}")' for each in escaped)
+
+
+class _OpenSeatbelt(KeptSandbox):
+    def __init__(self, box: Box) -> None:
+        self._temporary: Final = os.path.realpath(tempfile.mkdtemp(prefix="journeyman-box-"))
+        denied = files_of_programs(box.denied, folders_of_programs(box.path))[0] if box.denied else []
+        try:
+            profile = write_profile(box, self._temporary, denied, [*needed_for_programs(box.path)])
+            super().__init__(
+                box,
+                lambda line, inherited: ([_PROGRAM, "-p", profile, *line], inherited),
+                adds={"TMPDIR": self._temporary},
+            )
+        except BaseException:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            raise
+
+    def close(self) -> None:
+        super().close()
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+if TYPE_CHECKING:
+    _sandbox: type[Sandbox] = Seatbelt

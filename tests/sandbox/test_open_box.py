@@ -1,0 +1,195 @@
+"""A box that is open: its keeper starts commands, finds what they leave behind, and ends with whoever opened it."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from journeyman.sandbox import Bubblewrap, NoSandbox, OpenSandbox, Sandbox, SandboxUnavailable
+from journeyman.sandbox.exam import run_in_sandbox
+from tests.sandbox.stage import Stage
+
+PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+
+async def is_locked(lock: Path) -> bool:
+    """Tell whether somebody still holds a lock after a second."""
+    asked = await asyncio.create_subprocess_exec("flock", "-w", "1", str(lock), "true")
+    return await asked.wait() != 0
+
+
+HOLD = "setsid sh -c 'exec 9> lock; flock 9; echo > locked; sleep 60' > /dev/null 2>&1 &"
+WAIT = "while ! [ -e locked ]; do sleep 0.01; done"
+
+
+async def test_a_server_in_the_background_and_the_next_command_see_each_other(
+    bubblewrap: Bubblewrap, stage: Stage
+) -> None:
+    opened = bubblewrap.open(stage.box())
+    server = await opened.spawn("python3", ["-m", "http.server", "8000", "--bind", "127.0.0.1"], environment=PATH)
+    line = "until exec 9<> /dev/tcp/127.0.0.1/8000; do sleep 0.02; done; echo GET /f HTTP/1.0 >&9; echo >&9; cat <&9"
+    code, output = await run_in_sandbox(opened, f"exec bash -c '{line}' 2> /dev/null", PATH)
+    assert (code, output[-6:]) == (0, "b\na\nc\n")
+    server.send(signal.SIGTERM)
+    assert await server.wait() == -signal.SIGTERM
+    opened.close()
+
+
+async def test_what_a_command_leaves_behind_is_known_and_ended(bubblewrap: Bubblewrap, stage: Stage) -> None:
+    opened = bubblewrap.open(stage.box())
+    process = await opened.spawn("sh", ["-c", f"{HOLD} {WAIT}"], environment=PATH)
+    assert await process.wait() == 0
+    assert process.are_left()
+    process.send(signal.SIGKILL)
+    await process.wait_for_all()
+    assert not process.are_left()
+    assert not await is_locked(stage.work / "lock")
+    tidy = await opened.spawn("true", environment=PATH)
+    assert (await tidy.wait(), tidy.are_left()) == (0, False)
+    opened.close()
+
+
+@pytest.mark.parametrize("make", [Bubblewrap, NoSandbox])
+async def test_a_command_inherits_its_streams_and_no_other_descriptor(
+    bubblewrap: Bubblewrap, make: type[Sandbox], stage: Stage
+) -> None:
+    opened = make().open(stage.box())
+    _, output = await run_in_sandbox(opened, "ls /proc/self/fd", PATH)
+    opened.close()
+    assert output.split() == ["0", "1", "2", "3"], "3 is the folder that ls reads"
+
+
+async def test_no_command_sees_the_arguments_or_sockets_of_its_keeper(bubblewrap: Bubblewrap, stage: Stage) -> None:
+    opened = bubblewrap.open(stage.box())
+    _, output = await run_in_sandbox(opened, "ls /proc/1/fd; cat /proc/1/environ; gdb -p 1 -batch 2>&1 | tail -1", PATH)
+    opened.close()
+    assert "Permission denied" in output
+    assert "socket" not in output
+
+
+async def test_a_command_that_kills_its_keepers_ends_the_box_and_nothing_lives_on(
+    bubblewrap: Bubblewrap, stage: Stage
+) -> None:
+    opened = bubblewrap.open(stage.box())
+    line = f"{HOLD} {WAIT}; kill -9 $PPID 1; kill -9 -1; sleep 60"
+    process = await opened.spawn("sh", ["-c", line], environment=PATH)
+    assert await process.wait() == -signal.SIGKILL
+    assert not opened.is_open
+    assert not await is_locked(stage.work / "lock")
+    with pytest.raises(SandboxUnavailable, match="nothing was run outside of it"):
+        await opened.spawn("true", environment=PATH)
+
+
+async def test_a_box_that_was_killed_from_outside_runs_nothing_more(bubblewrap: Bubblewrap, stage: Stage) -> None:
+    opened = bubblewrap.open(stage.box())
+    process = await opened.spawn("sh", ["-c", f"{HOLD} {WAIT}; sleep 60"], environment=PATH)
+    keeper = [child for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split() if is_bwrap(child)]
+    assert keeper
+    for each in keeper:
+        os.kill(int(each), signal.SIGKILL)
+    await process.wait()
+    assert not opened.is_open
+    assert not await is_locked(stage.work / "lock")
+
+
+def is_bwrap(process: str) -> bool:
+    return b"bwrap" in Path(f"/proc/{process}/cmdline").read_bytes()
+
+
+PARENT = textwrap.dedent(
+    """
+    import asyncio, os, sys, time
+    from journeyman.sandbox import Box, Bubblewrap
+
+    async def main():
+        opened = Bubblewrap().open(Box(work=sys.argv[1]))
+        print("opened", flush=True)
+        process = await opened.spawn("sh", ["-c", sys.argv[2]], environment={"PATH": "/usr/bin:/bin"})
+        print("started", flush=True)
+        await process.wait()
+
+    asyncio.run(main())
+    """
+)
+
+
+@pytest.mark.parametrize("moment", ["opened", "started", 0.03, 0.06])
+async def test_a_box_dies_with_the_process_that_opened_it_whenever_that_is_killed(
+    bubblewrap: Bubblewrap, stage: Stage, moment: str | float
+) -> None:
+    arguments = [sys.executable, "-c", PARENT, str(stage.work), f"{HOLD} {WAIT}; sleep 60"]
+    parent = await asyncio.create_subprocess_exec(*arguments, stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    while (line := (await parent.stdout.readline()).decode().strip()) != (
+        moment if isinstance(moment, str) else "opened"
+    ):
+        assert line
+    if isinstance(moment, float):
+        await asyncio.wait({asyncio.ensure_future(parent.wait())}, timeout=moment)
+    parent.kill()
+    await parent.wait()
+    assert not await is_locked(stage.work / "lock")
+    # Whoever still lives in the box would have it as its folder.
+    left = [each for each in Path("/proc").iterdir() if each.name.isdecimal() and lives_in(each, stage.work)]
+    assert left == []
+
+
+def lives_in(process: Path, folder: Path) -> bool:
+    try:
+        return (process / "cwd").readlink() == folder
+    except OSError:
+        return False
+
+
+async def test_a_box_of_another_process_is_not_used(bubblewrap: Bubblewrap, stage: Stage) -> None:
+    opened = bubblewrap.open(stage.box())
+    assert exit_code_of_child(opened) == 0
+    assert (await run_in_sandbox(opened, "true", PATH))[0] == 0, "the child has not closed it"
+    opened.close()
+
+
+def exit_code_of_child(opened: OpenSandbox) -> int:
+    child = os.fork()
+    if not child:
+        os._exit(0 if is_refused(opened) else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def is_refused(opened: OpenSandbox) -> bool:
+    spawning = opened.spawn("true", environment=PATH)
+    try:
+        spawning.send(None)
+    except SandboxUnavailable as error:
+        return "opened by another process" in str(error) and not opened.is_open
+    return False
+
+
+async def test_many_commands_at_once_each_have_their_own_end(bubblewrap: Bubblewrap, stage: Stage) -> None:
+    opened = bubblewrap.open(stage.box())
+    done = await asyncio.gather(*(run_in_sandbox(opened, f"echo {n}; exit {n}", PATH) for n in range(40)))
+    opened.close()
+    assert done == [(n, f"{n}\n") for n in range(40)]
+
+
+async def test_what_cannot_be_started_is_told_as_without_a_box(bubblewrap: Bubblewrap, stage: Stage) -> None:
+    opened = bubblewrap.open(stage.box())
+    missing = await opened.spawn("no-such-program", environment=PATH)
+    with pytest.raises(FileNotFoundError):
+        await missing.wait()
+    elsewhere = await opened.spawn("true", folder="/nowhere", environment=PATH)
+    with pytest.raises(FileNotFoundError):
+        await elsewhere.wait()
+    opened.close()
+
+
+async def test_what_is_masked_ends_as_what_may_not_be_run(bubblewrap: Bubblewrap, stage: Stage) -> None:
+    opened = bubblewrap.open(stage.box("python3", "git"))
+    for line in ("exec bash -c 'python3 -c 1'", "exec bash -c 'git status'", "cat .env"):
+        code, output = await run_in_sandbox(opened, line, PATH)
+        assert (code in (1, 126), "Permission denied" in output) == (True, True), (line, code, output)
+    opened.close()

@@ -1,0 +1,86 @@
+"""What a box has refused is told with evidence: rightly by its cause, and never of an ordinary failure."""
+
+from __future__ import annotations
+
+import pytest
+
+from journeyman.sandbox import Box, Bubblewrap, SandboxRefusal, find_refusals
+from journeyman.sandbox.exam import run_in_sandbox
+from tests.sandbox.stage import Stage
+
+REFUSED = {
+    "cat .env": ("read", "work/.env"),
+    "cp .env copy": ("read", "work/.env"),
+    "tar cf a.tar .env": ("read", "work/.env"),
+    "grep TOKEN .env": ("read", "work/.env"),
+    "python3 -c 'open(\".env\")'": ("read", "work/.env"),
+    'node -e \'require("fs").readFileSync(".env")\'': ("read", "work/.env"),
+    "ls ~/.ssh": ("read", "home/.ssh"),
+    "cat < .env": ("read", "work/.env"),
+    "echo x > ../out/file": ("write", "out/file"),
+    "touch ../out/new": ("write", "out/new"),
+    "cp f ../out/file": ("write", "out/file"),
+    "mkdir ../out/new": ("write", "out/new"),
+    "rm -f ../out/file": ("write", "out/file"),
+    'python3 -c \'open("../out/file", "w")\'': ("write", "out/file"),
+    "echo x > .git/hooks/post-commit": ("protected", "work/.git/hooks/post-commit"),
+    "echo x > .envrc": ("protected", "work/.envrc"),
+    "mv .git g": ("protected", "work/.git"),
+    "rm -rf .vscode": ("protected", "work/.vscode/tasks.json"),
+    "sqlite3 x": ("program", "sqlite3"),
+    "/usr/bin/sqlite3 x": ("program", "sqlite3"),
+    "env sqlite3 x": ("program", "sqlite3"),
+}
+ORDINARY = (
+    *(
+        "grep nothing f",
+        "cat missing",
+        "false | true",
+        "chmod 000 f; head -c1 f; ./f",
+        "./f",
+        "cd f",
+        "rm a",
+        "exit 126",
+    ),
+    *(
+        "echo 'Permission denied'",
+        "echo '.env: it says Permission denied here'",
+        "test -e .env",
+        "rmdir .git/objects",
+        "kill -0 77777",
+    ),
+    *('echo "cat: ../out/file: Permission denied"', "mkdir a", "python3 -c 'raise PermissionError'", "ls missing/.env"),
+)
+
+
+@pytest.mark.share(one_in=3)
+@pytest.mark.parametrize("line", REFUSED)
+async def test_a_refusal_is_told_by_its_cause(bubblewrap: Bubblewrap, stage: Stage, line: str) -> None:
+    cause, name = REFUSED[line]
+    box = stage.box("sqlite3")
+    opened = bubblewrap.open(box)
+    _, output = await run_in_sandbox(opened, 'exec bash -c "$LINE"', {**stage.environment, "LINE": line})
+    opened.close()
+    what = name if cause == "program" else str(stage.folder / name)
+    assert [(each.cause, each.what) for each in find_refusals(box, output)] == [(cause, what)], output
+
+
+@pytest.mark.share(one_in=3)
+@pytest.mark.parametrize("line", ORDINARY)
+async def test_an_ordinary_failure_is_no_refusal(bubblewrap: Bubblewrap, stage: Stage, line: str) -> None:
+    box = stage.box("sqlite3")
+    opened = bubblewrap.open(box)
+    _, output = await run_in_sandbox(opened, 'exec bash -c "$LINE"', {**stage.environment, "LINE": line})
+    opened.close()
+    assert find_refusals(box, output) == ()
+
+
+def test_a_refusal_says_what_would_have_to_be_asked_for() -> None:
+    box = Box(work="/srv/a", hidden=("/srv/keys",))
+    output = "cat: /srv/keys/one: Permission denied\n" * 3 + "touch: cannot touch '../b': Read-only file system\n"
+    assert find_refusals(box, output) == (
+        SandboxRefusal(cause="read", what="/srv/keys/one", need="read:/srv/keys/one"),
+        SandboxRefusal(cause="write", what="/srv/b", need="write:/srv/b"),
+    )
+    many = "".join(f"cat: /srv/keys/{number}: Permission denied\n" for number in range(9))
+    assert len(find_refusals(box, many)) == 5
