@@ -11,9 +11,8 @@ import os
 import shutil
 import stat
 import subprocess
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -72,13 +71,16 @@ class Bubblewrap:
         filter = build_filter()
         if filter is None:
             raise SandboxUnavailable("There is no filter of system calls for this machine, so no box can be closed.")
-        masks = _Masks()
-        try:
-            opened = _OpenBubblewrap(box, masks, self._arguments(program, box, masks), filter=filter, program=program)
-        except BaseException:
-            masks.close()
-            raise
-        return self._opened.add(opened)
+        with ExitStack() as stack:
+
+            def launch(line: Sequence[str], inherited: Sequence[int], folder: str) -> tuple[list[str], list[int]]:
+                mounts = [*_ALWAYS, *self._arguments(box), *_masks(box, folder, spared=program), "--chdir", "/", ""]
+                told = stack.enter_context(memory_of("\0".join(mounts).encode("utf-8", "surrogateescape"))).fileno()
+                rules = stack.enter_context(memory_of(filter)).fileno()
+                started = [program, "--args", str(told), "--seccomp", str(rules), "--", *line]
+                return started, [*inherited, told, rules]
+
+            return self._opened.add(KeptSandbox(box, launch))
 
     def close(self) -> None:
         """Close all boxes that it has opened."""
@@ -110,7 +112,7 @@ class Bubblewrap:
 
     # -- what it is told
 
-    def _arguments(self, program: str, box: Box, masks: _Masks) -> Iterator[str]:
+    def _arguments(self, box: Box) -> Iterator[str]:
         """Give the mounts of a box, each after those that it lies in."""
         offers = self._offers or ""
         if "--disable-userns" in offers:
@@ -132,7 +134,6 @@ class Bubblewrap:
         for path in _existing(box.writes):
             yield from ("--bind", path, path)
         yield from _protecting(box)
-        yield from masks.arguments(box, program)
 
 
 def _system_mounts() -> Iterator[str]:
@@ -181,46 +182,14 @@ def _existing(paths: Iterable[str]) -> list[str]:
     return [path for path in real if Path(path).exists()]
 
 
-class _Masks:
-    """A file and a folder that nobody can read, to be mounted over others."""
-
-    def __init__(self) -> None:
-        folder = Path(tempfile.mkdtemp(prefix="journeyman-box-"))
-        self._file: Final = folder / "file"
-        self._folder: Final = folder / "folder"
-        self._file.touch(0)
-        self._folder.mkdir(0)
-
-    def arguments(self, box: Box, program: str) -> Iterator[str]:
-        """Give the mounts over what is hidden and over denied programs."""
-        programs, _ = files_of_programs(box.denied, folders_of_programs(box.path)) if box.denied else ([], [])
-        for path in [*_existing(box.hidden), *[each for each in programs if each != program]]:
-            yield from ("--ro-bind", str(self._folder if Path(path).is_dir() else self._file), path)
-
-    def close(self) -> None:
-        """Remove them."""
-        with suppress(OSError):
-            self._folder.rmdir()
-            self._file.unlink()
-            self._file.parent.rmdir()
-
-
-class _OpenBubblewrap(KeptSandbox):
-    def __init__(self, box: Box, masks: _Masks, mounts: Iterable[str], *, filter: bytes, program: str) -> None:
-        self._masks: Final = masks
-        told = "\0".join([*_ALWAYS, *mounts, "--chdir", "/", ""]).encode("utf-8", "surrogateescape")
-        with memory_of(told) as arguments, memory_of(filter) as rules:
-
-            def launch(line: Sequence[str], inherited: Sequence[int]) -> tuple[list[str], list[int]]:
-                numbers = [str(arguments.fileno()), str(rules.fileno())]
-                started = [program, "--args", numbers[0], "--seccomp", numbers[1], "--", *line]
-                return started, [*inherited, arguments.fileno(), rules.fileno()]
-
-            super().__init__(box, launch)
-
-    def close(self) -> None:
-        super().close()
-        self._masks.close()
+def _masks(box: Box, folder: str, *, spared: str) -> Iterator[str]:
+    """Give the mounts over what is hidden and over denied programs, of what nobody can read."""
+    empty_file, empty_folder = Path(folder, "file"), Path(folder, "folder")
+    empty_file.touch(0)
+    empty_folder.mkdir(0)
+    programs, _ = files_of_programs(box.denied, folders_of_programs(box.path))
+    for path in [*_existing(box.hidden), *[each for each in programs if each != spared]]:
+        yield from ("--ro-bind", str(empty_folder if Path(path).is_dir() else empty_file), path)
 
 
 if TYPE_CHECKING:

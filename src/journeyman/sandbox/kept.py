@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import marshal
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -30,8 +31,8 @@ _FULL_S: Final = 0.005
 _LONGEST_LINE: Final = 64
 _LONGEST_COMPLAINT: Final = 500
 
-Launch = Callable[[Sequence[str], Sequence[int]], tuple[Sequence[str], Sequence[int]]]
-"""Returns the command line that runs a command line in a box, and what it inherits."""
+Launch = Callable[[Sequence[str], Sequence[int], str], tuple[Sequence[str], Sequence[int]]]
+"""Returns the command line that runs a command line in a box, and what it inherits. It may use a folder of the box."""
 
 
 class OpenBoxes:
@@ -55,14 +56,17 @@ class OpenBoxes:
 class KeptSandbox:
     """A box whose first process is the keeper."""
 
-    def __init__(self, box: Box, launch: Launch, *, adds: Mapping[str, str] | None = None) -> None:
-        """Start the keeper by the command line that `launch` makes; `adds` are variables for each command.
+    def __init__(self, box: Box, launch: Launch, *, has_temporary: bool = False) -> None:
+        """Start the keeper by the command line that `launch` makes. With `has_temporary`, temporary files are in the
+        folder of the box.
 
         Raises:
             SandboxUnavailable: it cannot be started.
         """
         self.box: Final = box
-        self._adds: Final = {**box.environment, **(adds or {})}
+        self._folder: Final = os.path.realpath(tempfile.mkdtemp(prefix="journeyman-box-"))
+        self._has_temporary: Final = has_temporary
+        self._adds: Final = {**box.environment, **({"TMPDIR": self._folder} if has_temporary else {})}
         self._commands: Final[list[KeptProcess]] = []
         self._opener: Final = os.getpid()
         self._complaints: Final = memory_of(b"")
@@ -71,10 +75,12 @@ class KeptSandbox:
             with inner, ExitStack() as stack:
                 self._control.setblocking(False)
                 self._keeper: Final = self._start(launch, inner, stack)
-        except OSError as error:
+        except BaseException as error:
             self._control.close()
-            self._complaints.close()
-            raise SandboxUnavailable(f"The sandbox cannot be started: {error}.") from error
+            self._clear()
+            if isinstance(error, OSError):
+                raise SandboxUnavailable(f"The sandbox cannot be started: {error}.") from error
+            raise
 
     def _start(self, launch: Launch, inner: socket.socket, stack: ExitStack) -> subprocess.Popen[bytes]:
         python = stack.enter_context(Path(sys.executable).resolve().open("rb"))
@@ -87,7 +93,7 @@ class KeptSandbox:
         script = f"/proc/self/fd/{source.fileno()}" if is_linux else str(KEEPER)
         inherited = [python.fileno(), source.fileno(), inner.fileno(), settings.fileno()]
         line = [program, "-I", "-S", script, str(inner.fileno()), str(settings.fileno())]
-        arguments, descriptors = launch(line, inherited)
+        arguments, descriptors = launch(line, inherited, self._folder)
         return subprocess.Popen(
             arguments,
             stdin=subprocess.DEVNULL,
@@ -187,7 +193,14 @@ class KeptSandbox:
         except subprocess.TimeoutExpired:  # the system may not let go of it
             self._keeper.kill()
             self._keeper.wait()
+        self._clear()
+
+    def _clear(self) -> None:
         self._complaints.close()
+        # What nobody could read in the box is made readable; of what a command has put there, links may lead anywhere.
+        for each in () if self._has_temporary else [*Path(self._folder).glob("*")]:
+            each.chmod(0o700)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def file_of(facts: dict[str, Any]) -> BinaryIO:

@@ -7,10 +7,9 @@ is less than what bubblewrap does.
 from __future__ import annotations
 
 import ctypes
-import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -61,8 +60,15 @@ class Landlock:
         filter = build_filter(datagrams=False)
         if version < 1 or filter is None:
             raise SandboxUnavailable("This system has no Landlock: Linux has it from 5.13 on, if it is switched on.")
-        opened = _OpenLandlock(box, version, filter)
-        return self._opened.add(opened)
+        with ExitStack() as stack:
+
+            def launch(line: Sequence[str], inherited: Sequence[int], folder: str) -> tuple[list[str], list[int]]:
+                handled, rules = rules_of(box, folder, version)
+                borders = stack.enter_context(file_of({"handled": handled, "rules": rules, "filter": filter})).fileno()
+                started = [sys.executable, "-I", "-S", str(_CONFINE), str(borders), *line]
+                return started, [*inherited, borders]
+
+            return self._opened.add(KeptSandbox(box, launch, has_temporary=True))
 
     def close(self) -> None:
         """Close all boxes that it has opened."""
@@ -79,27 +85,6 @@ def rules_of(box: Box, temporary: str, version: int) -> tuple[list[int], list[tu
     rights |= {"/dev": _DEVICES & every}
     rights |= {path: every if Path(path).is_dir() else every & _OF_A_FILE for path in writable}
     return handled, [(path, right) for path, right in rights.items() if Path(path).exists()]
-
-
-class _OpenLandlock(KeptSandbox):
-    def __init__(self, box: Box, version: int, filter: bytes) -> None:
-        self._temporary: Final = tempfile.mkdtemp(prefix="journeyman-box-")
-        handled, rules = rules_of(box, self._temporary, version)
-        try:
-            with file_of({"handled": handled, "rules": rules, "filter": filter}) as borders:
-
-                def launch(line: Sequence[str], inherited: Sequence[int]) -> tuple[list[str], list[int]]:
-                    started = [sys.executable, "-I", "-S", str(_CONFINE), str(borders.fileno()), *line]
-                    return started, [*inherited, borders.fileno()]
-
-                super().__init__(box, launch, adds={"TMPDIR": self._temporary})
-        except BaseException:
-            shutil.rmtree(self._temporary, ignore_errors=True)
-            raise
-
-    def close(self) -> None:
-        super().close()
-        shutil.rmtree(self._temporary, ignore_errors=True)
 
 
 if TYPE_CHECKING:

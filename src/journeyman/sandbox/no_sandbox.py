@@ -27,7 +27,7 @@ class NoSandbox:
 
     def open(self, box: Box) -> OpenSandbox:
         """Open what draws no borders: see `Sandbox`."""
-        opened = KeptSandbox(box, lambda line, inherited: (line, inherited))
+        opened = KeptSandbox(box, lambda line, inherited, folder: (line, inherited))
         return self._opened.add(opened)
 
     def close(self) -> None:

@@ -6,9 +6,7 @@ The last rule of a profile that fits decides, so what is allowed in general stan
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -62,8 +60,13 @@ class Seatbelt:
             raise SandboxUnavailable("A box of Seatbelt cannot let hosts or sockets through yet: take them out of it.")
         if sys.platform != "darwin" or not os.access(_PROGRAM, os.X_OK):
             raise SandboxUnavailable(f"{_PROGRAM} is not there: only macOS has it.")
-        opened = _OpenSeatbelt(box)
-        return self._opened.add(opened)
+
+        def launch(line: Sequence[str], inherited: Sequence[int], folder: str) -> tuple[list[str], Sequence[int]]:
+            denied, _ = files_of_programs(box.denied, folders_of_programs(box.path))
+            profile = write_profile(box, folder, denied, [*needed_for_programs(box.path)])
+            return [_PROGRAM, "-p", profile, *line], inherited
+
+        return self._opened.add(KeptSandbox(box, launch, has_temporary=True))
 
     def close(self) -> None:
         """Close all boxes that it has opened."""
@@ -120,26 +123,6 @@ def _each(filter: str, words: Sequence[str]) -> str:
         raise SandboxUnavailable(f"{strange!r} has characters that a profile of Seatbelt cannot hold. Rename it.")
     escaped = [each.replace("\\", "\\\\").replace('"', '\\"') for each in words]
     return "".join(f'\n  ({filter} "{each}")' for each in escaped)
-
-
-class _OpenSeatbelt(KeptSandbox):
-    def __init__(self, box: Box) -> None:
-        self._temporary: Final = os.path.realpath(tempfile.mkdtemp(prefix="journeyman-box-"))
-        denied = files_of_programs(box.denied, folders_of_programs(box.path))[0] if box.denied else []
-        try:
-            profile = write_profile(box, self._temporary, denied, [*needed_for_programs(box.path)])
-            super().__init__(
-                box,
-                lambda line, inherited: ([_PROGRAM, "-p", profile, *line], inherited),
-                adds={"TMPDIR": self._temporary},
-            )
-        except BaseException:
-            shutil.rmtree(self._temporary, ignore_errors=True)
-            raise
-
-    def close(self) -> None:
-        super().close()
-        shutil.rmtree(self._temporary, ignore_errors=True)
 
 
 if TYPE_CHECKING:

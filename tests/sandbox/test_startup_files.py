@@ -1,0 +1,107 @@
+"""Files that programs run by themselves: which are found, and what is put aside after a command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from journeyman.startup_files import StartupFiles
+
+FILES = (
+    *(".envrc", ".vscode/tasks.json", "a/b/c/d/e/f/g/.idea/x.xml", ".husky/_/pre-commit", ".mcp.json", "x/.bashrc"),
+    *("lib/sitecustomize.py", "lib/a.pth", ".pre-commit-config.yaml"),
+)
+OTHERS = ("a.py", ".env", "conftest.py", "Makefile", "venv/pyvenv.cfg", "venv/lib/site-packages/a.pth", "hooks/x")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    for name in (*FILES, *OTHERS):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    make_repository(tmp_path / "deep/er/repository")
+    return tmp_path
+
+
+def make_repository(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["git", "init", "-q", "-b", "main", "."], cwd=folder, check=True)
+
+
+def test_all_that_is_run_by_itself_is_found_and_nothing_else(project: Path) -> None:
+    found = {os.path.relpath(each, project) for each in StartupFiles(str(project)).paths}
+    git = "deep/er/repository/.git"
+    folders = {".vscode", "a/b/c/d/e/f/g/.idea", ".husky", f"{git}/hooks"}
+    alone = {*FILES} - {each for each in FILES if any(each.startswith(f"{folder}/") for folder in folders)}
+    assert found == folders | alone | {f"{git}/config"}
+
+
+CHANGES = {
+    "echo x > new/.envrc": ["new/.envrc"],
+    "mkdir -p new/.vscode; echo x > new/.vscode/tasks.json": ["new/.vscode/tasks.json"],
+    "echo x > deep/er/repository/.git/hooks/post-commit": ["deep/er/repository/.git/hooks/post-commit"],
+    "cd new; git init -q r; echo x > r/.git/hooks/pre-push": ["new/r/.git/hooks/pre-push"],
+    "cd new; git init -q r; git -C r config core.fsmonitor x": ["new/r/.git/config"],
+    "cd new; git init -q --bare r; git -C r config alias.x '!x'": ["new/r/config"],
+    "cd new; git init -q r; git -C r config include.path ../x": ["new/r/.git/config"],
+    "cd new; git init -q r; printf '[a]\\n\\tb = \\\\\\n' >> r/.git/config": ["new/r/.git/config"],
+    "git -C deep/er/repository config core.hooksPath x": ["deep/er/repository/.git/config"],
+    "rm .envrc; echo y > .envrc": [".envrc"],
+    "touch -d 2001-01-01 new; echo x > new/.bashrc; touch -d 2001-01-01 new": ["new/.bashrc"],
+    "mkdir -p new/lib; echo x > new/lib/a.pth; echo x > new/sitecustomize.py": [
+        "new/lib/a.pth",
+        "new/sitecustomize.py",
+    ],
+    "echo x > new/.pre-commit-config.yaml; mv new/.pre-commit-config.yaml .": [".pre-commit-config.yaml"],
+    "cd new; git init -q r; git -C r commit -q --allow-empty -m x; git -C r remote add o ../y; cp ../a.py .": [],
+    "cd new; git init -q r; git -C r config user.name me; git -C r commit -q --allow-empty -m x; git -C r branch b": [],
+    "echo y > conftest.py; echo x > new/Makefile; rm lib/a.pth": [],
+    "echo x > venv/lib/site-packages/b.pth; mkdir -p new/hooks; echo x > new/hooks/x": [],
+}
+
+
+@pytest.mark.share(one_in=3)
+@pytest.mark.parametrize("line", CHANGES)
+def test_what_is_new_and_runs_by_itself_is_put_aside(project: Path, line: str) -> None:
+    (project / "new").mkdir()
+    startup = StartupFiles(str(project))
+    assert startup.hold_changes() == []
+    identity = {f"GIT_{who}_{what}": "a@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(project / "nowhere"), **identity}
+    subprocess.run(["bash", "-c", line], cwd=project, env=environment, check=True)
+    held = sorted(os.path.relpath(each, project) for each in startup.hold_changes())
+    assert held == CHANGES[line]
+    for each in held:
+        assert not (project / each).exists()
+        assert (project / f"{each}.held").exists()
+    assert startup.hold_changes() == []
+
+
+def test_what_was_put_aside_before_is_not_lost(project: Path) -> None:
+    startup = StartupFiles(str(project))
+    for text in ("one", "two"):
+        (project / ".zshrc").write_text(text)
+        assert startup.hold_changes() == [str(project / ".zshrc")]
+    assert [(project / f".zshrc{each}").read_text() for each in (".held", ".2.held")] == ["one", "two"]
+
+
+def test_a_folder_that_goes_and_comes_again_is_looked_at_again(project: Path) -> None:
+    startup = StartupFiles(str(project))
+    (project / "x/.bashrc").unlink()
+    (project / "x").rmdir()
+    assert startup.hold_changes() == []
+    (project / "x").mkdir()
+    (project / "x/.bashrc").write_text("y")
+    assert startup.hold_changes() == [str(project / "x/.bashrc")]
+
+
+def test_names_with_newlines_and_bytes_and_what_is_no_file_are_found_as_well(tmp_path: Path) -> None:
+    odd = os.fsdecode(bytes(tmp_path) + b"/a\n\xff")
+    Path(odd).mkdir()
+    startup = StartupFiles(str(tmp_path))
+    os.mkfifo(f"{odd}/.envrc")
+    (tmp_path / ".profile").symlink_to("nowhere")
+    assert startup.hold_changes() == [str(tmp_path / ".profile"), f"{odd}/.envrc"]
