@@ -6,6 +6,7 @@ from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.permission.approvals import Approvals, PendingApproval
+    from journeyman.permission.boxes import make_box, rules_beyond_box
     from journeyman.permission.capability import Action, Capability, Classifier
     from journeyman.permission.permission import AuditEntry, Permission, PermissionMode
     from journeyman.permission.rules import WorkingFolder
@@ -22,6 +23,8 @@ __all__ = [
     "PermissionMode",
     "TaintGate",
     "WorkingFolder",
+    "make_box",
+    "rules_beyond_box",
 ]
 
 if not TYPE_CHECKING:
@@ -29,6 +32,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "approvals": "Approvals PendingApproval",
+            "boxes": "make_box rules_beyond_box",
             "capability": "Action Capability Classifier",
             "permission": "AuditEntry Permission PermissionMode",
             "rules": "WorkingFolder",

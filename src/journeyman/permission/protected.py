@@ -40,6 +40,11 @@ class Protected:
         self._paths: Final = tuple(os.path.abspath(os.path.expanduser(path)) for path in paths)
         self._roots: Final = roots
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files and folders, with links followed."""
+        return tuple(self._find_paths())
+
     def holds(self, located: str) -> bool:
         """Tell whether a located path is one of these files, or in one of these folders."""
         place = fold_path(located)

@@ -129,14 +129,19 @@ class Rules:
     """The rules of one permission."""
 
     def __init__(self, allow: Sequence[str], deny: Sequence[str], ask: Sequence[str], roots: Roots) -> None:
-        self._allow: Final = tuple(map(read_rule, allow))
-        self._deny: Final = tuple(map(read_rule, deny))
+        self.allow_rules: Final = tuple(map(read_rule, allow))
+        self.deny_rules: Final = tuple(map(read_rule, deny))
         self._ask: Final = tuple(map(read_rule, ask))
         self._roots: Final = roots
 
     def denying(self, action: Action, names: Sequence[str]) -> str | None:
         """Return the rule that forbids an action; None if there is none. `names` are those of all tools involved."""
-        return next((rule.text for rule in self._deny if self._may_mean(rule, action, names)), None)
+        return next((rule.text for rule in self.deny_rules if self._may_mean(rule, action, names)), None)
+
+    @property
+    def speak_of_paths(self) -> bool:
+        """Whether a rule forbids to read or change something, or has it asked about."""
+        return any(rule.kind in ("Read", "Edit", "Write") for rule in (*self.deny_rules, *self._ask))
 
     def asking(self, action: Action, names: Sequence[str]) -> str | None:
         """Return the rule that has an action asked about; None if there is none."""
@@ -144,16 +149,16 @@ class Rules:
 
     def without_effect(self, names: Collection[str]) -> list[str]:
         """Return the deny and ask rules that can match no call, where these are all the names of tools."""
-        return [rule.text for rule in (*self._deny, *self._ask) if names_nothing(rule, names)]
+        return [rule.text for rule in (*self.deny_rules, *self._ask) if names_nothing(rule, names)]
 
     def allowing(self, action: Action) -> str | None:
         """Return the rule that allows an action; None if there is none."""
-        return next((rule.text for rule in self._allow if self._surely_means(rule, action)), None)
+        return next((rule.text for rule in self.allow_rules if self._surely_means(rule, action)), None)
 
     def doubting(self, action: Action) -> str | None:
         """Return why a rule may forbid a command, although it cannot be told; None if none does. What a program starts
         that a rule allows by its name, although it runs others, is no doubt: somebody has thought of it."""
-        denying = [rule for rule in (*self._deny, *self._ask) if rule.kind == "Bash"]
+        denying = [rule for rule in (*self.deny_rules, *self._ask) if rule.kind == "Bash"]
         if action.command is None or not denying:
             return None
         reading = take_apart(action.command)

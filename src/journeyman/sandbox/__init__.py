@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.sandbox.box import Box, BoxLimits, SandboxGuarantees, SandboxRefusal
+    from journeyman.sandbox.box import Box, BoxLimits, SandboxGuarantees, SandboxRefusal, secrets_of_home
     from journeyman.sandbox.bubblewrap import Bubblewrap
     from journeyman.sandbox.choose import choose_sandbox
     from journeyman.sandbox.container import Container
@@ -40,13 +40,14 @@ __all__ = [
     "choose_sandbox",
     "find_refusals",
     "sandbox_exam",
+    "secrets_of_home",
 ]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
         {
-            "box": "Box BoxLimits SandboxGuarantees SandboxRefusal",
+            "box": "Box BoxLimits SandboxGuarantees SandboxRefusal secrets_of_home",
             "bubblewrap": "Bubblewrap",
             "choose": "choose_sandbox",
             "container": "Container",

@@ -24,6 +24,27 @@ RefusalCause: TypeAlias = Literal["write", "read", "protected", "program", "netw
 _HOST: Final = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*(:[0-9]{1,5})?")
 _NUMBERS: Final = re.compile(r"(0x[0-9a-f]+|[0-9]+)(\.(0x[0-9a-f]+|[0-9]+))*")
 _LARGEST_PORT: Final = 65_535
+_SECRETS: Final = (
+    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".netrc", ".pgpass", ".my.cnf", ".pypirc", ".npmrc", ".yarnrc.yml"),
+    *(
+        ".git-credentials",
+        ".docker/config.json",
+        ".config/gh",
+        ".config/gcloud",
+        ".config/git/credentials",
+        ".vault-token",
+    ),
+    *(".vault-token", ".password-store", ".local/share/keyrings", ".cargo/credentials.toml", ".gem/credentials"),
+    *(
+        ".terraform.d",
+        ".mozilla",
+        ".config/google-chrome",
+        ".config/chromium",
+        ".bash_history",
+        ".zsh_history",
+        ".python_history",
+    ),
+)
 _NEED: Final = re.compile(r"(host|write|read|socket):(.+)", re.DOTALL)
 
 
@@ -109,6 +130,12 @@ class Box:
         """Tell whether a path, absolute and with links followed, lies in a folder that may be changed."""
         roots = [*([self.work] if self.changes else []), *self.writes]
         return any(is_within(path, root) for root in roots)
+
+
+def secrets_of_home() -> tuple[str, ...]:
+    """Return the files and folders of the home folder in which programs keep keys and passwords, if they are there."""
+    paths = [os.path.realpath(Path("~", each).expanduser()) for each in _SECRETS]
+    return tuple([path for path in paths if Path(path).exists()])
 
 
 def _join(given: tuple[str, ...], added: Iterable[str]) -> tuple[str, ...]:
