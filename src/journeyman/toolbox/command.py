@@ -25,11 +25,12 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from journeyman.cancellation import wait_until_ended, within
 from journeyman.processes import QUIET, Processes, filter_environment, mark_environment, plain, signal_name
 from journeyman.toolbox.files import MAX_BYTES, MAX_LINES, MAX_SPILL_BYTES, LocalFiles, Spill, ToolRefused
-from journeyman.toolbox.workspace_state import Bench, Shell
+from journeyman.toolbox.workspace_state import Bench
 from journeyman.tools.context import ToolContext
 from journeyman.tools.tools import AnyTool, tool
 
 if TYPE_CHECKING:
+    from journeyman.sandbox import SandboxProcess
     from journeyman.tools.background import TaskContext
 
 _LONGEST_DESCRIPTION: Final = 80
@@ -44,6 +45,7 @@ _REAP_S: Final = 5.0
 _DYING_S: Final = 0.005
 _REAPER: Final = Path(__file__).with_name("reaper.py")
 _KEEPS: Final = "JOURNEYMAN_KEEPS"
+_NO_PROGRAM: Final = 127
 _DRAIN_S: Final = 0.5  # whoever holds the pipe after that has left the group and hidden its mark
 
 
@@ -120,7 +122,8 @@ def _describe_result(done: _Completed, timeout_s: float) -> str:
     """Return what the model reads of a command: its output, then how it ended."""
     output = done.output if done.output.endswith("\n") or not done.output else f"{done.output}\n"
     left = "\n[It left processes running. They were ended.]" if done.left_behind else ""
-    return f"{output}[{_ending(done, timeout_s)}]{left}"
+    notes = "".join(f"\n[{note}]" for note in done.notes)
+    return f"{output}[{_ending(done, timeout_s)}]{left}{notes}"
 
 
 def _ending(done: _Completed, timeout_s: float) -> str:
@@ -145,6 +148,8 @@ class _Completed:
     timed_out: bool
     left_behind: bool
     """Whether it left processes running, which were then ended."""
+    notes: tuple[str, ...] = ()
+    """The lines that its box adds: what was refused, and what was put aside."""
 
 
 async def _run(
@@ -165,7 +170,7 @@ async def _run(
     """
     pipe = _Pipe(_Transcript(bench.spill), on_line, every_line)
     try:
-        running = await _start_safely(bench.shell, command, folder, pipe)
+        running = await _start_safely(bench, command, folder, pipe)
         try:
             await within(timeout_s, running.wait())
             exit_code = running.exit_code
@@ -175,6 +180,7 @@ async def _run(
             raise running.failure
         pipe.show_rest()
         output = pipe.transcript.finish()
+        notes = () if bench.box is None else await bench.box.explain(output, folder)
     finally:
         pipe.close()
     return _Completed(
@@ -182,12 +188,13 @@ async def _run(
         exit_code=-signal.SIGKILL if exit_code is None else exit_code,
         timed_out=exit_code is None,
         left_behind=left_behind,
+        notes=tuple(notes),
     )
 
 
-async def _start_safely(shell: Shell, command: str, folder: str, pipe: _Pipe) -> _RunningShell:
+async def _start_safely(bench: Bench, command: str, folder: str, pipe: _Pipe) -> _RunningShell | _RunningInBox:
     """Start the shell. A cancellation at this very moment ends what has just been started."""
-    starting = asyncio.ensure_future(_start(shell, command, folder, output=pipe.inner))
+    starting = asyncio.ensure_future(_start(bench, command, folder, output=pipe.inner))
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -200,9 +207,15 @@ async def _start_safely(shell: Shell, command: str, folder: str, pipe: _Pipe) ->
         pipe.close_inner()
 
 
-async def _start(shell: Shell, command: str, folder: str, *, output: int) -> _RunningShell:
-    """Start the shell below a reaper; as a child of this process where no reaper can be."""
+async def _start(bench: Bench, command: str, folder: str, *, output: int) -> _RunningShell | _RunningInBox:
+    """Start the shell in the box of the workspace; else below a reaper; as a child of this process where no reaper can
+    be."""
+    shell = bench.shell
     environment = {**filter_environment(shell.keep), **QUIET} if shell.environment is None else shell.environment
+    if bench.box is not None:
+        boxed = await bench.box.spawn(shell.program, command, folder=folder, environment=environment, output=output)
+        if boxed is not None:
+            return _RunningInBox(boxed)
     mark = secrets.token_hex(8)
     start = partial(asyncio.create_subprocess_exec, cwd=folder, start_new_session=True)
     running = await _start_below_reaper(
@@ -252,7 +265,7 @@ async def _start_below_reaper(
     return running if has_begun else None
 
 
-async def _end(running: _RunningShell, pipe: _Pipe, grace_s: float) -> bool:
+async def _end(running: _RunningShell | _RunningInBox, pipe: _Pipe, grace_s: float) -> bool:
     """End all processes of the command: ask them, give them time, then kill them. Return whether there were any."""
     is_alive = running.exit_code is None
     were_left = not is_alive and running.are_left()
@@ -261,10 +274,10 @@ async def _end(running: _RunningShell, pipe: _Pipe, grace_s: float) -> bool:
             running.send(signal.SIGTERM)
             await within(
                 grace_s if is_alive else min(grace_s, _DRAIN_S),
-                asyncio.gather(running.process.wait(), pipe.ended.wait()),
+                asyncio.gather(running.wait_for_all(), pipe.ended.wait()),
             )
     finally:  # also when this is cancelled in the meantime
-        dying = running.process.wait() if not (is_alive or were_left) else _kill_all(running)
+        dying = running.wait_for_all() if not (is_alive or were_left) else _kill_all(running)
         try:
             await wait_until_ended(asyncio.ensure_future(dying), patience_s=_REAP_S)  # the system may not let go of it
         finally:
@@ -273,10 +286,10 @@ async def _end(running: _RunningShell, pipe: _Pipe, grace_s: float) -> bool:
     return were_left
 
 
-async def _kill_all(running: _RunningShell) -> None:
+async def _kill_all(running: _RunningShell | _RunningInBox) -> None:
     """Kill what still runs until nothing does: some processes start others meanwhile, and their end takes a moment."""
     running.send(signal.SIGKILL)
-    await running.process.wait()
+    await running.wait_for_all()
     while running.are_left():
         await asyncio.sleep(_DYING_S)
         running.send(signal.SIGKILL)
@@ -319,6 +332,10 @@ class _RunningShell:
             case _:
                 self._exit_code = await self.process.wait()
 
+    async def wait_for_all(self) -> None:
+        """Wait until the reaper has ended, which it does when nothing is below it; without one, the shell."""
+        await self.process.wait()
+
     async def _line(self) -> list[str]:
         """Return the words of the next line that the reaper writes; none once it has ended."""
         while self._reaper is not None and b"\n" not in self._heard:
@@ -360,6 +377,26 @@ class _RunningShell:
         """Let the reaper end what is still there."""
         if self._reaper is not None:
             self._reaper.close()
+
+
+class _RunningInBox:
+    """A shell that was started in the box of the workspace."""
+
+    def __init__(self, process: SandboxProcess) -> None:
+        self.failure: OSError | None = None
+        self.exit_code: int | None = None
+        self.are_left: Final = process.are_left
+        self.send: Final = process.send
+        self.wait_for_all: Final = process.wait_for_all
+        self.close: Final = process.close
+        self._process: Final = process
+
+    async def wait(self) -> None:
+        """Wait until the shell has ended."""
+        try:
+            self.exit_code = await self._process.wait()
+        except OSError as error:
+            self.exit_code, self.failure = _NO_PROGRAM, error
 
 
 @dataclass(slots=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias, get_args
+from weakref import finalize
 
 from journeyman.definition import explain_arguments
 from journeyman.errors import DefinitionError, Problem
+from journeyman.toolbox.boxed import SandboxChoice, WorkspaceBox
 from journeyman.toolbox.command import bash_tool
 from journeyman.toolbox.edit import edit_tool
 from journeyman.toolbox.files import FileSystem, LocalFiles, Reach, Spill
@@ -34,7 +37,8 @@ _MAKERS: Final[dict[ToolName, Callable[[Bench], AnyTool]]] = {
 
 @explain_arguments
 class Workspace:
-    """A folder that an agent works in. Its file tools refuse to leave it; `bash` can do what this process can.
+    """A folder that an agent works in. Its file tools refuse to leave it; `bash` can do what this process can, unless
+    `sandbox` puts it into a box.
 
     A file that was read through one workspace counts as read for all agents that share it. Give each agent a workspace
     of its own if each must read for itself. Texts that are too long to show are kept in a temporary folder until
@@ -51,6 +55,7 @@ class Workspace:
         confined: bool = True,
         untrusted: bool = False,
         ripgrep: str | None = "rg",
+        sandbox: SandboxChoice | None = None,
     ) -> None:
         """Open a workspace.
 
@@ -62,9 +67,11 @@ class Workspace:
             confined: False to allow any path. Use it with a gate that decides.
             untrusted: Whether what is in the files may hold instructions that are not the user's.
             ripgrep: The program that searches where it is installed; None to search without it.
+            sandbox: The box that commands run in: `auto`, `required`, a `Box`, or a sandbox with the usual borders.
+                With `auto` they run without one where none holds, which is logged once. None: as this process runs.
 
         Raises:
-            DefinitionError: the root is not a folder.
+            DefinitionError: the root is not a folder, or a sandbox is required and none holds enough here.
         """
         self._files: Final = LocalFiles() if files is None else files
         given = os.fspath(root)
@@ -79,7 +86,10 @@ class Workspace:
             shell=shell,
             ripgrep=None if ripgrep is None else shutil.which(ripgrep),
             untrusted=untrusted,
+            box=None if sandbox is None else _box_of(sandbox, reach, also, shell),
         )
+        if self.bench.box is not None:
+            finalize(self, self.bench.box.close)
 
     @property
     def root(self) -> str:
@@ -107,8 +117,10 @@ class Workspace:
         return self.bench.reach.locate(path, writing=writing).path
 
     def close(self) -> None:
-        """Remove the texts that were too long to show. The workspace can go on being used."""
+        """Remove the texts that were too long to show, and end what runs in the box. It can go on being used."""
         self.bench.spill.close()
+        if self.bench.box is not None:
+            self.bench.box.close()
 
     def __enter__(self) -> Self:
         return self
@@ -140,3 +152,9 @@ class Workspace:
         if not is_new and (facts is None or facts.kind != "folder"):
             problem = Problem("NO_WORKSPACE", f"{reach.root} is not a folder.", "Make it first, or give another.")
             raise DefinitionError("A workspace", [problem])
+
+
+def _box_of(sandbox: SandboxChoice, reach: Reach, also: Sequence[str | os.PathLike[str]], shell: Shell) -> WorkspaceBox:
+    environment = os.environ if shell.environment is None else shell.environment
+    writable = [os.path.realpath(Path(each).expanduser()) for each in also]
+    return WorkspaceBox(sandbox, reach.root, writable, environment.get("PATH"))

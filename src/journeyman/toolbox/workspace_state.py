@@ -13,6 +13,7 @@ from threading import Lock
 
 from journeyman.data import lazy_dataclass
 from journeyman.gate import Use, make_path_hider
+from journeyman.toolbox.boxed import WorkspaceBox
 from journeyman.toolbox.files import FileInfo, Located, Reach, Spill, ToolRefused, nothing_hidden
 
 
@@ -28,6 +29,8 @@ class Bench:
     """The path of ripgrep. None: searches work without it."""
     untrusted: bool
     """Whether what is in the files may hold instructions that are not the user's."""
+    box: WorkspaceBox | None = None
+    """The box of commands; None: they run as this process does."""
 
     def existing(self, path: str, use: Use = "read") -> tuple[Located, FileInfo, Callable[[str], bool]]:
         """Return where a path leads, what is there, and what tells whether other paths are hidden from the call.

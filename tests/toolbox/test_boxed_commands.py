@@ -1,0 +1,149 @@
+"""Commands of a workspace in a box: they run there or not at all, and what was refused is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from journeyman import DefinitionError
+from journeyman.permission import Permission, make_box
+from journeyman.sandbox import Box, Bubblewrap, NoSandbox, OpenSandbox, SandboxGuarantees
+from journeyman.sandbox.probe import visible_folder
+from journeyman.toolbox import Workspace
+from journeyman.toolbox.boxed import SandboxChoice
+from tests.sandbox.conftest import bubblewrap as bubblewrap
+from tests.toolbox.player import Player
+
+
+@pytest.fixture
+def place(bubblewrap: Bubblewrap) -> Iterator[Path]:
+    """A workspace beside which there is a file, in a folder that a box would show."""
+    with visible_folder() as folder:
+        (folder / "outside").write_text("as it was\n")
+        (folder / "work").mkdir()
+        yield folder
+
+
+def player_in(place: Path, sandbox: SandboxChoice | None) -> Player:
+    return Player(Workspace(place / "work", sandbox=sandbox))
+
+
+@pytest.mark.parametrize("kind", ["auto", "required", "a box", "a sandbox"])
+async def test_a_command_runs_in_the_box_and_is_told_what_that_has_refused(
+    bubblewrap: Bubblewrap, place: Path, kind: str
+) -> None:
+    given: dict[str, SandboxChoice] = {
+        **{"auto": "auto", "required": "required"},
+        **{"a box": Box(work=str(place / "work")), "a sandbox": bubblewrap},
+    }
+    player = player_in(place, given[kind])
+    assert await player.text("bash", command="echo x > a; cat a") == "x\n[exit code 0]"
+    assert await player.text("bash", command="echo x > ../outside") == (
+        "bash: line 1: ../outside: Read-only file system\n[exit code 1]\n"
+        f"[The sandbox refused to change {place / 'outside'}: it is outside of the workspace.]"
+    )
+    assert await player.text(
+        "bash", command="exec 9<>/dev/tcp/127.0.0.1/9; test -S /run/x; kill -0 1 && echo alone"
+    ) == (
+        "bash: connect: Connection refused\nbash: line 1: /dev/tcp/127.0.0.1/9: Connection refused\nalone\n[exit code 0]"
+    )
+    assert (place / "outside").read_text() == "as it was\n"
+    player.workspace.close()
+
+
+async def test_commands_share_one_box_which_ends_with_the_workspace(place: Path) -> None:
+    player = player_in(place, "required")
+    await player.text("bash", command="echo x > /tmp/shared")
+    assert await player.text("bash", command="cat /tmp/shared") == "x\n[exit code 0]"
+    player.workspace.close()
+    assert "No such file" in await player.text("bash", command="cat /tmp/shared"), "that is another box"
+    player.workspace.close()
+
+
+async def test_what_a_command_leaves_running_is_ended_and_its_time_is_bounded(place: Path) -> None:
+    player = player_in(place, "required")
+    left = await player.text("bash", command="setsid sleep 60 > /dev/null 2>&1 & echo started")
+    assert left == "started\n[exit code 0]\n[It left processes running. They were ended.]"
+    assert await player.text("bash", command="sleep 60", timeout_s=0.2) == (
+        "[timed out after 0.2 s and was ended with all its processes]"
+    )
+    assert await player.text("bash", command="kill -SEGV $$") == "[ended by SIGSEGV]"
+    player.workspace.close()
+
+
+async def test_startup_files_are_protected_and_new_ones_are_put_aside(place: Path) -> None:
+    work = place / "work"
+    (work / ".envrc").write_text("as it was\n")
+    player = player_in(place, "required")
+    told = await player.text("bash", command="echo x > .envrc")
+    assert f"[The sandbox refused to change {work / '.envrc'}: it is protected.]" in told
+    told = await player.text("bash", command="mkdir sub; echo x > sub/.bashrc")
+    held = work / "sub/.bashrc"
+    assert told == f"[exit code 0]\n[{held} was put aside as {held}.held: programs would run it by themselves.]"
+    assert ((work / ".envrc").read_text(), held.exists()) == ("as it was\n", False)
+    await player.text("bash", command="git init -q new")
+    told = await player.text("bash", command="git -C new config core.pager x")
+    assert "it is protected" in told or "was put aside" in told or "could not" in told, told
+    player.workspace.close()
+
+
+async def test_the_rules_of_a_permission_hold_in_the_box_that_is_made_of_them(place: Path) -> None:
+    work = place / "work"
+    (work / ".env").write_text("TOKEN=x\n")
+    rules = Permission(roots=[work], deny=["Bash(sqlite3 *)", "Read(.env)"])
+    player = player_in(place, make_box(rules))
+    line = 'x=sql; y=ite3; "$x$y" -version; c\\at .e*'
+    told = await player.text("bash", command=line)
+    assert "[The sandbox refused to run sqlite3: a rule forbids it.]" in told
+    assert f"[The sandbox refused to read {work / '.env'}: it is hidden from commands.]" in told
+    assert "TOKEN" not in told
+    player.workspace.close()
+
+
+class Broken(NoSandbox):
+    """A sandbox that promises all, and whose keeper ends before it starts anything."""
+
+    def holds(self) -> SandboxGuarantees:
+        return SandboxGuarantees(held=frozenset({"files", "protected", "secrets", "network"}))
+
+    def open(self, box: Box) -> OpenSandbox:
+        opened = super().open(box)
+        opened.close()
+        return opened
+
+
+async def test_a_box_that_breaks_runs_nothing_outside_of_it(place: Path) -> None:
+    player = player_in(place, Broken())
+    told = await player.refused("bash", command="echo x > a")
+    assert told.endswith("Nothing was run.")
+    assert [*(place / "work").iterdir()] == []
+
+
+async def test_a_sandbox_that_is_given_is_used_whatever_it_holds(place: Path) -> None:
+    player = player_in(place, NoSandbox("this system has none"))
+    assert await player.text("bash", command="echo x > ../outside; echo y > .envrc") == (
+        f"[exit code 0]\n[{place / 'work/.envrc'} was put aside as {place / 'work/.envrc'}.held: "
+        "programs would run it by themselves.]"
+    )
+    assert (place / "outside").read_text() == "x\n"
+    player.workspace.close()
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "told"),
+    [
+        ("maybe", "sandbox is 'maybe'."),
+        (Box(work="/srv/other"), "The box is one for /srv/other, and the folder of the workspace is "),
+    ],
+)
+def test_a_sandbox_that_cannot_be_is_refused_in_words(tmp_path: Path, sandbox: SandboxChoice, told: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        Workspace(tmp_path, sandbox=sandbox)
+    assert caught.value.problems[0].message.startswith(told)
+
+
+def test_the_home_folder_is_no_workspace_with_a_box(tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match="A command may not change"):
+        Workspace(Path.home(), sandbox="auto")
