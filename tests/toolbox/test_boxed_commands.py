@@ -44,11 +44,8 @@ async def test_a_command_runs_in_the_box_and_is_told_what_that_has_refused(
         "bash: line 1: ../outside: Read-only file system\n[exit code 1]\n"
         f"[The sandbox refused to change {place / 'outside'}: it is outside of the workspace.]"
     )
-    assert await player.text(
-        "bash", command="exec 9<>/dev/tcp/127.0.0.1/9; test -S /run/x; kill -0 1 && echo alone"
-    ) == (
-        "bash: connect: Connection refused\nbash: line 1: /dev/tcp/127.0.0.1/9: Connection refused\nalone\n[exit code 0]"
-    )
+    told = await player.text("bash", command="exec 9<>/dev/tcp/127.0.0.1/9; kill -0 1 && echo alone")
+    assert told.endswith("/dev/tcp/127.0.0.1/9: Connection refused\nalone\n[exit code 0]")
     assert (place / "outside").read_text() == "as it was\n"
     player.workspace.close()
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -30,8 +32,16 @@ _LOG: Final = logging.getLogger("journeyman")
 class WorkspaceBox:
     """The box of one workspace. It is used from one event loop at a time."""
 
-    def __init__(self, choice: SandboxChoice, root: str, also: Sequence[str], path: str | None) -> None:
-        """Choose the sandbox now, unless it is `auto`, which is looked at with the first command.
+    def __init__(
+        self,
+        choice: SandboxChoice,
+        root: str,
+        *,
+        also: Sequence[str | os.PathLike[str]] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Choose the sandbox now, unless it is `auto`, which is looked at with the first command. `also` may be changed
+        besides the root; in `environment` is the `PATH` of commands, in this process's if None.
 
         Raises:
             DefinitionError: no sandbox holds enough here for what was asked.
@@ -43,11 +53,13 @@ class WorkspaceBox:
         if isinstance(choice, sandboxes.Box) and choice.work != root:
             told = f"The box is one for {choice.work}, and the folder of the workspace is {root}."
             raise DefinitionError("A workspace", [Problem("INVALID_SANDBOX", told, "Give both the same folder.")])
+        writes = tuple([os.path.realpath(Path(each).expanduser()) for each in also])
+        path = (os.environ if environment is None else environment).get("PATH")
         self._is_optional: Final = choice == "auto"
         self._box: Final = (
             choice
             if isinstance(choice, sandboxes.Box)
-            else sandboxes.Box(work=root, writes=tuple(also), hidden=sandboxes.secrets_of_home(), path=path)
+            else sandboxes.Box(work=root, writes=writes, hidden=sandboxes.secrets_of_home(), path=path)
         )
         self._sandbox: Sandbox | None = None if isinstance(choice, str | sandboxes.Box) else choice
         self._opened: OpenSandbox | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias, get_args
 from weakref import finalize
@@ -86,7 +85,9 @@ class Workspace:
             shell=shell,
             ripgrep=None if ripgrep is None else shutil.which(ripgrep),
             untrusted=untrusted,
-            box=None if sandbox is None else _box_of(sandbox, reach, also, shell),
+            box=None
+            if sandbox is None
+            else WorkspaceBox(sandbox, reach.root, also=also, environment=shell.environment),
         )
         if self.bench.box is not None:
             finalize(self, self.bench.box.close)
@@ -152,9 +153,3 @@ class Workspace:
         if not is_new and (facts is None or facts.kind != "folder"):
             problem = Problem("NO_WORKSPACE", f"{reach.root} is not a folder.", "Make it first, or give another.")
             raise DefinitionError("A workspace", [problem])
-
-
-def _box_of(sandbox: SandboxChoice, reach: Reach, also: Sequence[str | os.PathLike[str]], shell: Shell) -> WorkspaceBox:
-    environment = os.environ if shell.environment is None else shell.environment
-    writable = [os.path.realpath(Path(each).expanduser()) for each in also]
-    return WorkspaceBox(sandbox, reach.root, writable, environment.get("PATH"))
