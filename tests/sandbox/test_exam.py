@@ -27,7 +27,8 @@ async def test_landlock_holds_files_and_network(bubblewrap: Bubblewrap) -> None:
     sandbox = Landlock()
     if not sandbox.holds().held:
         pytest.skip(f"Landlock does not hold here: {sandbox.holds()}")
-    assert (await sandbox_exam(lambda: sandbox)).held == {"files", "network"}
+    held = (await sandbox_exam(lambda: sandbox)).held
+    assert held - {"processes"} == {"files", "network"}, "as root, the environment of others can be read"
     assert not sandbox.holds().is_enough
 
 

@@ -57,7 +57,7 @@ def answer(program: bytes, machine: int, number: int, *arguments: int) -> str:
         ("socket", (10, 2, 0), "allowed"),
         ("socket", (1, 1, 0), REFUSED),
         ("socket", (16, 3, 0), "allowed"),
-        ("socket", (16, 3, 9), REFUSED),
+        ("socket", (16, 3, 9), f"errno {errno.EPROTONOSUPPORT}"),
         ("socket", (40, 1, 0), REFUSED),
         ("socket", (17, 3, 0), REFUSED),
         ("socket", ((1 << 32) + 1, 1, 0), REFUSED),

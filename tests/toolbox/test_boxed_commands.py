@@ -52,10 +52,10 @@ async def test_a_command_runs_in_the_box_and_is_told_what_that_has_refused(
 
 async def test_commands_share_one_box_which_ends_with_the_workspace(place: Path) -> None:
     player = player_in(place, "required")
-    await player.text("bash", command="echo x > /tmp/shared")
-    assert await player.text("bash", command="cat /tmp/shared") == "x\n[exit code 0]"
+    await player.text("bash", command="echo x > ${TMPDIR:-/tmp}/shared")
+    assert await player.text("bash", command="cat ${TMPDIR:-/tmp}/shared") == "x\n[exit code 0]"
     player.workspace.close()
-    assert "No such file" in await player.text("bash", command="cat /tmp/shared"), "that is another box"
+    assert "No such file" in await player.text("bash", command="cat ${TMPDIR:-/tmp}/shared"), "that is another box"
     player.workspace.close()
 
 

@@ -30,10 +30,11 @@ def make_box(permission: Permission) -> Box:
     Raises:
         SandboxUnavailable: there are rules about paths, and more files than can be looked at.
     """
-    rules, roots, protected = permission.borders
+    rules, roots = permission._rules, permission._roots  # pyright: ignore[reportPrivateUsage] - of one room
+    protected = permission._protected.paths  # pyright: ignore[reportPrivateUsage] - of one room
     paths = paths_in([folder for folder, _ in roots.folders]) if rules.speak_of_paths else ()
     changes = permission.mode != "plan"
-    return box_of(rules, roots, paths=paths, protected=protected.paths, hidden=secrets_of_home(), changes=changes)
+    return box_of(rules, roots, paths=paths, protected=protected, hidden=secrets_of_home(), changes=changes)
 
 
 def box_of(
@@ -93,8 +94,7 @@ def paths_in(folders: Iterable[str]) -> Iterator[str]:
 
 def rules_beyond_box(permission: Permission) -> Iterator[str]:
     """Give for each deny rule that no kernel can hold a sentence that says what holds instead."""
-    rules, *_ = permission.borders
-    for rule in rules.deny_rules:
+    for rule in permission._rules.deny_rules:  # pyright: ignore[reportPrivateUsage] - of one room
         if rule.kind == "Bash" and _program_of(rule) is None:
             yield (
                 f"The rule {rule.text} is about the words of a command, which a box cannot hold. There it is held by"

@@ -167,11 +167,6 @@ class Permission:
         needs_asking = not was_asked and self._rules.asking(touched, ()) is not None
         return needs_asking or self._rules.denying(touched, ()) is not None
 
-    @property
-    def borders(self) -> tuple[Rules, Roots, Protected]:
-        """The rules, the folders, and the files that decide about the agent: what `make_box` makes a box of."""
-        return self._rules, self._roots, self._protected
-
     def tool_problems(self, names: Collection[str]) -> Iterator[Problem]:
         """Give the deny and ask rules that are about no tool. `names` are those of all tools that there are."""
         for rule in self._rules.without_effect(names):

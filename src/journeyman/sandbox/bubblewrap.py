@@ -13,6 +13,7 @@ import stat
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -146,14 +147,17 @@ def _system_mounts() -> Iterator[str]:
             yield from ("--ro-bind-try", path, path)
 
 
-def _kernel_settings() -> Iterator[str]:
-    """Give the mounts over what root could change in `/proc`: settings of the kernel, which are those of the host."""
+@cache
+def _kernel_settings() -> tuple[str, ...]:
+    """Return the mounts over what root could change in `/proc`: settings of the kernel, which are those of the host."""
+    found: list[str] = []
     for path in sorted(Path("/proc").iterdir()):
         with suppress(OSError):
             mode = path.lstat().st_mode
             is_ours = path.name.isdecimal() or stat.S_ISLNK(mode)
             if not is_ours and (stat.S_ISDIR(mode) or mode & 0o222):
-                yield from ("--ro-bind-try", str(path), str(path))
+                found += ("--ro-bind-try", str(path), str(path))
+    return tuple(found)
 
 
 def _protecting(box: Box) -> Iterator[str]:

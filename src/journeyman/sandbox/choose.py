@@ -1,7 +1,5 @@
 """The choice of a sandbox, by what each is seen to hold here."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

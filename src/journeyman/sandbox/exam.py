@@ -121,10 +121,7 @@ def _was_changed(file: Path) -> bool:
 
 
 async def sandbox_exam(make: Callable[[], Sandbox]) -> SandboxGuarantees:
-    """Let a sandbox sit the exam, and return what it holds.
-
-    Args:
-        make: Makes the sandbox.
+    """Let the sandbox that `make` makes sit the exam, and return what it holds.
 
     Raises:
         AssertionError: it does not keep its promises; each is named.

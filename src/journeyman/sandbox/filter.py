@@ -17,6 +17,7 @@ _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW: Final = 0x7FFF0000
 _REFUSE: Final = 0x00050000 | errno.EPERM
 _UNKNOWN: Final = 0x00050000 | errno.ENOSYS
+_NO_PROTOCOL: Final = 0x00050000 | errno.EPROTONOSUPPORT  # as on a system without it: programs go on without audit
 _NUMBER_AT, _MACHINE_AT, _ARGUMENTS_AT = 0, 4, 16
 _X32: Final = 0x40000000
 
@@ -112,7 +113,8 @@ def _conditions(*, datagrams: bool) -> dict[str, list[_Instruction]]:
     """Return the calls that are refused with some arguments only, each with what decides. Each block ends with a
     return, since it loads something else than the number of the call."""
     refuse_if_set = [(_ANY_BIT, 0, 1, _SETUID_BITS), (_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]
-    netlink = [(_LOAD, 0, 0, _argument(2)), *_when(_EQUAL, _NETLINK_ROUTE, [(_RETURN, 0, 0, _ALLOW)])]
+    route = _when(_EQUAL, _NETLINK_ROUTE, [(_RETURN, 0, 0, _ALLOW)])
+    netlink = [(_LOAD, 0, 0, _argument(2)), *route, (_RETURN, 0, 0, _NO_PROTOCOL)]
     allow, refuse = (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE)
     # Of what a stream may be, only TCP: SCTP and MPTCP are others.
     protocols = [each for number in (0, _IPPROTO_TCP) for each in _when(_EQUAL, number, [allow])]
@@ -124,7 +126,7 @@ def _conditions(*, datagrams: bool) -> dict[str, list[_Instruction]]:
         "socket": [
             (_LOAD, 0, 0, _argument(0)),
             *allowed,
-            *_when(_EQUAL, _AF_NETLINK, [*netlink, (_RETURN, 0, 0, _REFUSE)]),
+            *_when(_EQUAL, _AF_NETLINK, netlink),
             (_RETURN, 0, 0, _REFUSE),
         ],
         "socketpair": [

@@ -11,9 +11,10 @@ from __future__ import annotations
 import _ctypes
 import _socket
 import _thread
+import errno
+import gc
 import marshal
 import os
-import resource
 import sys
 import time
 
@@ -43,8 +44,12 @@ def serve_commands() -> None:
     if sys.platform == "linux":
         prctl(_PR_SET_DUMPABLE, 0)  # no command of this box reads its sockets, or traces it
         prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    for name, most in settings["limits"].items():
-        bind_to_limit(getattr(resource, f"RLIMIT_{name}"), most)
+    for kind, most in settings["limits"].items():
+        # Not by `resource`, which takes as long to load as a command to start. A lower limit stays as it is.
+        both = most.to_bytes(8, sys.byteorder) * 2
+        _ctypes.call_function(_ctypes.dlsym(_ctypes.dlopen("", 0), "setrlimit"), (kind, both))
+    gc.freeze()  # so that a fork has less to copy
+    gc.disable()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so the system forgets children that have ended
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     while True:
@@ -81,13 +86,6 @@ def read_all(number: int) -> dict[str, Any]:
         return marshal.loads(file.read())
 
 
-def bind_to_limit(kind: int, most: int) -> None:
-    """Let no process of this box have more of something."""
-    hard = resource.getrlimit(kind)[1]
-    bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(kind, (bound, bound))
-
-
 def end() -> None:
     """End, with all that runs in this box. The first process of a namespace takes the others with it."""
     for _ in range(_MOST_KILLS if os.getpid() != 1 else 0):
@@ -115,7 +113,11 @@ def keep(request: int, told: int, *streams: int) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if sys.platform == "linux":
             prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        program = start(read_all(request), told, streams)
+        try:
+            program = start(read_all(request), told, streams)
+        except OSError as error:
+            report(told, f"failed {error.errno}")
+            os._exit(0)
         for number in (request, *streams):
             os.close(number)
         _thread.start_new_thread(obey, (told, program))
@@ -155,29 +157,34 @@ def wait_for_one(group: int) -> None:
 
 
 def start(request: dict[str, Any], told: int, streams: tuple[int, ...]) -> int:
-    """Start the program in a session of its own, tell of it, and return its id."""
-    reading, writing = os.pipe()
-    program = os.fork()
-    if not program:
-        try:
-            os.setsid()
-            os.chdir(request["folder"])
-            for number, stream in enumerate(streams):
-                os.dup2(stream, number)
-            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python, or this one, ignores
-                signal.signal(number, signal.SIG_DFL)
-            os.close(writing)
-            if os.read(reading, 1):  # the command may turn on its keeper as soon as it runs
-                os.execvpe(request["program"], [request["program"], *request["arguments"]], request["environment"])
-        except OSError as error:
-            report(told, f"failed {error.errno}")
-        finally:
-            os._exit(127)
+    """Tell that the program begins, start it in a session of its own, and return its id. It may turn on its keeper as
+    soon as it runs.
+
+    Raises:
+        OSError: it cannot be started.
+    """
     report(told, "started")
-    os.write(writing, b"1")
-    os.close(writing)
-    os.close(reading)
-    return program
+    os.chdir(request["folder"])
+    program, environment = request["program"], request["environment"]
+    folders = (
+        [""] if "/" in program else [f"{each}/" for each in environment.get("PATH", os.defpath).split(":") if each]
+    )
+    failure: OSError = FileNotFoundError(errno.ENOENT, "no such program")
+    for folder in folders:
+        try:
+            return os.posix_spawn(
+                folder + program,
+                [program, *request["arguments"]],
+                environment,
+                file_actions=[(os.POSIX_SPAWN_DUP2, stream, number) for number, stream in enumerate(streams)],
+                setsid=True,
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD],  # which Python, or this one, ignores
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            failure = error
+    raise failure
 
 
 def report(told: int, line: str) -> None:

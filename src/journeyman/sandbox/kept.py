@@ -25,6 +25,7 @@ from journeyman.sandbox.box import Box
 from journeyman.sandbox.sandbox import OpenSandbox, SandboxProcess, SandboxUnavailable
 
 KEEPER: Final = Path(__file__).with_name("keeper.py")
+_RLIMIT_FSIZE, _RLIMIT_CORE = 1, 4  # on Linux and macOS alike
 _START_S: Final = 30.0
 _END_S: Final = 5.0
 _FULL_S: Final = 0.005
@@ -85,7 +86,8 @@ class KeptSandbox:
     def _start(self, launch: Launch, inner: socket.socket, stack: ExitStack) -> subprocess.Popen[bytes]:
         python = stack.enter_context(Path(sys.executable).resolve().open("rb"))
         source = stack.enter_context(KEEPER.open("rb"))
-        limits = {"CORE": 0} | ({} if self.box.limits.file_bytes is None else {"FSIZE": self.box.limits.file_bytes})
+        largest = self.box.limits.file_bytes
+        limits = {_RLIMIT_CORE: 0} | ({} if largest is None else {_RLIMIT_FSIZE: largest})
         settings = stack.enter_context(file_of({"limits": limits}))
         # By descriptors, so that they can be read where the box hides their files.
         is_linux = sys.platform == "linux"

@@ -25,13 +25,7 @@ _NAMED: Final = re.compile("['\"\u2018]([^'\"\u2019\n]+)['\"\u2019]|(?:^|[\\s:])
 
 
 def find_refusals(box: Box, output: str, folder: str | None = None) -> tuple[SandboxRefusal, ...]:
-    """Return what a box has refused to a command, five at most, each once.
-
-    Args:
-        box: The borders that the command ran in.
-        output: Its output and errors.
-        folder: The folder in which it ran; that of the box if not given.
-    """
+    """Return what a box has refused to a command, by its output: five at most. It ran in `folder`, or the box's own."""
     found: dict[SandboxRefusal, None] = {}
     for phrase, name in _accused(output[-_LONGEST:]):
         refusal = _refusal_of(box, phrase, name, box.work if folder is None else folder)

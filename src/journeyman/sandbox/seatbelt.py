@@ -74,13 +74,8 @@ class Seatbelt:
 
 
 def write_profile(box: Box, temporary: str, denied: Sequence[str], readable: Sequence[str]) -> str:
-    """Return the profile of a box.
-
-    Args:
-        box: The borders.
-        temporary: The box's own folder for temporary files.
-        denied: The files of the programs that it denies.
-        readable: The folders that programs need, for a box that shows only those.
+    """Return the profile of a box with a folder for temporary files, files of programs that it denies, and folders that
+    programs need.
 
     Raises:
         SandboxUnavailable: a path has characters that no profile can hold.
