@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -206,4 +207,17 @@ async def test_what_is_masked_ends_as_what_may_not_be_run(bubblewrap: Bubblewrap
     for line in ("exec bash -c 'python3 -c 1'", "exec bash -c 'git status'", "cat .env"):
         code, output = await run_in_sandbox(opened, line, PATH)
         assert (code in (1, 126), "Permission denied" in output) == (True, True), (line, code, output)
+    opened.close()
+
+
+async def test_a_box_that_shows_the_system_has_its_programs_and_hides_the_rest(
+    bubblewrap: Bubblewrap, stage: Stage
+) -> None:
+    opened = bubblewrap.open(replace(stage.box(), reads="system"))
+    environment = {**stage.environment, "PYTHON": sys.executable}
+    for line in ("git log --oneline", "python3 -c 'import ssl'", "sed p f", '"$PYTHON" -c "import json"'):
+        assert (await run_in_sandbox(opened, line, environment))[0] == 0, line
+    for line in ('cat "$OUT/file"', "cat ~/.bashrc", 'ls "$OUT"'):
+        code, output = await run_in_sandbox(opened, line, environment)
+        assert (code != 0, "No such file" in output) == (True, True), line
     opened.close()
