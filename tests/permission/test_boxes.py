@@ -1,7 +1,5 @@
 """Rules as a box: a table of what the kernel holds of each, and what it cannot."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

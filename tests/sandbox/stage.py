@@ -1,7 +1,5 @@
 """A workspace, and around it all that a command must not touch: whether it is harmed is found out by the effect."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """A program that a box denies does not run, whatever a command looks like: judged by whether it ran, not by reading."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

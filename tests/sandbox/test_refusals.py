@@ -1,7 +1,5 @@
 """What a box has refused is told with evidence: rightly by its cause, and never of an ordinary failure."""
 
-from __future__ import annotations
-
 import pytest
 
 from journeyman.sandbox import Box, Bubblewrap, SandboxRefusal, find_refusals

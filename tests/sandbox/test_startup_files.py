@@ -1,7 +1,5 @@
 """Files that programs run by themselves: which are found, and what is put aside after a command."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

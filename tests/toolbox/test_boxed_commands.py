@@ -1,7 +1,5 @@
 """Commands of a workspace in a box: they run there or not at all, and what was refused is told."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +24,7 @@ def place(bubblewrap: Bubblewrap) -> Iterator[Path]:
         yield folder
 
 
-def player_in(place: Path, sandbox: SandboxChoice | None) -> Player:
+def player_in(place: Path, sandbox: "SandboxChoice | None") -> Player:
     return Player(Workspace(place / "work", sandbox=sandbox))
 
 
