@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from journeyman.permission import Permission, Root, make_box, rules_beyond_box
+from journeyman.permission import Permission, WorkingFolder, make_box, rules_beyond_box
 from journeyman.permission.boxes import box_of
 from journeyman.permission.rules import Roots, Rules
 from journeyman.sandbox import Box
@@ -22,7 +22,7 @@ def as_it_is(path: str) -> str:
     return path
 
 
-def box(*, roots: tuple[str | Root, ...] = (WORK,), **rules: list[str]) -> Box:
+def box(*, roots: tuple[str | WorkingFolder, ...] = (WORK,), **rules: list[str]) -> Box:
     folders = Roots(roots, resolve=as_it_is)
     read = Rules(rules.get("allow", []), rules.get("deny", []), rules.get("ask", []), folders)
     return box_of(read, folders, paths=PATHS)
@@ -54,10 +54,10 @@ def box(*, roots: tuple[str | Root, ...] = (WORK,), **rules: list[str]) -> Box:
         ({"allow": ["WebFetch(*)", "WebFetch([::1])", "fetch"]}, {}),
         ({"roots": (WORK, "/srv/lib")}, {"writes": ("/srv/lib",)}),
         (
-            {"roots": (WORK, Root(f"{WORK}/vendor", read_only=True))},
+            {"roots": (WORK, WorkingFolder(f"{WORK}/vendor", read_only=True))},
             {"readable": (f"{WORK}/vendor",), "protected": (f"{WORK}/vendor",)},
         ),
-        ({"roots": (Root(WORK, read_only=True),)}, {"changes": False}),
+        ({"roots": (WorkingFolder(WORK, read_only=True),)}, {"changes": False}),
     ],
 )
 def test_rules_become_a_box(rules: dict[str, Any], expected: dict[str, Any]) -> None:

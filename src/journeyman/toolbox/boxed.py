@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from journeyman import sandbox as sandboxes  # whose modules are loaded when somebody asks for a box
 from journeyman.errors import DefinitionError, Problem
 from journeyman.startup_files import StartupFiles
-from journeyman.toolbox.files import Refusal
+from journeyman.toolbox.files import ToolRefused
 
 if TYPE_CHECKING:
     from journeyman.sandbox import Box, OpenSandbox, Sandbox, SandboxProcess
@@ -80,7 +80,7 @@ class WorkspaceBox:
         """Start a command in the box. None: there is no sandbox, and none is required.
 
         Raises:
-            Refusal: the box cannot be opened, or has broken.
+            ToolRefused: the box cannot be opened, or has broken.
         """
         try:
             opened = await asyncio.to_thread(self._open)
@@ -90,7 +90,7 @@ class WorkspaceBox:
                 program, ["-c", command], folder=folder, environment=environment, stdout=output, stderr=output
             )
         except sandboxes.SandboxUnavailable as error:
-            raise Refusal("not_available", f"{error} Nothing was run.") from error
+            raise ToolRefused("not_available", f"{error} Nothing was run.") from error
         self._processes[:] = [*[each for each in self._processes if each.are_left()], process]
         return process
 
