@@ -11,11 +11,13 @@ import os
 import shutil
 import stat
 import subprocess
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from weakref import finalize
 
 from journeyman.definition import explain_arguments
 from journeyman.sandbox.box import Box, SandboxGuarantees, folders_between, is_within
@@ -74,8 +76,8 @@ class Bubblewrap:
             raise SandboxUnavailable("There is no filter of system calls for this machine, so no box can be closed.")
         with ExitStack() as stack:
 
-            def launch(line: Sequence[str], inherited: Sequence[int], folder: str) -> tuple[list[str], list[int]]:
-                mounts = [*_ALWAYS, *self._arguments(box), *_masks(box, folder, spared=program), "--chdir", "/", ""]
+            def launch(line: Sequence[str], inherited: Sequence[int], _: str) -> tuple[list[str], list[int]]:
+                mounts = [*_ALWAYS, *self._arguments(box), *self._masks(box, spared=program), "--chdir", "/", ""]
                 told = stack.enter_context(memory_of("\0".join(mounts).encode("utf-8", "surrogateescape"))).fileno()
                 rules = stack.enter_context(memory_of(filter)).fileno()
                 started = [program, "--args", str(told), "--seccomp", str(rules), "--", *line]
@@ -128,13 +130,21 @@ class Bubblewrap:
             if box.reads == "system" or Path(folder).is_dir():
                 yield from (*size, "--tmpfs", os.path.realpath(folder))
         gone = _NEW if box.reads == "all" else ("/",)
-        for path in _existing([*needed_for_programs(box.path), *box.readable]):
+        for path in _existing([*needed_for_programs(box.path, gone), *box.readable]):
             if any(is_within(path, folder) for folder in gone) and not is_within(path, "/usr"):
                 yield from ("--ro-bind", path, path)
         yield from ("--bind" if box.changes else "--ro-bind", box.work, box.work)
         for path in _existing(box.writes):
             yield from ("--bind", path, path)
         yield from _protecting(box)
+
+    def _masks(self, box: Box, *, spared: str) -> Iterator[str]:
+        """Give the mounts over what is hidden and over denied programs, of what nobody can read."""
+        programs = files_of_programs(box.denied, folders_of_programs(box.path))[0] if box.denied else []
+        masked = [*_existing(box.hidden), *[each for each in programs if each != spared]]
+        empty_file, empty_folder = unreadable().paths() if masked else ("", "")
+        for path in masked:
+            yield from ("--ro-bind", empty_folder if Path(path).is_dir() else empty_file, path)
 
 
 def _system_mounts() -> Iterator[str]:
@@ -186,14 +196,34 @@ def _existing(paths: Iterable[str]) -> list[str]:
     return [path for path in real if Path(path).exists()]
 
 
-def _masks(box: Box, folder: str, *, spared: str) -> Iterator[str]:
-    """Give the mounts over what is hidden and over denied programs, of what nobody can read."""
-    empty_file, empty_folder = Path(folder, "file"), Path(folder, "folder")
-    empty_file.touch(0)
-    empty_folder.mkdir(0)
-    programs, _ = files_of_programs(box.denied, folders_of_programs(box.path))
-    for path in [*_existing(box.hidden), *[each for each in programs if each != spared]]:
-        yield from ("--ro-bind", str(empty_folder if Path(path).is_dir() else empty_file), path)
+class Unreadable:
+    """A file and a folder that nobody can read, to be mounted over what is hidden. They are there for all boxes."""
+
+    def __init__(self) -> None:
+        self._top: str | None = None
+
+    def paths(self) -> tuple[str, str]:
+        """Return the file and the folder, which are made if they are not there."""
+        if self._top is None or not Path(self._top, "folder").is_dir():
+            self._top = tempfile.mkdtemp(prefix="journeyman-hidden-")
+            Path(self._top, "file").touch(0)
+            Path(self._top, "folder").mkdir(0)
+            finalize(self, _remove_unreadable, self._top, os.getpid())
+        return f"{self._top}/file", f"{self._top}/folder"
+
+
+@cache
+def unreadable() -> Unreadable:
+    """Return those of this process: a box looks for them for as long as it starts."""
+    return Unreadable()
+
+
+def _remove_unreadable(top: str, maker: int) -> None:
+    with suppress(OSError):  # somebody has cleared the temporary folder
+        if os.getpid() == maker:  # else a process that was forked ends
+            Path(top, "file").unlink()
+            Path(top, "folder").rmdir()
+            Path(top).rmdir()
 
 
 if TYPE_CHECKING:

@@ -14,16 +14,17 @@ import _thread
 import errno
 import gc
 import marshal
-import os
 import sys
 import time
 
 TYPE_CHECKING = False  # `typing` takes time to load
 if TYPE_CHECKING:
+    import os
     import signal
     from typing import Any
 else:
     import _signal as signal  # without its enums
+    import posix as os  # without its paths
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36  # as linux/prctl.h has them
 _N_DESCRIPTORS = 5  # the request, the socket of the command, its input, its output, its errors
@@ -167,7 +168,7 @@ def start(request: dict[str, Any], told: int, streams: tuple[int, ...]) -> int:
     os.chdir(request["folder"])
     program, environment = request["program"], request["environment"]
     folders = (
-        [""] if "/" in program else [f"{each}/" for each in environment.get("PATH", os.defpath).split(":") if each]
+        [""] if "/" in program else [f"{each}/" for each in environment.get("PATH", "/bin:/usr/bin").split(":") if each]
     )
     failure: OSError = FileNotFoundError(errno.ENOENT, "no such program")
     for folder in folders:
@@ -224,6 +225,15 @@ def kill(target: int, number: int) -> None:
         return
 
 
+def read_start(path: str) -> bytes:
+    """Return how a file begins."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(number, 4_096)
+    finally:
+        os.close(number)
+
+
 def running_below(ancestor: int) -> dict[int, int] | None:
     """Return all processes that run below this one, each with the id of its group; None where the system does not
     tell."""
@@ -235,8 +245,7 @@ def running_below(ancestor: int) -> dict[int, int] | None:
         return None
     for name in names:
         try:
-            with os.fdopen(os.open(f"/proc/{name}/stat", os.O_RDONLY), "rb") as file:
-                state, parent, group = file.read().rpartition(b")")[2].split(maxsplit=3)[:3]
+            state, parent, group = read_start(f"/proc/{name}/stat").rpartition(b")")[2].split(maxsplit=3)[:3]
         except (OSError, ValueError):  # it has ended by now
             continue
         children.setdefault(int(parent), []).append((int(name), int(group), state not in b"ZX"))

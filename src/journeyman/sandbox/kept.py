@@ -17,6 +17,8 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import cache
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -33,7 +35,8 @@ _LONGEST_LINE: Final = 64
 _LONGEST_COMPLAINT: Final = 500
 
 Launch = Callable[[Sequence[str], Sequence[int], str], tuple[Sequence[str], Sequence[int]]]
-"""Returns the command line that runs a command line in a box, and what it inherits. It may use a folder of the box."""
+"""Returns the command line that runs a command line in a box, and what it inherits. It is given the folder of the box's
+temporary files; an empty text if there is none."""
 
 
 class OpenBoxes:
@@ -65,8 +68,7 @@ class KeptSandbox:
             SandboxUnavailable: it cannot be started.
         """
         self.box: Final = box
-        self._folder: Final = os.path.realpath(tempfile.mkdtemp(prefix="journeyman-box-"))
-        self._has_temporary: Final = has_temporary
+        self._folder: Final = os.path.realpath(tempfile.mkdtemp(prefix="journeyman-box-")) if has_temporary else ""
         self._adds: Final = {**box.environment, **({"TMPDIR": self._folder} if has_temporary else {})}
         self._commands: Final[list[KeptProcess]] = []
         self._opener: Final = os.getpid()
@@ -85,14 +87,14 @@ class KeptSandbox:
 
     def _start(self, launch: Launch, inner: socket.socket, stack: ExitStack) -> subprocess.Popen[bytes]:
         python = stack.enter_context(Path(sys.executable).resolve().open("rb"))
-        source = stack.enter_context(KEEPER.open("rb"))
+        source = stack.enter_context(memory_of(compiled_keeper()))
         largest = self.box.limits.file_bytes
         limits = {_RLIMIT_CORE: 0} | ({} if largest is None else {_RLIMIT_FSIZE: largest})
         settings = stack.enter_context(file_of({"limits": limits}))
         # By descriptors, so that they can be read where the box hides their files.
         is_linux = sys.platform == "linux"
         program = f"/proc/self/fd/{python.fileno()}" if is_linux else python.name
-        script = f"/proc/self/fd/{source.fileno()}" if is_linux else str(KEEPER)
+        script = f"{'/proc/self' if is_linux else '/dev'}/fd/{source.fileno()}"
         inherited = [python.fileno(), source.fileno(), inner.fileno(), settings.fileno()]
         line = [program, "-I", "-S", script, str(inner.fileno()), str(settings.fileno())]
         arguments, descriptors = launch(line, inherited, self._folder)
@@ -199,10 +201,16 @@ class KeptSandbox:
 
     def _clear(self) -> None:
         self._complaints.close()
-        # What nobody could read in the box is made readable; of what a command has put there, links may lead anywhere.
-        for each in () if self._has_temporary else [*Path(self._folder).glob("*")]:
-            each.chmod(0o700)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@cache
+def compiled_keeper() -> bytes:
+    """Return the keeper as Python runs it without compiling it first, which takes as long as a command."""
+    source = KEEPER.read_bytes()
+    code = compile(source, str(KEEPER), "exec", dont_inherit=True)
+    return MAGIC_NUMBER + bytes(12) + marshal.dumps(code)  # no flags, no time and no size: nobody compares it
 
 
 def file_of(facts: dict[str, Any]) -> BinaryIO:

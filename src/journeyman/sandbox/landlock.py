@@ -79,7 +79,9 @@ def rules_of(box: Box, temporary: str, version: int) -> tuple[list[int], list[tu
     """Return the rights that a version of Landlock handles, and the paths with the rights that are left."""
     every = (1 << _BITS.get(version, _BITS[max(_BITS)])) - 1
     handled = [every, *([3] if version >= _TCP_SINCE else []), *([3] if version >= _SCOPES_SINCE else [])]
-    readable = ("/",) if box.reads == "all" else (*_SYSTEM, *needed_for_programs(box.path), *box.readable, box.work)
+    readable = (
+        ("/",) if box.reads == "all" else (*_SYSTEM, *needed_for_programs(box.path, ("/",)), *box.readable, box.work)
+    )
     writable = [*([box.work] if box.changes else []), *box.writes, temporary]
     rights = {path: _READ for path in readable}
     rights |= {"/dev": _DEVICES & every}

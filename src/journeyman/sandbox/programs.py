@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from journeyman.sandbox.box import is_within
+
 _SYSTEM: Final = (
     *("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/games", "/usr/libexec"),
     *("/usr/lib/git-core", "/usr/libexec/git-core", "/snap/bin", "/opt/bin", "/opt/homebrew/bin"),
@@ -55,19 +57,21 @@ def _inode_of(entry: os.DirEntry[str]) -> tuple[int, int] | None:
     return None
 
 
-def needed_for_programs(path: str | None = None) -> Iterator[str]:
-    """Give the folders that programs of `PATH` and this interpreter need: their own, the libraries beside them, and
-    what a virtual environment was made of."""
+def needed_for_programs(path: str | None, gone: Sequence[str]) -> Iterator[str]:
+    """Give the folders that programs of `PATH` and this interpreter need, of those in folders that are `gone` for a
+    command: their own, the libraries beside them, and what a virtual environment was made of."""
     bases = [sys.base_prefix, sys.prefix]
     for folder in folders_of_programs(path):
-        yield folder
         prefix = Path(folder).parent
         settings = prefix / "pyvenv.cfg"
         if settings.is_file():
             bases.append(str(prefix))
             bases += [str(Path(home).parent) for home in _homes_in(settings)]
-        yield from (str(each) for each in prefix.glob("lib*") if each.is_dir() and str(prefix) != "/")
-    yield from (os.path.realpath(each) for each in bases)
+        if any(is_within(folder, each) for each in gone):  # to look for libraries takes time
+            yield folder
+            yield from (str(each) for each in prefix.glob("lib*") if each.is_dir() and str(prefix) != "/")
+    real = map(os.path.realpath, bases)
+    yield from (path for path in real if any(is_within(path, each) for each in gone))
 
 
 def _homes_in(settings: Path) -> Iterator[str]:

@@ -63,7 +63,7 @@ class Seatbelt:
 
         def launch(line: Sequence[str], inherited: Sequence[int], folder: str) -> tuple[list[str], Sequence[int]]:
             denied, _ = files_of_programs(box.denied, folders_of_programs(box.path))
-            profile = write_profile(box, folder, denied, [*needed_for_programs(box.path)])
+            profile = write_profile(box, folder, denied, [*needed_for_programs(box.path, ("/",))])
             return [_PROGRAM, "-p", profile, *line], inherited
 
         return self._opened.add(KeptSandbox(box, launch, has_temporary=True))
