@@ -46,6 +46,7 @@ __all__ = [
     "Approval",
     "Approver",
     "Ask",
+    "CommandBox",
     "Decision",
     "Deny",
     "Extent",
@@ -136,6 +137,30 @@ class Stop:
     """Why, for the failure of the run."""
 
 
+class CommandBox(Protocol):
+    """The borders that the kernel holds around a command, as a gate may read them: a `Box` of `journeyman.sandbox`."""
+
+    @property
+    def work(self) -> str:
+        """The folder that the command works in."""
+        ...
+
+    @property
+    def changes(self) -> bool:
+        """Whether that folder may be changed."""
+        ...
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Further files and folders that may be changed."""
+        ...
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that may be reached."""
+        ...
+
+
 @lazy_dataclass(frozen=True, kw_only=True)
 class GateRequest:
     """One call, after its arguments were validated."""
@@ -161,6 +186,9 @@ class GateRequest:
     """True when another program describes the tool and does its work, as with one of an MCP server."""
     server_names: tuple[str, ...] = ()
     """What rules call a tool of an MCP server: `mcp__SERVER__TOOL`, and `mcp__SERVER`."""
+    box: CommandBox | None = None
+    """The box that the call's command runs in, as the tool itself says, once a probe has shown that it holds. None:
+    nothing holds."""
 
     @property
     def input_json(self) -> str:

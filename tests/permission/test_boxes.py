@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from journeyman.permission import Permission, WorkingFolder, make_box, rules_beyond_box
-from journeyman.permission.boxes import box_of
+from journeyman.permission.borders import box_of
 from journeyman.permission.rules import Roots, Rules
 from journeyman.sandbox import Box
 

@@ -353,6 +353,7 @@ async def call_through_gates(run: Run, tool: AnyTool, use: ToolUse, reservation:
         proxied=tool.proxied,
         external=tool.external,
         server_names=tool.server_names,
+        box=None if tool.find_box is None else await tool.find_box(),
     )
     approve = _approver(run, guard)
     if approve is not None and run.tape is not None:

@@ -61,6 +61,8 @@ class Simple:
     """The variables that are set in front of it, or by themselves."""
     targets: tuple[Word, ...] = ()
     """The files that its input and output are redirected from and to."""
+    written: tuple[Word, ...] = ()
+    """Those of them that its output is redirected to."""
 
 
 def read_commands(command: str) -> list[Simple] | None:
@@ -82,6 +84,7 @@ class _Command:
     words: list[Word] = field(default_factory=list[Word])
     assigned: list[tuple[str, Word]] = field(default_factory=list[tuple[str, Word]])
     targets: list[Word] = field(default_factory=list[Word])
+    written: list[Word] = field(default_factory=list[Word])
     is_loop_head: bool = False
     """True for `for NAME in WORD…`, of which nothing runs."""
 
@@ -176,7 +179,7 @@ class _CommandReader:
     def _finish(self, command: _Command) -> None:
         if command.words or command.assigned or command.targets:
             words = () if command.is_loop_head else tuple(command.words)
-            self.found.append(Simple(words, tuple(command.assigned), tuple(command.targets)))
+            self.found.append(Simple(words, tuple(command.assigned), tuple(command.targets), tuple(command.written)))
 
     def _argument(self, command: _Command) -> None:
         start = self._at
@@ -221,7 +224,9 @@ class _CommandReader:
         elif operator in ("<&", ">&") and self._text.startswith("-", self._at):
             self._at += 1  # closed: the next word is no target, even where no blank comes before it
         else:
-            command.targets.append(self._word()[0])
+            word = self._word()[0]
+            command.targets.append(word)
+            command.written += [] if operator in ("<", "<<<", "<&") or word.text in ("1", "2") else [word]
 
     def _here_document(self, *, strips_tabs: bool) -> None:
         found = _DELIMITER.match(self._text, self._at)

@@ -36,6 +36,8 @@ class Action:
     """The address that it would fetch; None: it fetches none."""
     agents: tuple[str, ...] = ()
     """The agents to which it gives a task."""
+    needs: tuple[str, ...] = ()
+    """What a command asks for beyond its box: `host:NAME`, `read:PATH`, `write:PATH`, `outside`."""
     digest: str = ""
     """The digest of the call's tool and arguments; `Permission` adds it."""
     server_names: tuple[str, ...] = ()
@@ -107,9 +109,11 @@ def _globbing(request: GateRequest) -> Action | None:
 
 def _running(request: GateRequest) -> Action | None:
     command, folder = request.arguments.get("command"), request.arguments.get("folder", ".")
-    if not isinstance(command, str) or not isinstance(folder, str):
+    needs = request.arguments.get("needs") or ()
+    if not isinstance(command, str) or not isinstance(folder, str) or not isinstance(needs, list | tuple):
         return None
-    return Action(tool=request.tool_name, capability="exec", command=command, paths=(folder,))
+    asked = tuple([str(need) for need in needs])
+    return Action(tool=request.tool_name, capability="exec", command=command, paths=(folder,), needs=asked)
 
 
 def _fetching(request: GateRequest) -> Action | None:

@@ -11,6 +11,7 @@ reason.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
@@ -28,9 +29,13 @@ from journeyman.errors import DefinitionError, Problem, quoted, with_its_end
 from journeyman.files import NO_LINKS, is_inside
 from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop, Use, Verdict
 from journeyman.permission.approvals import Approvals
+from journeyman.permission.borders import box_of, covers, paths_in
 from journeyman.permission.capability import Action, Capability, Classifier, classify
+from journeyman.permission.programs import only_looks
 from journeyman.permission.protected import Protected, is_loaded, starts_by_itself
 from journeyman.permission.rules import Roots, Rules, Whereabouts, WorkingFolder, plain_host, rule_problems
+from journeyman.sandbox.box import NEED_HINT, Box, read_need, secrets_of_home
+from journeyman.sandbox.sandbox import SandboxUnavailable
 from journeyman.types import RunPath
 
 PermissionMode: TypeAlias = Literal["strict", "balanced", "auto", "trust", "plan"]
@@ -46,6 +51,15 @@ MODES: Final[dict[PermissionMode, dict[Capability, _Step]]] = {
     "plan": {"write": "deny", "exec": "deny", "network": "allow", "unknown": "deny"},
 }
 """What each mode does; reads inside of the roots and what is internal are allowed in every mode."""
+
+_BOXED: Final[dict[PermissionMode, _Step | Literal["look"]]] = {
+    "strict": "ask",
+    "balanced": "look",
+    "auto": "allow",
+    "trust": "allow",
+    "plan": "allow",
+}
+"""What each mode does with a command in a box that holds. `look`: it is allowed if it seems to change nothing."""
 
 Decided: TypeAlias = Literal["allow", "deny", "rewrite", "stop", "unanswered"]
 """What was decided about a call. `unanswered`: nobody was there to be asked."""
@@ -127,7 +141,10 @@ class Permission:
             ApprovalsUnreadable: the stored approvals cannot be trusted; the call is denied.
         """
         action = self._action(request)
-        judgement = self._judge(request, action)
+        box = request.box if action.capability == "exec" and isinstance(request.box, Box) else None
+        if box is not None and not await asyncio.to_thread(self._is_held_by, box):
+            box = None
+        judgement = self._judge(request, action, box)
         self._note_paths(request, action)
         if judgement.step == "ask":
             return self._take_answer_or_ask(request, action, judgement)
@@ -189,19 +206,55 @@ class Permission:
         names = request.server_names if action.tool == request.tool_name else ()
         return replace(action, digest=request.digest, server_names=names)
 
-    def _judge(self, request: GateRequest, action: Action) -> _Judgement:
+    def _borders(self) -> Box:
+        """Return the box that the rules become, for the files that are there now.
+
+        Raises:
+            SandboxUnavailable: there are rules about paths, and more files than can be looked at.
+        """
+        paths = paths_in([folder for folder, _ in self._roots.folders]) if self._rules.speak_of_paths else ()
+        return box_of(
+            self._rules,
+            self._roots,
+            paths=paths,
+            protected=self._protected.paths,
+            hidden=secrets_of_home(),
+            changes=self.mode != "plan",
+        )
+
+    def _is_held_by(self, box: Box) -> bool:
+        """Tell whether a box holds what the rules say, so that a command in it need not be read."""
+        with suppress(SandboxUnavailable):
+            return covers(box, self._borders(), self._roots)
+        return False
+
+    def _judge(self, request: GateRequest, action: Action, box: Box | None = None) -> _Judgement:
+        """Judge a call; of one with a box, its command runs in it, and it holds what the rules say."""
         try:
             places: list[list[Whereabouts]] = [
                 [self._roots.place(self._roots.locate(path)) for path in each.paths] for each in action.readings()
             ]
         except ValueError as error:
             return _Judgement("deny", str(error))
-        forbidden = next(filter(None, map(partial(self._forbidden, request), action.readings(), places)), None)
+        judged = partial(self._forbidden, request, in_box=box is not None and "outside" not in action.needs)
+        forbidden = next(filter(None, map(judged, action.readings(), places)), None)
+        forbidden = forbidden or self._refusal_of_needs(request, action)
         if forbidden is not None:
             return _Judgement("deny", forbidden)
         is_own = bool(places[0]) and all(place.startswith("internal") for place in places[0])
         if is_own and action.capability in ("read", "write"):
             return _Judgement("allow", "in a folder of the program's own.")
+        if box is not None and "outside" not in action.needs:
+            return self._judge_in_box(request, action, box)
+        judgement = self._judge_by_reading(request, replace(action, needs=()), places)
+        if not action.needs or judgement.step != "ask":
+            return judgement
+        return _Judgement("ask", f"{judgement.reason} It asks for {', '.join(action.needs)}.")
+
+    def _judge_by_reading(
+        self, request: GateRequest, action: Action, places: Sequence[Sequence[Whereabouts]]
+    ) -> _Judgement:
+        """Judge a call by what its arguments say that it does."""
         allowed = action.tool in self._in_plan if action.capability == "internal" else action.capability in _LOOKS
         if self.mode == "plan" and not allowed:
             return _Judgement("deny", "this is a plan: look, and describe what you would do, but change nothing.")
@@ -212,14 +265,73 @@ class Permission:
         )
         return judgement if why is None else _Judgement("ask", why)
 
-    def _forbidden(self, request: GateRequest, action: Action, places: Sequence[Whereabouts]) -> str | None:
+    # -- in a box
+
+    def _judge_in_box(self, request: GateRequest, action: Action, box: Box) -> _Judgement:
+        """Judge a command by what it can do in a box: whatever it looks like, it can do nothing else."""
+        is_wider = bool(action.needs) or (self.mode == "plan" and bool(box.changes or box.writes or box.hosts))
+        if is_wider and self.mode in ("plan", "strict"):
+            return _Judgement("deny", f"the mode is {self.mode}, and the command could do more than look at files.")
+        plain = replace(action, needs=())
+        asked = self._by_ask_rule(request, plain) or self._by_doubt_in_box(plain)
+        if asked is not None and (asked.step == "ask" or not action.needs):
+            return _Judgement("ask", asked.reason) if action.needs else asked
+        if action.needs and self.mode != "trust":
+            return self._judge_needs(action)
+        return self._judge_boxed_by_mode(action)
+
+    def _by_doubt_in_box(self, action: Action) -> _Judgement | None:
+        doubt = self._rules.doubting(action, in_box=True)
+        if doubt is None:
+            return None
+        is_known = self.approvals.allows(self.key(action))
+        return _Judgement("allow", "approved before.") if is_known else _Judgement("ask", f"{doubt}.", _WIDER)
+
+    def _judge_boxed_by_mode(self, action: Action) -> _Judgement:
+        rule = self._rules.allowing(action)
+        if rule is not None:
+            return _Judgement("allow", f"the rule {rule} allows it.")
+        step = _BOXED[self.mode]
+        if step == "look":
+            step = "allow" if only_looks(action.command or "") else "ask"
+        if step == "ask" and self.approvals.allows(self.key(action)):
+            return _Judgement("allow", "approved before.")
+        return _Judgement(step, f"it stays in its box, and the mode is {self.mode}.", _WIDER)
+
+    def _judge_needs(self, action: Action) -> _Judgement:
+        """Judge what a command asks for beyond its box. An answer holds for what it needs, whatever the command is."""
+        wanted = f"it asks for {', '.join(action.needs)}, which is beyond its box."
+        open_needs = [each for each in action.needs if not any(map(self._rules.allowing, _touched_by(each) or ()))]
+        granted = all(self.approvals.allows(_key_of_needs([each])) for each in open_needs)
+        if granted or self.approvals.allows(_key_of_needs(action.needs)):
+            return _Judgement("allow", "what it needs beyond its box was allowed before.")
+        return _Judgement("ask", wanted, _WIDER)
+
+    def _refusal_of_needs(self, request: GateRequest, action: Action) -> str | None:
+        """Return why nobody may give a command what it asks for; None if somebody may."""
+        for need in action.needs:
+            touched = _touched_by(need)
+            if touched is None:
+                return f"{need!r} is no need. {NEED_HINT}"
+            for each in touched:
+                try:
+                    places: list[Whereabouts] = [self._roots.place(self._roots.locate(path)) for path in each.paths]
+                except ValueError as error:
+                    return str(error)
+                if (why := self._forbidden(request, each, places)) is not None:
+                    return why
+        return None
+
+    def _forbidden(
+        self, request: GateRequest, action: Action, places: Sequence[Whereabouts], *, in_box: bool = False
+    ) -> str | None:
         """Return why nobody may allow this call; None if somebody may."""
         changes = action.capability in ("write", "unknown")
         if changes and any(self._protected.holds(self._roots.locate(path)) for path in action.paths):
             return f"{_summary(action, request)}: this decides about the agent itself, and no tool may change it."
         if changes and any(place in ("read_only", "internal_read_only") for place in places):
             return f"{_summary(action, request)}: the folder is read-only."
-        rule = self._rules.denying(action, _names_for_rules(request, action))
+        rule = self._rules.denying(action, _names_for_rules(request, action), in_box=in_box)
         return None if rule is None else f"the rule {rule} forbids it."
 
     def _reason_to_ask_each_time(self, request: GateRequest, action: Action, *, is_outside: bool) -> str | None:
@@ -303,6 +415,8 @@ class Permission:
         match action.capability:
             case "read" | "write" if action.paths:
                 return f"{action.capability}:{self._where(action)}"
+            case "exec" if action.needs:
+                return _key_of_needs(action.needs)
             case "exec" if action.command is not None:
                 return f"exec:{_hash(self._where(action), action.command)}"
             case "network" if action.url is not None and plain_host(action.url) is not None:
@@ -324,6 +438,8 @@ class Permission:
             case "read" | "write" if places:
                 kind = "Read" if action.capability == "read" else "Edit"
                 return f"{kind}({quoted(', '.join(places))[1:-1]})"
+            case "exec" if action.needs:
+                return f"any command in its box with {quoted(', '.join(action.needs))[1:-1]}"
             case "exec" if action.command is not None:
                 shown = with_its_end(quoted(action.command)[1:-1], _LONGEST_QUESTION)
                 return f"Bash({shown}), exactly so, in {quoted(', '.join(places) or self._roots.folders[0][0])[1:-1]}"
@@ -350,6 +466,25 @@ class Permission:
                 reason=reason,
             )
             self._audit(entry)
+
+
+def _touched_by(need: str) -> Sequence[Action] | None:
+    """Return what a command that is given a need might do, as rules know it; None if it is no need."""
+    match read_need(need):
+        case ("host", host):
+            return [Action(tool="", capability="network", url=f"https://{host}/")]
+        case ("write", path):
+            return [Action(tool="", capability="write", paths=(path,))]
+        case ("read", path):
+            return [Action(tool="", capability="read", paths=(path,))]
+        case ("socket" | "outside", _):
+            return []
+        case _:
+            return None
+
+
+def _key_of_needs(needs: Sequence[str]) -> str:
+    return f"needs:{', '.join(sorted({*needs}))}"
 
 
 _LABELS: Final[dict[type, Decided]] = {Allow: "allow", Deny: "deny", Rewrite: "rewrite", Stop: "stop"}

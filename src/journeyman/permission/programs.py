@@ -100,6 +100,75 @@ _TOKENS = re.compile(r"[A-Za-z0-9_.+-]+")
 _MOST: Final = 2_000
 
 
+_LOOKING: Final = names(
+    ": [ [[ awk b2sum base32 base64 basename builtin cal cat cd cksum cmp column command comm cut date declare df",
+    "diff dirname dirs du echo egrep env exit expand export expr false fgrep file find fmt fold free git grep",
+    "groups head hexdump history hostname id jobs join journalctl jq less local ls lsof man md5sum more nl nm",
+    "nproc numfmt objdump od openssl paste pathchk pgrep pip pip3 popd printenv printf ps pushd pwd readelf",
+    "readlink realpath rev rg sed seq set sha1sum sha224sum sha256sum sha384sum sha512sum size sleep sort stat",
+    "strings sum tac tail tar test top tput tr tree true tsort tty type uname unexpand uniq unset unzip uptime",
+    "users wc whereis which who whoami yes",
+)
+"""They change nothing, or nothing where all their words are as below."""
+_LOOKS: Final = {
+    "awk": r"(?!-i|-f|--include|--file|-E|--exec)(?!.*(system|[|>])).*",
+    "builtin": r"cd|\.\.|[\w./-]+",
+    "command": r"-[vV]|[\w.+-]+",
+    "date": r"(?!-s|--set).*",
+    "env": r"(?!)",
+    "find": r"(?!-(delete|exec|ok|fprint|fls)).*",
+    "git": r"(?!-c$|-O|--(output|ext-diff|open-files-in-pager|textconv|upload-pack|exec-path|config-env)).*",
+    "hostname": r"-.*",
+    "man": r"(?!-P|--pager).*",
+    "openssl": r"(?!-out$|-signkey$|-engine$).*",
+    "pip": r"list|show|freeze|check|--?[\w=-]+|[\w.-]+",
+    "pip3": r"list|show|freeze|check|--?[\w=-]+|[\w.-]+",
+    "rg": r"(?!--pre).*",
+    "sed": rf"-[nEer]+|--quiet|{_SED.pattern}|[\w./*-]+",
+    "sort": r"(?!-[a-zA-Z]*[oT]|--[octT]).*",
+    "tar": r"-?t[vzJjf]*|[\w./-]+",
+    "tree": r"(?!-[a-zA-Z]*o).*",
+    "uniq": r"-.*",
+    "unzip": r"-l|[\w./-]+",
+}
+_FIRST_WORD: Final = {
+    "builtin": names("cd echo printf pwd type"),
+    "command": names("-v -V"),
+    "openssl": names("x509 version dgst"),
+    "pip": names("list show freeze check"),
+    "pip3": names("list show freeze check"),
+    "tar": names("t tf tvf tzf -t -tf -tvf -tzf"),
+    "unzip": names("-l"),
+}
+_GIT_LOOKS: Final = names(
+    "annotate blame cat-file cherry describe diff for-each-ref grep log ls-files ls-tree merge-base name-rev reflog",
+    "rev-list rev-parse shortlog show show-ref status var version whatchanged",
+)
+
+
+def only_looks(command: str) -> bool:
+    """Tell whether a command is taken for one that changes nothing. That may be wrong: it is asked about a command in a
+    box, which holds what it must not do."""
+    found = read_commands(command)
+    return found is not None and all(map(_simple_looks, found))
+
+
+def _simple_looks(simple: Simple) -> bool:
+    is_changing = any(target.text != "/dev/null" for target in simple.written)
+    if is_changing or any(_VARIABLE_RUNS.fullmatch(name) for name, _ in simple.assigned):
+        return False
+    program, *arguments = simple.words or (Word(":"),)
+    name, texts = program.text if program.is_known else "", [word.text for word in arguments]
+    if texts and _HARMLESS_OPTIONS.issuperset(texts):
+        return "/" not in name
+    if name not in _LOOKING or not all(re.fullmatch(_LOOKS.get(name, ".*"), text, re.DOTALL) for text in texts):
+        return False
+    if name == "git":
+        subcommand = next((text for text in texts if not text.startswith("-")), "version")
+        return subcommand in _GIT_LOOKS or texts in (["remote", "-v"], ["remote"]) or texts[:2] == ["config", "--get"]
+    return name not in _FIRST_WORD or (bool(texts) and texts[0] in _FIRST_WORD[name])
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """Whatever a command would run."""

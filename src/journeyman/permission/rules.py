@@ -134,9 +134,18 @@ class Rules:
         self._ask: Final = tuple(map(read_rule, ask))
         self._roots: Final = roots
 
-    def denying(self, action: Action, names: Sequence[str]) -> str | None:
-        """Return the rule that forbids an action; None if there is none. `names` are those of all tools involved."""
-        return next((rule.text for rule in self.deny_rules if self._may_mean(rule, action, names)), None)
+    def denying(self, action: Action, names: Sequence[str], *, in_box: bool = False) -> str | None:
+        """Return the rule that forbids an action; None if there is none. `names` are those of all tools involved. A
+        command in a box is forbidden only where it surely says what the rule does."""
+        for rule in self.deny_rules:
+            is_held = in_box and rule.kind == "Bash" and action.command is not None
+            if (
+                _surely_runs(rule.pattern.split(), action.command or "")
+                if is_held
+                else self._may_mean(rule, action, names)
+            ):
+                return rule.text
+        return None
 
     @property
     def speak_of_paths(self) -> bool:
@@ -155,10 +164,11 @@ class Rules:
         """Return the rule that allows an action; None if there is none."""
         return next((rule.text for rule in self.allow_rules if self._surely_means(rule, action)), None)
 
-    def doubting(self, action: Action) -> str | None:
+    def doubting(self, action: Action, *, in_box: bool = False) -> str | None:
         """Return why a rule may forbid a command, although it cannot be told; None if none does. What a program starts
-        that a rule allows by its name, although it runs others, is no doubt: somebody has thought of it."""
-        denying = [rule for rule in (*self.deny_rules, *self._ask) if rule.kind == "Bash"]
+        that a rule allows by its name, although it runs others, is no doubt: somebody has thought of it. Of a command
+        in a box only those rules count that have it asked about: what others deny, the box holds."""
+        denying = [rule for rule in (*(() if in_box else self.deny_rules), *self._ask) if rule.kind == "Bash"]
         if action.command is None or not denying:
             return None
         reading = take_apart(action.command)
@@ -341,6 +351,17 @@ def _may_run(tokens: Sequence[str], command: str) -> bool:
             return True
         commands += roughly
     return any(_may_be(tokens, words) for words in commands)
+
+
+def _surely_runs(tokens: Sequence[str], command: str) -> bool:
+    """Tell whether a command says for sure that it runs what a pattern names."""
+    fixed = tokens[:-1] if tokens[-1] == "*" else tokens
+    for program, *arguments in take_apart(command).commands:
+        said = [Word(program_name(program.text), program.is_known), *arguments]
+        fits = all(word.is_known and _fits_token(token, word.text) for token, word in zip(fixed, said, strict=False))
+        if fits and len(said) >= len(fixed) and (len(said) == len(fixed) or len(fixed) < len(tokens)):
+            return True
+    return False
 
 
 def _may_be(tokens: Sequence[str], words: Sequence[Word]) -> bool:

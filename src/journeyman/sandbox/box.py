@@ -26,26 +26,11 @@ _NUMBERS: Final = re.compile(r"(0x[0-9a-f]+|[0-9]+)(\.(0x[0-9a-f]+|[0-9]+))*")
 _LARGEST_PORT: Final = 65_535
 _SECRETS: Final = (
     *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".netrc", ".pgpass", ".my.cnf", ".pypirc", ".npmrc", ".yarnrc.yml"),
-    *(
-        ".git-credentials",
-        ".docker/config.json",
-        ".config/gh",
-        ".config/gcloud",
-        ".config/git/credentials",
-        ".vault-token",
-    ),
+    *(".git-credentials", ".docker/config.json", ".config/gh", ".config/gcloud", ".config/git/credentials"),
     *(".vault-token", ".password-store", ".local/share/keyrings", ".cargo/credentials.toml", ".gem/credentials"),
-    *(
-        ".terraform.d",
-        ".mozilla",
-        ".config/google-chrome",
-        ".config/chromium",
-        ".bash_history",
-        ".zsh_history",
-        ".python_history",
-    ),
+    *(".terraform.d", ".mozilla", ".config/google-chrome", ".config/chromium"),
+    *(".bash_history", ".zsh_history", ".python_history"),
 )
-_NEED: Final = re.compile(r"(host|write|read|socket):(.+)", re.DOTALL)
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -107,11 +92,10 @@ class Box:
         """
         added: dict[str, list[str]] = {"host": [], "write": [], "read": [], "socket": []}
         for need in needs:
-            found = _NEED.fullmatch(need)
-            if found is None:
-                hint = "Write host:NAME, host:NAME:PORT, write:PATH, read:PATH or socket:PATH."
-                raise DefinitionError("needs", [Problem("UNKNOWN_NEED", f"{need!r} is no need.", hint)])
-            kind, value = found.groups()
+            found = read_need(need)
+            if found is None or found[0] == "outside":
+                raise DefinitionError("needs", [Problem("UNKNOWN_NEED", f"{need!r} is no need.", NEED_HINT)])
+            kind, value = found
             path = os.path.realpath(Path(self.work) / Path(value).expanduser())
             added[kind].append(value.lower() if kind == "host" else path)
         writes_work = self.work in added["write"]
@@ -136,6 +120,20 @@ def secrets_of_home() -> tuple[str, ...]:
     """Return the files and folders of the home folder in which programs keep keys and passwords, if they are there."""
     paths = [os.path.realpath(Path("~", each).expanduser()) for each in _SECRETS]
     return tuple([path for path in paths if Path(path).exists()])
+
+
+NEED_HINT: Final = "Write host:NAME, host:NAME:PORT, write:PATH, read:PATH, socket:PATH, or outside alone."
+NeedKind: TypeAlias = Literal["host", "write", "read", "socket", "outside"]
+"""What a command may ask for beyond its box."""
+
+
+def read_need(need: str) -> tuple[NeedKind, str] | None:
+    """Return the kind of a need and what it names: `host:NAME[:PORT]`, `write:PATH`, `read:PATH`, `socket:PATH`, or
+    `outside`, which names nothing. None: it is no need."""
+    kind, _, value = need.partition(":")
+    known: NeedKind | None = next((each for each in get_args(NeedKind) if each == kind), None)
+    is_need = bool(value) == (known != "outside") and "\0" not in need
+    return (known, value) if known is not None and is_need else None
 
 
 def _join(given: tuple[str, ...], added: Iterable[str]) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -20,17 +20,31 @@ from journeyman.startup_files import StartupFiles
 from journeyman.toolbox.files import ToolRefused
 
 if TYPE_CHECKING:
-    from journeyman.sandbox import Box, OpenSandbox, Sandbox, SandboxProcess
+    from journeyman.sandbox import Box, OpenSandbox, Sandbox, SandboxProcess, SandboxRefusal
 
-SandboxChoice: TypeAlias = "Literal['auto', 'required'] | Box | Sandbox"
+SandboxChoice: TypeAlias = "Literal['auto', 'required'] | Box | Callable[[], Box] | Sandbox"
 """`auto`: the sandbox that holds enough here, if one does; `required`: that, or none of the workspace's commands run; a
-box: these borders, in the sandbox that holds; a sandbox: the usual borders, in this one."""
+box, or a function that returns the one for the files that are there now: these borders, in the sandbox that holds; a
+sandbox: the usual borders, in this one."""
 
 _LOG: Final = logging.getLogger("journeyman")
 
 
+@dataclass(slots=True)
+class _Open:
+    """A box that was opened, and what was started in it."""
+
+    opened: OpenSandbox
+    processes: list[SandboxProcess] = field(default_factory=list["SandboxProcess"])
+
+    @property
+    def is_busy(self) -> bool:
+        return any(each.are_left() for each in self.processes)
+
+
 class WorkspaceBox:
-    """The box of one workspace. It is used from one event loop at a time."""
+    """The box of one workspace, and those that are wider, of commands that need more. It is used from one event loop at
+    a time."""
 
     def __init__(
         self,
@@ -39,6 +53,7 @@ class WorkspaceBox:
         *,
         also: Sequence[str | os.PathLike[str]] = (),
         environment: Mapping[str, str] | None = None,
+        may_widen: bool = False,
     ) -> None:
         """Choose the sandbox now, unless it is `auto`, which is looked at with the first command. `also` may be changed
         besides the root; in `environment` is the `PATH` of commands, in this process's if None.
@@ -46,26 +61,26 @@ class WorkspaceBox:
         Raises:
             DefinitionError: no sandbox holds enough here for what was asked.
         """
+        self.may_widen: Final = may_widen
+        """Whether a command may be given more than the box."""
+        is_sandbox = isinstance(choice, sandboxes.Sandbox)
         if isinstance(choice, str) and choice not in ("auto", "required"):
             told = f"sandbox is {choice!r}."
-            hint = "Write 'auto', 'required' or None, or give a Box or a sandbox."
+            hint = "Write 'auto', 'required' or None, or give a Box, a function that returns one, or a sandbox."
             raise DefinitionError("A workspace", [Problem("INVALID_SANDBOX", told, hint)])
-        if isinstance(choice, sandboxes.Box) and choice.work != root:
-            told = f"The box is one for {choice.work}, and the folder of the workspace is {root}."
-            raise DefinitionError("A workspace", [Problem("INVALID_SANDBOX", told, "Give both the same folder.")])
+        self._root: Final = root
         writes = tuple([os.path.realpath(Path(each).expanduser()) for each in also])
         path = (os.environ if environment is None else environment).get("PATH")
+        usual = sandboxes.Box(work=root, writes=writes, hidden=sandboxes.secrets_of_home(), path=path)
         self._is_optional: Final = choice == "auto"
-        self._box: Final = (
-            choice
-            if isinstance(choice, sandboxes.Box)
-            else sandboxes.Box(work=root, writes=writes, hidden=sandboxes.secrets_of_home(), path=path)
-        )
-        self._sandbox: Sandbox | None = None if isinstance(choice, str | sandboxes.Box) else choice
-        self._opened: OpenSandbox | None = None
+        self._box: Final = usual if isinstance(choice, str) or is_sandbox else choice
+        self._sandbox: Sandbox | None = choice if is_sandbox else None
         self._startup: StartupFiles | None = None
-        self._processes: Final[list[SandboxProcess]] = []
+        self._open_boxes: Final[dict[tuple[str, ...], _Open]] = {}
+        """By what they are wider than the box of the workspace."""
         self._opening: Final = Lock()
+        if isinstance(self._box, sandboxes.Box):
+            self._refuse_other_folder(self._box)
         if choice != "auto" and self._sandbox is None:
             self._sandbox = sandboxes.choose_sandbox()
             guarantees = self._sandbox.holds()
@@ -74,64 +89,109 @@ class WorkspaceBox:
                 hint = "Do what is said there, or give sandbox='auto' or a sandbox of your own."
                 raise DefinitionError("A workspace", [Problem("NO_SANDBOX", told, hint)])
 
+    def _refuse_other_folder(self, box: Box) -> None:
+        if box.work != self._root:
+            told = f"The box is one for {box.work}, and the folder of the workspace is {self._root}."
+            raise DefinitionError("A workspace", [Problem("INVALID_SANDBOX", told, "Give both the same folder.")])
+
+    async def find(self) -> Box | None:
+        """Return the borders of a command, for a gate to judge by. None: no sandbox holds enough here, or no box can be
+        opened."""
+        try:
+            return await asyncio.to_thread(self._find)
+        except (sandboxes.SandboxUnavailable, DefinitionError):  # the command itself will say so
+            return None
+
+    def _find(self) -> Box | None:
+        with self._opening:
+            return self._borders() if self._chosen().holds().is_enough else None
+
+    def _chosen(self) -> Sandbox:
+        if self._sandbox is None:
+            self._sandbox = sandboxes.choose_sandbox()
+            if not self._sandbox.holds().is_enough:
+                _LOG.warning("Commands run without a sandbox: %s", self._sandbox.holds())
+        return self._sandbox
+
+    def _borders(self) -> Box:
+        """Return the box, in which what runs by itself is protected, too."""
+        box = self._box if isinstance(self._box, sandboxes.Box) else self._box()
+        self._refuse_other_folder(box)
+        if self._startup is None:
+            self._startup = StartupFiles(self._root)
+        return replace(box, protected=tuple(dict.fromkeys([*box.protected, *self._startup.paths])))
+
     async def spawn(
-        self, program: str, command: str, *, folder: str, environment: Mapping[str, str], output: int
+        self,
+        program: str,
+        command: str,
+        *,
+        folder: str,
+        environment: Mapping[str, str],
+        output: int,
+        needs: Sequence[str] = (),
     ) -> SandboxProcess | None:
-        """Start a command in the box. None: there is no sandbox, and none is required.
+        """Start a command in the box, or in one that is as much wider as it needs. None: it needs to be outside; or
+        there is no sandbox, and none is required.
 
         Raises:
-            ToolRefused: the box cannot be opened, or has broken.
+            ToolRefused: the box cannot be opened, or has broken, or what is needed cannot be given.
         """
+        if needs and not self.may_widen:
+            raise ToolRefused("not_available", "No command of this workspace can be given more than its box.")
+        wider = tuple(sorted({*needs}))
+        if wider == ("outside",):
+            return None
         try:
-            opened = await asyncio.to_thread(self._open)
-            if opened is None:
+            found = await asyncio.to_thread(self._open, wider)
+            if found is None:
                 return None
-            process = await opened.spawn(
+            process = await found.opened.spawn(
                 program, ["-c", command], folder=folder, environment=environment, stdout=output, stderr=output
             )
+        except DefinitionError as error:
+            raise ToolRefused("invalid", str(error)) from error
         except sandboxes.SandboxUnavailable as error:
             raise ToolRefused("not_available", f"{error} Nothing was run.") from error
-        self._processes[:] = [*[each for each in self._processes if each.are_left()], process]
+        found.processes[:] = [*[each for each in found.processes if each.are_left()], process]
         return process
 
-    async def explain(self, output: str, folder: str) -> list[str]:
+    async def explain(self, output: str, folder: str, needs: Sequence[str] = ()) -> list[str]:
         """Return what the box has refused to a command, and what was put aside after it, each as a line to read."""
-        if self._opened is None or self._startup is None:
+        found = self._open_boxes.get(tuple(sorted({*needs})))
+        if self._startup is None:
             return []
-        refusals = sandboxes.find_refusals(self._opened.box, output, folder)
+        refusals = () if found is None else sandboxes.find_refusals(found.opened.box, output, folder)
         held = await asyncio.to_thread(self._startup.hold_changes)
         return [
-            *[_REFUSED[each.cause].format(each.what) for each in refusals],
+            *[self._explain_refusal(each) for each in refusals],
             *[f"{each} was put aside as {each}.held: programs would run it by themselves." for each in held],
         ]
 
-    def _open(self) -> OpenSandbox | None:
+    def _explain_refusal(self, refusal: SandboxRefusal) -> str:
+        told = _REFUSED[refusal.cause].format(refusal.what)
+        return f'{told} Ask with needs=["{refusal.need}"].' if self.may_widen and refusal.need is not None else told
+
+    def _open(self, wider: tuple[str, ...]) -> _Open | None:
         with self._opening:
-            sandbox = self._sandbox
-            if sandbox is None:
-                sandbox = self._sandbox = sandboxes.choose_sandbox()
-                if not sandbox.holds().is_enough:
-                    _LOG.warning("Commands run without a sandbox: %s", sandbox.holds())
+            sandbox = self._chosen()
             if self._is_optional and not sandbox.holds().is_enough:
                 return None
-            if self._startup is None:
-                self._startup = StartupFiles(self._box.work)
-            # No adapter lets hosts through yet: without them the box is narrower than what was asked for.
-            protected = tuple(dict.fromkeys([*self._box.protected, *self._startup.paths]))
-            wanted = replace(self._box, protected=protected, hosts=())
-            opened = self._opened
-            if opened is not None and opened.is_open:
-                if opened.box == wanted or any(each.are_left() for each in self._processes):
-                    return opened
-                opened.close()
-            self._opened = sandbox.open(wanted)
-            return self._opened
+            wanted = self._borders().wider(wider)
+            found = self._open_boxes.get(wider)
+            if found is not None and found.opened.is_open:
+                if found.opened.box == wanted or found.is_busy:
+                    return found
+                found.opened.close()
+            for idle in [key for key, each in self._open_boxes.items() if key and key != wider and not each.is_busy]:
+                self._open_boxes.pop(idle).opened.close()
+            self._open_boxes[wider] = _Open(sandbox.open(wanted))
+            return self._open_boxes[wider]
 
     def close(self) -> None:
-        """End all that runs in the box. With the next command another one is opened."""
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
+        """End all that runs in its boxes. With the next command another one is opened."""
+        while self._open_boxes:
+            self._open_boxes.popitem()[1].opened.close()
 
 
 _REFUSED: Final = {

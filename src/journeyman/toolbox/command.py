@@ -15,7 +15,7 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -67,15 +67,65 @@ def bash_tool(bench: Bench) -> AnyTool:
             folder: Where to run it, relative to the workspace.
             background: Return at once with the id of a task, and let it go on in the background.
         """
-        where = _folder(bench, folder)
-        if background:
-            most = bench.shell.background_s
-            return _in_background(bench, command, where, ctx=ctx, seconds=_seconds(timeout_s, most, most))
-        seconds = _seconds(timeout_s, bench.shell.timeout_s, bench.shell.max_timeout_s)
-        done = await _run(bench, command, where, timeout_s=seconds, on_line=ctx.progress)
-        return _describe_result(done, seconds)
+        return await _run_for_model(bench, ctx, _Command(command, timeout_s, folder, background))
 
-    return tool(bash, effect="once", untrusted=bench.untrusted, permission_kind="bash")
+    find_box = None if bench.box is None else bench.box.find
+    if bench.box is None or not bench.box.may_widen:
+        return tool(bash, effect="once", untrusted=bench.untrusted, permission_kind="bash", find_box=find_box)
+
+    async def bash_in_box(
+        command: str,
+        ctx: ToolContext,
+        *,
+        timeout_s: float | None = None,
+        folder: str = ".",
+        background: bool = False,
+        needs: Sequence[str] = (),
+        why: str = "",
+    ) -> str:
+        """Run a command in bash and return what it writes to standard output and standard error, and its exit code.
+
+        It has no terminal and no input: give options that keep programs from asking. Every call starts a new shell, in
+        the workspace. What it leaves running is ended with it, unless it was started with background=true. It runs in a
+        sandbox, which refuses to change what is outside of the workspace and to reach hosts.
+
+        Args:
+            command: The command, as for `bash -c`.
+            timeout_s: How many seconds it may take; if not given, two minutes or what this workspace allows. In the
+                background, ten minutes.
+            folder: Where to run it, relative to the workspace.
+            background: Return at once with the id of a task, and let it go on in the background.
+            needs: Exactly what it needs beyond its sandbox, which somebody may be asked about: `host:NAME` or
+                `host:NAME:PORT`, `write:PATH`, `read:PATH`; `outside` alone to run without a sandbox.
+            why: What it needs that for, in a few words, for whoever is asked.
+        """
+        return await _run_for_model(bench, ctx, _Command(command, timeout_s, folder, background, tuple(needs)))
+
+    return tool(
+        bash_in_box, name="bash", effect="once", untrusted=bench.untrusted, permission_kind="bash", find_box=find_box
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """A command as the model asks for it."""
+
+    text: str
+    timeout_s: float | None
+    folder: str
+    background: bool
+    needs: tuple[str, ...] = ()
+    """What it needs beyond the box of the workspace."""
+
+
+async def _run_for_model(bench: Bench, ctx: ToolContext, command: _Command) -> str:
+    where = _folder(bench, command.folder)
+    if command.background:
+        most = bench.shell.background_s
+        return _in_background(bench, command, where, ctx=ctx, seconds=_seconds(command.timeout_s, most, most))
+    seconds = _seconds(command.timeout_s, bench.shell.timeout_s, bench.shell.max_timeout_s)
+    done = await _run(bench, command, where, timeout_s=seconds, on_line=ctx.progress)
+    return _describe_result(done, seconds)
 
 
 def _folder(bench: Bench, folder: str) -> str:
@@ -97,7 +147,7 @@ def _seconds(asked: float | None, usual: float, most: float) -> float:
     return min(asked, most)
 
 
-def _in_background(bench: Bench, command: str, folder: str, *, ctx: ToolContext, seconds: float) -> str:
+def _in_background(bench: Bench, command: _Command, folder: str, *, ctx: ToolContext, seconds: float) -> str:
     if ctx.tasks is None:
         raise ToolRefused(
             "not_available",
@@ -112,9 +162,9 @@ def _in_background(bench: Bench, command: str, folder: str, *, ctx: ToolContext,
             raise ToolRefused("timeout" if done.timed_out else "command_failed", _ending(done, seconds))
         return _describe_result(done, seconds)
 
-    first, _, rest = command.strip().partition("\n")
+    first, _, rest = command.text.strip().partition("\n")
     short = f"{first[:_LONGEST_DESCRIPTION]}…" if rest or len(first) > _LONGEST_DESCRIPTION else first
-    id = ctx.tasks.start(work, description=short, kind="shell", command=command)
+    id = ctx.tasks.start(work, description=short, kind="shell", command=command.text)
     return f"Started in the background as task {id}."
 
 
@@ -154,7 +204,7 @@ class _Completed:
 
 async def _run(
     bench: Bench,
-    command: str,
+    command: _Command,
     folder: str,
     *,
     timeout_s: float,
@@ -180,7 +230,7 @@ async def _run(
             raise running.failure
         pipe.show_rest()
         output = pipe.transcript.finish()
-        notes = () if bench.box is None else await bench.box.explain(output, folder)
+        notes = () if bench.box is None else await bench.box.explain(output, folder, command.needs)
     finally:
         pipe.close()
     return _Completed(
@@ -192,7 +242,7 @@ async def _run(
     )
 
 
-async def _start_safely(bench: Bench, command: str, folder: str, pipe: _Pipe) -> _RunningShell | _RunningInBox:
+async def _start_safely(bench: Bench, command: _Command, folder: str, pipe: _Pipe) -> _RunningShell | _RunningInBox:
     """Start the shell. A cancellation at this very moment ends what has just been started."""
     starting = asyncio.ensure_future(_start(bench, command, folder, output=pipe.inner))
     try:
@@ -207,26 +257,28 @@ async def _start_safely(bench: Bench, command: str, folder: str, pipe: _Pipe) ->
         pipe.close_inner()
 
 
-async def _start(bench: Bench, command: str, folder: str, *, output: int) -> _RunningShell | _RunningInBox:
+async def _start(bench: Bench, command: _Command, folder: str, *, output: int) -> _RunningShell | _RunningInBox:
     """Start the shell in the box of the workspace; else below a reaper; as a child of this process where no reaper can
     be."""
     shell = bench.shell
     environment = {**filter_environment(shell.keep), **QUIET} if shell.environment is None else shell.environment
     if bench.box is not None:
-        boxed = await bench.box.spawn(shell.program, command, folder=folder, environment=environment, output=output)
+        boxed = await bench.box.spawn(
+            shell.program, command.text, folder=folder, environment=environment, output=output, needs=command.needs
+        )
         if boxed is not None:
             return _RunningInBox(boxed)
     mark = secrets.token_hex(8)
     start = partial(asyncio.create_subprocess_exec, cwd=folder, start_new_session=True)
     running = await _start_below_reaper(
-        partial(start, env=mark_environment({**environment, _KEEPS: command}, mark)), shell.program, output, mark
+        partial(start, env=mark_environment({**environment, _KEEPS: command.text}, mark)), shell.program, output, mark
     )
     if running is not None:
         return running
     process = await start(
         shell.program,
         "-c",
-        command,
+        command.text,
         env=mark_environment(environment, mark),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=output,

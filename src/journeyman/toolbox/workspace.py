@@ -63,10 +63,12 @@ class Workspace:
             files: Where the files are; those of this machine if not given.
             shell: How `bash` runs commands.
             also: Further folders that may be read and changed.
-            confined: False to allow any path. Use it with a gate that decides.
+            confined: False to allow any path, and to let a command ask for more than its box. Use it with a gate that
+                decides.
             untrusted: Whether what is in the files may hold instructions that are not the user's.
             ripgrep: The program that searches where it is installed; None to search without it.
-            sandbox: The box that commands run in: `auto`, `required`, a `Box`, or a sandbox with the usual borders.
+            sandbox: The box that commands run in: `auto`, `required`, a `Box`, a function that returns the one for the
+                files that are there now, or a sandbox with the usual borders.
                 With `auto` they run without one where none holds, which is logged once. None: as this process runs.
 
         Raises:
@@ -87,7 +89,7 @@ class Workspace:
             untrusted=untrusted,
             box=None
             if sandbox is None
-            else WorkspaceBox(sandbox, reach.root, also=also, environment=shell.environment),
+            else WorkspaceBox(sandbox, reach.root, also=also, environment=shell.environment, may_widen=not confined),
         )
         if self.bench.box is not None:
             finalize(self, self.bench.box.close)

@@ -33,7 +33,7 @@ from typing_extensions import TypeVar
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem
-from journeyman.gate import READY_TOOLS, ReadyTool
+from journeyman.gate import READY_TOOLS, CommandBox, ReadyTool
 from journeyman.model import ToolSpec
 from journeyman.narrowing import is_list_or_tuple, is_mapping, is_set
 from journeyman.references import SentByName
@@ -95,6 +95,7 @@ class ToolOptions(TypedDict, total=False):
     provider_schemas: Mapping[str, JsonObject]
     untrusted: bool | Literal["throughout"]
     permission_kind: ReadyTool | None
+    find_box: Callable[[], Awaitable[CommandBox | None]] | None
 
 
 @lazy_dataclass(frozen=True)
@@ -164,6 +165,8 @@ class Tool(SentByName, Generic[P, R, Needs]):
     such."""
     server_names: tuple[str, ...] = ()
     """What rules call a tool of an MCP server: `mcp__SERVER__TOOL`, and `mcp__SERVER`."""
+    find_box: Callable[[], Awaitable[CommandBox | None]] | None = None
+    """Returns the box that its commands run in, or None where nothing holds one. Asked before gates judge a call."""
     spec: ToolSpec = field(init=False, repr=False)
     """The tool as the model sees it."""
     in_thread: bool = field(init=False, repr=False)

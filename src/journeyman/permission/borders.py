@@ -1,0 +1,119 @@
+"""The box that rules become: what they say of paths, programs and hosts, the kernel holds.
+
+An allow rule widens a box by hosts alone. What a rule says of the words of a program (`Bash(git push *)`) no kernel can
+hold: it is told of.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final
+
+from journeyman.permission.capability import Action, Capability
+from journeyman.permission.rules import Roots, Rule, Rules, is_inside
+from journeyman.sandbox.box import Box
+from journeyman.sandbox.sandbox import SandboxUnavailable
+
+_PROGRAM: Final = re.compile(r"[\w@%+.-]+")
+_MOST_PATHS: Final = 200_000
+_HOST: Final = re.compile(r"(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)+|localhost")
+
+
+def box_of(
+    rules: Rules,
+    roots: Roots,
+    *,
+    paths: Iterable[str] = (),
+    protected: Sequence[str] = (),
+    hidden: Sequence[str] = (),
+    changes: bool = True,
+) -> Box:
+    """Return the box that holds what rules say.
+
+    Args:
+        rules: The rules.
+        roots: The folders that the agent may work in, of which the first is the folder of the box.
+        paths: The paths that the rules are asked about: what is in the roots, a folder before what is in it.
+        protected: What is protected besides.
+        hidden: What is hidden besides.
+        changes: False: nothing may be changed.
+    """
+    (work, is_read_only), *others = roots.folders
+    listed = [*paths]
+    read_only = [folder for folder, is_fixed in others if is_fixed]
+    unreachable = {*_hosts_of(rules.deny_rules)}
+    return Box(
+        work=work,
+        changes=changes and not is_read_only,
+        writes=tuple([folder for folder, is_fixed in others if changes and not is_fixed]),
+        readable=tuple(read_only),
+        protected=_join(protected, [*read_only, *_outermost(listed, rules, "write")]),
+        hidden=_join(hidden, _outermost(listed, rules, "read")),
+        denied=tuple(dict.fromkeys(filter(None, map(program_of, rules.deny_rules)))),
+        hosts=tuple(dict.fromkeys(host for host in _hosts_of(rules.allow_rules) if host not in unreachable)),
+    )
+
+
+def paths_in(folders: Iterable[str]) -> Iterator[str]:
+    """Give what is in folders, a folder before what is in it, without following links.
+
+    Raises:
+        SandboxUnavailable: there is more than can be looked at.
+    """
+    n_paths = 0
+    waiting = [*folders]
+    named = ", ".join(waiting)
+    while waiting:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                n_paths += 1
+                yield entry.path
+                waiting += [entry.path] if entry.is_dir(follow_symlinks=False) else []
+        if n_paths > _MOST_PATHS:
+            many = f"{named} holds more than {_MOST_PATHS:,} files, so rules of paths cannot be held there"
+            raise SandboxUnavailable(f"{many}. Give a smaller folder, or name what to hide and protect in a Box.")
+
+
+def covers(box: Box, wanted: Box, roots: Roots) -> bool:
+    """Tell whether a box holds all that another one does, which rules have become, and changes nothing outside of the
+    roots. What is protected must be there: over a name that is not, nothing can be mounted."""
+    changed = [*([box.work] if box.changes else []), *box.writes]
+    at_risk = [path for path in wanted.protected if box.may_change(path)]
+    return (
+        all(roots.place(path) in ("inside", "internal") for path in changed)
+        and all(any(is_inside(path, each) for each in box.hidden) for path in wanted.hidden)
+        and all(any(is_inside(path, each) for each in box.protected) and os.path.lexists(path) for path in at_risk)
+        and {*wanted.denied} <= {*box.denied}
+    )
+
+
+def _outermost(paths: Iterable[str], rules: Rules, use: Capability) -> Iterator[str]:
+    """Give the paths that must not be read, or changed, without those below one that is given."""
+    found: list[str] = []
+    for path in paths:
+        touched = Action(tool="", capability=use, paths=(path,))
+        is_asked = use == "read" and rules.asking(touched, ()) is not None
+        if not any(is_inside(path, each) for each in found) and (is_asked or rules.denying(touched, ()) is not None):
+            found.append(path)
+            yield path
+
+
+def program_of(rule: Rule) -> str | None:
+    """Return the program that a rule forbids with whatever words; None if it forbids something else."""
+    name, _, words = rule.pattern.partition(" ")
+    program = name.rpartition("/")[2]
+    is_program = rule.kind == "Bash" and words.strip() == "*" and _PROGRAM.fullmatch(program) is not None
+    return program if is_program else None
+
+
+def _hosts_of(rules: Iterable[Rule]) -> Iterator[str]:
+    for rule in rules:
+        if rule.kind == "WebFetch" and _HOST.fullmatch(rule.pattern.lower()):
+            yield rule.pattern.lower()
+
+
+def _join(given: Sequence[str], added: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*given, *added]))

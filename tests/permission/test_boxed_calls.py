@@ -1,0 +1,112 @@
+"""What is asked about a command in a box: not how it looks, but whether it may do more than the box lets it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from journeyman.gate import Allow, Approval, Ask, GateRequest
+from journeyman.permission import Permission, make_box
+from journeyman.sandbox import Box
+from tests.permission.commands import INNOCENT
+from tests.permission.workshop import request
+
+PIP = ["host:pypi.org"]
+
+
+def boxed(box: Box | None, command: str, **more: Any) -> GateRequest:
+    return replace(request("bash", command=command, **more), box=box)
+
+
+async def verdict(rules: Permission, box: Box | None, command: str, **more: Any) -> str:
+    return type(await rules.decide(boxed(box, command, **more))).__name__.lower()
+
+
+@pytest.mark.parametrize(
+    ("command", "needs", "expected"),
+    [
+        ("x=rm; $x -rf build", [], "plan deny, strict ask, balanced ask, auto allow, trust allow"),
+        ("git log | head", [], "plan deny, strict ask, balanced allow, auto allow, trust allow"),
+        ("pip install x", PIP, "plan deny, strict deny, balanced ask, auto ask, trust allow"),
+        ("make", ["write:../lib"], "plan deny, strict deny, balanced ask, auto ask, trust allow"),
+        ("ls", ["outside"], "plan deny, strict deny, balanced ask, auto ask, trust allow"),
+        ("make", ["anything"], "plan deny, strict deny, balanced deny, auto deny, trust deny"),
+        ("curl x", ["host:evil.test"], "plan deny, strict deny, balanced deny, auto deny, trust deny"),
+        ("curl x", ["host:good.test"], "plan deny, strict deny, balanced allow, auto allow, trust allow"),
+        ("sqlite3 a", [], "plan deny, strict deny, balanced deny, auto deny, trust deny"),
+        ("x=sql; ${x}ite3 a", [], "plan deny, strict ask, balanced ask, auto allow, trust allow"),
+    ],
+)
+async def test_each_mode_judges_a_boxed_command_by_what_it_may_do(
+    tmp_path: Path, command: str, needs: list[str], expected: str
+) -> None:
+    deny, allow = ["Bash(sqlite3 *)", "WebFetch(evil.test)"], ["WebFetch(good.test)"]
+    rules = Permission(mode="auto", roots=[tmp_path], deny=deny, allow=allow)
+    box = replace(make_box(rules), hosts=())
+    found: list[str] = []
+    for mode in ("plan", "strict", "balanced", "auto", "trust"):
+        rules.mode = mode
+        found.append(f"{mode} {await verdict(rules, box, command, needs=needs)}")
+    assert ", ".join(found) == expected
+
+
+@pytest.mark.parametrize("command", ["mkfifo a", "x=mkf; ${x}ifo a"])
+async def test_what_a_rule_has_asked_about_is_asked_about_in_a_box_too(tmp_path: Path, command: str) -> None:
+    rules = Permission(mode="auto", roots=[tmp_path], ask=["Bash(mkfifo *)"])
+    assert [await verdict(rules, make_box(rules), each) for each in (command, "ls")] == ["ask", "allow"]
+
+
+async def test_a_plan_runs_commands_in_a_box_in_which_nothing_may_be_changed(tmp_path: Path) -> None:
+    rules = Permission(mode="plan", roots=[tmp_path])
+    assert await verdict(rules, make_box(rules), "git log") == "allow"
+    assert await verdict(rules, make_box(rules), "pip install x", needs=PIP) == "deny"
+    assert await verdict(rules, None, "git log") == "deny"
+
+
+async def test_a_box_that_does_not_hold_a_rule_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("TOKEN=x\n")
+    rules = Permission(mode="auto", roots=[tmp_path], deny=["Read(.env)", "Bash(sqlite3 *)"])
+    box = make_box(rules)
+    lesser = [None, *(replace(box, **each) for each in ({"hidden": ()}, {"denied": ()}, {"writes": ("/srv/other",)}))]
+    assert [await verdict(rules, each, "./run") for each in (box, *lesser)] == ["allow", *["ask"] * 4]
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/.env").write_text("")
+    assert await verdict(Permission(mode="auto", roots=[tmp_path], deny=["Read(**/.env)"]), box, "./run") == "ask"
+    audited = Permission(mode="auto", roots=[tmp_path], audit=tmp_path / "audit")
+    assert await verdict(audited, make_box(audited), "./run") == "ask", "the command could make the file of the audit"
+
+
+async def test_an_answer_holds_for_the_need_whatever_the_command_is(tmp_path: Path) -> None:
+    rules = Permission(mode="auto", roots=[tmp_path], ask=["Bash(git push *)"])
+    box = make_box(rules)
+    first = boxed(box, "pip install a", needs=PIP)
+    asked = await rules.decide(first)
+    assert isinstance(asked, Ask)
+    assert asked.rule == "any command in its box with host:pypi.org"
+    answered = Approval(request=first, question=asked.question, question_id=first.digest, offers=asked.offers, rule="")
+    rules.settle(answered, Allow("session"))
+    assert await verdict(rules, box, "pip install b", needs=PIP) == "allow"
+    assert await verdict(rules, box, "pip install b", needs=["host:evil.test"]) == "ask"
+    assert await verdict(rules, None, "pip install b", needs=PIP) == "ask", "without a box the command counts"
+    push = await rules.decide(boxed(box, "git push origin", needs=PIP))
+    assert isinstance(push, Ask)
+    assert push.offers == ("once",), "two questions in one are answered for this call alone"
+
+
+async def test_what_runs_outside_of_the_box_is_asked_about_each_time(tmp_path: Path) -> None:
+    rules = Permission(mode="auto", roots=[tmp_path], deny=["Bash(git push *)"])
+    asked = await rules.decide(boxed(make_box(rules), "ssh host", needs=["outside"]))
+    assert isinstance(asked, Ask)
+    assert asked.offers == ("once",)
+    assert await verdict(rules, make_box(rules), "git push", needs=["outside"]) == "deny"
+
+
+async def test_everyday_commands_are_seldom_asked_about(tmp_path: Path) -> None:
+    rules = Permission(roots=[tmp_path])
+    box = make_box(rules)
+    asked = [each for each in INNOCENT if await verdict(rules, box, each) != "allow"]
+    assert len(asked) < 0.6 * len(INNOCENT), json.dumps(asked)
+    rules.mode = "auto"
+    assert [each for each in INNOCENT if await verdict(rules, box, each) != "allow"] == []
