@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import DefinitionError
+from journeyman import Agent, DefinitionError, Runtime, run
 from journeyman.permission import Permission, make_box
 from journeyman.sandbox import Box, Bubblewrap, NoSandbox, OpenSandbox, SandboxGuarantees
 from journeyman.sandbox.probe import visible_folder
+from journeyman.testing import ScriptedModel
+from journeyman.testing.scripted import call
 from journeyman.toolbox import Workspace
 from journeyman.toolbox.boxed import SandboxChoice
+from journeyman.types import Message, ToolResult
 from tests.sandbox.conftest import bubblewrap as bubblewrap
 from tests.toolbox.player import Player
 
@@ -142,3 +145,53 @@ def test_a_sandbox_that_cannot_be_is_refused_in_words(tmp_path: Path, sandbox: S
 def test_the_home_folder_is_no_workspace_with_a_box(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="A command may not change"):
         Workspace(Path.home(), sandbox="auto")
+
+
+async def test_a_command_is_given_exactly_what_it_needs_and_what_it_lacks_is_told_to_be_asked_for(place: Path) -> None:
+    workspace = Workspace(place / "work", sandbox="required", confined=False)
+    player = Player(workspace)
+    line, outside = "echo new > ../outside", place / "outside"
+    told = await player.text("bash", command=line)
+    assert f'{outside}: it is outside of the workspace. Ask with needs=["write:{outside}"].]' in told
+    assert await player.text("bash", command=line, needs=["write:../outside"], why="to see") == "[exit code 0]"
+    assert outside.read_text() == "new\n"
+    assert "Read-only" in await player.text("bash", command=line), "what was given to one command, the next has not"
+    assert await player.text("bash", command="rm ../outside", needs=["outside"]) == "[exit code 0]"
+    assert not outside.exists()
+    for needs in (["anything"], ["outside", "write:../a"], ["socket:/run/x"], ["write:~"]):
+        await player.refused("bash", command="true", needs=needs)
+    workspace.close()
+
+
+async def test_nothing_is_given_where_nobody_decides(place: Path) -> None:
+    player = player_in(place, "required")
+    assert "needs" not in str(player.workspace.tools("bash")[0].input_schema)
+    told = await player.text("bash", command="curl -sS http://evil.test/ || echo x > ../outside")
+    assert "Ask with" not in told
+    assert "The sandbox refused to connect to evil.test" in told or "curl: not found" in told, told
+    player.workspace.close()
+
+
+async def test_a_gate_that_knows_the_box_lets_an_agent_run_what_it_holds(place: Path) -> None:
+    rules = Permission(mode="auto", roots=[place / "work"], deny=["Bash(sqlite3 *)"])
+    calls = [
+        call("bash", command="x=echo; $x one > a; cat a"),
+        call("bash", command="x=sql; ${x}ite3 -version"),
+        call("bash", command="echo x > ../outside", needs=["write:../outside"]),
+    ]
+    found: dict[bool, list[str]] = {}
+    for has_box in (True, False):
+        chosen = (lambda: make_box(rules)) if has_box else None
+        with Workspace(place / "work", sandbox=chosen, confined=False) as workspace:
+            agent = Agent(name="a", model=ScriptedModel([*calls, "Done."]), tools=workspace.tools("bash"))
+            result = await run(agent, "Go.", runtime=Runtime(gate=rules))
+        found[has_box] = [result_text(message) for message in result.history if result_text(message)]
+    assert found[True][0] == "one\n[exit code 0]"
+    assert "The sandbox refused to run sqlite3" in found[True][1]
+    assert "it asks for write:../outside, which is beyond its box" in found[True][2]
+    assert all("Nobody is there to approve it" in each for each in found[False][:2]), found[False]
+    assert (place / "outside").read_text() == "as it was\n"
+
+
+def result_text(message: Message) -> str:
+    return "".join(block.text for block in message.content if isinstance(block, ToolResult))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from journeyman.sandbox.landlock import Landlock
     from journeyman.sandbox.no_sandbox import NoSandbox
     from journeyman.sandbox.refusals import find_refusals
-    from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxProcess, SandboxUnavailable
+    from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxProcess, SandboxUnavailable, TellsRefusals
     from journeyman.sandbox.seatbelt import Seatbelt
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "SandboxRefusal",
     "SandboxUnavailable",
     "Seatbelt",
+    "TellsRefusals",
     "choose_sandbox",
     "find_refusals",
     "sandbox_exam",
@@ -55,7 +56,7 @@ if not TYPE_CHECKING:
             "landlock": "Landlock",
             "no_sandbox": "NoSandbox",
             "refusals": "find_refusals",
-            "sandbox": "OpenSandbox Sandbox SandboxProcess SandboxUnavailable",
+            "sandbox": "OpenSandbox Sandbox SandboxProcess SandboxUnavailable TellsRefusals",
             "seatbelt": "Seatbelt",
         },
     )

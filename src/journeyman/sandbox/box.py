@@ -127,6 +127,12 @@ NeedKind: TypeAlias = Literal["host", "write", "read", "socket", "outside"]
 """What a command may ask for beyond its box."""
 
 
+def need_of_host(place: str) -> str | None:
+    """Return the need for a host and its port; None if it is asked for by an address, and cannot be had."""
+    name = place.removesuffix(":443").removesuffix(":80")
+    return None if host_problem(name) is not None else f"host:{name}"
+
+
 def read_need(need: str) -> tuple[NeedKind, str] | None:
     """Return the kind of a need and what it names: `host:NAME[:PORT]`, `write:PATH`, `read:PATH`, `socket:PATH`, or
     `outside`, which names nothing. None: it is no need."""
@@ -178,15 +184,21 @@ def _path_problems(box: Box) -> Iterator[Problem]:
 def _word_problems(box: Box) -> Iterator[Problem]:
     if box.reads not in ("all", "system"):
         yield Problem("UNKNOWN_READS", f"reads is {box.reads!r}.", "Write 'all' or 'system'.")
-    for host in box.hosts:
-        name, _, port = host.partition(":")
-        if _HOST.fullmatch(host) is None or _NUMBERS.fullmatch(name) or int(port or 1) > _LARGEST_PORT:
-            hint = "Write a name such as 'example.org', '*.example.org' or 'example.org:8443', in small letters."
-            yield Problem("INVALID_HOST", f"hosts holds {host!r}, which is no name of a host.", hint)
+    yield from filter(None, map(host_problem, box.hosts))
     for program in box.denied:
         if not program or "/" in program or "\0" in program:
             hint = "Write its name without a folder."
             yield Problem("INVALID_PROGRAM", f"denied holds {program!r}, which is no name of a program.", hint)
+
+
+def host_problem(host: str) -> Problem | None:
+    """Return why something is no name of a host, perhaps with a port or for all below it; None if it is one. An address
+    is none: it says nothing about whose it is."""
+    name, _, port = host.partition(":")
+    if _HOST.fullmatch(host) is not None and not _NUMBERS.fullmatch(name) and 0 < int(port or 1) <= _LARGEST_PORT:
+        return None
+    hint = "Write a name such as 'example.org', '*.example.org' or 'example.org:8443', in small letters."
+    return Problem("INVALID_HOST", f"hosts holds {host!r}, which is no name of a host.", hint)
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -197,6 +209,8 @@ class SandboxGuarantees:
     """Those that hold."""
     reasons: Mapping[Guarantee, str] = field(default_factory=dict["Guarantee", str])
     """Why each of the others does not."""
+    has_proxy: bool = False
+    """True: a box reaches those hosts that it allows. False: a box with hosts is refused."""
 
     @property
     def is_enough(self) -> bool:

@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -61,15 +62,13 @@ class Bubblewrap:
     def holds(self) -> SandboxGuarantees:
         """Return what it holds here: see `Sandbox`."""
         if self._guarantees is None:
-            self._guarantees = find_guarantees(self, _HELP)
+            self._guarantees = replace(find_guarantees(self, _HELP), has_proxy=True)
         return self._guarantees
 
     def open(self, box: Box) -> OpenSandbox:
         """Open a box: see `Sandbox`."""
-        if box.hosts or box.sockets:
-            raise SandboxUnavailable(
-                "A box of bubblewrap cannot let hosts or sockets through yet: take them out of it."
-            )
+        if box.sockets:
+            raise SandboxUnavailable("A box of bubblewrap cannot let sockets through: take them out of it.")
         program = self._program(box)
         filter = build_filter()
         if filter is None:

@@ -49,6 +49,8 @@ def serve_commands() -> None:
         # Not by `resource`, which takes as long to load as a command to start. A lower limit stays as it is.
         both = most.to_bytes(8, sys.byteorder) * 2
         _ctypes.call_function(_ctypes.dlsym(_ctypes.dlopen("", 0), "setrlimit"), (kind, both))
+    if settings["is_proxied"]:
+        hand_over_listener(control)
     gc.freeze()  # so that a fork has less to copy
     gc.disable()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so the system forgets children that have ended
@@ -63,6 +65,16 @@ def serve_commands() -> None:
             keep(*numbers)
         for number in numbers:
             os.close(number)
+
+
+def hand_over_listener(control: _socket.socket) -> None:
+    """Give whoever opened the box the socket that its commands connect to, to get to allowed hosts."""
+    listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    number = listener.fileno().to_bytes(4, sys.byteorder)
+    control.sendmsg([b"l"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, number)])
+    listener.close()
 
 
 def descriptors_in(data: bytes) -> list[int]:

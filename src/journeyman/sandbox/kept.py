@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from journeyman.processes import signal_name
-from journeyman.sandbox.box import Box
-from journeyman.sandbox.sandbox import OpenSandbox, SandboxProcess, SandboxUnavailable
+from journeyman.sandbox.box import Box, SandboxRefusal, need_of_host
+from journeyman.sandbox.proxy import HostProxy
+from journeyman.sandbox.sandbox import OpenSandbox, SandboxProcess, SandboxUnavailable, TellsRefusals
 
 KEEPER: Final = Path(__file__).with_name("keeper.py")
 _RLIMIT_FSIZE, _RLIMIT_CORE = 1, 4  # on Linux and macOS alike
@@ -70,14 +71,18 @@ class KeptSandbox:
         self.box: Final = box
         self._folder: Final = os.path.realpath(tempfile.mkdtemp(prefix="journeyman-box-")) if has_temporary else ""
         self._adds: Final = {**box.environment, **({"TMPDIR": self._folder} if has_temporary else {})}
+        self._overrides: Final[dict[str, str]] = {}
         self._commands: Final[list[KeptProcess]] = []
         self._opener: Final = os.getpid()
         self._complaints: Final = memory_of(b"")
+        self._proxy: HostProxy | None = None
         self._control, inner = socket.socketpair()
         try:
             with inner, ExitStack() as stack:
                 self._control.setblocking(False)
                 self._keeper: Final = self._start(launch, inner, stack)
+            if box.hosts:
+                self._proxy = self._receive_proxy()
         except BaseException as error:
             self._control.close()
             self._clear()
@@ -90,7 +95,7 @@ class KeptSandbox:
         source = stack.enter_context(memory_of(compiled_keeper()))
         largest = self.box.limits.file_bytes
         limits = {_RLIMIT_CORE: 0} | ({} if largest is None else {_RLIMIT_FSIZE: largest})
-        settings = stack.enter_context(file_of({"limits": limits}))
+        settings = stack.enter_context(file_of({"limits": limits, "is_proxied": bool(self.box.hosts)}))
         # By descriptors, so that they can be read where the box hides their files.
         is_linux = sys.platform == "linux"
         program = f"/proc/self/fd/{python.fileno()}" if is_linux else python.name
@@ -108,6 +113,26 @@ class KeptSandbox:
             cwd="/",
             start_new_session=True,
         )
+
+    def _receive_proxy(self) -> HostProxy:
+        """Serve the socket that the keeper hands over: it belongs to the network of the box."""
+        self._control.settimeout(_START_S)
+        _, descriptors, *_ = socket.recv_fds(self._control, 1, 1)
+        self._control.setblocking(False)
+        if not descriptors:
+            raise SandboxUnavailable(self._complaint())
+        listener = socket.socket(fileno=descriptors[0])
+        host, port = listener.getsockname()
+        address = f"http://{host}:{port}"
+        names = ("http_proxy", "https_proxy", "all_proxy")
+        self._overrides.update(dict.fromkeys([*names, *map(str.upper, names)], address))
+        self._overrides.update(dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1"))
+        return HostProxy(listener, self.box.hosts)
+
+    def take_refusals(self) -> list[SandboxRefusal]:
+        """Return the hosts that commands were refused since this was asked last: see `TellsRefusals`."""
+        places = [] if self._proxy is None else self._proxy.take_refused()
+        return [SandboxRefusal(cause="network", what=each, need=need_of_host(each)) for each in places]
 
     @property
     def is_open(self) -> bool:
@@ -134,7 +159,7 @@ class KeptSandbox:
             "program": program,
             "arguments": list(arguments),
             "folder": self.box.work if folder is None else folder,
-            "environment": {**self._adds, **environment},
+            "environment": {**self._adds, **environment, **self._overrides},
         }
         outer, inner = socket.socketpair()
         outer.setblocking(False)
@@ -200,6 +225,8 @@ class KeptSandbox:
         self._clear()
 
     def _clear(self) -> None:
+        if self._proxy is not None:
+            self._proxy.close()
         self._complaints.close()
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -306,4 +333,5 @@ class KeptProcess:
 
 if TYPE_CHECKING:
     _opened: type[OpenSandbox] = KeptSandbox
+    _telling: type[TellsRefusals] = KeptSandbox
     _process: type[SandboxProcess] = KeptProcess

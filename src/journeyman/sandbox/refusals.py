@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from journeyman.sandbox.box import Box, SandboxRefusal, is_within
+from journeyman.sandbox.box import Box, SandboxRefusal, is_within, need_of_host
 
 _MOST: Final = 5
 _LONGEST: Final = 100_000
@@ -24,6 +24,15 @@ _BEHIND: Final = re.compile(rf"{_PHRASES}(?:\]|, [a-z]+)?:? '([^'\n]+)'", re.IGN
 _NAMED: Final = re.compile("['\"\u2018]([^'\"\u2019\n]+)['\"\u2019]|(?:^|[\\s:])([^\\s:'\"\u2018\u2019]+)")
 
 
+_UNRESOLVED: Final = re.compile(
+    r"(?:^curl: \(6\) Could not resolve host: |^fatal: unable to access '[^']+': Could not resolve host: "
+    r"|^ssh: Could not resolve hostname |Failed to resolve '|getaddrinfo (?:EAI_AGAIN|ENOTFOUND) "
+    r"|^wget: unable to resolve host address '|^Could not resolve ')([\w.-]+\.[\w-]+)",
+    re.MULTILINE,
+)
+"""As programs tell that they cannot look up a name: in a box, no program can."""
+
+
 def find_refusals(box: Box, output: str, folder: str | None = None) -> tuple[SandboxRefusal, ...]:
     """Return what a box has refused to a command, by its output: five at most. It ran in `folder`, or the box's own."""
     found: dict[SandboxRefusal, None] = {}
@@ -31,6 +40,10 @@ def find_refusals(box: Box, output: str, folder: str | None = None) -> tuple[San
         refusal = _refusal_of(box, phrase, name, box.work if folder is None else folder)
         if refusal is not None:
             found[refusal] = None
+    for name in _UNRESOLVED.findall(output[-_LONGEST:]):
+        need = need_of_host(name.lower())
+        if need is not None:
+            found[SandboxRefusal(cause="network", what=name, need=need)] = None
     return tuple(found)[:_MOST]
 
 

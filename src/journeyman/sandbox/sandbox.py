@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from journeyman.errors import JourneymanError
-from journeyman.sandbox.box import Box, SandboxGuarantees
+from journeyman.sandbox.box import Box, SandboxGuarantees, SandboxRefusal
 
 
 class SandboxUnavailable(JourneymanError):
@@ -86,6 +86,15 @@ class OpenSandbox(Protocol):
 
     def close(self) -> None:
         """End all that runs in it."""
+        ...
+
+
+@runtime_checkable
+class TellsRefusals(Protocol):
+    """An optional ability of an open box: it knows which hosts it has refused, whatever a command writes of that."""
+
+    def take_refusals(self) -> list[SandboxRefusal]:
+        """Return what was refused since this was asked last."""
         ...
 
 

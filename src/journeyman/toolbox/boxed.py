@@ -114,12 +114,13 @@ class WorkspaceBox:
         return self._sandbox
 
     def _borders(self) -> Box:
-        """Return the box, in which what runs by itself is protected, too."""
+        """Return the box, in which what runs by itself is protected, too. It has no hosts where none are let through."""
         box = self._box if isinstance(self._box, sandboxes.Box) else self._box()
         self._refuse_other_folder(box)
         if self._startup is None:
             self._startup = StartupFiles(self._root)
-        return replace(box, protected=tuple(dict.fromkeys([*box.protected, *self._startup.paths])))
+        protected = tuple(dict.fromkeys([*box.protected, *self._startup.paths]))
+        return replace(box, protected=protected, hosts=box.hosts if self._chosen().holds().has_proxy else ())
 
     async def spawn(
         self,
@@ -161,7 +162,9 @@ class WorkspaceBox:
         found = self._open_boxes.get(tuple(sorted({*needs})))
         if self._startup is None:
             return []
-        refusals = () if found is None else sandboxes.find_refusals(found.opened.box, output, folder)
+        refusals = [] if found is None else [*sandboxes.find_refusals(found.opened.box, output, folder)]
+        if found is not None and isinstance(found.opened, sandboxes.TellsRefusals):
+            refusals = [*dict.fromkeys([*found.opened.take_refusals(), *refusals])]
         held = await asyncio.to_thread(self._startup.hold_changes)
         return [
             *[self._explain_refusal(each) for each in refusals],
@@ -199,5 +202,5 @@ _REFUSED: Final = {
     "read": "The sandbox refused to read {}: it is hidden from commands.",
     "protected": "The sandbox refused to change {}: it is protected.",
     "program": "The sandbox refused to run {}: a rule forbids it.",
-    "network": "The sandbox refused to connect to {}.",
+    "network": "The sandbox refused to connect to {}: it is not among the hosts that are allowed.",
 }

@@ -1,0 +1,280 @@
+"""The only way out of a box: a proxy of this process that lets allowed hosts through.
+
+The box's keeper makes the socket that commands connect to inside of the box, and hands it over; nothing else crosses
+the border. A command names a host, never an address: the name is looked up here, and what is connected to is the
+address that was checked. One list holds for every way in which a host can be asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+import socket
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from threading import Event, Lock, Thread
+from typing import Final
+from urllib.parse import urlsplit
+
+from journeyman.sandbox.box import host_problem
+
+_LONGEST_HEAD: Final = 64 * 1024
+_HEAD_S: Final = 30.0
+_CONNECT_S: Final = 30.0
+_END_S: Final = 5.0
+_CHUNK: Final = 64 * 1024
+_MOST_REFUSALS: Final = 100
+_PLAIN, _TLS = 80, 443
+_MOST_CONNECTIONS: Final = 128
+_REQUEST: Final = re.compile(rb"([A-Z]{1,32}) ([!-~]+) HTTP/1\.[01]")
+_HEADER: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[ \t]*[^\x00-\x08\x0a-\x1f\x7f]*")
+_HANDSHAKE: Final = 22
+_CLIENT_HELLO: Final = b"\x01"
+_OURS: Final = (b"host", b"connection", b"keep-alive", b"upgrade", b"te", b"proxy-connection", b"proxy-authorization")
+_METADATA: Final = (ipaddress.ip_network("169.254.0.0/16"), ipaddress.ip_network("fe80::/10"))
+
+
+class RefusedHost(Exception):
+    """A connection is not let through; the text says why, and the place is what was asked for."""
+
+    def __init__(self, place: str, why: str) -> None:
+        super().__init__(f"{place}: {why}")
+        self.place = place
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """The beginning of a request to a proxy."""
+
+    host: str
+    port: int
+    head: bytes
+    """What the server is sent of it; nothing, where a tunnel was asked for."""
+
+
+def allows(hosts: Sequence[str], name: str, port: int) -> bool:
+    """Tell whether hosts, as a `Box` names them, hold one: at the ports 80 and 443, or at the port that is named."""
+    return any(_fits(each, name, port) for each in hosts)
+
+
+def _fits(entry: str, name: str, port: int) -> bool:
+    pattern, _, given = entry.partition(":")
+    is_port = port == int(given) if given else port in (_PLAIN, _TLS)
+    fits = name.endswith(pattern[1:]) and len(name) >= len(pattern) if pattern.startswith("*.") else name == pattern
+    return is_port and fits
+
+
+class HostProxy:
+    """The proxy of one box. It serves in a thread, so that it goes on while the program does something else."""
+
+    def __init__(self, listener: socket.socket, hosts: Sequence[str]) -> None:
+        """Serve what connects to a socket, which is this object's to close from now on."""
+        self._hosts: Final = tuple(hosts)
+        self._listener: Final = listener
+        self._refused: Final[list[str]] = []
+        self._lock: Final = Lock()
+        self._has_begun: Final = Event()
+        self._n_connections: int = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread: Final = Thread(target=self._serve, name="journeyman-proxy", daemon=True)
+        self._thread.start()
+        self._has_begun.wait()
+
+    def take_refused(self) -> list[str]:
+        """Return the hosts and ports that were refused since this was asked last, each once."""
+        with self._lock:
+            found = [*dict.fromkeys(self._refused)]
+            self._refused.clear()
+        return found
+
+    def close(self) -> None:
+        """Close every connection."""
+        if self._loop is not None and self._stop is not None:
+            with suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(_END_S)
+
+    def _serve(self) -> None:
+        try:
+            asyncio.run(self._serve_until_closed())
+        finally:
+            self._listener.close()
+            self._has_begun.set()
+
+    async def _serve_until_closed(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._answer, sock=self._listener, limit=_LONGEST_HEAD)
+        self._has_begun.set()
+        async with server:
+            await self._stop.wait()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_HEAD_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+            request = read_request(head)
+            await self._let_through(request, reader, writer)
+        except RefusedHost as refused:
+            with self._lock:
+                self._refused[:] = [*self._refused[-_MOST_REFUSALS:], refused.place]
+            await _reply(writer, 403, f"The sandbox refused to connect to {refused}")
+        except ValueError as error:
+            await _reply(writer, 400, f"The sandbox did not understand the request: {error}.")
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+            await _reply(writer, 502, f"The host cannot be reached: {error or type(error).__name__}.")
+        finally:
+            writer.close()
+
+    async def _let_through(self, request: _Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not request.head and request.port == _PLAIN:
+            raise RefusedHost(
+                f"{request.host}:{_PLAIN}", "a tunnel would hide who is asked there; ask for http:// itself."
+            )
+        if self._n_connections >= _MOST_CONNECTIONS:
+            raise OSError(f"{_MOST_CONNECTIONS} connections are open, and more are not")
+        self._n_connections += 1
+        try:
+            async with self._connected(request) as (inward, outward):
+                if request.head:
+                    outward.write(request.head)
+                else:
+                    writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                    outward.write(await read_hello(request.host, reader) if request.port == _TLS else b"")
+                upward = asyncio.create_task(_copy(reader, outward))
+                try:
+                    await _copy(inward, writer)
+                finally:
+                    upward.cancel()
+        finally:
+            self._n_connections -= 1
+
+    @asynccontextmanager
+    async def _connected(self, request: _Request) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        async with asyncio.timeout(_CONNECT_S):
+            address = await self._checked_address(request.host, request.port)
+            inward, outward = await asyncio.open_connection(address, request.port)
+        try:
+            yield inward, outward
+        finally:
+            outward.close()
+
+    async def _checked_address(self, host: str, port: int) -> str:
+        """Return an address of a host that may be connected to: one of the internet; a private one only where the host
+        is allowed with its port, since any name may lead to it."""
+        place = f"{host}:{port}"
+        if not allows(self._hosts, host, port):
+            raise RefusedHost(place, f"allowed are {', '.join(self._hosts)}.")
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = [str(each[4][0]) for each in found]
+        is_named = place in self._hosts or (host == "localhost" and allows(self._hosts, host, port))
+        good = [each for each in addresses if may_be_reached(each, is_named=is_named)]
+        if not good:
+            raise RefusedHost(
+                place, f"it is {', '.join(dict.fromkeys(addresses))}, which is no address of the internet."
+            )
+        return good[0]
+
+
+def may_be_reached(address: str, *, is_named: bool) -> bool:
+    """Tell whether an address may be connected to. One that is not of the internet may if the host is named so."""
+    given = ipaddress.ip_address(address.partition("%")[0])
+    mapped = given.ipv4_mapped if isinstance(given, ipaddress.IPv6Address) else None
+    real = mapped or given
+    if any(real in network for network in _METADATA) or real.is_multicast or real.is_unspecified:
+        return False
+    return is_named or real.is_global
+
+
+def read_request(head: bytes) -> _Request:
+    """Return what a request asks for.
+
+    Raises:
+        ValueError: it is none to a proxy.
+        RefusedHost: it does not name a host.
+    """
+    first, *lines = head[:-4].split(b"\r\n")
+    found = _REQUEST.fullmatch(first)
+    if found is None or not all(map(_HEADER.fullmatch, lines)):
+        raise ValueError("it is no request of HTTP to a proxy")
+    method, target = found[1], found[2].decode("ascii")
+    if method == b"CONNECT":
+        host, colon, port = target.rpartition(":")
+        if not colon or not port.isascii() or not port.isdecimal():
+            raise ValueError("CONNECT names no port")
+        return _Request(_host_name(host), int(port), b"")
+    parts = urlsplit(target)
+    if parts.scheme != "http" or "@" in parts.netloc or "\\" in target:
+        raise ValueError("it names no address that begins with http://, without a user")
+    host, port = _host_name(parts.hostname or ""), parts.port or _PLAIN
+    kept = [each for each in lines if each.partition(b":")[0].lower() not in _OURS]
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    named = host if port == _PLAIN else f"{host}:{port}"
+    ours = [f"Host: {named}".encode(), b"Connection: close"]
+    line = method + b" " + path.encode("ascii") + b" HTTP/1.1"
+    return _Request(host, port, b"\r\n".join([line, *ours, *kept]) + b"\r\n\r\n")
+
+
+def _host_name(text: str) -> str:
+    name = text.lower().removesuffix(".")
+    problem = host_problem(name)
+    if problem is not None or ":" in name or "*" in name:
+        raise RefusedHost(text[:200], "a host has to be asked for by its name.")
+    return name
+
+
+async def read_hello(host: str, reader: asyncio.StreamReader) -> bytes:
+    """Return how a tunnel to the port of TLS begins: at others the server may speak first. It must not ask the server
+    for another name than the one that was allowed.
+
+    Raises:
+        RefusedHost: it does.
+    """
+    async with asyncio.timeout(_HEAD_S):
+        raw = hello = b""
+        while len(raw) < _LONGEST_HEAD and (not hello or len(hello) < 4 + int.from_bytes(hello[1:4], "big")):
+            header = await reader.readexactly(5)
+            is_tls = header[0] == _HANDSHAKE
+            record = await reader.readexactly(int.from_bytes(header[3:], "big")) if is_tls else b""
+            raw, hello = raw + header + record, hello + record
+            if hello[:1] != _CLIENT_HELLO:
+                raise RefusedHost(f"{host}:{_TLS}", "only TLS is spoken at this port.")
+    name = server_name(hello)
+    if name is not None and name.lower().removesuffix(".") != host:
+        raise RefusedHost(f"{name[:200]}:{_TLS}", f"the connection was one to {host}.")
+    return raw
+
+
+def server_name(hello: bytes) -> str | None:
+    """Return the name that the first message of TLS asks for (RFC 8446, 4.1.2; RFC 6066, 3); None if it asks for
+    none."""
+    at = 4 + 2 + 32
+    for size in (1, 2, 1):  # the id of the session, the ciphers, the compressions
+        at += size + int.from_bytes(hello[at : at + size], "big")
+    at += 2
+    while at + 4 <= len(hello):
+        kind, length = (int.from_bytes(hello[each : each + 2], "big") for each in (at, at + 2))
+        if kind == 0:
+            return hello[at + 9 : at + 4 + length].decode("latin-1")
+        at += 4 + length
+    return None
+
+
+async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    """Copy what comes until it ends; where one side has gone, the other is told that nothing more comes."""
+    with suppress(OSError):
+        while chunk := await source.read(_CHUNK):
+            target.write(chunk)
+            await target.drain()
+    with suppress(OSError, RuntimeError):
+        target.write_eof()
+
+
+async def _reply(writer: asyncio.StreamWriter, code: int, words: str) -> None:
+    body = f"{words}\n".encode("utf-8", "replace")
+    head = [f"HTTP/1.1 {code} Refused", "Content-Type: text/plain", f"Content-Length: {len(body)}", "Connection: close"]
+    with suppress(OSError):
+        writer.write("\r\n".join([*head, "", ""]).encode() + body)
+        await writer.drain()
