@@ -13,7 +13,7 @@ from journeyman.sandbox import Box
 from tests.permission.commands import INNOCENT
 from tests.permission.workshop import request
 
-PIP = ["host:pypi.org"]
+PIP = ["host:packages.example"]
 
 
 def boxed(box: Box | None, command: str, **more: Any) -> GateRequest:
@@ -84,7 +84,7 @@ async def test_an_answer_holds_for_the_need_whatever_the_command_is(tmp_path: Pa
     first = boxed(box, "pip install a", needs=PIP)
     asked = await rules.decide(first)
     assert isinstance(asked, Ask)
-    assert asked.rule == "any command in its box with host:pypi.org"
+    assert asked.rule == "any command in its box with host:packages.example"
     answered = Approval(request=first, question=asked.question, question_id=first.digest, offers=asked.offers, rule="")
     rules.settle(answered, Allow("session"))
     assert await verdict(rules, box, "pip install b", needs=PIP) == "allow"

@@ -45,7 +45,7 @@ class RefusedHost(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class _HostQuery:
     """The beginning of a request to a proxy."""
 
     host: str
@@ -56,14 +56,12 @@ class _Request:
 
 def allows(hosts: Sequence[str], name: str, port: int) -> bool:
     """Tell whether hosts, as a `Box` names them, hold one: at the ports 80 and 443, or at the port that is named."""
-    return any(_fits(each, name, port) for each in hosts)
-
-
-def _fits(entry: str, name: str, port: int) -> bool:
-    pattern, _, given = entry.partition(":")
-    is_port = port == int(given) if given else port in (_PLAIN, _TLS)
-    fits = name.endswith(pattern[1:]) and len(name) >= len(pattern) if pattern.startswith("*.") else name == pattern
-    return is_port and fits
+    for entry in hosts:
+        pattern, _, given = entry.partition(":")
+        is_below = pattern.startswith("*.") and name.endswith(pattern[1:]) and len(name) >= len(pattern)
+        if (is_below or name == pattern) and (port == int(given) if given else port in (_PLAIN, _TLS)):
+            return True
+    return False
 
 
 class HostProxy:
@@ -128,7 +126,9 @@ class HostProxy:
         finally:
             writer.close()
 
-    async def _let_through(self, request: _Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _let_through(
+        self, request: _HostQuery, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         if not request.head and request.port == _PLAIN:
             raise RefusedHost(
                 f"{request.host}:{_PLAIN}", "a tunnel would hide who is asked there; ask for http:// itself."
@@ -152,7 +152,9 @@ class HostProxy:
             self._n_connections -= 1
 
     @asynccontextmanager
-    async def _connected(self, request: _Request) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    async def _connected(
+        self, request: _HostQuery
+    ) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
         async with asyncio.timeout(_CONNECT_S):
             address = await self._checked_address(request.host, request.port)
             inward, outward = await asyncio.open_connection(address, request.port)
@@ -188,7 +190,7 @@ def may_be_reached(address: str, *, is_named: bool) -> bool:
     return is_named or real.is_global
 
 
-def read_request(head: bytes) -> _Request:
+def read_request(head: bytes) -> _HostQuery:
     """Return what a request asks for.
 
     Raises:
@@ -204,7 +206,7 @@ def read_request(head: bytes) -> _Request:
         host, colon, port = target.rpartition(":")
         if not colon or not port.isascii() or not port.isdecimal():
             raise ValueError("CONNECT names no port")
-        return _Request(_host_name(host), int(port), b"")
+        return _HostQuery(_host_name(host), int(port), b"")
     parts = urlsplit(target)
     if parts.scheme != "http" or "@" in parts.netloc or "\\" in target:
         raise ValueError("it names no address that begins with http://, without a user")
@@ -214,7 +216,7 @@ def read_request(head: bytes) -> _Request:
     named = host if port == _PLAIN else f"{host}:{port}"
     ours = [f"Host: {named}".encode(), b"Connection: close"]
     line = method + b" " + path.encode("ascii") + b" HTTP/1.1"
-    return _Request(host, port, b"\r\n".join([line, *ours, *kept]) + b"\r\n\r\n")
+    return _HostQuery(host, port, b"\r\n".join([line, *ours, *kept]) + b"\r\n\r\n")
 
 
 def _host_name(text: str) -> str:

@@ -20,7 +20,7 @@ from journeyman.startup_files import StartupFiles
 from journeyman.toolbox.files import ToolRefused
 
 if TYPE_CHECKING:
-    from journeyman.sandbox import Box, OpenSandbox, Sandbox, SandboxProcess, SandboxRefusal
+    from journeyman.sandbox import Box, OpenSandbox, Sandbox, SandboxProcess
 
 SandboxChoice: TypeAlias = "Literal['auto', 'required'] | Box | Callable[[], Box] | Sandbox"
 """`auto`: the sandbox that holds enough here, if one does; `required`: that, or none of the workspace's commands run; a
@@ -114,7 +114,7 @@ class WorkspaceBox:
         return self._sandbox
 
     def _borders(self) -> Box:
-        """Return the box, in which what runs by itself is protected, too. It has no hosts where none are let through."""
+        """Return the box, in which what runs by itself is protected, too, without hosts where none are let through."""
         box = self._box if isinstance(self._box, sandboxes.Box) else self._box()
         self._refuse_other_folder(box)
         if self._startup is None:
@@ -166,14 +166,11 @@ class WorkspaceBox:
         if found is not None and isinstance(found.opened, sandboxes.TellsRefusals):
             refusals = [*dict.fromkeys([*found.opened.take_refusals(), *refusals])]
         held = await asyncio.to_thread(self._startup.hold_changes)
-        return [
-            *[self._explain_refusal(each) for each in refusals],
-            *[f"{each} was put aside as {each}.held: programs would run it by themselves." for each in held],
-        ]
-
-    def _explain_refusal(self, refusal: SandboxRefusal) -> str:
-        told = _REFUSED[refusal.cause].format(refusal.what)
-        return f'{told} Ask with needs=["{refusal.need}"].' if self.may_widen and refusal.need is not None else told
+        lines = [f"{each} was put aside as {each}.held: programs would run it by themselves." for each in held]
+        for each in reversed(refusals):
+            asked = f' Ask with needs=["{each.need}"].' if self.may_widen and each.need is not None else ""
+            lines.insert(0, _REFUSED[each.cause].format(each.what) + asked)
+        return lines
 
     def _open(self, wider: tuple[str, ...]) -> _Open | None:
         with self._opening:

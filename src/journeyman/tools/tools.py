@@ -169,8 +169,6 @@ class Tool(SentByName, Generic[P, R, Needs]):
     """Returns the box that its commands run in, or None where nothing holds one. Asked before gates judge a call."""
     spec: ToolSpec = field(init=False, repr=False)
     """The tool as the model sees it."""
-    in_thread: bool = field(init=False, repr=False)
-    """Whether the loop runs it in a thread."""
     _binding: _Binding = field(default=cast("_Binding", None), repr=False)
 
     def __post_init__(self) -> None:
@@ -187,7 +185,6 @@ class Tool(SentByName, Generic[P, R, Needs]):
             is_proxy=self.is_proxy,
         )
         object.__setattr__(self, "_binding", binding)
-        object.__setattr__(self, "in_thread", not binding.is_async if self.thread is None else self.thread)
         object.__setattr__(self, "spec", spec)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -201,6 +198,11 @@ class Tool(SentByName, Generic[P, R, Needs]):
             InvalidArguments: they do not fit; it lists every issue.
         """
         return self._binding.arguments.parse(input_json, f"arguments for tool {self.name!r}")
+
+    @property
+    def in_thread(self) -> bool:
+        """Whether the loop runs it in a thread."""
+        return not self.is_async if self.thread is None else self.thread
 
     @property
     def wants_context(self) -> bool:
