@@ -1,5 +1,6 @@
 """Commands of a workspace in a box: they run there or not at all, and what was refused is told."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from journeyman import Agent, DefinitionError, Runtime, run
 from journeyman.permission import Permission, make_box
-from journeyman.sandbox import Box, Bubblewrap, NoSandbox, OpenSandbox, SandboxGuarantees
+from journeyman.sandbox import Box, Bubblewrap, NoSandbox, OpenSandbox, SandboxGuarantees, secrets_of_home
 from journeyman.sandbox.probe import visible_folder
 from journeyman.testing import ScriptedModel
 from journeyman.testing.scripted import call
@@ -195,3 +196,31 @@ async def test_a_gate_that_knows_the_box_lets_an_agent_run_what_it_holds(place: 
 
 def result_text(message: Message) -> str:
     return "".join(block.text for block in message.content if isinstance(block, ToolResult))
+
+
+async def test_while_something_runs_a_gate_is_told_of_the_box_that_it_runs_in(place: Path) -> None:
+    work = place / "work"
+    rules = Permission(mode="auto", roots=[work], deny=["Read(.env)"])
+    with Workspace(work, sandbox=lambda: make_box(rules), confined=False) as workspace:
+        box = workspace.bench.box
+        assert box is not None
+        path = {"PATH": os.defpath}
+        waiting = await box.spawn("sh", "sleep 60", folder=str(work), environment=path, output=1)
+        (work / ".env").write_text("TOKEN=x\n")
+        found = await box.find()
+        assert found is not None
+        assert found.hidden == secrets_of_home(), "it was opened before the file was there, so it does not hide it"
+        player = Player(workspace)
+        assert "TOKEN" in await player.text("bash", command="cat .env"), "so a gate has to ask"
+        assert "TOKEN" not in await player.text("bash", command="cat .env", needs=["write:../outside"])
+        assert waiting is not None
+        waiting.close()
+        await waiting.wait_for_all()
+        assert "TOKEN" not in await player.text("bash", command="cat .env")
+
+
+async def test_caches_are_in_the_box_and_nothing_is_signed_there(place: Path) -> None:
+    player = player_in(place, "required")
+    line = 'touch "${PIP_CACHE_DIR%/*}" && git init -q . && git config --get commit.gpgSign'
+    assert (await player.text("bash", command=line)).endswith("false\n[exit code 0]")
+    player.workspace.close()

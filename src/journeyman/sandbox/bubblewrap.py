@@ -37,6 +37,16 @@ _SYSTEM: Final = (
 )
 _ROOT_LINKS: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _NEW: Final = ("/tmp", "/var/tmp", "/run")
+_CACHE: Final = "/tmp/.cache"
+_ADDS: Final = {
+    **{"XDG_CACHE_HOME": _CACHE, "PIP_CACHE_DIR": f"{_CACHE}/pip", "UV_CACHE_DIR": f"{_CACHE}/uv"},
+    **{"UV_LINK_MODE": "copy", "npm_config_cache": f"{_CACHE}/npm"},
+    **{"GOCACHE": f"{_CACHE}/go", "GOMODCACHE": f"{_CACHE}/gomod"},
+    # No key is in a box, so nothing can be signed there.
+    **{"GIT_CONFIG_COUNT": "2", "GIT_CONFIG_KEY_0": "commit.gpgSign", "GIT_CONFIG_KEY_1": "tag.gpgSign"},
+    **{"GIT_CONFIG_VALUE_0": "false", "GIT_CONFIG_VALUE_1": "false"},
+}
+"""Programs keep in the box's temporary folder what they keep below home elsewhere, where they may not write."""
 _MOST_MOUNTS: Final = 4_000
 _HELP: Final = (
     "Install it (Debian and Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap). If it is there, this "
@@ -82,7 +92,7 @@ class Bubblewrap:
                 started = [program, "--args", str(told), "--seccomp", str(rules), "--", *line]
                 return started, [*inherited, told, rules]
 
-            return self._opened.add(KeptSandbox(box, launch))
+            return self._opened.add(KeptSandbox(box, launch, adds=_ADDS))
 
     def close(self) -> None:
         """Close all boxes that it has opened."""

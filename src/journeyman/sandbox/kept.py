@@ -61,16 +61,18 @@ class OpenBoxes:
 class KeptSandbox:
     """A box whose first process is the keeper."""
 
-    def __init__(self, box: Box, launch: Launch, *, has_temporary: bool = False) -> None:
+    def __init__(
+        self, box: Box, launch: Launch, *, has_temporary: bool = False, adds: Mapping[str, str] | None = None
+    ) -> None:
         """Start the keeper by the command line that `launch` makes. With `has_temporary`, temporary files are in the
-        folder of the box.
+        folder of the box. `adds` are variables that each command gets, before those of the box.
 
         Raises:
             SandboxUnavailable: it cannot be started.
         """
         self.box: Final = box
         self._folder: Final = os.path.realpath(tempfile.mkdtemp(prefix="journeyman-box-")) if has_temporary else ""
-        self._adds: Final = {**box.environment, **({"TMPDIR": self._folder} if has_temporary else {})}
+        self._adds: Final = {**(adds or {}), **box.environment, **({"TMPDIR": self._folder} if has_temporary else {})}
         self._overrides: Final[dict[str, str]] = {}
         self._commands: Final[list[KeptProcess]] = []
         self._opener: Final = os.getpid()

@@ -78,6 +78,8 @@ class WorkspaceBox:
         self._startup: StartupFiles | None = None
         self._open_boxes: Final[dict[tuple[str, ...], _Open]] = {}
         """By what they are wider than the box of the workspace."""
+        self._left: Final[list[_Open]] = []
+        """Those that no other command is started in, and in which something still runs."""
         self._opening: Final = Lock()
         if isinstance(self._box, sandboxes.Box):
             self._refuse_other_folder(self._box)
@@ -95,8 +97,8 @@ class WorkspaceBox:
             raise DefinitionError("A workspace", [Problem("INVALID_SANDBOX", told, "Give both the same folder.")])
 
     async def find(self) -> Box | None:
-        """Return the borders of a command, for a gate to judge by. None: no sandbox holds enough here, or no box can be
-        opened."""
+        """Return the borders of the next command, for a gate to judge by: those of the box that is open, while
+        something runs in it. None: no sandbox holds enough here, or no box can be opened."""
         try:
             return await asyncio.to_thread(self._find)
         except (sandboxes.SandboxUnavailable, DefinitionError):  # the command itself will say so
@@ -104,6 +106,9 @@ class WorkspaceBox:
 
     def _find(self) -> Box | None:
         with self._opening:
+            used = self._open_boxes.get(())
+            if used is not None and used.is_busy and used.opened.is_open:
+                return used.opened.box if self._chosen().holds().is_enough else None
             return self._borders() if self._chosen().holds().is_enough else None
 
     def _chosen(self) -> Sandbox:
@@ -179,19 +184,23 @@ class WorkspaceBox:
                 return None
             wanted = self._borders().wider(wider)
             found = self._open_boxes.get(wider)
+            # A server in the background and the next command see each other in the box of the workspace. Gates know of
+            # that one only, so one that is wider is never an older one.
             if found is not None and found.opened.is_open:
-                if found.opened.box == wanted or found.is_busy:
+                if found.opened.box == wanted or (not wider and found.is_busy):
                     return found
-                found.opened.close()
-            for idle in [key for key, each in self._open_boxes.items() if key and key != wider and not each.is_busy]:
-                self._open_boxes.pop(idle).opened.close()
+                self._left.append(found)
+            self._left.extend(self._open_boxes.pop(key) for key in [*self._open_boxes] if key and key != wider)
+            self._left[:] = [each for each in self._left if each.is_busy or each.opened.close()]
             self._open_boxes[wider] = _Open(sandbox.open(wanted))
             return self._open_boxes[wider]
 
     def close(self) -> None:
         """End all that runs in its boxes. With the next command another one is opened."""
-        while self._open_boxes:
-            self._open_boxes.popitem()[1].opened.close()
+        for each in [*self._open_boxes.values(), *self._left]:
+            each.opened.close()
+        self._open_boxes.clear()
+        self._left.clear()
 
 
 _REFUSED: Final = {
