@@ -231,8 +231,8 @@ _LINES: Final[tuple[tuple[str, int, str], ...]] = (
     ('echo "$WORD"; echo x >&2; cat', 0, "a b\nc\nx\n"),
     ('[ "$(pwd)" = "$WORK" ] && echo here', 0, "here\n"),
     ("mkdir -p a/b && echo x > a/b/c && mv a d && cat d/b/c", 0, "x\n"),
-    ('echo x > "${TMPDIR:-/tmp}/shared"', 0, ""),
-    ('cat "${TMPDIR:-/tmp}/shared"', 0, "x\n"),
+    ('echo x > "${TMPDIR:-/tmp}/$NAME"', 0, ""),
+    ('cat "${TMPDIR:-/tmp}/$NAME"; rm "${TMPDIR:-/tmp}/$NAME"', 0, "x\n"),
 )
 """Lines of a shell that work in every box, one after the other, each with its exit code and what it writes."""
 
@@ -241,7 +241,7 @@ _LINES: Final[tuple[tuple[str, int, str], ...]] = (
 
 
 async def _faults_of_commands(opened: OpenSandbox, room: _Room) -> list[str]:
-    environment = {"WORD": "a b\nc", "WORK": str(room.work)}
+    environment = {"WORD": "a b\nc", "WORK": str(room.work), "NAME": room.folder.name}
     found: list[str] = []
     for line, *expected in _LINES:
         done = [*await run_in_sandbox(opened, line, environment)]
