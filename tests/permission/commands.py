@@ -68,6 +68,7 @@ if true; then RUN; fi
 if RUN; then :; fi
 while RUN; do break; done
 for i in 1; do RUN; done
+set -- 1; for i do RUN; done
 case x in x) RUN;; esac
 f() { RUN; }; f
 function f { RUN; }; f

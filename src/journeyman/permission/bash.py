@@ -185,6 +185,9 @@ class _CommandReader:
         start = self._at
         word, is_bare = self._word()
         raw = self._text[start : self._at]
+        if command.is_loop_head and len(command.words) == len(("for", "NAME")) and is_bare and word.text == "do":
+            command.words, command.is_loop_head = [], False  # `for NAME do`: what follows runs
+            return
         if command.words:
             command.words.append(word)
             return
