@@ -33,6 +33,7 @@ EXAMS: Final[Mapping[str, Mapping[str, str]]] = {
         **dict.fromkeys(("Bubblewrap", "Landlock", "NoSandbox"), _SANDBOXES),
         **dict.fromkeys(("Container", "Seatbelt"), _OTHER_SYSTEMS),  # which sit it where there is such a system
     },
+    "TellsRefusals": {"KeptSandbox": "sandbox/test_proxy.py"},
     "SandboxProcess": {"KeptProcess": _SANDBOXES, "_ContainerProcess": _OTHER_SYSTEMS},
     "SentRuns": {"SentOut": _TASKS},
     "Session": {"RedactedSession": _SESSIONS},
