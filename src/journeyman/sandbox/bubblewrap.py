@@ -205,7 +205,7 @@ def _existing(paths: Iterable[str]) -> list[str]:
     return [path for path in real if Path(path).exists()]
 
 
-class Unreadable:
+class UnreadablePaths:
     """A file and a folder that nobody can read, to be mounted over what is hidden. They are there for all boxes."""
 
     def __init__(self) -> None:
@@ -222,9 +222,9 @@ class Unreadable:
 
 
 @cache
-def unreadable() -> Unreadable:
+def unreadable() -> UnreadablePaths:
     """Return those of this process: a box looks for them for as long as it starts."""
-    return Unreadable()
+    return UnreadablePaths()
 
 
 def _remove_unreadable(top: str, maker: int) -> None:

@@ -31,7 +31,7 @@ _LOG: Final = logging.getLogger("journeyman")
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenBox:
     """A box that was opened, and what was started in it."""
 
     opened: OpenSandbox
@@ -76,9 +76,9 @@ class WorkspaceBox:
         self._box: Final = usual if isinstance(choice, str) or is_sandbox else choice
         self._sandbox: Sandbox | None = choice if is_sandbox else None
         self._startup: StartupFiles | None = None
-        self._open_boxes: Final[dict[tuple[str, ...], _Open]] = {}
+        self._open_boxes: Final[dict[tuple[str, ...], _OpenBox]] = {}
         """By what they are wider than the box of the workspace."""
-        self._left: Final[list[_Open]] = []
+        self._left: Final[list[_OpenBox]] = []
         """Those that no other command is started in, and in which something still runs."""
         self._opening: Final = Lock()
         if isinstance(self._box, sandboxes.Box):
@@ -177,7 +177,7 @@ class WorkspaceBox:
             lines.insert(0, _REFUSED[each.cause].format(each.what) + asked)
         return lines
 
-    def _open(self, wider: tuple[str, ...]) -> _Open | None:
+    def _open(self, wider: tuple[str, ...]) -> _OpenBox | None:
         with self._opening:
             sandbox = self._chosen()
             if self._is_optional and not sandbox.holds().is_enough:
@@ -192,7 +192,7 @@ class WorkspaceBox:
                 self._left.append(found)
             self._left.extend(self._open_boxes.pop(key) for key in [*self._open_boxes] if key and key != wider)
             self._left[:] = [each for each in self._left if each.is_busy or each.opened.close()]
-            self._open_boxes[wider] = _Open(sandbox.open(wanted))
+            self._open_boxes[wider] = _OpenBox(sandbox.open(wanted))
             return self._open_boxes[wider]
 
     def close(self) -> None:

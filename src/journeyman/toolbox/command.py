@@ -67,7 +67,7 @@ def bash_tool(bench: Bench) -> AnyTool:
             folder: Where to run it, relative to the workspace.
             background: Return at once with the id of a task, and let it go on in the background.
         """
-        return await _run_for_model(bench, ctx, _Command(command, timeout_s, folder, background))
+        return await _run_for_model(bench, ctx, _ShellCommand(command, timeout_s, folder, background))
 
     find_box = None if bench.box is None else bench.box.find
     if bench.box is None or not bench.box.may_widen:
@@ -99,7 +99,7 @@ def bash_tool(bench: Bench) -> AnyTool:
                 `host:NAME:PORT`, `write:PATH`, `read:PATH`; `outside` alone to run without a sandbox.
             why: What it needs that for, in a few words, for whoever is asked.
         """
-        return await _run_for_model(bench, ctx, _Command(command, timeout_s, folder, background, tuple(needs)))
+        return await _run_for_model(bench, ctx, _ShellCommand(command, timeout_s, folder, background, tuple(needs)))
 
     return tool(
         bash_in_box, name="bash", effect="once", untrusted=bench.untrusted, permission_kind="bash", find_box=find_box
@@ -107,7 +107,7 @@ def bash_tool(bench: Bench) -> AnyTool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Command:
+class _ShellCommand:
     """A command as the model asks for it."""
 
     text: str
@@ -118,7 +118,7 @@ class _Command:
     """What it needs beyond the box of the workspace."""
 
 
-async def _run_for_model(bench: Bench, ctx: ToolContext, command: _Command) -> str:
+async def _run_for_model(bench: Bench, ctx: ToolContext, command: _ShellCommand) -> str:
     where = _folder(bench, command.folder)
     if command.background:
         most = bench.shell.background_s
@@ -147,7 +147,7 @@ def _seconds(asked: float | None, usual: float, most: float) -> float:
     return min(asked, most)
 
 
-def _in_background(bench: Bench, command: _Command, folder: str, *, ctx: ToolContext, seconds: float) -> str:
+def _in_background(bench: Bench, command: _ShellCommand, folder: str, *, ctx: ToolContext, seconds: float) -> str:
     if ctx.tasks is None:
         raise ToolRefused(
             "not_available",
@@ -204,7 +204,7 @@ class _Completed:
 
 async def _run(
     bench: Bench,
-    command: _Command,
+    command: _ShellCommand,
     folder: str,
     *,
     timeout_s: float,
@@ -242,7 +242,9 @@ async def _run(
     )
 
 
-async def _start_safely(bench: Bench, command: _Command, folder: str, pipe: _Pipe) -> _RunningShell | _RunningInBox:
+async def _start_safely(
+    bench: Bench, command: _ShellCommand, folder: str, pipe: _Pipe
+) -> _RunningShell | _RunningInBox:
     """Start the shell. A cancellation at this very moment ends what has just been started."""
     starting = asyncio.ensure_future(_start(bench, command, folder, output=pipe.inner))
     try:
@@ -257,7 +259,7 @@ async def _start_safely(bench: Bench, command: _Command, folder: str, pipe: _Pip
         pipe.close_inner()
 
 
-async def _start(bench: Bench, command: _Command, folder: str, *, output: int) -> _RunningShell | _RunningInBox:
+async def _start(bench: Bench, command: _ShellCommand, folder: str, *, output: int) -> _RunningShell | _RunningInBox:
     """Start the shell in the box of the workspace; else below a reaper; as a child of this process where no reaper can
     be."""
     shell = bench.shell
