@@ -9,7 +9,7 @@ import pytest
 
 from journeyman.gate import Allow, Approval, Ask, GateRequest
 from journeyman.permission import Permission, make_box
-from journeyman.sandbox import Box
+from journeyman.sandbox import Box, secrets_of_home
 from tests.permission.commands import INNOCENT
 from tests.permission.workshop import request
 
@@ -76,6 +76,24 @@ async def test_a_box_that_does_not_hold_a_rule_changes_nothing(tmp_path: Path) -
     assert await verdict(Permission(mode="auto", roots=[tmp_path], deny=["Read(**/.env)"]), box, "./run") == "ask"
     audited = Permission(mode="auto", roots=[tmp_path], audit=tmp_path / "audit")
     assert await verdict(audited, make_box(audited), "./run") == "ask", "the command could make the file of the audit"
+
+
+async def test_what_rules_say_of_other_folders_is_held_too(tmp_path: Path) -> None:
+    work, other = tmp_path / "work", tmp_path / "other"
+    for each in (work, other):
+        each.mkdir()
+    (other / "a.key").touch()
+    (other / "b.txt").touch()
+    named = Permission(mode="auto", roots=[work], deny=[f"Read(/{other}/*.key)"])
+    assert str(other / "a.key") in make_box(named).hidden
+    assert await verdict(named, make_box(named), "./run") == "allow"
+    assert await verdict(named, make_box(Permission(roots=[work])), "./run") == "ask"
+    for pattern in ("**/.env", "~/*.key", "//**"):
+        anywhere = Permission(mode="auto", roots=[work], deny=[f"Read({pattern})"])
+        plain = Box(work=str(work), hidden=secrets_of_home())
+        assert await verdict(anywhere, plain, "./run") == "ask", "it shows files that the rule may mean"
+    kept = Permission(mode="auto", roots=[work], deny=["Read(**/.env)"])
+    assert (make_box(kept).reads, await verdict(kept, make_box(kept), "./run")) == ("system", "allow")
 
 
 async def test_an_answer_holds_for_the_need_whatever_the_command_is(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def box(*, roots: tuple[str | WorkingFolder, ...] = (WORK,), **rules: list[str])
         ({"allow": ["Bash(rm *)"]}, {}),
         ({"ask": ["Bash(rm *)"]}, {}),
         ({"deny": ["Read(.env)"]}, {"hidden": (f"{WORK}/.env",)}),
-        ({"deny": ["Read(**/.env)"]}, {"hidden": (f"{WORK}/.env", f"{WORK}/docs/.env")}),
+        ({"deny": ["Read(**/.env)"]}, {"reads": "system", "hidden": (f"{WORK}/.env", f"{WORK}/docs/.env")}),
         ({"deny": ["Read(secrets/**)"]}, {"hidden": (f"{WORK}/secrets",)}),
         ({"deny": ["Read(secrets/*)"]}, {"hidden": (f"{WORK}/secrets/key", f"{WORK}/secrets/deep")}),
         ({"ask": ["Read(.env)"]}, {"hidden": (f"{WORK}/.env",)}),

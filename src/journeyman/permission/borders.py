@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from journeyman.permission.capability import Action, Capability
-from journeyman.permission.rules import Roots, Rule, Rules, is_inside
+from journeyman.permission.rules import Roots, Rule, Rules, fold_path, is_inside, path_regex
 from journeyman.sandbox.box import Box
 from journeyman.sandbox.sandbox import SandboxUnavailable
 
@@ -47,11 +46,13 @@ def box_of(
     unreachable = {*_hosts_of(rules.deny_rules)}
     return Box(
         work=work,
+        # A pattern that may fit anywhere is held by what a command does not see.
+        reads="system" if any(map(_is_wide, _named_folders(rules, roots))) else "all",
         changes=changes and not is_read_only,
         writes=tuple([folder for folder, is_fixed in others if changes and not is_fixed]),
         readable=tuple(read_only),
-        protected=_join(protected, [*read_only, *_outermost(listed, rules, "write")]),
-        hidden=_join(hidden, _outermost(listed, rules, "read")),
+        protected=_join(protected, [*read_only, *_outermost(listed, rules.patterns_of_paths("write"))]),
+        hidden=_join(hidden, _outermost(listed, rules.patterns_of_paths("read"))),
         denied=tuple(dict.fromkeys(filter(None, map(program_of, rules.deny_rules)))),
         hosts=tuple(dict.fromkeys(host for host in _hosts_of(rules.allow_rules) if host not in unreachable)),
     )
@@ -65,6 +66,7 @@ def paths_in(folders: Iterable[str]) -> Iterator[str]:
     """
     n_paths = 0
     waiting = [*folders]
+    yield from waiting  # a rule may mean one of these
     named = ", ".join(waiting)
     while waiting:
         with suppress(OSError), os.scandir(waiting.pop()) as entries:
@@ -87,18 +89,40 @@ def covers(box: Box, wanted: Box, roots: Roots) -> bool:
         and all(any(is_inside(path, each) for each in box.hidden) for path in wanted.hidden)
         and all(any(is_inside(path, each) for each in box.protected) and os.path.lexists(path) for path in at_risk)
         and {*wanted.denied} <= {*box.denied}
+        and (box.reads == wanted.reads or box.reads == "system")
     )
 
 
-def _outermost(paths: Iterable[str], rules: Rules, use: Capability) -> Iterator[str]:
-    """Give the paths that must not be read, or changed, without those below one that is given."""
+def _outermost(paths: Iterable[str], patterns: Iterable[str]) -> Iterator[str]:
+    """Give the paths that fit a pattern, without those below one that is given."""
+    wanted = [path_regex(fold_path(each), below=True) for each in patterns]
     found: list[str] = []
     for path in paths:
-        touched = Action(tool="", capability=use, paths=(path,))
-        is_asked = use == "read" and rules.asking(touched, ()) is not None
-        if not any(is_inside(path, each) for each in found) and (is_asked or rules.denying(touched, ()) is not None):
+        place = fold_path(path)
+        if any(each.fullmatch(place) for each in wanted) and not any(is_inside(path, each) for each in found):
             found.append(path)
             yield path
+
+
+def folders_of_rules(rules: Rules, roots: Roots) -> list[str]:
+    """Return the folders whose files rules speak of: the roots, and others that are there and that a rule names."""
+    named = [folder for folder in _named_folders(rules, roots) if not _is_wide(folder) and os.path.lexists(folder)]
+    return [*[folder for folder, _ in roots.folders], *named] if rules.speak_of_paths else []
+
+
+def _named_folders(rules: Rules, roots: Roots) -> Iterator[str]:
+    """Give where the patterns of what must not be read begin, of those that begin outside of the roots."""
+    for pattern in rules.patterns_of_paths("read"):
+        parts = pattern.split("/")
+        n_fixed = next((index for index, part in enumerate(parts) if {*"*?"} & {*part}), len(parts))
+        folder = "/".join(parts[:n_fixed]) or "/"
+        if not any(is_inside(folder, root) for root, _ in roots.folders):
+            yield folder
+
+
+def _is_wide(folder: str) -> bool:
+    """Tell whether a folder holds too much for a look at all of its files."""
+    return is_inside(os.path.realpath(os.path.expanduser("~")), folder)
 
 
 def program_of(rule: Rule) -> str | None:

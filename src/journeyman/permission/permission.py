@@ -29,7 +29,7 @@ from journeyman.errors import DefinitionError, Problem, quoted, with_its_end
 from journeyman.files import NO_LINKS, is_inside
 from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop, Use, Verdict
 from journeyman.permission.approvals import Approvals
-from journeyman.permission.borders import box_of, covers, paths_in
+from journeyman.permission.borders import box_of, covers, folders_of_rules, paths_in
 from journeyman.permission.capability import Action, Capability, Classifier, classify
 from journeyman.permission.programs import only_looks
 from journeyman.permission.protected import Protected, is_loaded, starts_by_itself
@@ -212,7 +212,7 @@ class Permission:
         Raises:
             SandboxUnavailable: there are rules about paths, and more files than can be looked at.
         """
-        paths = paths_in([folder for folder, _ in self._roots.folders]) if self._rules.speak_of_paths else ()
+        paths = paths_in(folders_of_rules(self._rules, self._roots))
         return box_of(
             self._rules,
             self._roots,
@@ -224,7 +224,7 @@ class Permission:
 
     def _is_held_by(self, box: Box) -> bool:
         """Tell whether a box holds what the rules say, so that a command in it need not be read."""
-        with suppress(SandboxUnavailable):
+        with suppress(SandboxUnavailable, DefinitionError):  # of rules that no box can hold
             return covers(box, self._borders(), self._roots)
         return False
 

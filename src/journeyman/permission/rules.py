@@ -198,14 +198,25 @@ class Rules:
             case "Subagent":
                 return any(fits_name(rule.pattern, agent) for agent in action.agents)
             case _:
-                # Programs whose rules people bring write `/x` for what is below the root, and `//x` for a whole path.
-                is_doubtful = rule.pattern.startswith("/") and not rule.pattern.startswith("//")
-                below = self._absolute(f".{rule.pattern}") if is_doubtful else []
-                meant = [*self._absolute(rule.pattern), *below]
+                meant = self._meant(rule)
                 # Of a path that can be none, no rule is asked.
                 places = [place(path) for path in action.paths for place in (self._roots.locate, self._roots.spelled)]
-                wanted = [_path_regex(fold_path(each), below=True) for each in meant]
+                wanted = [path_regex(fold_path(each), below=True) for each in meant]
                 return any(regex.fullmatch(fold_path(place)) for regex in wanted for place in places)
+
+    def _meant(self, rule: Rule) -> list[str]:
+        """Return the patterns of absolute paths that a rule may mean. Programs whose rules people bring write `/x` for
+        what is below the root, and `//x` for a whole path."""
+        is_doubtful = rule.pattern.startswith("/") and not rule.pattern.startswith("//")
+        return [*self._absolute(rule.pattern), *(self._absolute(f".{rule.pattern}") if is_doubtful else [])]
+
+    def patterns_of_paths(self, use: Capability) -> list[str]:
+        """Return the patterns of absolute paths that rules deny to read, or to write; of those that are read, also what
+        is asked about."""
+        rules = [*self.deny_rules, *(self._ask if use == "read" else ())]
+        kinds = ("Read", "Edit", "Write")
+        found = [rule for rule in rules if rule.kind in kinds and _FACTS[rule.kind].capability == use]
+        return [pattern for rule in found for pattern in self._meant(rule)]
 
     # -- an allow: only what is sure
 
@@ -230,7 +241,7 @@ class Rules:
 
     def _surely_touches(self, pattern: str, path: str) -> bool:
         places = {self._roots.locate(each) for each in (path, unicodedata.normalize("NFKC", path))}
-        wanted = [_path_regex(each, below=False) for each in self._absolute(pattern)]
+        wanted = [path_regex(each, below=False) for each in self._absolute(pattern)]
         return all(any(regex.fullmatch(place) for regex in wanted) for place in places)
 
     def _runs_plainly(self, pattern: str, action: Action) -> bool:
@@ -284,7 +295,7 @@ def fold_path(path: str) -> str:
 
 
 @cache
-def _path_regex(pattern: str, *, below: bool) -> re.Pattern[str]:
+def path_regex(pattern: str, *, below: bool) -> re.Pattern[str]:
     """Return what a pattern of absolute paths matches: `**` any number of folders, `*` and `?` within a name.
 
     What was matched is not tried again in another way, except for the last `**` and the last `*` of a name: where the
