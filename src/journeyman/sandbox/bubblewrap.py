@@ -37,7 +37,7 @@ _SYSTEM: Final = (
 )
 _ROOT_LINKS: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _NEW: Final = ("/tmp", "/var/tmp", "/run")
-_CACHE: Final = "/tmp/.cache"
+_CACHE: Final = f"{_NEW[0]}/.cache"
 _ADDS: Final = {
     **{"XDG_CACHE_HOME": _CACHE, "PIP_CACHE_DIR": f"{_CACHE}/pip", "UV_CACHE_DIR": f"{_CACHE}/uv"},
     **{"UV_LINK_MODE": "copy", "npm_config_cache": f"{_CACHE}/npm"},
