@@ -62,8 +62,9 @@ class Kitchen:
                 stdout=output.fileno(),
                 stderr=output.fileno(),
             )
-            await asyncio.wait({asyncio.ensure_future(process.wait())}, timeout=MOST_S)
-            await asyncio.wait({asyncio.ensure_future(process.wait_for_all())}, timeout=LEFT_S)
+            ended, _ = await asyncio.wait({asyncio.ensure_future(process.wait())}, timeout=MOST_S)
+            if ended:
+                await asyncio.wait({asyncio.ensure_future(process.wait_for_all())}, timeout=LEFT_S)
             process.close()
         return self._calls.exists()
 
