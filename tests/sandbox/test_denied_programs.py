@@ -1,6 +1,5 @@
 """A program that a box denies does not run, whatever a command looks like: judged by whether it ran, not by reading."""
 
-import asyncio
 import os
 import shutil
 from collections.abc import Generator
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from journeyman.cancellation import within
 from journeyman.sandbox import Box, Bubblewrap, NoSandbox, OpenSandbox, Sandbox
 from journeyman.sandbox.kept import memory_of
 from journeyman.sandbox.probe import visible_folder
@@ -62,9 +62,8 @@ class Kitchen:
                 stdout=output.fileno(),
                 stderr=output.fileno(),
             )
-            ended, _ = await asyncio.wait({asyncio.ensure_future(process.wait())}, timeout=MOST_S)
-            if ended:
-                await asyncio.wait({asyncio.ensure_future(process.wait_for_all())}, timeout=LEFT_S)
+            await within(MOST_S, process.wait())
+            await within(LEFT_S, process.wait_for_all())
             process.close()
         return self._calls.exists()
 
