@@ -183,7 +183,7 @@ def test_the_page_on_events_has_every_event_and_callback() -> None:
 
 OPTIONS = (
     *(journeyman.Agent, journeyman.Runtime, journeyman.Output, journeyman.Reflection, journeyman.SubmitTool),
-    *(journeyman.Limits, journeyman.Allowance, journeyman.ModelSettings, journeyman.Metadata),
+    *(journeyman.Limits, journeyman.Budget, journeyman.ModelSettings, journeyman.Metadata),
     ToolOptions,
 )
 

@@ -23,7 +23,6 @@ from tests.test_architecture import KERNEL, Module, package_modules, room_of
 GLOSSARY = {
     "Abort": "What a caller holds to stop a run, which then returns a failure.",
     "Agent": "Who works: the definition that a user writes.",
-    "Allowance": "What of a budget a sub-agent may use.",
     "Answer": "What a model says to one request.",
     "Asked": "A question that has been put and waits.",
     "Attempt": "Iterations until there is an output, and its validation.",

@@ -13,7 +13,7 @@ from journeyman.faces import lazy_face
 if TYPE_CHECKING:
     from journeyman.agent import Agent, Runtime
     from journeyman.batch.batch import run_many
-    from journeyman.budget import Allowance, Budget, LimitExceeded, Limits, Spending
+    from journeyman.budget import Budget, LimitExceeded, Limits, Spending
     from journeyman.cancellation import Abort
     from journeyman.chat.chat import Chat
     from journeyman.chat.questions import ask_user
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Abort",
     "Agent",
-    "Allowance",
     "Audio",
     "Budget",
     "CallbackContext",
@@ -126,7 +125,7 @@ if not TYPE_CHECKING:
         {
             "agent": "Agent Runtime",
             "batch.batch": "run_many",
-            "budget": "Allowance Budget LimitExceeded Limits Spending",
+            "budget": "Budget LimitExceeded Limits Spending",
             "cancellation": "Abort",
             "chat.chat": "Chat",
             "chat.questions": "ask_user",

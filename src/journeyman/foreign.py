@@ -130,8 +130,8 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     "Agent": _AGENT,
     "ModelSettings": _SETTINGS,
     "Limits": _LIMITS,
-    "Allowance": {
-        name: _LIMITS[name] for name in _LIMITS if _LIMITS[name].startswith(("tokens", "cost", "sec", "calls"))
+    "Budget": {
+        **{name: _LIMITS[name] for name in _LIMITS if _LIMITS[name].startswith(("tokens", "cost", "sec", "calls"))},
     },
     "Runtime": _lines_by_name(
         {
@@ -247,9 +247,9 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
 
 RENAMED: Final[Mapping[str, str]] = {
     "journeyman": (
-        "Host Runtime, Ending ErrorInfo, Exceeded LimitExceeded, Spent Spending, Stopping StopContext,"
-        " KeepGoing ContinueRun, Escalate FailRun, Submit SubmitTool, Rejection ErrorPromptContext,"
-        " Settings ModelSettings"
+        "Host Runtime, Allowance Budget, Ending ErrorInfo, Exceeded LimitExceeded, Spent Spending,"
+        " Stopping StopContext, KeepGoing ContinueRun, Escalate FailRun, Submit SubmitTool,"
+        " Rejection ErrorPromptContext, Settings ModelSettings"
     ),
     "journeyman.content": "Media MediaSupport, Taken MediaLimit",
     "journeyman.durable": (

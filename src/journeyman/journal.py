@@ -24,7 +24,7 @@ import orjson
 from pydantic_core import from_json, to_json
 from typing_extensions import TypeForm
 
-from journeyman.budget import Allowance
+from journeyman.budget import BudgetLeft
 from journeyman.data import lazy_dataclass
 from journeyman.endings import Place
 from journeyman.errors import OutcomeUnknown, StoreError
@@ -218,8 +218,8 @@ class SentRun:
     tool_use_id: str
     number: int
     """Tells it from the other runs below the same one."""
-    allowance: Allowance
-    """What it may spend."""
+    allowance: BudgetLeft
+    """The rest that the runs above may still spend, which is its limit."""
     member: str = ""
     """Its name in the team that its sender leads; empty for one that is in no team."""
     team: str = ""

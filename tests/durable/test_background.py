@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Allowance, Chat, Limits, Subagents, Success, Tasks, ToolContext, run, tool
+from journeyman import Agent, Chat, Limits, Subagents, Success, Tasks, ToolContext, run, tool
+from journeyman.budget import BudgetLeft
 from journeyman.durable import Durable, InMemoryEngine, RunInfo, Worker
 from journeyman.durable.records import Change, load_head
 from journeyman.errors import SubagentMisused
@@ -265,7 +266,7 @@ async def test_whoever_sends_out_what_another_process_would_not_find_hears_why_a
         for names, definition in ((("nobody",), known), (("payer",), other)):
             about: dict[str, Any] = {"input": "Go.", "exact": "", "description": "", "model": "", "number": 0}
             sent = SentRun(
-                agents=names, definition=definition, path=here.path, tool_use_id="s", allowance=Allowance(), **about
+                agents=names, definition=definition, path=here.path, tool_use_id="s", allowance=BudgetLeft(), **about
             )
             with pytest.raises(SubagentMisused) as refused:
                 await journal.sent.start(f"call/background/{names[0]}", sent)

@@ -32,7 +32,7 @@ from journeyman import (
     tool,
 )
 from journeyman.batch import run_many
-from journeyman.budget import Allowance
+from journeyman.budget import Budget
 from journeyman.compaction import ClearToolResults, Summarise
 from journeyman.durable.durable import Durable
 from journeyman.durable.memory import InMemoryEngine, Memory
@@ -113,7 +113,7 @@ def stateful() -> AnyAgent:
 
 def limited() -> AnyAgent:
     calls = [a_look(at) for at in "abcd"]
-    limits = Limits(calls=3, tokens=100_000, per_attempt=Allowance(calls=3))
+    limits = Limits(calls=3, tokens=100_000, per_attempt=Budget(calls=3))
     return Agent(name="limited", model=following(calls[0], calls[1:], "Done."), tools=[look], limits=limits)
 
 

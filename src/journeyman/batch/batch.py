@@ -26,7 +26,7 @@ from typing import Any, Final, Generic, Literal, Protocol, Self, TypeAlias, Unpa
 from typing_extensions import TypeVar
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
-from journeyman.budget import Allowance, Budget
+from journeyman.budget import Budget, limits_of
 from journeyman.cancellation import Abort, is_failure, running_loop, wait_until_ended
 from journeyman.endings import BudgetContext, CancelledContext, Context, ErrorInfo, InternalContext
 from journeyman.errors import DefinitionError, JourneymanError, Problem, name_and_words
@@ -37,7 +37,7 @@ from journeyman.loop.retry import RatePause, rate_pause
 from journeyman.loop.run import carry_out
 from journeyman.loop.state import Options, Origin, RunOptions, current_path, current_run
 from journeyman.result import Failure, Metadata, Result
-from journeyman.tools.check import is_count, signal_problems
+from journeyman.tools.check import budget_problems, is_count, signal_problems
 from journeyman.types import NOTHING_USED, Content, Message, RunPath, Usage
 
 _log = logging.getLogger("journeyman")
@@ -77,7 +77,7 @@ class BatchOptions(RunOptions, total=False):
     """How many runs go on at the same time."""
     order: Order
     """`input`: results come in the order of the inputs; `done`: as they end."""
-    budget: Budget | Allowance | None
+    budget: Budget | None
     """What all runs together may use; None: no limit but each run's own."""
 
 
@@ -115,7 +115,7 @@ def run_many(  # noqa: PLR0913 - one for each option, all by name
     deps: object = None,
     max_concurrency: int = 16,
     order: Order = "input",
-    budget: Budget | Allowance | None = None,
+    budget: Budget | None = None,
     key: Callable[[Any], str] | None = None,
     durable: DurableRuns | None = None,
     max_attempts: int | None = None,
@@ -262,16 +262,14 @@ def _wrong_inputs(agent: object, inputs: object, max_concurrency: object, order:
 
 
 def _wrong_around(budget: object, runtime: object) -> Iterator[Problem]:
-    if budget is not None and not isinstance(budget, Budget | Allowance):
-        hint = "Pass an Allowance(tokens=…, cost=…), or a Budget."
-        yield Problem("INVALID_ARGUMENT", f"budget is {budget!r}.", hint)
+    yield from budget_problems("budget", budget)
     if not isinstance(runtime, Runtime):
         yield Problem("INVALID_ARGUMENT", f"runtime is {runtime!r}.", "Pass a Runtime(…), or leave it out.")
         return
     if runtime.journal is not None:
         hint = "A journal remembers one run. Pass run_many(…, durable=…), which keeps all of them."
         yield Problem("INVALID_ARGUMENT", "runtime has a journal.", hint)
-    if isinstance(budget, Budget) and runtime.budget is not None and not budget.draws_on(runtime.budget):
+    if isinstance(budget, Budget) and runtime.budget is not None and not budget.draw_on(runtime.budget):
         hint = "Give one of them, or make one draw on the other: Budget(…, parent=runtime.budget)."
         yield Problem("INVALID_ARGUMENT", "There are two budgets, budget and runtime.budget.", hint)
 
@@ -354,7 +352,7 @@ class BatchWork(Generic[Given, Handed]):
         *,
         max_concurrency: int,
         order: Order,
-        budget: Budget | Allowance | None,
+        budget: Budget | None,
     ) -> None:
         """`do` carries out one run, `name` is its agent's. Of the options only the listeners, the signal and the budget
         of the runtime count here."""
@@ -384,10 +382,12 @@ class BatchWork(Generic[Given, Handed]):
         loop = running_loop()
         self._path, above = current_path.get(), current_run.get()
         budget, given = self._spending, self._options.runtime.budget
-        if isinstance(budget, Allowance):
-            parent = given if given is not None or above is None else above.attempt.budget
-            budget = Budget(budget, scope="batch", now=loop.time(), parent=parent)
+        parent = given if given is not None or above is None else above.attempt.budget
+        if budget is not None and parent is not None:
+            budget.draw_on(parent)
         self._budget = given if budget is None else budget
+        if self._budget is not None:
+            self._budget.begin(loop.time())
         taker = self._taker = loop.create_task(self._take_all())
         taker.add_done_callback(lambda _: self._news.set())
 
@@ -523,7 +523,7 @@ class BatchWork(Generic[Given, Handed]):
         if self._budget is None or not isinstance(context, BudgetContext):
             return None
         for level in self._budget.levels():
-            if level.scope == context.scope and getattr(level.allowance, context.policy, None) == context.limit:
+            if level.scope == context.scope and limits_of(level).get(context.policy) == context.limit:
                 return context
         return None
 
@@ -543,12 +543,12 @@ def _find_spent_limit(budget: Budget | None) -> BudgetContext | None:
     if budget is None:
         return None
     for level in budget.levels():
-        allowed, late_s = level.allowance, None if level.own_deadline is None else now - level.own_deadline
-        if allowed.tokens is not None and level.tokens >= allowed.tokens:
-            return BudgetContext(policy="tokens", limit=allowed.tokens, used=level.tokens, scope=level.scope)
-        if allowed.cost is not None and level.cost >= allowed.cost:
-            return BudgetContext(policy="cost", limit=allowed.cost, used=level.cost, scope=level.scope)
-        if allowed.seconds is not None and late_s is not None and late_s >= 0:
-            used_s = allowed.seconds + late_s
-            return BudgetContext(policy="seconds", limit=allowed.seconds, used=used_s, scope=level.scope)
+        late_s = None if level.own_deadline is None else now - level.own_deadline
+        if level.tokens is not None and level.used_tokens >= level.tokens:
+            return BudgetContext(policy="tokens", limit=level.tokens, used=level.used_tokens, scope=level.scope)
+        if level.cost is not None and level.used_cost >= level.cost:
+            return BudgetContext(policy="cost", limit=level.cost, used=level.used_cost, scope=level.scope)
+        if level.seconds is not None and late_s is not None and late_s >= 0:
+            used_s = level.seconds + late_s
+            return BudgetContext(policy="seconds", limit=level.seconds, used=used_s, scope=level.scope)
     return None

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from pydantic_core import to_json
 
 from journeyman.agent import Agent
+from journeyman.budget import Budget
 from journeyman.cli.app import Misdefined
 from journeyman.cli.load_agent import OPENING_S, AgentLoop, with_skills
 from journeyman.cli.run import Stdout
@@ -181,15 +182,15 @@ def _limits(agent: Agent[Any, Any, Any]) -> Iterator[str]:
     limits = agent.limits
     yield count(limits.attempts, "attempt")
     yield f"{count(limits.iterations, 'iteration')} each"
-    for allowance, scope in ((limits.run_allowance(), "in all"), (limits.per_attempt, "in each attempt")):
-        if allowance.tokens is not None:
-            yield f"{count(allowance.tokens, 'token')} {scope}"
-        if allowance.cost is not None:
-            yield f"${allowance.cost:g} {scope}"
-        if allowance.seconds is not None:
-            yield f"{allowance.seconds:g} s {scope}"
-        if allowance.calls is not None:
-            yield f"{count(allowance.calls, 'call')} {scope}"
+    for each, scope in ((limits, "in all"), (limits.per_attempt or Budget(), "in each attempt")):
+        if each.tokens is not None:
+            yield f"{count(each.tokens, 'token')} {scope}"
+        if each.cost is not None:
+            yield f"${each.cost:g} {scope}"
+        if each.seconds is not None:
+            yield f"{each.seconds:g} s {scope}"
+        if each.calls is not None:
+            yield f"{count(each.calls, 'call')} {scope}"
     yield from (f"policy {policy.name}" for policy in limits.budget_policies)
 
 

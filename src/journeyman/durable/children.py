@@ -456,7 +456,8 @@ def budget_of(head: Head, runtime: Runtime) -> Budget | None:
     """Return what a run draws on beside its own limits: what the runs above had left when they sent it out."""
     if head.above is None:
         return runtime.budget
-    return Budget(head.above.allowance, scope="background", now=0.0, parent=runtime.budget)
+    left = head.above.allowance
+    return Budget(tokens=left.tokens, cost=left.cost, calls=left.calls, scope="background", parent=runtime.budget)
 
 
 # -- what is said to a run by others -----------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import orjson
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from journeyman.agent import Agent, Runtime
-from journeyman.budget import Allowance
+from journeyman.budget import BudgetLeft
 from journeyman.data import lazy_dataclass
 from journeyman.errors import RunBlocked, StepTooLarge
 from journeyman.journal import as_json
@@ -238,7 +238,7 @@ class Above:
     """Tells it from the other runs below the same one."""
     model: str = ""
     """The name of the model that the call asked for; empty for the agent's own."""
-    allowance: Allowance = field(default_factory=Allowance)
+    allowance: BudgetLeft = field(default_factory=BudgetLeft)
     """What the runs above had left when it was sent: it spends no more."""
     member: str = ""
     """Its name in the team that the run leads that has sent it; empty for one that is in no team."""

@@ -100,7 +100,7 @@ def _late(run: Run) -> Context:
     else:
         while level.own_deadline != scope.deadlines["deadline"] and level.parent is not None:
             level = level.parent
-    limit = level.allowance.seconds or 0.0
+    limit = level.seconds or 0.0
     return BudgetContext(policy="seconds", limit=limit, used=limit + scope.late_s(), scope=level.scope)
 
 

@@ -17,7 +17,7 @@ from itertools import count
 from typing import Any, Final, Literal, Protocol, cast, runtime_checkable
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, MessageContext, Runtime
-from journeyman.budget import Budget, Ledger
+from journeyman.budget import Budget, Ledger, limits_of, open_budget
 from journeyman.cancellation import Scope, is_awaited, is_failure, running_loop
 from journeyman.connect import connect, connect_fetch
 from journeyman.content.media import LARGEST_BYTES, MediaSupport
@@ -68,6 +68,7 @@ from journeyman.narrowing import is_sequence
 from journeyman.output import PerRun, StopGuard
 from journeyman.prompt import Prompt, PromptFailed, make_content
 from journeyman.tools.check import (
+    budget_problems,
     callback_problems,
     function_problem,
     gate_problems,
@@ -206,16 +207,16 @@ def _budget(
     knows of them. Say in `wrong` why it cannot be read."""
     journal, used_s = options.runtime.journal, 0.0
     parent = _budget_above(options.runtime.budget, above)
+    budget = open_budget(agent.limits, scope="run", parent=parent)
     try:
         if journal is not None and above is None:
             used_s = journal.begin_life()
-        budget = Budget(agent.limits, scope="run", now=now - used_s, parent=parent)
         if journal is not None:
             recall(budget, journal, is_root=above is None)
             journal.is_replaying()  # which is asked all the time
     except Exception as error:  # noqa: BLE001 - of a file, or of a journal of the user's
         wrong.append(f"the journal cannot be used ({name_and_words(error)})")
-        budget = Budget(agent.limits, scope="run", now=now, parent=parent)
+    budget.begin(now, used_s=used_s)
     return budget, used_s
 
 
@@ -287,8 +288,7 @@ def runtime_problems(runtime: object) -> Iterator[Problem]:
         hint = "Pass a Recorder(…), a Store(…), or the path of one."
         yield from lacking("Runtime.recorder", runtime.recorder, "begin", hint=hint)
     yield from lacking("Runtime.telemetry", runtime.telemetry, "begin", hint="Pass OpenTelemetry() of journeyman.otel.")
-    if runtime.budget is not None and not isinstance(runtime.budget, Budget):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
-        yield Problem("INVALID_ARGUMENT", f"Runtime.budget is {runtime.budget!r}.", "Pass a Budget(…).")
+    yield from budget_problems("Runtime.budget", runtime.budget)
 
 
 def _journal_problems(journal: object) -> Iterator[Problem]:
@@ -462,7 +462,7 @@ async def prepare(run: Run) -> None:
             if each.untrusted == "throughout" and not (each.deferred or each.is_proxy):
                 run.guard.describe(each.name, f"{each.description} {json.dumps(each.spec.input_schema)}")
     if run.tape is not None:
-        run.tape.note("Input", (run.path, run.place), input=run.task, limits=run.agent.limits.run_allowance())
+        run.tape.note("Input", (run.path, run.place), input=run.task, limits=limits_of(run.agent.limits))
     run.clock.prepared_s = run.clock.now()
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Unpack, overload
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
-from journeyman.budget import UNLIMITED, Budget
+from journeyman.budget import open_budget
 from journeyman.cancellation import Abort, current_scope, is_awaited, is_cancellation, is_failure
 from journeyman.endings import (
     AttemptsContext,
@@ -276,8 +276,9 @@ async def _begin_attempt(run: Run, attempt: int) -> None:
     run.ledger.begin_attempt()
     run.hand_in.begin_attempt()
     now, each, budget = run.clock.now(), run.agent.limits.per_attempt, run.budget
-    if each is not UNLIMITED and each != UNLIMITED:
-        budget = Budget(each, scope="attempt", now=now, parent=run.budget)
+    if each is not None:
+        budget = open_budget(each, scope="attempt", parent=run.budget)
+        budget.begin(now)
         if run.options.runtime.journal is not None:
             recall(budget, run.options.runtime.journal, f"attempt/{attempt}/")
         run.scope.limit_attempt(each.seconds)

@@ -241,8 +241,8 @@ def begin_tape(
     conversation: str = "",
 ) -> RecordingSink | None:
     """Begin a recording, or go on with that of this `id`, and a report to telemetry, as a part of the trace of
-    `traceparent` and of the stored `conversation`. None: the runtime wants neither, or it cannot be done, which is logged:
-    no run fails because of it."""
+    `traceparent` and of the stored `conversation`. None: the runtime wants neither, or it cannot be done, which is
+    logged: no run fails because of it."""
     given, tapes = runtime.recorder, list[RecordingSink]()
     if isinstance(given, SharedTape):
         return given.tape  # whoever began it has begun all of it

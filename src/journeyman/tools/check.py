@@ -11,7 +11,7 @@ from dataclasses import fields
 from types import UnionType
 from typing import Any, Final, cast, get_args
 
-from journeyman.budget import Allowance, Limits
+from journeyman.budget import Budget, Limits
 from journeyman.cancellation import Abort
 from journeyman.definition import Problem, meant, write_value
 from journeyman.errors import name_and_words
@@ -153,11 +153,11 @@ def limits_problems(limits: Limits) -> Iterator[Problem]:
     if not isinstance(limits.whole_responses, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
         wrong = f"limits.whole_responses is {limits.whole_responses!r}."
         yield Problem("INVALID_LIMIT", wrong, "Pass True or False.")
-    if not isinstance(limits.per_attempt, Allowance):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
-        yield Problem("INVALID_LIMIT", f"limits.per_attempt is {limits.per_attempt!r}.", "Pass an Allowance(…).")
-    for where, allowance in (("limits", limits.run_allowance()), ("limits.per_attempt", limits.per_attempt)):
-        if isinstance(allowance, Allowance):  # pyright: ignore[reportUnnecessaryIsInstance] - see above
-            yield from _numbers(where, allowance, ("tokens", "calls"), ("seconds", "cost"))
+    yield from _numbers("limits", limits, *_AMOUNTS)
+    yield from budget_problems("limits.per_attempt", limits.per_attempt, code="INVALID_LIMIT")
+    if isinstance(limits.per_attempt, Budget) and limits.per_attempt.parent is not None:
+        hint = "Leave parent= out: each attempt draws on the budget of its run."
+        yield Problem("INVALID_LIMIT", "limits.per_attempt has a parent.", hint)
     retries = limits.request_retries
     if retries is not None and not is_count(retries, 0):
         yield Problem(
@@ -172,17 +172,27 @@ def limits_problems(limits: Limits) -> Iterator[Problem]:
         yield from lacking("A policy of limits.budget_policies", policy, "name", "check", hint=hint)
 
 
+def budget_problems(where: str, budget: object, *, code: str = "INVALID_ARGUMENT") -> Iterator[Problem]:
+    """Give what is wrong with a budget, where there may be one."""
+    if isinstance(budget, Budget):
+        yield from _numbers(where, budget, *_AMOUNTS, code=code)
+    elif budget is not None:
+        yield Problem(code, f"{where} is {budget!r}.", "Pass a Budget(tokens=…, cost=…, seconds=…, calls=…).")
+
+
+_AMOUNTS: Final = (("tokens", "calls"), ("seconds", "cost"))
+"""The limits that are counted, and those that are measured."""
 _LIMIT_COUNTS: Final = ("extended_max_tokens", "tool_failures", "result_chars")
 
 
 def _numbers(
-    where: str, holder: Limits | Allowance, counts: Sequence[str], amounts: Sequence[str]
+    where: str, holder: Limits | Budget, counts: Sequence[str], amounts: Sequence[str], *, code: str = "INVALID_LIMIT"
 ) -> Iterator[Problem]:
     for names, is_right, hint in ((counts, is_count, _PASS_COUNT), (amounts, is_amount, _PASS_AMOUNT)):
         for name in names:
             value = getattr(holder, name)
             if value is not None and not is_right(value):
-                yield Problem("INVALID_LIMIT", f"{where}.{name} is {value!r}.", hint)
+                yield Problem(code, f"{where}.{name} is {value!r}.", hint)
 
 
 _CHOICES_ELSEWHERE: Final = {

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from journeyman.agent import Agent, Runtime
 from journeyman.batch.batch import Batch, BatchWork, Order, leaving
-from journeyman.budget import Allowance, Budget
+from journeyman.budget import Budget
 from journeyman.cancellation import Abort, wait_until_ended
 from journeyman.cli.app import Mistake
 from journeyman.cli.batch.files import (
@@ -202,7 +202,7 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     """
     if ask_store and durable is None:
         raise Mistake("--ask-store is for durable runs.", "Add --durable FILE.")
-    allowance, said = _allowance(max_concurrency, budget, cost), reading or InputOptions()
+    shared, said = _budget_of_all(max_concurrency, budget, cost), reading or InputOptions()
     written = said.written(inputs)
     Stdout(drop_others=quiet)
     with AgentLoop(timeout) as loop, recording_in(durable, wish=record, quiet=quiet) as tape, ExitStack() as stack:
@@ -213,7 +213,7 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
             loop=loop,
             written=written,
             fields=said.fields(inputs, agent),
-            allowance=allowance,
+            budget=shared,
             file=stack.enter_context(open_inputs(inputs, out)),
             results=stack.enter_context(closing(Results(out, agent.name, has_keys=said.key is not None))),
             runtime=Runtime(model=load_model(model), recorder=tape, telemetry=telemetry),
@@ -225,7 +225,7 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
         return _perform(job, quiet=quiet, debug=debug)
 
 
-def _allowance(max_concurrency: int, budget: int | None, cost: float | None) -> Allowance | None:
+def _budget_of_all(max_concurrency: int, budget: int | None, cost: float | None) -> Budget | None:
     """Return what all runs may use together; None: there is no limit.
 
     Raises:
@@ -236,7 +236,7 @@ def _allowance(max_concurrency: int, budget: int | None, cost: float | None) -> 
             raise Mistake(f"{name} {given:g} allows nothing.", "Give a number above 0.")
     if budget is None and cost is None:
         return None
-    return Allowance(tokens=budget, cost=cost)
+    return Budget(tokens=budget, cost=cost, scope="batch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +256,7 @@ class _Job:
     """Whether what is asked about waits there, and is not asked here."""
     max_concurrency: int
     order: Order
-    allowance: Allowance | None
+    budget: Budget | None
 
 
 def _perform(job: _Job, *, quiet: bool, debug: bool) -> int:
@@ -371,7 +371,7 @@ class _Worker:
                 name=job.agent.name,
                 max_concurrency=job.max_concurrency,
                 order=job.order,
-                budget=job.allowance,
+                budget=job.budget,
             )
             async with Batch(work) as batch:
                 async for line, result in batch:
