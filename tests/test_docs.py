@@ -17,7 +17,8 @@ import pytest
 
 import journeyman
 from journeyman.endings import Context, ErrorCode
-from journeyman.events import Callbacks, Event
+from journeyman.events import CallbackContext, Callbacks, Event
+from journeyman.result import Metadata
 from journeyman.tools.tools import ToolOptions
 from tests.cli.program import QUICK_PYTEST
 from tests.support import pages
@@ -183,7 +184,7 @@ def test_the_page_on_events_has_every_event_and_callback() -> None:
 
 OPTIONS = (
     *(journeyman.Agent, journeyman.Runtime, journeyman.Output, journeyman.Reflection, journeyman.SubmitTool),
-    *(journeyman.Limits, journeyman.Budget, journeyman.ModelSettings, journeyman.Metadata),
+    *(journeyman.Limits, journeyman.Budget, journeyman.ModelSettings, Metadata),
     ToolOptions,
 )
 
@@ -199,7 +200,7 @@ def test_every_option_is_explained_on_a_page(options: type) -> None:
     "documented",
     [
         *(journeyman.Tool, journeyman.tool, journeyman.Output, journeyman.Reflection, journeyman.SubmitTool, Callbacks),
-        *(journeyman.CallbackContext, journeyman.ToolContext),
+        *(CallbackContext, journeyman.ToolContext),
     ],
 )
 def test_the_configuration_of_tools_and_the_callbacks_have_docstrings(documented: type) -> None:  # R71

@@ -18,7 +18,7 @@ from journeyman.errors import BudgetRefused
 from journeyman.result import COUNTED, ToolKind, ToolStats
 from journeyman.types import NOTHING_USED, Price, Usage
 
-__all__ = ["BudgetPolicy", "Grant"]
+__all__ = ["BudgetPolicy", "Grant", "LimitExceeded", "Spending"]
 
 SMALLEST_ANSWER_TOKENS: Final = 256
 """A model call for which less output than this is left is not made."""

@@ -131,7 +131,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     "ModelSettings": _SETTINGS,
     "Limits": _LIMITS,
     "Budget": {
-        **{name: _LIMITS[name] for name in _LIMITS if _LIMITS[name].startswith(("tokens", "cost", "sec", "calls"))},
+        **{name: _LIMITS[name] for name in _LIMITS if _LIMITS[name].startswith(("tokens", "cost", "sec", "calls"))}
     },
     "Runtime": _lines_by_name(
         {
@@ -247,9 +247,16 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
 
 RENAMED: Final[Mapping[str, str]] = {
     "journeyman": (
-        "Host Runtime, Allowance Budget, Ending ErrorInfo, Exceeded LimitExceeded, Spent Spending,"
-        " Stopping StopContext, KeepGoing ContinueRun, Escalate FailRun, Submit SubmitTool,"
-        " Rejection ErrorPromptContext, Settings ModelSettings"
+        "Host Runtime, Allowance Budget, Ending ErrorInfo, Exceeded budget.LimitExceeded, Spent budget.Spending,"
+        " Stopping output.StopContext, KeepGoing output.ContinueRun, Escalate output.FailRun, Submit SubmitTool,"
+        " Rejection prompt.ErrorPromptContext, Settings ModelSettings,"
+        " CallbackContext events.CallbackContext, Listener events.Listener, ChatBusy errors.ChatBusy,"
+        " ChatHeld errors.ChatHeld, ModelUnavailable errors.ModelUnavailable, ProviderError errors.ProviderError,"
+        " RunError errors.RunError, ContinueRun output.ContinueRun, FailRun output.FailRun,"
+        " StopContext output.StopContext, ErrorPromptContext prompt.ErrorPromptContext,"
+        " InMemoryJournal journal.InMemoryJournal,"
+        " LimitExceeded budget.LimitExceeded, Spending budget.Spending, Metadata result.Metadata,"
+        " Price types.Price, validation_context loop.validation_context"
     ),
     "journeyman.content": "Media MediaSupport, Taken MediaLimit",
     "journeyman.durable": (

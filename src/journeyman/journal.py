@@ -38,6 +38,7 @@ from journeyman.types import NOTHING_USED, Effect, Message, RunPath, ToolUse, Us
 
 __all__ = [
     "About",
+    "InMemoryJournal",
     "Journal",
     "RecordingSink",
     "Records",

@@ -18,7 +18,17 @@ from journeyman.errors import Problem
 from journeyman.model import UNKNOWN, Facts, OutputFormat
 from journeyman.types import JsonObject, RunPath, ToolResult
 
-__all__ = ["PerRun", "Renderer", "StopAfter", "StopGuard", "StopRule", "StopVerdict"]
+__all__ = [
+    "ContinueRun",
+    "FailRun",
+    "PerRun",
+    "Renderer",
+    "StopAfter",
+    "StopContext",
+    "StopGuard",
+    "StopRule",
+    "StopVerdict",
+]
 
 T = TypeVar("T")
 Needs = TypeVar("Needs", default=object, contravariant=True)

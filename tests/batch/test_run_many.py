@@ -19,9 +19,7 @@ from journeyman import (
     ErrorCode,
     Event,
     Failure,
-    InMemoryJournal,
     Limits,
-    ProviderError,
     Runtime,
     Success,
     ToolContext,
@@ -32,7 +30,9 @@ from journeyman import (
 from journeyman.batch import BatchOptions, Order
 from journeyman.durable import Durable
 from journeyman.endings import BudgetContext
+from journeyman.errors import ProviderError
 from journeyman.events import BatchPaused, InputFinished, RunStarted
+from journeyman.journal import InMemoryJournal
 from journeyman.model import Request
 from journeyman.testing.faulty import FaultyModel
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say

@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 import pytest
 
-from journeyman import Agent, Chat, InMemoryJournal, Output, Runtime, dump_messages, load_messages, tool
+from journeyman import Agent, Chat, Output, Runtime, dump_messages, load_messages, tool
 from journeyman.chat.turn import ABORTED
 from journeyman.events import Event, MessageCommitted
+from journeyman.journal import InMemoryJournal
 from journeyman.model import Response
 from journeyman.session import Session
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say

@@ -9,9 +9,11 @@ from threading import Event
 
 from pydantic import BaseModel
 
-from journeyman import Agent, Limits, Output, Price, ProviderError, Subagents, Usage, tool
+from journeyman import Agent, Limits, Output, Subagents, Usage, tool
+from journeyman.errors import ProviderError
 from journeyman.model import Part, Request, ResponseStarted, TextPart
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
+from journeyman.types import Price
 
 print("the file prints")  # noqa: T201 - users' files do
 

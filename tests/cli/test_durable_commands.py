@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from journeyman import Event, Metadata, Usage, events
+from journeyman import Event, Usage, events
 from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.tree import Tree
+from journeyman.result import Metadata
 from tests.cli.program import AGENTS as PLAIN
 from tests.cli.program import Done, Warm, assert_one_error_line, running
 from tests.cli.terminal import terminal

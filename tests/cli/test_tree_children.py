@@ -9,12 +9,12 @@ import pytest
 from pydantic import JsonValue
 from rich.console import Console
 
-from journeyman import Metadata
 from journeyman import events as ev
 from journeyman.cli.show.lines import Line, laid_out
 from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.tail import Tail
 from journeyman.cli.show.tree import Tree
+from journeyman.result import Metadata
 from journeyman.types import RunPath, Usage
 from tests.cli.program import AGENTS, Warm, timeless
 from tests.cli.terminal import terminal

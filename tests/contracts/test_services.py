@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-from journeyman import Agent, Limits, ModelSettings, ModelUnavailable, Output, ProviderError, run, tool
+from journeyman import Agent, Limits, ModelSettings, Output, run, tool
 from journeyman.connect import connect
+from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.model import Prefix, Request, ThinkingLevel
 from journeyman.models.openai import Endpoint, OpenAIChatModel, OpenAIModel, services
 from journeyman.types import Image, Message, Text, Thinking, ToolResult, ToolUse

@@ -18,7 +18,6 @@ from journeyman import (
     ErrorCode,
     Event,
     Failure,
-    InMemoryJournal,
     Limits,
     Output,
     Result,
@@ -36,6 +35,7 @@ from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import RunBlocked, RunDiffers, RunInUse, RunOver, RunUnknown, StoreError
 from journeyman.events import RunResumed
 from journeyman.gate import Allow, Approval, Decision, Deny
+from journeyman.journal import InMemoryJournal
 from journeyman.model import Request
 from journeyman.store.store import Store
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call

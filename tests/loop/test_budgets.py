@@ -6,27 +6,16 @@ from typing import Any
 
 import pytest
 
-from journeyman import (
-    Abort,
-    Agent,
-    InMemoryJournal,
-    Price,
-    ProviderError,
-    Runtime,
-    Subagents,
-    Success,
-    ToolContext,
-    ToolResult,
-    Usage,
-    run,
-    tool,
-)
+from journeyman import Abort, Agent, Runtime, Subagents, Success, ToolContext, ToolResult, Usage, run, tool
 from journeyman.budget import Budget, LimitExceeded, Limits, Spending
 from journeyman.endings import BudgetContext, ErrorCode, ModelUnavailableContext
+from journeyman.errors import ProviderError
 from journeyman.events import ModelResponded, ModelRetried, RunFailed
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest
+from journeyman.journal import InMemoryJournal
 from journeyman.model import ModelSettings, Request
 from journeyman.testing.scripted import Answer, ScriptedModel, call, say
+from journeyman.types import Price
 from tests.loop.parts import REFLECTED, STOPPED, end_of
 from tests.play import existing, following, instance_of
 from tests.play.agents import Report, report, reporter, submit, talker

@@ -17,7 +17,6 @@ from journeyman import (
     ErrorCode,
     Event,
     Failure,
-    InMemoryJournal,
     Limits,
     Output,
     Rejected,
@@ -33,7 +32,7 @@ from journeyman.budget import Budget
 from journeyman.endings import BudgetContext
 from journeyman.events import RunResumed, RunStarted, RunSucceeded, ToolCalled
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Verdict
-from journeyman.journal import worked_s
+from journeyman.journal import InMemoryJournal, worked_s
 from journeyman.loop.calls import SKIPPED
 from journeyman.model import Request
 from journeyman.output import ContinueRun, StopContext

@@ -6,21 +6,9 @@ from typing import Any
 
 import pytest
 
-from journeyman import (
-    Agent,
-    Chat,
-    Failure,
-    InMemoryJournal,
-    Limits,
-    Output,
-    Runtime,
-    Subagents,
-    ToolContext,
-    run,
-    stream,
-    tool,
-)
+from journeyman import Agent, Chat, Failure, Limits, Output, Runtime, Subagents, ToolContext, run, stream, tool
 from journeyman.endings import CancelledContext
+from journeyman.journal import InMemoryJournal
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.toolbox import deferred_tools
 from journeyman.tools.tools import CallNext, MiddlewareCall

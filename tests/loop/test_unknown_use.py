@@ -13,27 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from journeyman import (
-    Abort,
-    Agent,
-    Failure,
-    InMemoryJournal,
-    Limits,
-    ModelSettings,
-    Price,
-    ProviderError,
-    Result,
-    Runtime,
-    Success,
-    Usage,
-    run,
-    stream,
-    tool,
-)
+from journeyman import Abort, Agent, Failure, Limits, ModelSettings, Result, Runtime, Success, Usage, run, stream, tool
 from journeyman.budget import Budget
 from journeyman.endings import BudgetContext, ErrorCode
+from journeyman.errors import ProviderError
 from journeyman.events import Event, TextDelta
-from journeyman.journal import Journal
+from journeyman.journal import InMemoryJournal, Journal
 from journeyman.model import (
     BlockFinished,
     InputPart,
@@ -48,7 +33,7 @@ from journeyman.model import (
 from journeyman.models.wrappers import FallbackModel, RateLimitedModel
 from journeyman.store import Store
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
-from journeyman.types import Effect, Text
+from journeyman.types import Effect, Price, Text
 from tests.contracts.fault_adapters import ADAPTERS, Adapter
 from tests.loop.parts import Speaking
 from tests.models.raw_server import RawServer, hanging_after

@@ -13,7 +13,8 @@ import orjson
 import pytest
 from hypothesis import given
 
-from journeyman import Document, ProviderError, ToolResult, Usage
+from journeyman import Document, ToolResult, Usage
+from journeyman.errors import ProviderError
 from journeyman.model import ModelSettings, ThinkingLevel
 from journeyman.models.anthropic import AnthropicModel
 from journeyman.models.openai import (

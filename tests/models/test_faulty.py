@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Failure, ProviderError, Success, Usage, run
+from journeyman import Agent, DefinitionError, Failure, Success, Usage, run
+from journeyman.errors import ProviderError
 from journeyman.model import Collector
 from journeyman.testing import FaultyModel, ScriptedModel
 from journeyman.testing.faulty import FAULTS, FaultKind, InjectedFault

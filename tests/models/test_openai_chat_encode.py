@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
-from journeyman import Document, Message, ProviderError, ToolResult, Usage
+from journeyman import Document, Message, ToolResult, Usage
+from journeyman.errors import ProviderError
 from journeyman.model import CachePolicy, ModelSettings, Prefix, Request, ThinkingLevel, ToolSpec
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import AZURE, LLAMA_CPP, LM_STUDIO, OLLAMA, OPENAI, OPENROUTER, VLLM, Endpoint

@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from journeyman import Agent, Budget, Failure, Limits, ModelSettings, Price, Runtime, Success, Usage, run
+from journeyman import Agent, Budget, Failure, Limits, ModelSettings, Runtime, Success, Usage, run
 from journeyman.budget import SMALLEST_ANSWER_TOKENS, Grant, open_budget
 from journeyman.endings import BudgetContext
 from journeyman.errors import BudgetRefused
 from journeyman.model import Request, Response
 from journeyman.testing.scripted import FunctionModel, call, say
+from journeyman.types import Price
 from tests.properties.examples import examples, patient
 from tests.support.counting_loop import on_counting_loop
 

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import orjson
 
-from journeyman import Budget, Limits, Price, Text, Usage
+from journeyman import Budget, Limits, Text, Usage
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.transport import Timeouts
-from journeyman.types import Block, Opaque, RedactedThinking, Thinking, ToolUse
+from journeyman.types import Block, Opaque, Price, RedactedThinking, Thinking, ToolUse
 from tests.properties.played_model import FaultKind, Turn
 from tests.properties.world import Act, Site, World
 from tests.properties.world_run import WorldRun

@@ -11,8 +11,6 @@ from journeyman import (
     Agent,
     Budget,
     Callbacks,
-    InMemoryJournal,
-    Listener,
     Message,
     Model,
     ModelSettings,
@@ -26,7 +24,9 @@ from journeyman import (
 )
 from journeyman.budget import Spending
 from journeyman.compaction import Compaction
+from journeyman.events import Listener
 from journeyman.gate import GateRequest
+from journeyman.journal import InMemoryJournal
 from journeyman.output import TEXT, Reflection
 from journeyman.tools.tools import AnyTool, CallNext, MiddlewareCall
 from journeyman.window import Shortened

@@ -7,9 +7,9 @@ from typing import Any, Literal, TypeVar, get_args
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from journeyman import Budget, Callbacks, Limits, Message, Price, Text, ToolResult, Usage
+from journeyman import Budget, Callbacks, Limits, Message, Text, ToolResult, Usage
 from journeyman.errors import ProviderErrorKind
-from journeyman.types import Block, Opaque, RedactedThinking, StopReason, Thinking, ToolUse
+from journeyman.types import Block, Opaque, Price, RedactedThinking, StopReason, Thinking, ToolUse
 from tests.properties.played_model import Fault, Turn
 from tests.properties.world import (
     Act,

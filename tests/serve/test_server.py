@@ -7,10 +7,11 @@ import pytest
 from mcp import Client, MCPError, types
 from pydantic import BaseModel, field_serializer
 
-from journeyman import Abort, Agent, Budget, DefinitionError, Event, InMemoryJournal, Output, Runtime, tool
+from journeyman import Abort, Agent, Budget, DefinitionError, Event, Output, Runtime, tool
 from journeyman.errors import StoreError
 from journeyman.events import RunFailed, RunStarted
 from journeyman.gate import Allow, Approval, Ask, Decision
+from journeyman.journal import InMemoryJournal
 from journeyman.mcp_server import create_mcp_server
 from journeyman.mcp_server.server import served_tool
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, say

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from journeyman import Agent, DefinitionError, InMemoryJournal, Runtime, Subagents, ToolResult, run
+from journeyman import Agent, DefinitionError, Runtime, Subagents, ToolResult, run
 from journeyman.errors import InvalidArguments
 from journeyman.gate import Gate
+from journeyman.journal import InMemoryJournal
 from journeyman.model import Request
 from journeyman.permission import Permission, TaintGate
 from journeyman.skills import Skills

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from pydantic_core import from_json
 
-from journeyman import Abort, Agent, Chat, InMemoryJournal, Limits, Runtime, Subagents, Tasks, ToolContext, run, tool
+from journeyman import Abort, Agent, Chat, Limits, Runtime, Subagents, Tasks, ToolContext, run, tool
 from journeyman.budget import Budget
 from journeyman.errors import SubagentMisused, TeamError
 from journeyman.events import RunStarted
+from journeyman.journal import InMemoryJournal
 from journeyman.model import ModelSettings
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
 from journeyman.testing.scripted import ScriptedModel, call, say

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Abort, Agent, Chat, InMemoryJournal, Limits, Runtime, Subagents, ToolContext, run, stream, tool
+from journeyman import Abort, Agent, Chat, Limits, Runtime, Subagents, ToolContext, run, stream, tool
 from journeyman.budget import Budget, LimitExceeded, Spending
 from journeyman.endings import BudgetContext, CancelledContext
 from journeyman.events import (
@@ -21,6 +21,7 @@ from journeyman.events import (
     ToolFinished,
 )
 from journeyman.gate import Allow, Ask, Deny, GateRequest, Verdict
+from journeyman.journal import InMemoryJournal
 from journeyman.loop.state import current_run
 from journeyman.loop.watch import Watch
 from journeyman.model import ModelSettings, Request

@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from journeyman import Agent, InMemoryJournal, Limits, Message, Output, ProviderError, Runtime, Tasks, Text, Usage
+from journeyman import Agent, Limits, Message, Output, Runtime, Tasks, Text, Usage
 from journeyman.agent import SystemMode, TeamPrompt
 from journeyman.budget import Budget
-from journeyman.errors import DefinitionError, TeamError
+from journeyman.errors import DefinitionError, ProviderError, TeamError
 from journeyman.events import ApprovalRequested, ModelResponded, RunStarted, TeamMessage
 from journeyman.gate import Allow, Ask
+from journeyman.journal import InMemoryJournal
 from journeyman.loop.state import current_path
 from journeyman.team import TeamHooks
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call

@@ -7,7 +7,7 @@ from multiprocessing import get_context
 
 import pytest
 
-from journeyman import Agent, Limits, Output, RunError, run, run_sync, tool
+from journeyman import Agent, Limits, Output, run, run_sync, tool
 from journeyman import errors as errors_module
 from journeyman.definition import StoredError
 from journeyman.errors import (
@@ -24,6 +24,7 @@ from journeyman.errors import (
     ProviderError,
     Rejected,
     RunDiffers,
+    RunError,
     RunInUse,
     RunOver,
     RunUnknown,
