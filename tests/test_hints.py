@@ -189,6 +189,8 @@ def test_an_attribute_of_other_libraries_is_told_with_ours() -> None:
     with pytest.raises(AttributeError, match="has no output, since it ended as API_ERROR: The model call failed"):
         _ = getattr(failure, "output")  # noqa: B009 - for checkers it is not there
     assert isinstance(success, Success)
+    with pytest.raises(AttributeError, match=r"Write await durable\.stop"):
+        _ = getattr(Durable("runs.db"), "cancel")  # noqa: B009 - for checkers it is not there
 
 
 def test_limits_know_two_words_for_max_tokens() -> None:
@@ -201,14 +203,15 @@ def test_limits_know_two_words_for_max_tokens() -> None:
 
 @pytest.mark.parametrize("package", RENAMED)
 def test_old_names_are_refused_and_the_lines_with_the_new_ones_work(package: str) -> None:
+    now: list[str] = []
     for row in RENAMED[package].split(", "):
-        old, new = row.split()
+        old, _ = row.split()
         with pytest.raises(ImportError, match=rf"^{old} (is called|stands in) .* now: ") as caught:
             getattr(importlib.import_module(package), old)
-        line = str(caught.value).partition(" now: ")[2].removesuffix(".")
-        there: dict[str, object] = {}
-        exec("from journeyman import Runtime" if old == "Host" else line, there)
-        assert new.rpartition(".")[2] in there
+        line = "from journeyman import Runtime." if old == "Host" else str(caught.value).partition(" now: ")[2]
+        exec(line.removesuffix("."))
+        now.append(re.split(r"[ .]", line)[-2])
+    assert now == [re.split(r"[ .]", row)[-1] for row in RENAMED[package].split(", ")]
 
 
 AS_BEFORE: list[tuple[Callable[..., object], str]] = [

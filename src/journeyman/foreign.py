@@ -224,6 +224,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "override": "Write dataclasses.replace(agent, …), or run(agent, input, runtime=Runtime(model=…)).",
         "to_web": "Write journeyman serve FILE:AGENT.",
     },
+    "Durable": {"cancel": "Write await durable.stop(run, reason)."},
     "Success": {
         "data": "Write result.output.",
         "final_output": "Write result.output.",

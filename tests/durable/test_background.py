@@ -323,7 +323,7 @@ async def test_a_stopped_run_leaves_what_it_has_sent_out_alone(stage: Stage) -> 
     async with stage.durable(suspend_after_s=0.02) as durable:
         running = asyncio.create_task(durable.run(lead(payer(world, "A")), "Pay.", id="top"))
         await world.reached.wait()
-        await durable.cancel("top", "enough")
+        await durable.stop("top", "enough")
         assert failed(await running).code == "EXECUTION_CANCELLED"
         (below,) = await runs_of(durable, "lead/payer")
         assert below.status == "running"
@@ -336,7 +336,7 @@ async def test_a_run_that_rests_in_a_later_life_can_be_stopped(stage: Stage) -> 
         running = asyncio.create_task(durable.run(crew, "Pay.", id="top"))
         await world.reached.wait()
         await until(durable, "top", "waiting")
-        await durable.cancel("top", "enough")
+        await durable.stop("top", "enough")
         result = failed(await running)
     assert result.code == "EXECUTION_CANCELLED"
 

@@ -598,7 +598,7 @@ async def test_a_run_that_is_stopped_ends_with_what_it_has_gathered(process: Pro
     async with process() as durable:
         if when_stopped == "before":
             await durable.start(agent, "Pay.", id="7")
-        await durable.cancel("7", "not today")
+        await durable.stop("7", "not today")
         result = failed(await durable.resume("7", agent))
         assert (result.code, "not today" in result.error.message) == (ErrorCode.EXECUTION_CANCELLED, True)
         if when_stopped == "waiting":
@@ -606,7 +606,7 @@ async def test_a_run_that_is_stopped_ends_with_what_it_has_gathered(process: Pro
             assert result.metadata.usage is not None
             assert result.metadata.usage.requests == 2
         with pytest.raises(RunOver, match="EXECUTION_CANCELLED"):
-            await durable.cancel("7")
+            await durable.stop("7")
 
 
 async def test_a_run_is_stopped_from_another_process(process: Process) -> None:
@@ -614,7 +614,7 @@ async def test_a_run_is_stopped_from_another_process(process: Process) -> None:
     async with process() as durable, process() as other:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
         await world.reached.wait()
-        await other.cancel("7", "not today")
+        await other.stop("7", "not today")
         assert failed(await living).code is ErrorCode.EXECUTION_CANCELLED
 
 

@@ -122,7 +122,7 @@ async def test_a_run_that_is_cancelled_before_it_is_claimed_does_nothing(stage: 
     agent = Agent(name="clerk", model=following(do("once", "A"), "Done."), tools=world.tools())
     async with stage.durable() as durable, stage.durable() as other:
         handle = await durable.start(agent, "Go.", id="run", after_s=3_600)
-        await other.cancel("run", "not today")
+        await other.stop("run", "not today")
         await Worker(durable, agents=[agent]).run(until_idle=True)
         result = await handle.result()
     assert is_cancelled(result)
@@ -139,7 +139,7 @@ async def test_a_run_that_is_cancelled_while_it_waits_ends(stage: Stage) -> None
         handle = await durable.start(agent, "Go.", id="run")
         await Worker(durable, agents=[agent]).run(until_idle=True)
         await until(durable, "run", "waiting")
-        await other.cancel("run", "not today")
+        await other.stop("run", "not today")
         await Worker(other, agents=[agent]).run(until_idle=True)
         assert is_cancelled(await handle.result())
     assert world.done == []
@@ -154,7 +154,7 @@ async def test_a_run_that_is_cancelled_from_elsewhere_while_it_runs_ends(stage: 
     async with stage.durable(suspend_after_s=suspend_after_s) as durable, stage.durable() as other:
         running = asyncio.create_task(durable.run(agent, "Go.", id="run"))
         await world.reached.wait()
-        await other.cancel("run", "not today")
+        await other.stop("run", "not today")
         assert is_cancelled(await running)
         assert is_cancelled(await (await other.get("run")).result())
 
@@ -166,7 +166,7 @@ async def test_a_stop_holds_for_every_later_life(stage: Stage) -> None:
     agent = Agent(name="clerk", model=following(do("once", "A"), do("idempotent", "B"), "Done."), tools=world.tools())
     assert await stage.life(agent, until=world.reached) is None
     async with stage.durable() as other:
-        await other.cancel("run", "not today")
+        await other.stop("run", "not today")
     world.lives_on()
     result = await stage.life(agent)
     assert is_cancelled(result)

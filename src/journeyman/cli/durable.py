@@ -577,7 +577,7 @@ def cancel(run: str, /, *, reason: str = "cancelled", store: str | None = None) 
         return 0
 
     async def stop_durable(durable: Durable) -> _StoredRun:
-        await durable.cancel(run, reason)
+        await durable.stop(run, reason)
         return await _load_known(durable, run)
 
     known = in_store(place, stop_durable)

@@ -13,11 +13,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack, cast, overload
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
 from journeyman.cancellation import Abort, running_loop, wait_until_ended
-from journeyman.definition import explain_arguments
+from journeyman.definition import explain_arguments, missing_attribute
 from journeyman.durable.binding import Program
 from journeyman.durable.chats import ChatSession
 from journeyman.durable.dispatch import LATE_S, Dispatcher
@@ -147,6 +147,11 @@ class Durable:
             engine = place
         self.hub: Final = Hub(engine, suspend_after_s=suspend_after_s, strict=strict, now=now, on_event=on_event)
         self._app: Final = app
+
+    if not TYPE_CHECKING:  # for checkers there is no such attribute
+
+        def __getattr__(self, name: str) -> object:
+            raise AttributeError(missing_attribute(self, "Durable", name), name=name, obj=self)
 
     async def __aenter__(self) -> Self:
         running_loop()  # else the first sentence would be a thread's
@@ -433,8 +438,8 @@ class Durable:
         self.hub.check()
         return await self.hub.engine.queues(now=self.hub.now())
 
-    async def cancel(self, run: str, reason: str = "cancelled", *, who: str | None = None) -> None:
-        """Cancel a run, in whichever process drives it. A run that nobody drives ends when somebody resumes it.
+    async def stop(self, run: str, reason: str = "cancelled", *, who: str | None = None) -> None:
+        """Stop a run, in whichever process drives it. A run that nobody drives ends when somebody resumes it.
         `reason` stands in its ending; `who` is kept with it, as the one who said so.
 
         Raises:
