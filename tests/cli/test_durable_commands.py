@@ -335,7 +335,7 @@ BAD: dict[str, tuple[int, list[str]]] = {
     "run A:clerk Pay. --durable --store mysql://h/d": (2, ["there is no kind 'mysql'", "sqlite:PATH"]),
     "show in-voices": (2, ["There is no run 'in-voices'. Did you mean invoices?", "journeyman runs"]),
     "steer inwoices hello": (2, ["Did you mean invoices"]),
-    "approve invoices abc": (1, ["'abc' is not a digest", "at least its first 6 characters"]),
+    "approve invoices abc": (1, ["'abc' is no id of a question", "at least its first 6 characters"]),
     "approve invoices abcdef": (1, ["No question waits under 'abcdef'", "It waits for nobody."]),
     "steer invoices \t": (2, ["The text is blank"]),
     "fork invoices --at 0/0": (2, ["--at '0/0' is no place", "--at 2/3"]),

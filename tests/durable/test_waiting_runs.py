@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,27 @@ async def test_a_question_that_nobody_answers_in_time_is_denied(stage: Stage) ->
     assert isinstance(result, Success), "the wait does not count against the deadline"
     assert "nobody answered within 60s" in texts(result)[0]
     assert world.done == []
+
+
+@virtual_clock
+async def test_a_run_that_waits_for_a_person_says_so_at_once_and_each_minute_and_how_to_answer(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    async with stage.durable() as durable:
+        with caplog.at_level("INFO", logger="journeyman"):
+            waiting = asyncio.create_task(durable.run(asking_agent(world), "Go.", id="trip"))
+            await until(durable, "trip", "waiting")
+            lines = [each.getMessage() for each in caplog.records if "waits for" in each.getMessage()]
+            await asyncio.sleep(125)  # virtual
+        again = [each.getMessage() for each in caplog.records if "waits for" in each.getMessage()]
+        assert (len(lines), again) == (1, lines * 3)
+        assert lines[0].startswith("The run trip of clerk waits for a decision about once (")
+        there: dict[str, Any] = {"durable": durable, "Allow": Allow}
+        exec(f"async def answer(): {lines[0].partition('process: ')[2]}", there)
+        await there["answer"]()
+        succeeded(await waiting)
+    assert world.done == ["A"]
 
 
 @virtual_clock

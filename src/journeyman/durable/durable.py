@@ -23,7 +23,7 @@ from journeyman.durable.chats import ChatSession
 from journeyman.durable.dispatch import LATE_S, Dispatcher
 from journeyman.durable.engine import Engine
 from journeyman.durable.handle import RunHandle, check_place, copied, is_before
-from journeyman.durable.journal import Exit
+from journeyman.durable.journal import Exit, log_question
 from journeyman.durable.postgres.dispatchers import DispatcherName
 from journeyman.durable.postgres.engine import PostgresEngine
 from journeyman.durable.records import (
@@ -38,11 +38,21 @@ from journeyman.durable.records import (
     load_head,
     name_fault,
     prints_of,
+    questions_of,
     wall_clock,
 )
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.durable.watcher import Hub
-from journeyman.errors import DefinitionError, InvalidArguments, RunBlocked, RunDiffers, SubagentMisused, quoted
+from journeyman.errors import (
+    DefinitionError,
+    InvalidArguments,
+    RunBlocked,
+    RunDiffers,
+    RunUnknown,
+    StoreError,
+    SubagentMisused,
+    quoted,
+)
 from journeyman.events import Callbacks, Listener
 from journeyman.foreign import refuse_old_arguments
 from journeyman.journal import new_id
@@ -62,6 +72,7 @@ from journeyman.version import package_version
 
 LINGER_S: Final = 5.0
 _DAY_S: Final = 86_400.0
+_REMIND_S: Final = 60.0
 _AT_ONCE: Final = 1_000
 """So many runs are forgotten at a time."""
 _MOST_SHOWN: Final = 1_000_000
@@ -235,15 +246,30 @@ class Durable:
     async def _drive_to_end(self, row: Row, program: Program) -> Result[Any]:
         """Drive a run, and wait for whoever goes on with it."""
         also: tuple[Status, ...] = ("waiting",)
+        reminding = asyncio.create_task(self._log_questions(row.id))
+        try:
+            while True:
+                mark = self.hub.mark()
+                outcome = await self.hub.driven(row.id, program, also=also)
+                if not isinstance(outcome, Exit):
+                    return outcome
+                if outcome.how == "blocked":
+                    raise RunBlocked(row.name or row.id, outcome.why)
+                also = ()
+                await self.hub.changed(since=mark)
+        finally:
+            reminding.cancel()
+
+    async def _log_questions(self, id: str) -> None:
+        """Log again each minute what a run waits for; whoever asks logs it at once."""
         while True:
-            mark = self.hub.mark()
-            outcome = await self.hub.driven(row.id, program, also=also)
-            if not isinstance(outcome, Exit):
-                return outcome
-            if outcome.how == "blocked":
-                raise RunBlocked(row.name or row.id, outcome.why)
-            also = ()
-            await self.hub.changed(since=mark)
+            await asyncio.sleep(_REMIND_S)
+            try:
+                row = await self.hub.row(id)
+            except (StoreError, RunUnknown):  # whoever drives the run says so
+                continue
+            for question in questions_of(row):
+                log_question(row, question)
 
     @overload
     async def start(self, agent: Agent[Out, In, Any], input: In, **options: Unpack[StartOptions]) -> RunHandle[Out]: ...

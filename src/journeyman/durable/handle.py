@@ -89,11 +89,11 @@ class RunHandle(Generic[Value]):
     async def approve(self, question_id: str, decision: Decision, *, who: str | None = None) -> PendingQuestion:
         """Answer the question about a call that waits, and return the question. The first answer counts.
 
-        `digest` is the digest of the call, or its first six characters or more. `decision` is `Allow()`, `Deny("…")`,
-        `Rewrite(…)` or `Stop()`. `who` is kept with the answer: the one who gave it.
+        `question_id` is that of the pending question, or its first six characters or more. `decision` is `Allow()`,
+        `Deny("…")`, `Rewrite(…)` or `Stop()`. `who` is kept with the answer: the one who gave it.
 
         Raises:
-            LookupError: nothing waits under this digest, it was answered before, or it has expired. The text says by
+            LookupError: no question waits under this id, it was answered before, or it has expired. The text says by
                 whom and when.
             RunOver: the run has ended.
         """
@@ -102,7 +102,7 @@ class RunHandle(Generic[Value]):
     @refuse_old_arguments
     async def answer(self, question_id: str, text: str, *, who: str | None = None) -> PendingQuestion:
         """Answer a question that the model has asked with `ask_user`, and return it. The first answer counts.
-        `digest` and `who` are as for `approve`.
+        `question_id` and `who` are as for `approve`.
 
         Raises:
             ValueError: the text is blank.
@@ -190,17 +190,19 @@ class RunHandle(Generic[Value]):
         self.hub.notify()
         return taken == "taken"
 
-    async def _nothing_waits(self, row: Row, digest: str) -> str:
-        if len(digest) < _SHORTEST_DIGEST:
-            return f"{quoted(digest)} is not a digest: give at least its first {_SHORTEST_DIGEST} characters."
+    async def _nothing_waits(self, row: Row, question_id: str) -> str:
+        if len(question_id) < _SHORTEST_DIGEST:
+            return (
+                f"{quoted(question_id)} is no id of a question: give at least its first {_SHORTEST_DIGEST} characters."
+            )
         for signal in await self.hub.engine.signals(run=self.id):
-            if str(signal.body.get("digest", "")).startswith(digest):
+            if str(signal.body.get("digest", "")).startswith(question_id):
                 decision: object = signal.body.get("decision")
                 word = decision.get("decision") if is_json_object(decision) else "a text"
                 return f"This was answered before: {word}, by {signal.who}, {self.hub.now() - signal.at:,.0f} s ago."
         waiting = [f"{each.question_id[:12]} ({each.tool})" for each in questions_of(row)]
         waits = f"It waits for {', '.join(waiting)}." if waiting else "It waits for nobody."
-        return f"No question waits under {quoted(digest[:64])} in the run {row.name or row.id!r}. {waits}"
+        return f"No question waits under {quoted(question_id[:64])} in the run {row.name or row.id!r}. {waits}"
 
 
 _TWICE: Final = ("head", "end")

@@ -56,12 +56,14 @@ from journeyman.journal import (
     decode_step,
     encode_step,
 )
+from journeyman.texts import shorten_line
 from journeyman.types import Effect, JsonObject, RunPath
 
 T = TypeVar("T")
 
 _log = logging.getLogger("journeyman")
 _AGAIN_S: Final = 1.0
+_QUESTION_SHOWN: Final = 200
 _SAID_EACH: Final = 30
 _LONGEST_ARGUMENTS: Final = 8_000
 
@@ -336,6 +338,7 @@ class Lease:
         self.questions[question.key] = question
         self._moved_s = self._clock()
         self._stir()
+        log_question(self.claim.row, question)
         await self._note()
 
     async def settle(self, key: str) -> None:
@@ -361,6 +364,16 @@ class Lease:
                 await self.engine.note(self.claim, dump_questions(self.asked))
             except StoreError as error:
                 _log.warning("What the run waits for could not be noted, so nobody can answer it yet: %s", error)
+
+
+def log_question(row: Row, question: PendingQuestion) -> None:
+    """Log what a run waits for, and how to answer: the program that waits with it looks as if it hung."""
+    asked = shorten_line(question.question, _QUESTION_SHOWN)
+    what = f"a decision about {question.tool} ({asked})" if question.kind == "approve" else f"an answer to: {asked}"
+    verb, value = ("approve", "Allow()") if question.kind == "approve" else ("answer", "text")
+    name, question_id = row.name or row.id, question.question_id[:12]
+    how = f"await (await durable.get({name!r})).{verb}({question_id!r}, {value})"
+    _log.info("The run %s of %s waits for %s. Answer from any process: %s", name, row.agent, what, how)
 
 
 class RunJournal(Journal):
