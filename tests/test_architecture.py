@@ -66,7 +66,7 @@ ONLY = {
     ("skills", "toolbox"): {"toolbox.files"},
     ("view", "serve"): {"serve.http_guard"},
     ("mcp_server", "serve"): {"serve.http_guard", "serve.refusals"},
-    ("testing", "models"): {"models.wire", "models.wrappers"},
+    ("testing", "models"): {"models.transport", "models.wire", "models.wrappers"},
 }
 # What stands at the top, and is public by its own path; a room is public by its face, and by these of its modules.
 DEEP = {"models.transport"}

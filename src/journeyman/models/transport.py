@@ -742,6 +742,7 @@ class Silence:
     """A time in which nobody may be asked."""
 
     reason: str
+    """Says why, in the error of each request."""
     refused: list[str] = field(default_factory=list[str])
     """The hosts that would have been asked."""
 
@@ -757,13 +758,29 @@ def offline(reason: str) -> Generator[Silence]:
         _process.silences.remove(silence)
 
 
-def _refused(exchange: Exchange) -> ProviderError | None:
-    """Return the error that nobody may be asked now, and note who would have been; None when anybody may."""
+def note_refusal(host: str) -> str | None:
+    """Return why nobody may be asked now, and note who would have been; None when anybody may."""
     for silence in _process.silences:
-        silence.refused.append(exchange.host)
-    if not _process.silences:
+        silence.refused.append(host)
+    if _process.silences:
+        return _process.silences[-1].reason
+    may = os.environ.get("JOURNEYMAN_MODEL_CALLS", "").strip().lower()
+    is_forbidden = may in ("0", "false", "no", "off")
+    return f"JOURNEYMAN_MODEL_CALLS={may} forbids it; a test that may is marked live" if is_forbidden else None
+
+
+ASK_NOBODY: Final = "Give the run a model that asks nobody: a ScriptedModel, or a cassette's."
+"""The advice where nobody may be asked."""
+
+
+def _refused(exchange: Exchange) -> ProviderError | None:
+    """Return the error that nobody may be asked now; None when anybody may."""
+    reason = note_refusal(exchange.host)
+    if reason is None:
         return None
-    return exchange.failure(f"is not asked: {_process.silences[-1].reason}", "not_recorded", usage=NOTHING_USED)
+    failure = exchange.failure(f"is not asked: {reason}", "not_recorded", usage=NOTHING_USED)
+    failure.hint = ASK_NOBODY
+    return failure
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------

@@ -61,11 +61,11 @@ from journeyman.models.bridge.decode import BridgeDecoder
 from journeyman.models.bridge.encode import Encoder
 from journeyman.models.bridge.failure import failure, unavailable
 from journeyman.models.requests import make_unsent_error, sampling_fields
-from journeyman.models.transport import Timeouts
+from journeyman.models.transport import ASK_NOBODY, Timeouts, note_refusal
 from journeyman.models.vendor_errors import named_secrets
 from journeyman.models.wire import is_marked_inside
 from journeyman.narrowing import as_object
-from journeyman.types import Price
+from journeyman.types import NOTHING_USED, Price
 
 if TYPE_CHECKING:
     from journeyman.model import HasFacts, Model, Opens
@@ -142,7 +142,14 @@ class BridgeModel:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
-        """Ask the model; see `Model.stream`."""
+        """Ask the model; see `Model.stream`.
+
+        Raises:
+            ProviderError: nobody may be asked now.
+        """
+        if (reason := note_refusal(self.provider)) is not None:
+            words = f"{self.provider}:{self.name} is not asked: {reason}."
+            raise ProviderError(words, kind="not_recorded", usage=NOTHING_USED, hint=ASK_NOBODY)
         async with self._lease() as lease:
             parts = _BridgeParts(self, lease, request)
             try:
