@@ -5,8 +5,7 @@ import json
 import re
 import socket
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from starlette.routing import Mount
 from journeyman import Agent, Chat, Limits, Runtime, Success, Text, ask_user, run
 from journeyman.durable import Durable
 from journeyman.errors import DefinitionError, RunUnknown, StoreError
-from journeyman.model import Part, Request, TextPart
+from journeyman.model import Request
 from journeyman.record import Recorder, Recordings
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.view import create_viewer, serve_view
@@ -251,29 +250,15 @@ async def test_a_chat_is_answered_from_outside_while_its_own_user_may_answer_too
     assert "QuestionAnswered" in heard
 
 
-class Writing(ScriptedModel):
-    """Writes the beginning of its second answer, and the rest once it may."""
-
-    may_end: asyncio.Event
-
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncGenerator[Part]]:
-        is_second = bool(self.requests)
-
-        async def parts(real: AsyncIterator[Part]) -> AsyncGenerator[Part]:
-            if is_second and request.deltas:
-                yield TextPart("The tide rises, and sk-ant-api03-")
-                await self.may_end.wait()
-            async for part in real:
-                yield part
-
-        async with super().stream(request) as real:
-            yield parts(real)
-
-
 async def test_the_last_words_are_shown_while_an_answer_is_written(place: str) -> None:
-    model = Writing([LOOK, say("moon.")])
-    model.may_end = asyncio.Event()
+    may_end = asyncio.Event()
+
+    async def write(request: Request) -> AsyncGenerator[str]:
+        yield "The tide rises, and sk-ant-api03-"
+        await may_end.wait()
+        yield "moon."
+
+    model = ScriptedModel([LOOK, write])
     with Recorder(place, asks=True) as recorder:
         agent = replace(asking(LOOK), model=model)
         going = asyncio.create_task(run(agent, "What?", runtime=Runtime(recorder=recorder)))
@@ -286,7 +271,7 @@ async def test_the_last_words_are_shown_while_an_answer_is_written(place: str) -
                     await desk.say(id, kind="approve", decision="allow", question_id=digest)
                 if kind == "words":
                     told.append(value)
-                    model.may_end.set()
+                    may_end.set()
             await going
     # What may be the beginning of a secret is held back until it is whole.
     first = {"path": ["scout"], "attempt": 1, "iteration": 2, "text": "The tide rises, and "}
