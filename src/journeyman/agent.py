@@ -25,7 +25,7 @@ from journeyman.hosted.tools import own_tools
 from journeyman.journal import Journal, Records, Telemetry
 from journeyman.model import Model, ModelSettings, OutputFormat, ToolSpec
 from journeyman.narrowing import is_list, is_sequence
-from journeyman.output import TEXT, Output, Reflection, StopAfter, StopGuard, native_format, native_problems
+from journeyman.output import TEXT, Output, Reflection, StopAfter, StopGuard, ask_in_words, native_format, text_problems
 from journeyman.output import ContinueRun as ContinueRun
 from journeyman.output import FailRun as FailRun
 from journeyman.output import PerRun as PerRun
@@ -283,6 +283,8 @@ class Plan(Generic[Co]):
     """The tools as the model sees them: output, helpers in order, submit."""
     native: OutputFormat | None = None
     """What the provider makes the model answer with; None: its answer is a text, or a call hands in."""
+    prompted: Text | None = None
+    """What asks the model for JSON, at the end of the system prompt, where the answer is read out of its words."""
     output_name: str | None = None
     submit_name: str | None = None
     takes_deps: frozenset[int] = frozenset()
@@ -328,6 +330,9 @@ def _compile(agent: Agent[Any, Any, Any]) -> Plan[Any]:
     schema = output_schema(output.type, name=output.name)
     if output.mode == "native":
         return replace(plan, output=schema, native=native_format(output, schema.input_schema))
+    if output.mode == "prompted":
+        asks = ask_in_words(output, schema.input_schema)
+        return replace(plan, output=replace(schema, is_in_prose=True), prompted=asks)
     if output.strict and (wrong := [*strict_problems(schema.input_schema)]):
         raise DefinitionError(f"The type of {output.name!r}", wrong)
     about = output.description.strip() or (_DRAFT_DESCRIPTION if reflection else _OUTPUT_DESCRIPTION)
@@ -459,7 +464,7 @@ def _check_output(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
         wrong = f"Output.feedback_role is {agent.output.feedback_role!r}."
         yield Problem("INVALID_SECTION", wrong, "Pass 'result' or 'text'.")
     if agent.output.mode != "tool":
-        yield from native_problems(agent.output, agent.model)
+        yield from text_problems(agent.output, agent.model)
         return
     reflection = agent.output.reflecting()
     names = [("output", agent.output.name)]

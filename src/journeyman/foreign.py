@@ -152,7 +152,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
             "strict": "strict_json_schema strict_mode",
             "reflection": "reflect review",
         },
-        {"mode='native'": "native", "mode='tool'": "tool"},
+        {"mode='native'": "native", "mode='tool'": "tool", "mode='prompted'": "prompted"},
     ),
     "Callbacks": _lines_by_name(
         {

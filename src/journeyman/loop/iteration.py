@@ -7,7 +7,7 @@ becomes an `ErrorInfo`; what was used is counted, whatever happens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from itertools import takewhile
 from typing import Final
@@ -59,6 +59,7 @@ from journeyman.model import (
     ThinkingPart,
     max_output_tokens_of,
 )
+from journeyman.tools.prose import ObjectFinder
 from journeyman.types import NOTHING_USED, Opaque, Text, ToolResult, UserContent
 from journeyman.window import CompactedView
 
@@ -317,15 +318,22 @@ def _shower(run: Run, *, shows_pieces: bool = True) -> Callable[[Part], None]:
     watch = run.watch
     written: dict[str, str] = {}
     """The output as far as it is written, by call: a model may propose several in one response."""
+    prose = ObjectFinder()
 
     def show(part: Part) -> None:
+        nonlocal prose
         if not shows_pieces and type(part) not in _OF_REQUESTS:
             return
         if isinstance(part, Restarted):
             written.clear()
-        event = _event(run, part, written)
-        if event is not None and watch is not None:
-            watch.show(event)
+            prose = ObjectFinder()
+        if isinstance(part, TextPart) and run.agent.plan.prompted is not None:
+            events = _prose_events(run, part.text, prose)
+        else:
+            events = (_event(run, part, written),)
+        for event in events:
+            if event is not None and watch is not None:
+                watch.show(event)
 
     return show
 
@@ -342,6 +350,22 @@ def _event(run: Run, part: Part, written: dict[str, str]) -> Event | None:
             return _input_event(run, part, written)
         case _:
             return _request_event(run, part)
+
+
+def _prose_events(run: Run, piece: str, prose: ObjectFinder) -> Iterator[Event]:
+    """Give the events of a piece of a prompted answer: of the words before its JSON, and of the JSON so far."""
+    before = prose.first()
+    n_words = len(prose.text)
+    prose.add(piece)
+    json = prose.first()
+    if not before:
+        words = prose.text[n_words : prose.text.index(json, n_words)] if json else piece
+        if words:
+            yield TextDelta(path=run.path, text=words)
+    if json != before:
+        schema = run.agent.plan.output
+        is_wrapped = schema is not None and schema.is_wrapped
+        yield OutputDelta(path=run.path, tool_use_id="", json=json, is_wrapped=is_wrapped)
 
 
 def _input_event(run: Run, part: InputPart, written: dict[str, str]) -> Event:

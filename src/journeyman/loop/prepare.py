@@ -442,7 +442,8 @@ async def prepare(run: Run) -> None:
         run.history.forget_server_calls()
         prompt = run.history.say(*prompt)
     tools = sent_tools(run.agent.plan.specs, loads_tools=loads_tools_of(run.model))
-    native = run.agent.plan.native
+    native, prompted = run.agent.plan.native, run.agent.plan.prompted
+    system = system if prompted is None else (*system, prompted)
     run.view = view_of(run, Prefix(system=system, tools=tools or _retired_tools(run.history), output=native))
     gates: list[Gate | GateWithDeps[Any]] = _list_gates((run.agent.gate, run.options.runtime.gate))
     run.guard = guard_for(

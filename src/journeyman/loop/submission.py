@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
@@ -35,6 +36,7 @@ from journeyman.loop.state import (
 from journeyman.loop.validation import SCHEMA_LAYER, ValidatorBroken, broken_code
 from journeyman.model import facts_of
 from journeyman.output import ContinueRun, FailRun, Reflection, StopAfter, StopContext
+from journeyman.tools.prose import find_object
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.schema import OutputSchema
 from journeyman.tools.written import quoting
@@ -51,7 +53,7 @@ def hand_in_of(agent: Agent[Any, Any, Any]) -> HandIn:
     """Return the way in which `agent` hands in its output."""
     plan = agent.plan
     if plan.output is None or plan.output_name is None:
-        return TextHandIn(agent.stop_after, is_native=plan.native is not None)
+        return TextHandIn(agent.stop_after, is_native=plan.native is not None or plan.prompted is not None)
     if plan.reflection is None:
         return OutputHandIn(plan.output_name, agent.output.reminder)
     return SubmitHandIn(plan.output_name, plan.reflection, plan.output, agent)
@@ -236,6 +238,9 @@ class TextHandIn:
         if self._is_native and iterated.said is not None and not iterated.said.continues:
             said = [block.text for block in iterated.said.content if isinstance(block, Text) and block.text.strip()]
             text = said[-1] if said else ""
+            if run.agent.plan.prompted is not None:
+                with suppress(ValueError):  # the schema's layer tells what is wrong with it
+                    text = find_object(text)
         if iterated.said is None or not text.strip():
             return _invalid(run, iterated, None, has_draft=False)
         return None if await _is_said_more(run) else await self._ask_stop_guard(run, Candidate(text))

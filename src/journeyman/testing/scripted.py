@@ -152,7 +152,7 @@ def play_by_history(
     answers: Sequence[Answer | StreamedAnswer | StreamingPolicy], *, repeat: bool = False
 ) -> StreamingPolicy:
     """Return a function that plays a script by the answers that the conversation has: a process that goes on with a
-    run of another one goes on with the script. A `ScriptedModel` counts its requests, and would begin anew.
+    run of another one goes on with the script. A `ScriptedModel` counts its requests, and would begin again.
 
     At the end the last answer repeats if `repeat` is set. Compaction that drops answers goes back in the script.
 
