@@ -35,12 +35,20 @@ from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import READY_TOOLS, ReadyTool
 from journeyman.model import ToolSpec
-from journeyman.narrowing import is_list_or_tuple, is_mapping, is_set
+from journeyman.narrowing import is_list_or_tuple, is_mapping, is_set, is_str_dict
 from journeyman.references import SentByName
 from journeyman.tools.context import ToolContext
+from journeyman.tools.dicts import read_tool_dict
 from journeyman.tools.raw_schema import RawSchema, size_problems
 from journeyman.tools.schema import Arguments, Fields, schema_problems
-from journeyman.tools.signature import Signature, injected_parameter, is_async, positional_parameters, read_signature
+from journeyman.tools.signature import (
+    Signature,
+    injected_parameter,
+    is_async,
+    keyword_parameters,
+    positional_parameters,
+    read_signature,
+)
 from journeyman.tools.strict import strict_problems
 from journeyman.types import Effect, JsonObject, ToolResult
 
@@ -186,6 +194,31 @@ class Tool(SentByName, Generic[P, R, Needs]):
         object.__setattr__(self, "_binding", binding)
         object.__setattr__(self, "in_thread", not binding.is_async if self.thread is None else self.thread)
         object.__setattr__(self, "spec", spec)
+
+    @classmethod
+    def from_dict(
+        cls, description: Mapping[str, object], handler: Callable[..., object], **options: Unpack[ToolOptions]
+    ) -> AnyTool:
+        """Return the tool that a dict describes: one of OpenAI's (Chat Completions or Responses), of Anthropic, Gemini
+        or MCP.
+
+        The handler gets the arguments by their names where it has a parameter for each property of the schema, and
+        otherwise as one dict. `readOnlyHint` and `idempotentHint` are the effect, unless `options` have one; the other
+        hints of MCP say nothing that a tool carries.
+
+        Raises:
+            DefinitionError: it is no such dict, or says what a tool cannot carry; lists every problem.
+        """
+        given = read_tool_dict(description)
+        options = {"strict": given.strict, "effect": given.effect, **options}
+        properties = given.schema.get("properties")
+        names = set(properties) if is_str_dict(properties) else set[str]()
+        if not names or not names <= keyword_parameters(handler):
+            return Tool(given.name, given.description, given.schema, handler, **options)
+        name, asked = injected_parameter(handler, ToolContext)
+        call = _typed_call(handler, name)
+        binding = _Binding(RawSchema(given.schema), call, is_async(handler), wants_context=True, asked=asked)
+        return Tool(given.name, given.description, given.schema, handler, _binding=binding, **options)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the handler, without any check."""
