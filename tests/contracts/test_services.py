@@ -335,7 +335,7 @@ async def test_a_conversation_of_another_provider_goes_on(served: Served) -> Non
     assert result.unwrap() == "De rien."  # the server judges what was sent
     sent = api.requests[0].raw.decode()
     assert "<thinking>" in sent
-    assert ("data:image/png" in sent) == served.endpoint.images
+    assert ("data:image/png" in sent) == served.endpoint.media.images
 
 
 # -- what only one has -------------------------------------------------------------------------------------------------

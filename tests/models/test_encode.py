@@ -24,6 +24,7 @@ from journeyman.models.openai import (
     OPENROUTER,
     VLLM,
     Endpoint,
+    InputMedia,
     OpenAIChatModel,
     OpenAIModel,
 )
@@ -332,7 +333,7 @@ NOT_HERE = "that cannot be sent to this model is left out.]"
     ("endpoint", "block", "said"),
     [
         (LM_STUDIO, Image(Url(PICTURE_URL)), f"[An image ({PICTURE_URL}) {NOT_HERE}"),
-        (replace(OLLAMA, images=False), Image(PICTURE), f"[An image (image/png) {NOT_HERE}"),
+        (replace(OLLAMA, media=InputMedia(images=False)), Image(PICTURE), f"[An image (image/png) {NOT_HERE}"),
         (VLLM, Document(PDF, "Plan"), f"[A document 'Plan' (application/pdf) {NOT_HERE}"),
     ],
     ids=["address", "picture", "document"],
@@ -429,7 +430,7 @@ ONE_BY_ONE = OpenAIModel("gpt-5", endpoint=replace(OPENAI, parallel_tool_calls=F
 NEVER_BOTH = on(OPENAI, "gpt-5.6")
 FIELDS: dict[str, tuple[AnyModel, Json, Json]] = {
     "a server that cannot stream": (NO_STREAM, {"tools": ()}, {"stream": False, "stream_options": LEFT_OUT}),
-    "usage in the stream": (on(replace(VLLM, usage_in_stream=False)), {}, {"stream_options": LEFT_OUT}),
+    "usage in the stream": (on(replace(VLLM, usage="none")), {}, {"stream_options": LEFT_OUT}),
     "the endpoint's longest answer": (on(replace(VLLM, max_output_tokens=2_000)), {}, {"max_tokens": 2_000}),
     "extra fields together with ours": (
         on(OPENROUTER),
@@ -453,7 +454,11 @@ FIELDS: dict[str, tuple[AnyModel, Json, Json]] = {
     "calls one by one": (ONE_BY_ONE, {}, {"parallel_tool_calls": False}),
     "no calls": (ONE_BY_ONE, {"tools": ()}, {"parallel_tool_calls": LEFT_OUT}),
     "nothing stored": (OpenAIModel("m", endpoint=VLLM), {}, {"store": False}),
-    "stored if the endpoint says so": (OpenAIModel("m", endpoint=replace(VLLM, store=True)), {}, {"store": True}),
+    "stored if the settings say so": (
+        OpenAIModel("m", endpoint=VLLM),
+        {"settings": ModelSettings(extra={"store": True})},
+        {"store": True},
+    ),
 }
 
 

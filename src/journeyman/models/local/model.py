@@ -37,7 +37,7 @@ _WINDOW_TOKENS: Final = {"smollm2": 2_048}
 _OTHER_WINDOW_TOKENS: Final = 8_192
 _LONGEST_ANSWER_TOKENS: Final = 8_192
 _GGUF: Final = b"GGUF"
-_ENDPOINT: Final = replace(LLAMA_CPP, provider="local", base_url_variable=None, key_variable=None, start="")
+_ENDPOINT: Final = replace(LLAMA_CPP, provider="local", base_url_variable=None, key_variable=None)
 PATIENCE: Final = Timeouts(idle_s=3_600.0)
 """A long prompt takes minutes on a busy machine, in which nothing comes: what has died is seen by its connection."""
 

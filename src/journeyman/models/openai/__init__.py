@@ -15,6 +15,8 @@ if TYPE_CHECKING:
         OPENROUTER,
         VLLM,
         Endpoint,
+        InputMedia,
+        Reasoning,
     )
     from journeyman.models.openai.responses import OpenAIModel
     from journeyman.models.openai.services import (
@@ -49,8 +51,10 @@ __all__ = [
     "VLLM",
     "XAI",
     "Endpoint",
+    "InputMedia",
     "OpenAIChatModel",
     "OpenAIModel",
+    "Reasoning",
 ]
 
 if not TYPE_CHECKING:
@@ -58,7 +62,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "chat": "OpenAIChatModel",
-            "endpoint": "AZURE LLAMA_CPP LM_STUDIO OLLAMA OPENAI OPENROUTER VLLM Endpoint",
+            "endpoint": "AZURE LLAMA_CPP LM_STUDIO OLLAMA OPENAI OPENROUTER VLLM Endpoint InputMedia Reasoning",
             "responses": "OpenAIModel",
             "services": "CEREBRAS COHERE DEEPSEEK FIREWORKS GROQ HUGGINGFACE MISTRAL PERPLEXITY TOGETHER XAI",
         },

@@ -188,7 +188,7 @@ class OpenAIStyleModel(OverHttp, ABC):
     def _sampling(self, settings: ModelSettings, names: Mapping[str, str], *, api: str) -> JsonObject:
         fields = sampling_fields(settings, names, model=f"{self.provider}:{self.name}", api=api)
         asked = " and no ".join([name for name in ("temperature", "top_p") if names.get(name) in fields])
-        knows_best = self.endpoint.efforts is not None  # a service of its own models
+        knows_best = self.endpoint.reasoning.efforts is not None  # a service of its own models
         if asked and not knows_best and not look_up_model(self.name).takes_sampling(settings.thinking):
             raise make_unsent_error(
                 f"{self.provider}:{self.name} takes no {asked} while it reasons. Leave it out of ModelSettings."
@@ -217,8 +217,9 @@ class OpenAIStyleModel(OverHttp, ABC):
         Raises:
             ProviderError: the model does not reason, or not at that level (`bad_request`).
         """
-        taken = look_up_model(self.name).efforts if self.endpoint.efforts is None else self.endpoint.efforts
-        name = f"{self.provider}:{self.name}"
+        taken, name = self.endpoint.reasoning.efforts, f"{self.provider}:{self.name}"
+        if taken is None:
+            taken = look_up_model(self.name).efforts
         if not taken:
             raise make_unsent_error(f"{name} takes no effort for reasoning. Leave ModelSettings.thinking at None.")
         word = next((word for word in _EFFORTS[level] if word in taken), None)
@@ -231,12 +232,12 @@ class OpenAIStyleModel(OverHttp, ABC):
     # -- the service
 
     def _whole_url(self) -> str:
-        base_url, query = self.base_url or self.endpoint.base_url, self.endpoint.query
+        base_url = self.base_url or self.endpoint.base_url
         if base_url is None:
             hint = "Give base_url, or set that of the endpoint."
             raise missing("address", model=f"{self.provider}:{self.name}", shown=self.name, hint=hint)
         path = self._path.replace("{model}", quote(self.name, safe=""))
-        return join_address(base_url, path, query, model=f"{self.provider}:{self.name}")
+        return join_address(base_url, path, model=f"{self.provider}:{self.name}")
 
     def _all_headers(self) -> dict[str, str]:
         headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}

@@ -108,7 +108,7 @@ def encode(
             if codec.marks and _MARK in piece:
                 by_hand.append(len(pieces))
         pieces.append(piece)
-    system, tools = _system_message(prefix, endpoint, marks=codec.marks), _encode_functions(prefix, endpoint)
+    system, tools = _system_message(prefix, marks=codec.marks), _encode_functions(prefix, endpoint)
     if cache is not None:
         system, tools = set_marks(pieces, messages, by_hand, system=system, tools=tools, cache=cache)
     pieces.insert(0, system)
@@ -123,11 +123,9 @@ def encode(
 
 @cache
 def _codec(endpoint: Endpoint, *, marks: bool, hears: bool) -> _Codec:
-    own = (endpoint.provider, endpoint.longest_id, endpoint.exact_id, endpoint.reply_after_results, endpoint.refusals)
-    media = (endpoint.images, endpoint.image_urls, endpoint.documents, endpoint.document_urls)
-    reasoning = (endpoint.reasoning_field, endpoint.echoes_reasoning, endpoint.reasoning_details)
-    reasoning += (endpoint.reasoning_with_calls,)
-    return _Codec(endpoint, "/".join([CODEC, *map(str, (*own, *media, *reasoning, marks, hears))]), marks, hears)
+    own = (endpoint.provider, endpoint.is_openai, endpoint.id_characters, endpoint.reply_after_results)
+    every = (CODEC, *own, endpoint.media, endpoint.reasoning, marks, hears)
+    return _Codec(endpoint, "/".join(map(str, every)), marks, hears)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +218,8 @@ class _Codec:
 
     def _image(self, image: Image) -> JsonObject:
         source = image.source
-        fits = source.media_type in PICTURES if isinstance(source, Base64) else self.endpoint.image_urls
-        taken = self.endpoint.images and fits
+        fits = source.media_type in PICTURES if isinstance(source, Base64) else self.endpoint.media.image_urls
+        taken = self.endpoint.media.images and fits
         if not taken:
             return _text_part(missing(image))
         return {"type": "image_url", "image_url": {"url": url_of(image.source)}}
@@ -229,7 +227,9 @@ class _Codec:
     def _document(self, document: Document) -> JsonObject:
         if (text := plain_text(document)) is not None:
             return _text_part(text)
-        taken = self.endpoint.documents and (isinstance(document.source, Base64) or self.endpoint.document_urls)
+        taken = self.endpoint.media.documents and (
+            isinstance(document.source, Base64) or self.endpoint.media.document_urls
+        )
         if not taken:
             return _text_part(missing(document))
         return {"type": "file", "file": {"filename": file_name(document), "file_data": url_of(document.source)}}
@@ -249,13 +249,13 @@ class _Codec:
         if not words.strip() and not calls:
             return b""
         content: object = words if words.strip() else None
-        if is_refusal and self.endpoint.refusals:
+        if is_refusal and self.endpoint.is_openai:
             content = [{"type": "refusal", "refusal": words}]
         fields: dict[str, object] = {"role": "assistant", "content": content, **self._reasoning(blocks)}
         if calls:
             fields["tool_calls"] = calls
-            if self.endpoint.reasoning_with_calls:
-                fields.setdefault(self.endpoint.reasoning_field, "")
+            if self.endpoint.reasoning.is_needed_with_calls:
+                fields.setdefault(self.endpoint.reasoning.message_field, "")
         return to_json(fields)
 
     def _call(self, call: ToolUse) -> JsonObject:
@@ -266,16 +266,18 @@ class _Codec:
 
     def _reasoning(self, blocks: Sequence[Block | None]) -> JsonObject:
         """Return the model's own reasoning, as the endpoint takes it back."""
-        if not self.endpoint.echoes_reasoning:
+        if not self.endpoint.reasoning.is_echoed:
             return {}
-        if self.endpoint.reasoning_details and (details := [each for block in blocks for each in _details(block)]):
+        if self.endpoint.reasoning.has_details and (details := [each for block in blocks for each in _details(block)]):
             return {"reasoning_details": details}
         text = "".join([block.text for block in blocks if isinstance(block, Thinking)])
-        return {self.endpoint.reasoning_field: text} if text else {}
+        return {self.endpoint.reasoning.message_field: text} if text else {}
 
     def _id(self, id: str) -> str:
-        length = self.endpoint.exact_id
-        return safe_id(id, longest=self.endpoint.longest_id) if length is None else exact_id(id, length)
+        if self.endpoint.id_characters is None:
+            return safe_id(id)
+        least, most = self.endpoint.id_characters
+        return exact_id(id, most) if least == most else safe_id(id, longest=most)
 
 
 def with_error(text: str, result: ToolResult) -> str:
@@ -353,14 +355,14 @@ def _encode_function(spec: ToolSpec, *, strict: bool) -> bytes:
     return spec.wire[key]
 
 
-def _system_message(prefix: Prefix, endpoint: Endpoint, *, marks: bool) -> bytes:
+def _system_message(prefix: Prefix, *, marks: bool) -> bytes:
     """Return the message with the system prompt, with `marks` those of the user's; nothing if there is none."""
-    key = f"{CODEC}/{endpoint.system_role}/{marks}"
+    key = f"{CODEC}/system/{marks}"
     if key not in prefix.wire:
         texts = [text for text in prefix.system if text.text]
         parts = [{**_text_part(text.text), **(MARK if text.cache_mark else {})} for text in texts]
         content = parts if marks else "\n\n".join([text.text for text in texts])
-        prefix.wire[key] = _encode_message(endpoint.system_role, content) if content else b""
+        prefix.wire[key] = _encode_message("system", content) if content else b""
     return prefix.wire[key]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -22,7 +22,7 @@ from journeyman.data import lazy_dataclass
 from journeyman.errors import ProviderError
 from journeyman.model import Part, Request, current_tap
 from journeyman.models.answers import RequestedStream
-from journeyman.models.openai.endpoint import Endpoint
+from journeyman.models.openai.endpoint import Endpoint, Server
 from journeyman.models.transport import HttpAnswer, Timeouts
 from journeyman.narrowing import as_list, as_object, as_text
 from journeyman.types import JsonObject
@@ -34,6 +34,12 @@ _FACTS_BYTES: Final = 4 * 1024 * 1024
 _FIRST_LOOK_S: Final = 0.05
 _LONGEST_LOOK_S: Final = 1.0
 _LEAST_ANSWER_TOKENS: Final = 64
+_STARTS: Final[Mapping[Server, str]] = {
+    "llama.cpp": "llama-server -m MODEL.gguf",
+    "LM Studio": "lms server start",
+    "Ollama": "ollama serve",
+    "vLLM": "vllm serve MODEL",
+}
 _log = logging.getLogger("journeyman")
 _progress = logging.getLogger("journeyman.progress")
 
@@ -197,9 +203,10 @@ class PatientStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
             except ProviderError as error:
                 if error.status != 503 or error.type != "unavailable_error":  # as llama.cpp's says that it loads
                     endpoint = self.server.endpoint
-                    if endpoint.start and error.kind == "network" and error.status is None:
-                        where = f", or set {endpoint.base_url_variable}" if endpoint.base_url_variable else ""
-                        error.hint = f"Is {endpoint.server} running? Start it: {endpoint.start}{where}."
+                    variable = endpoint.base_url_variable  # None: the server is started by whoever asks it
+                    if endpoint.server and variable and error.kind == "network" and error.status is None:
+                        how = f"Start it: {_STARTS[endpoint.server]}, or set {variable}."
+                        error.hint = f"Is {endpoint.server} running? {how}"
                     raise
             await self._wait()
 

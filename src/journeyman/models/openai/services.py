@@ -8,31 +8,23 @@ endpoint=replace(GROQ, …))`.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
-from typing_extensions import Unpack
-
-from journeyman.errors import ModelUnavailable
-from journeyman.models.openai.chat import OpenAIChatModel
-from journeyman.models.openai.endpoint import SAMPLING, Endpoint
-from journeyman.models.openai.names import OpenAIOptions, make_model
-from journeyman.models.openai.responses import OpenAIModel
+from journeyman.models.openai.endpoint import Endpoint, InputMedia, Reasoning
 
 _THREE: Final = ("low", "medium", "high")
 
 MISTRAL: Final = Endpoint(
     provider="mistral",
-    sampling={**SAMPLING, "seed": "random_seed"},
+    field_names={"seed": "random_seed"},
     base_url="https://api.mistral.ai/v1",
     base_url_variable="MISTRAL_BASE_URL",
     key_variable="MISTRAL_API_KEY",
     needs_key=True,
-    exact_id=9,
+    id_characters=(9, 9),
     reply_after_results=True,
-    usage_in_stream=False,  # it is told anyway, and the option is refused
-    effort_field="reasoning_effort",
-    efforts=("none", "high"),
+    usage="none",  # it is told anyway, and the option is refused
+    reasoning=Reasoning(effort_field="reasoning_effort", efforts=("none", "high")),
 )
 """Mistral's own service. It refuses fields that it does not know; reasoning comes as parts of the content."""
 GROQ: Final = Endpoint(
@@ -41,10 +33,8 @@ GROQ: Final = Endpoint(
     base_url_variable="GROQ_BASE_URL",
     key_variable="GROQ_API_KEY",
     needs_key=True,
-    max_tokens_field="max_completion_tokens",
-    reasoning_field="reasoning",
-    effort_field="reasoning_effort",
-    efforts=("none", *_THREE),
+    field_names={"max_tokens": "max_completion_tokens"},
+    reasoning=Reasoning(message_field="reasoning", effort_field="reasoning_effort", efforts=("none", *_THREE)),
 )
 """Groq. Which efforts are taken depends on the model: `gpt-oss` has all but `none`, Qwen only that."""
 DEEPSEEK: Final = Endpoint(
@@ -53,13 +43,15 @@ DEEPSEEK: Final = Endpoint(
     base_url_variable="DEEPSEEK_BASE_URL",
     key_variable="DEEPSEEK_API_KEY",
     needs_key=True,
-    images=False,
     forces_calls=False,
-    echoes_reasoning=True,
-    reasoning_with_calls=True,
-    effort_field="reasoning_effort",
-    efforts=(*_THREE, "max"),
-    reasoning_off={"thinking": {"type": "disabled"}},
+    media=InputMedia(images=False),
+    reasoning=Reasoning(
+        is_echoed=True,
+        is_needed_with_calls=True,
+        effort_field="reasoning_effort",
+        efforts=(*_THREE, "max"),
+        off={"thinking": {"type": "disabled"}},
+    ),
 )
 """DeepSeek's own service. It reasons unless it is told not to, and wants its reasoning back with each call."""
 XAI: Final = Endpoint(
@@ -68,9 +60,8 @@ XAI: Final = Endpoint(
     base_url_variable="XAI_BASE_URL",
     key_variable="XAI_API_KEY",
     needs_key=True,
-    max_tokens_field="max_completion_tokens",
-    effort_field="reasoning_effort",
-    efforts=("none", *_THREE),
+    field_names={"max_tokens": "max_completion_tokens"},
+    reasoning=Reasoning(effort_field="reasoning_effort", efforts=("none", *_THREE)),
 )
 """xAI. Which efforts are taken depends on the model. Its count of output tokens leaves out those of reasoning."""
 TOGETHER: Final = Endpoint(
@@ -79,10 +70,8 @@ TOGETHER: Final = Endpoint(
     base_url_variable="TOGETHER_BASE_URL",
     key_variable="TOGETHER_API_KEY",
     needs_key=True,
-    usage_in_stream=False,
-    reasoning_field="reasoning",
-    effort_field="reasoning_effort",
-    efforts=_THREE,
+    usage="none",
+    reasoning=Reasoning(message_field="reasoning", effort_field="reasoning_effort", efforts=_THREE),
 )
 """Together AI. A stream tells its usage without being asked; some models stop with `eos`."""
 FIREWORKS: Final = Endpoint(
@@ -91,10 +80,8 @@ FIREWORKS: Final = Endpoint(
     base_url_variable="FIREWORKS_BASE_URL",
     key_variable="FIREWORKS_API_KEY",
     needs_key=True,
-    usage_in_stream=False,
-    echoes_reasoning=True,
-    effort_field="reasoning_effort",
-    efforts=("none", *_THREE),
+    usage="none",
+    reasoning=Reasoning(is_echoed=True, effort_field="reasoning_effort", efforts=("none", *_THREE)),
 )
 """Fireworks AI. A stream tells its usage without being asked; models that reason between calls read it again."""
 CEREBRAS: Final = Endpoint(
@@ -103,11 +90,9 @@ CEREBRAS: Final = Endpoint(
     base_url_variable="CEREBRAS_BASE_URL",
     key_variable="CEREBRAS_API_KEY",
     needs_key=True,
-    usage_in_stream=False,
-    max_tokens_field="max_completion_tokens",
-    reasoning_field="reasoning",
-    effort_field="reasoning_effort",
-    efforts=("none", *_THREE),
+    usage="none",
+    field_names={"max_tokens": "max_completion_tokens"},
+    reasoning=Reasoning(message_field="reasoning", effort_field="reasoning_effort", efforts=("none", *_THREE)),
 )
 """Cerebras. A stream tells its usage without being asked; which efforts are taken depends on the model."""
 HUGGINGFACE: Final = Endpoint(
@@ -116,8 +101,7 @@ HUGGINGFACE: Final = Endpoint(
     base_url_variable="HF_BASE_URL",
     key_variable="HF_TOKEN",
     needs_key=True,
-    effort_field="reasoning_effort",
-    efforts=_THREE,
+    reasoning=Reasoning(effort_field="reasoning_effort", efforts=_THREE),
 )
 """Hugging Face's router to many providers, which differ: `MODEL:PROVIDER` chooses one."""
 COHERE: Final = Endpoint(
@@ -126,9 +110,8 @@ COHERE: Final = Endpoint(
     base_url_variable="COHERE_BASE_URL",
     key_variable="CO_API_KEY",
     needs_key=True,
-    usage_in_stream=False,  # the option is refused
-    effort_field="reasoning_effort",
-    efforts=("none", "high"),
+    usage="none",  # the option is refused
+    reasoning=Reasoning(effort_field="reasoning_effort", efforts=("none", "high")),
 )
 """Cohere's compatible endpoint; whether its streams tell their usage is not documented."""
 PERPLEXITY: Final = Endpoint(
@@ -137,45 +120,8 @@ PERPLEXITY: Final = Endpoint(
     base_url_variable="PERPLEXITY_BASE_URL",
     key_variable="PERPLEXITY_API_KEY",
     needs_key=True,
-    efforts=_THREE,
+    reasoning=Reasoning(efforts=_THREE),
 )
 """Perplexity, over Responses: it ended its Chat Completions on 27 September 2026."""
 
 PRESETS: Final = (MISTRAL, GROQ, DEEPSEEK, XAI, TOGETHER, FIREWORKS, CEREBRAS, HUGGINGFACE, COHERE, PERPLEXITY)
-
-
-def _chat(preset: Endpoint, name: str, **options: Unpack[OpenAIOptions]) -> OpenAIChatModel:
-    return make_model(OpenAIChatModel, f"{preset.provider}:{name}", preset, options)
-
-
-cerebras: Final = partial(_chat, CEREBRAS)
-cohere: Final = partial(_chat, COHERE)
-deepseek: Final = partial(_chat, DEEPSEEK)
-fireworks: Final = partial(_chat, FIREWORKS)
-groq: Final = partial(_chat, GROQ)
-huggingface: Final = partial(_chat, HUGGINGFACE)
-mistral: Final = partial(_chat, MISTRAL)
-together: Final = partial(_chat, TOGETHER)
-xai: Final = partial(_chat, XAI)
-
-
-def perplexity(name: str, **options: Unpack[OpenAIOptions]) -> OpenAIModel:
-    """Return a model of Perplexity over the Responses API; its key is in PERPLEXITY_API_KEY.
-
-    Raises:
-        ModelUnavailable: there is no key.
-    """
-    return make_model(OpenAIModel, f"{PERPLEXITY.provider}:{name}", PERPLEXITY, options)
-
-
-def github(name: str, **options: object) -> OpenAIChatModel:
-    """Say that GitHub Models is no more.
-
-    Raises:
-        ModelUnavailable: always.
-    """
-    raise ModelUnavailable(
-        "GitHub ended GitHub Models on 30 July 2026.",
-        model=f"github:{name}",
-        hint=f"Ask the provider of the model itself, such as 'openai:{name.rpartition('/')[2]}', or another service.",
-    )
