@@ -147,7 +147,7 @@ async def test_the_key_is_shown_nowhere(carrier: Examined, caplog: pytest.LogCap
     async with carrier.server([refusal]) as api, carrier.model(api.url, **more) as model:
         error = await failure_of(model)
         said = everything_said_by(error) + repr(model) + str(model) + caplog.text
-    assert "the key [key] is bad" in said
+    assert "the key [redacted] is bad" in said
     assert KEY not in said
     assert "bearer-secret" not in said
 

@@ -29,7 +29,7 @@ from pydantic_ai.models import KnownModelName
 
 from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
 from journeyman.models.error_reports import kind_of_status
-from journeyman.models.vendor_errors import Meaning, meaning, quote_error, scrub_secrets
+from journeyman.models.vendor_errors import Meaning, find_meaning, quote_error, scrub_error
 from journeyman.types import NOTHING_USED, Usage
 
 # The first class that fits, before the status is asked.
@@ -68,7 +68,7 @@ def failure(
         made.usage = NOTHING_USED if known.unbilled else None
     if begun:
         made.usage = usage
-    made.args = (scrub_secrets(str(made), secrets),)
+    made.args = (scrub_error(str(made), secrets),)
     return made
 
 
@@ -108,7 +108,8 @@ def _message_in_body(body: object) -> str:
 def _classify_error(error: Exception, *, begun: bool) -> Meaning:
     if isinstance(error, _OWN_TIMEOUTS) and error.__cause__ is None:
         error = TimeoutError(str(error))
-    if (isinstance(error, AgentRunError | OSError) or begun) and (known := meaning(error, begun=begun)) is not None:
+    known = find_meaning(error, begun=begun)
+    if known is not None and (begun or isinstance(error, AgentRunError | OSError)):
         return known
     if begun:
         return Meaning("stream_cut", "could not be understood any further")
@@ -117,7 +118,7 @@ def _classify_error(error: Exception, *, begun: bool) -> Meaning:
     if isinstance(error, AgentRunError):
         return Meaning("unknown", "could not be understood")
     # `UserError` and what encoders raise: the request never left.
-    return meaning(error, begun=False) or Meaning("bad_request", "cannot be asked that", unbilled=True)
+    return known or Meaning("bad_request", "cannot be asked that", unbilled=True)
 
 
 # -- models that cannot be had -----------------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ _VARIABLE: Final = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 
 def unavailable(error: Exception, name: str, secrets: Iterable[str]) -> ModelUnavailable:
     """Return the error of a model that cannot even be made: a package or a key is missing, or nobody knows its name."""
-    text = scrub_secrets(" ".join(str(error).split()), secrets)
+    text = scrub_error(" ".join(str(error).split()), secrets)
     if isinstance(error, ImportError):
         extra = _EXTRA.search(text)
         package = f"pydantic-ai-slim[{extra[1]}]" if extra else error.name or "the provider's package"
