@@ -32,6 +32,7 @@ from pydantic import JsonValue
 from journeyman.content.media import PICTURES
 from journeyman.json_numbers import read_json
 from journeyman.model import CachePolicy, Prefix, ToolSpec
+from journeyman.models.cache_marks import MarkWriter, set_marks
 from journeyman.models.openai.endpoint import SOUNDS, Endpoint
 from journeyman.models.strict import is_enforceable
 from journeyman.models.wire import (
@@ -77,9 +78,7 @@ _MARK: Final = b',"cache_control":{"type":"ephemeral"}'  # no text can hold this
 _BEGIN_OF_TEXT: Final = b'{"type":"text","text":'
 _END_OF_TEXT: Final = b'"}]}'  # how a message ends whose last part is a text
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
-_AT_MOST: Final = 4
 _REPLY: Final = "I see."
-_LOOK_BACK_BLOCKS: Final = 20  # how far behind a mark Anthropic looks for what it has cached
 
 
 def encode(
@@ -110,7 +109,12 @@ def encode(
         pieces.append(piece)
     system, tools = _system_message(prefix, marks=codec.marks), _encode_functions(prefix, endpoint)
     if cache is not None:
-        system, tools = set_marks(pieces, messages, by_hand, system=system, tools=tools, cache=cache)
+        in_system = system.count(_MARK)
+        kept, end = set_marks(pieces, messages, by_hand, n_in_system=in_system, cache=cache, writer=_MARK_WRITER)
+        system = _keep_marks(system, kept)
+        if end:  # of the system prompt, which stands behind the tools, or of these
+            tools = tools[:-1] + _MARK + tools[-1:] if tools and not system else tools
+            system = _mark_last_text(system) or system
     pieces.insert(0, system)
     tools = join_tools(tools, more_tools)
     start = (to_json(head)[:-1], b',"tools":[%b]' % tools if tools else b"", b',"messages":[')
@@ -369,58 +373,9 @@ def _system_message(prefix: Prefix, *, marks: bool) -> bytes:
 # -- marks for the prompt cache ----------------------------------------------------------------------------------------
 
 
-def set_marks(
-    pieces: list[bytes],
-    messages: Sequence[Message],
-    by_hand: Sequence[int],
-    *,
-    system: bytes,
-    tools: bytes,
-    cache: CachePolicy,
-) -> tuple[bytes, bytes]:
-    """Set the marks of a request into the bytes of its messages, and return those of its system prompt and tools.
-
-    `by_hand` says which messages have marks of the user's. Of all marks the last four stay; `auto` adds, as far as
-    there is room, the end of the conversation, the end of the system prompt or of the tools, and where a long turn
-    began.
-    """
-    left = 0 if cache == "off" else _AT_MOST
-    for index in reversed(by_hand):
-        pieces[index], left = _limit_marks(pieces[index], left)
-    system, left = _limit_marks(system, left)
-    if cache != "auto":
-        return system, tools
-    left -= _mark_last(pieces, messages, left)
-    if left:
-        # The end of the system prompt, which stands behind the tools, or of these.
-        tools = tools[:-1] + _MARK + tools[-1:] if tools and not system else tools
-        system = _mark_last_text(system) or system
-        left -= 1
-    if left and len(messages) > 2 and sum(len(message.content) for message in messages[-2:]) >= _LOOK_BACK_BLOCKS:
-        pieces[-3] = _marked_message(messages[-3], pieces[-3]) or pieces[-3]
-    return system, tools
-
-
-def _limit_marks(piece: bytes, left: int) -> tuple[bytes, int]:
-    """Return the piece with the last `left` of its marks, and how many marks may be set then."""
-    found = piece.count(_MARK)
-    kept = min(found, left)
-    return piece.replace(_MARK, b"", found - kept), left - kept
-
-
-def _mark_last(pieces: list[bytes], messages: Sequence[Message], left: int) -> int:
-    """Mark the last text of the conversation that is not the assistant's; return how many marks that took."""
-    for index in reversed(range(len(pieces))):
-        marked = _marked_message(messages[index], pieces[index])
-        if marked is not None:
-            is_new = left > 0 and marked is not pieces[index]
-            pieces[index] = marked if is_new else pieces[index]
-            return int(is_new)
-    return 0
-
-
-def _marked_message(message: Message, piece: bytes) -> bytes | None:
-    return _mark_last_text(piece) if message.role == "user" else None
+def _keep_marks(piece: bytes, kept: int) -> bytes:
+    """Return the piece with the last `kept` of its marks."""
+    return piece.replace(_MARK, b"", piece.count(_MARK) - kept)
 
 
 def _mark_last_text(piece: bytes) -> bytes | None:
@@ -432,6 +387,13 @@ def _mark_last_text(piece: bytes) -> bytes | None:
     if text is None:
         return None
     return piece if piece.startswith(_MARK, text.end()) else piece[: text.end()] + _MARK + piece[text.end() :]
+
+
+_MARK_WRITER: Final = MarkWriter(
+    count_marks=lambda _, piece: piece.count(_MARK),
+    keep_marks=lambda _, piece, kept: _keep_marks(piece, kept),
+    mark_end=lambda message, piece: _mark_last_text(piece) if message.role == "user" else None,
+)
 
 
 # -- pictures and documents --------------------------------------------------------------------------------------------
