@@ -14,7 +14,8 @@ import pytest
 from journeyman import Agent, Limits, ModelSettings, ModelUnavailable, Output, ProviderError, run, tool
 from journeyman.connect import connect
 from journeyman.model import Prefix, Request, ThinkingLevel
-from journeyman.models.openai import Endpoint, OpenAIChatModel, OpenAIModel, services
+from journeyman.models.openai import Endpoint, OpenAIChatModel, OpenAIModel
+from journeyman.models.openai import endpoint as services
 from journeyman.types import Image, Message, Text, Thinking, ToolResult, ToolUse
 from tests.contracts.makers import KEY
 from tests.models.asking import QUERY, Json, unavailable
@@ -195,7 +196,7 @@ def body_of(served: Served, *messages: Message, **settings: Any) -> Json:
 
 
 def test_every_record_has_its_row_here_and_its_prefix() -> None:
-    assert {served.endpoint.provider for served in ALL} == {preset.provider for preset in services.PRESETS}
+    assert {served.endpoint.provider for served in ALL} == {preset.provider for preset in services.OTHERS}
 
 
 @each(*ALL)

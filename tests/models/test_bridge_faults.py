@@ -14,8 +14,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from journeyman.connect import connect
 from journeyman.errors import ProviderError
 from journeyman.model import Collector
-from journeyman.models.bridge.failure import failure
-from journeyman.models.bridge.model import BridgeModel
+from journeyman.models.bridge.model import BridgeModel, failure
 from journeyman.types import Usage
 from tests.contracts.patient_clock import on_patient_clock
 from tests.contracts.test_foreign_exceptions import classes_of, made

@@ -14,9 +14,19 @@ from urllib.parse import urlsplit, urlunsplit
 from typing_extensions import Unpack
 
 from journeyman.errors import ModelUnavailable
-from journeyman.models.openai import services
 from journeyman.models.openai.chat import OpenAIChatModel
-from journeyman.models.openai.endpoint import AZURE, LLAMA_CPP, LM_STUDIO, OLLAMA, OPENAI, OPENROUTER, VLLM, Endpoint
+from journeyman.models.openai.endpoint import (
+    AZURE,
+    LLAMA_CPP,
+    LM_STUDIO,
+    OLLAMA,
+    OPENAI,
+    OPENROUTER,
+    OTHERS,
+    PERPLEXITY,
+    VLLM,
+    Endpoint,
+)
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.prices import price_for
 from journeyman.models.requests import environment, missing
@@ -42,12 +52,12 @@ _Adapter: TypeAlias = type[OpenAIChatModel] | type[OpenAIModel]
 
 PREFIXES: Final[Mapping[str, tuple[_Adapter, Endpoint]]] = {
     **{preset.provider: (OpenAIChatModel, preset) for preset in (OPENROUTER, OLLAMA, VLLM, LLAMA_CPP, LM_STUDIO)},
-    **{preset.provider: (OpenAIChatModel, preset) for preset in services.PRESETS},
+    **{preset.provider: (OpenAIChatModel, preset) for preset in OTHERS},
     "azure": (OpenAIChatModel, AZURE),
     "azure-responses": (OpenAIModel, AZURE),
     "openai": (OpenAIModel, OPENAI),
     "openai-chat": (OpenAIChatModel, OPENAI),
-    "perplexity": (OpenAIModel, services.PERPLEXITY),
+    "perplexity": (OpenAIModel, PERPLEXITY),
 }
 """By the prefix of a model's name: which API it is asked over, and which service it is."""
 
