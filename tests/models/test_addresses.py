@@ -37,6 +37,8 @@ def url_of(model: Any) -> str:  # noqa: ANN401 - each adapter has it under its o
         (partial(CHAT, endpoint=AZURE), "https://h/openai/v1/", "https://h/openai/v1/chat/completions"),
         (partial(CHAT, endpoint=DATED), "https://h?api-version=1&x=2",
          "https://h/openai/deployments/m/chat/completions?api-version=1&x=2"),
+        (partial(OpenAIChatModel, "my/model", endpoint=DATED), "https://h?v=a+b",
+         "https://h/openai/deployments/my%2Fmodel/chat/completions?v=a+b"),
         (MAKERS[1], "https://h/v1/responses?x=1", "https://h/v1/responses?x=1"),
         (MAKERS[2], "https://h/v1/messages", "https://h/v1/messages"),
         (MAKERS[2], "https://h/v1?x=1", "https://h/v1/messages?x=1"),

@@ -699,16 +699,6 @@ def test_a_tool_without_parameters_has_an_empty_object_of_them(model: AnyModel) 
     assert faults_of(model, body) == []
 
 
-@pytest.mark.parametrize("adapter", [OpenAIChatModel, OpenAIModel])
-def test_a_model_without_tools_is_not_asked_to_use_some(adapter: type[OpenAIChatModel | OpenAIModel]) -> None:
-    model = adapter("m", endpoint=replace(VLLM, tools=False))
-    with pytest.raises(ProviderError) as caught:
-        body_of(model)
-    assert str(caught.value).startswith("vllm:m is set up without tools, and the request has some.")
-    assert "supports tools" in str(caught.value)
-    assert len(conversation_of(body_of(model, tools=()))) == 1
-
-
 PLAIN_SAMPLING = ModelSettings(temperature=0.2, top_p=0.9)
 WITH_STOP = replace(PLAIN_SAMPLING, stop=("END",))
 WITH_SEED = replace(WITH_STOP, seed=7)

@@ -14,15 +14,15 @@ from journeyman.connect import connect
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import Facts, ModelSettings, Prefix, Request, ThinkingLevel, ToolSpec
 from journeyman.models.error_reports import error_within
-from journeyman.models.openai import LLAMA_CPP, LM_STUDIO, OPENROUTER, OpenAIChatModel, OpenAIModel
+from journeyman.models.openai import Endpoint, InputMedia, OpenAIChatModel, OpenAIModel, Reasoning
 from journeyman.models.openai.endpoint import (
     AZURE,
+    LLAMA_CPP,
+    LM_STUDIO,
     OLLAMA,
     OPENAI,
+    OPENROUTER,
     VLLM,
-    Endpoint,
-    InputMedia,
-    Reasoning,
     look_up_model,
 )
 from journeyman.models.openai.names import PREFIXES
@@ -71,14 +71,6 @@ def test_services_have_names_addresses_and_variables_of_their_own() -> None:
 
 def test_an_endpoint_can_be_kept_in_sets() -> None:
     assert len({OPENAI, AZURE, replace(OPENAI), replace(AZURE, media=InputMedia())}) == 3
-
-
-def test_a_url_is_made_of_address_path_and_query() -> None:
-    assert OpenAIModel("m").url == "https://api.openai.com/v1/responses"
-    assert OpenAIChatModel("m", endpoint=replace(VLLM, chat_path="/a"), base_url="http://x/").url == "http://x/a"
-    dated = replace(AZURE, chat_path="/deployments/{model}/chat")
-    url = OpenAIChatModel("my/model", endpoint=dated, base_url="https://r?api-version=2024-10-21&x=a+b").url
-    assert url == "https://r/deployments/my%2Fmodel/chat?api-version=2024-10-21&x=a+b"
 
 
 # -- models, their errors and extra fields -----------------------------------------------------------------------------
@@ -260,13 +252,6 @@ def test_openai_speaks_responses_and_chat_completions(monkeypatch: pytest.Monkey
     assert chat("ollama:qwen3").headers == {}
 
 
-@pytest.mark.parametrize("name", ["openai:gpt-5", "openai-chat:gpt-5"])
-def test_both_apis_stream_unless_they_are_told_not_to(name: str) -> None:
-    reached = responses if name.startswith("openai:") else chat
-    assert reached(name, api_key="k").streaming
-    assert not reached(name, api_key="k", streaming=False).streaming
-
-
 def test_options_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://from-environment")
@@ -274,6 +259,7 @@ def test_options_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
     given: dict[str, Any] = {"api_key": "given", "base_url": "http://given/v1"}
     model = chat("openai-chat:gpt-5", **given, streaming=False, timeouts=timeouts, price=price)
     assert (model.api_key, model.base_url, model.streaming) == ("given", "http://given/v1", False)
+    assert chat("openai-chat:gpt-5").streaming
     assert (model.timeouts, model.price) == (timeouts, price)
 
 
@@ -309,10 +295,8 @@ def test_a_version_of_azures_older_api_is_refused(name: str, version: str, monke
 def test_connect_knows_every_prefix_of_the_table() -> None:
     hint = unavailable("nobody:m").hint
     assert [prefix for prefix in PREFIXES if not re.search(rf" {prefix}[,.]", hint)] == []
-    assert {type(connect(f"{prefix}:m", api_key="k", base_url="http://x")) for prefix in PREFIXES} == {
-        OpenAIChatModel,
-        OpenAIModel,
-    }
+    made = {type(connect(f"{prefix}:m", api_key="k", base_url="http://x")) for prefix in PREFIXES}
+    assert made == {OpenAIChatModel, OpenAIModel}
 
 
 def test_a_token_serves_azure_instead_of_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
