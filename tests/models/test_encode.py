@@ -454,11 +454,7 @@ FIELDS: dict[str, tuple[AnyModel, Json, Json]] = {
     "calls one by one": (ONE_BY_ONE, {}, {"parallel_tool_calls": False}),
     "no calls": (ONE_BY_ONE, {"tools": ()}, {"parallel_tool_calls": LEFT_OUT}),
     "nothing stored": (OpenAIModel("m", endpoint=VLLM), {}, {"store": False}),
-    "stored if the settings say so": (
-        OpenAIModel("m", endpoint=VLLM),
-        {"settings": ModelSettings(extra={"store": True})},
-        {"store": True},
-    ),
+    "stored if the settings say so": (GPT, {"settings": ModelSettings(extra={"store": True})}, {"store": True}),
 }
 
 

@@ -312,9 +312,7 @@ def test_no_exception_of_aiohttp_leaves(kind: type[Exception]) -> None:
 
 @pytest.mark.parametrize(("begun", "kind"), [(False, "timeout"), (True, "stream_idle")])
 @pytest.mark.parametrize("silence", [aiohttp.SocketTimeoutError, aiohttp.ServerTimeoutError, TimeoutError])
-def test_a_silence_means_the_same_whoever_carries_the_request(
-    silence: type[Exception], begun: bool, kind: ProviderErrorKind
-) -> None:
+def test_a_silence_is_one_over_any_carrier(silence: type[Exception], begun: bool, kind: ProviderErrorKind) -> None:
     read, exchange = transport.failure_within if begun else transport.failure_before, transport.Exchange("http://h", {})
     known = find_meaning(silence("quiet"), begun=begun)
     assert known is not None
