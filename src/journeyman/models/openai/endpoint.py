@@ -1,9 +1,9 @@
 """The services with an OpenAI-style API: what each can do, how it is reached, and the limits of its models.
 
 An `Endpoint` is data: a preset for each known service, and every field of it can be replaced:
-`dataclasses.replace(VLLM, tools=False)`. What is said of services and models is what their documentation gave in
-November 2026; what Chat Completions refuse is from the API's own error texts (GitHub: openai/openai-openapi#541,
-BerriAI/litellm#34569).
+`dataclasses.replace(VLLM, tools=False)`, also within one: `media=replace(VLLM.media, images=False)`. What is said of
+services and models is what their documentation gave in November 2026; what Chat Completions refuse is from the API's
+own error texts (GitHub: openai/openai-openapi#541, BerriAI/litellm#34569).
 """
 
 from __future__ import annotations
