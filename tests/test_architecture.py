@@ -116,7 +116,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "durable.driver.RunDriver": "The state of one run that is driven; counted since all declared data is counted.",
         "durable.records.Row": "One column of the table of runs each.",
         "loop.state.Run": "The state of one run under way; counted since all declared data is counted.",
-        "models.openai.endpoint.Endpoint": "One row of facts for each service that speaks OpenAI's APIs.",
     }
 }
 

@@ -16,6 +16,7 @@ from journeyman.durable import Durable, Queue, RunHandle, Worker
 from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, OLD_ARGUMENTS, RENAMED, UNNAMED
 from journeyman.mcp_server import create_mcp_server
 from journeyman.models import RateLimitedModel
+from journeyman.models.openai import Endpoint, InputMedia, Reasoning
 from journeyman.record.operator import RecordedHandle
 from journeyman.serve import create_app
 from journeyman.testing.scripted import ScriptedModel, call
@@ -38,7 +39,10 @@ async def listen(event: object) -> None: ...
 AGENT = Agent(name="helper", model=MODEL, description="Helps.")
 NAMES: dict[str, Any] = {
     **{name: getattr(journeyman, name) for name in journeyman.__all__},
-    **{each.__name__: each for each in (Compaction, Report, ScriptedModel, one, two, three, too_small)},
+    **{
+        each.__name__: each
+        for each in (Compaction, Endpoint, InputMedia, Reasoning, Report, ScriptedModel, one, two, three, too_small)
+    },
     **{"agent": AGENT, "call": call},
 }
 """What a pasted line may name."""
@@ -48,6 +52,7 @@ BASE: dict[str, dict[str, Any]] = {
     "Output": {"type": int},
     "Tool": {"name": "t", "description": "Do it.", "input_schema": {"type": "object"}, "handler": one},
     "Chat": {"agent": AGENT},
+    "Endpoint": {"provider": "ours"},
     "ScriptedModel": {"answers": []},
 }
 """By class: what it needs beside the argument that is tried."""

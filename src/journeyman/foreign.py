@@ -125,6 +125,12 @@ _TOOL: Final = _lines_by_name(
     },
     {"effect='idempotent'": "idempotent is_idempotent", "effect='pure'": "read_only readOnlyHint pure"},
 )
+_OF_MEDIA: Final = ("images", "image_urls", "documents", "document_urls", "sounds")
+_OF_REASONING: Final = {
+    **{"reasoning_field": "message_field", "echoes_reasoning": "is_echoed", "reasoning_details": "has_details"},
+    **{"reasoning_with_calls": "is_needed_with_calls", "reasoning_off": "off"},
+    **{name: name for name in ("effort_field", "efforts", "takes_budget")},
+}
 
 ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     "Agent": _AGENT,
@@ -168,6 +174,16 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     "Tool": _TOOL,
     "Subagents": _lines_by_name({"deps": "context dependencies"}),
     "Chat": _CHAT,
+    "Endpoint": {
+        **{name: f"media=InputMedia({name}={{}})" for name in _OF_MEDIA},
+        **{old: f"reasoning=Reasoning({now}={{}})" for old, now in _OF_REASONING.items()},
+        "max_tokens_field": "field_names={'max_tokens': {}}",
+        "sampling": "field_names={}",
+        "longest_id": "id_characters=(1, {})",
+        "exact_id": "id_characters=({}, {})",
+        "hosts": "is_openai={}",
+        "refusals": "is_openai={}",
+    },
     "ScriptedModel": _lines_by_name({"answers": "responses script messages replies", "repeat": "loop cycle"}),
 }
 """By class or function: what to write for a foreign name."""
@@ -197,6 +213,14 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     "Chat": {
         "model": "Write Chat(agent, runtime=Runtime(model=connect('provider:name'))).",
         "llm": "Write Chat(agent, runtime=Runtime(model=connect('provider:name'))).",
+    },
+    "Endpoint": {
+        "query": "Write it behind the address: base_url='https://HOST?name=value'.",
+        "start": "Leave it out: it goes by server.",
+        "store": "Write ModelSettings(extra={'store': {}}).",
+        "system_role": "Leave it out: every service takes 'system'.",
+        "tells_cost": "Write usage='cost'.",
+        "usage_in_stream": "Write usage='none' for a service that refuses to be asked, else leave it out.",
     },
     "ScriptedModel": {"output": "Write ScriptedModel([call('output', …)])."},
 }

@@ -14,8 +14,7 @@ from cyclopts import App, CycloptsError, UnknownOptionError, UnusedCliTokensErro
 
 from journeyman.cli import COMMANDS
 from journeyman.cli.show.screen import print_error
-from journeyman.definition import join_sentences
-from journeyman.errors import DefinitionError, JourneymanError, quoted
+from journeyman.errors import DefinitionError, Hinted, quoted
 from journeyman.foreign import OLD_OPTIONS
 from journeyman.version import package_version
 
@@ -82,9 +81,9 @@ def execute(words: Sequence[str]) -> int:
     """Execute the command that the words on the command line ask for, and return the exit code."""
     try:
         return app(_complete_resume(words)) or 0
-    except Mistake as mistake:
-        print_error(mistake.message, mistake.hint)
-        return mistake.code
+    except Hinted as error:
+        print_error(error.message, error.hint)
+        return error.code if isinstance(error, Mistake) else USAGE
     except CycloptsError as error:
         told = str(error).removesuffix(".")
         if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
@@ -140,15 +139,11 @@ def _complete_resume(words: Sequence[str]) -> list[str]:
     return completed
 
 
-class Mistake(JourneymanError):
+class Mistake(Hinted):
     """The command line, or a file that it names, cannot be used."""
 
     def __init__(self, message: str, hint: str) -> None:
-        super().__init__(join_sentences(message, hint))
-        self.message = message
-        """What is wrong, with the values."""
-        self.hint = hint
-        """What to do about it."""
+        super().__init__(message, hint)
         self.code = USAGE
         """The exit code."""
 

@@ -22,7 +22,7 @@ from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem
 from journeyman.narrowing import is_dict, is_list, is_list_of_texts, is_mapping, is_str_dict, is_str_mapping
 from journeyman.processes import is_secret
-from journeyman.tools.redaction import without_secrets
+from journeyman.tools.redaction import scrub_secrets
 
 _log = logging.getLogger("journeyman")
 _LEAST_SECRET: Final = 8  # shorter values are not hidden unless their name tells: they would be found in ordinary words
@@ -87,7 +87,7 @@ class Http:
         """The address without what may be secret: user, password and query."""
         parts = urlsplit(self.url)
         bare = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-        return scrub_text(bare, self.hidden)
+        return scrub_secrets(bare, self.hidden)
 
     @property
     def identity(self) -> dict[str, str]:
@@ -111,13 +111,6 @@ Server: TypeAlias = Stdio | Http
 Target: TypeAlias = Server | Sequence[str] | str | Mapping[str, object]
 """A server; or the words of a command; or an address that begins with http:// or https://; or an entry of `mcp.json`,
 such as `{"command": "npx", "args": ["…"]}`."""
-
-
-def scrub_text(text: str, secrets: Collection[str]) -> str:
-    """Return the text with every secret in it replaced by `***`, and without what looks like another."""
-    for secret in sorted(filter(None, secrets), key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return without_secrets(text)
 
 
 def _may_be_secret(name: str, value: str) -> bool:
