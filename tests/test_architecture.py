@@ -86,7 +86,6 @@ HOMES: dict[str, str] = {
     "mcp": "mcp mcp_server",  # the two ends of one protocol
     "openai": "models.openai",
     "opentelemetry": "otel",
-    "pathspec": "toolbox.walk",
     "pgqueuer": "durable.postgres.pgqueuer",
     "procrastinate": "durable.postgres.procrastinate",
     "psycopg": "durable.postgres store.connection store.database store.postgres store.shared",

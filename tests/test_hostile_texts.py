@@ -56,6 +56,7 @@ STALLING: dict[str, Callable[[], object]] = {
     "an address in an address": lambda: redacted("a://" * 10_000 + "a://a:" * 5_000),
     "stars in a name": lambda: globbed("*a" * 20 + "z", "a" * 250),
     "stars for folders": lambda: globbed("**/a/" * 12 + "z", "a/" * 200),
+    "three stars for folders": lambda: globbed("a/***/" * 12 + "z", "a/" * 400),
     "stars in choices": lambda: globbed("{*a,*b}" * 12 + "z", "ab" * 120),
     "a rule with stars in a name": lambda: ruled("/" + "*a" * 20 + "z", "/" + "a" * 250),
     "a rule with stars for folders": lambda: ruled("/**/a" * 12 + "/z", "/a" * 400),
