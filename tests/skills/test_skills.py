@@ -219,7 +219,7 @@ def front(*lines: str) -> str:
         (front("name: PDF", "description: x"), "INVALID_SKILL_NAME", "The name 'PDF' in"),
         (front("name: a--b", "description: x"), "INVALID_SKILL_NAME", "The name 'a--b' in"),
         (front(f"name: {'a' * 65}", "description: x"), "INVALID_SKILL_NAME", "Use 1 to 64"),
-        (front("name: [a]", "description: x"), "INVALID_SKILL_NAME", "The name ['a'] in"),
+        (front("name: [a]", "description: x"), "INVALID_SKILL_NAME", "The name an array of 1 in"),
         (front("name: letters", "description: x"), "INVALID_SKILL_NAME", "is 'letters', and its folder's 'pdf-forms'."),
         (front("name: pdf-forms"), "MISSING_SKILL_DESCRIPTION", "has no description."),
         (front("name: pdf-forms", "description: ' '"), "MISSING_SKILL_DESCRIPTION", "has no description."),
@@ -231,7 +231,7 @@ def front(*lines: str) -> str:
         (
             front("name: pdf-forms", "description: x", "compatibility: [x]"),
             "INVALID_SKILL_FIELD",
-            "is not a text: ['x']",
+            "compatibility in {shown} is an array of 1. Write one text.",
         ),
         (front("name: pdf-forms", "description: x", "metadata: {a: [b]}"), "INVALID_SKILL_FIELD", "metadata in"),
         (
@@ -244,10 +244,24 @@ def front(*lines: str) -> str:
             "INVALID_FRONT_MATTER",
             "line 3: mapping values are not allowed here. Put a value that holds ': '",
         ),
-        (front("name: a", "name: b"), "INVALID_FRONT_MATTER", "line 3: the field 'name' is there twice."),
         (front("- name"), "INVALID_FRONT_MATTER", "it is not a list of fields"),
-        (front("a: &a [b]", "c: [*a, *a]"), "INVALID_FRONT_MATTER", "an alias stands for more than a text"),
-        (front("a: &a [*a]"), "INVALID_FRONT_MATTER", "an alias"),
+        (
+            front(
+                "name: pdf-forms",
+                "a: &a1 [x]",
+                *[f"a{n}: &a{n + 1} [{f'*a{n}, ' * 9}]" for n in range(1, 99)],
+                "description: *a99",
+            ),
+            "INVALID_SKILL_FIELD",
+            "description in {shown} is an array of 9. Write one text.",
+        ),
+        (front("a: &a [*a]"), "INVALID_FRONT_MATTER", "line 2: found unconstructable recursive node."),
+        (front("? [a]", ": b"), "INVALID_FRONT_MATTER", "line 2: found unhashable key."),
+        (
+            front("name: pdf-forms", "description: x", "metadata: x"),
+            "INVALID_SKILL_FIELD",
+            "metadata in {shown} is 'x'. Write names with one text each below it.",
+        ),
         (front(f"a: {'[' * 9_000}"), "INVALID_FRONT_MATTER", "nested too deeply"),
         (front("a: \x07"), "INVALID_FRONT_MATTER", "special characters are not allowed"),
         (front("a: " + "x" * MAX_FRONT_MATTER_BYTES), "INVALID_FRONT_MATTER", "it is larger than 16,384 bytes"),
@@ -267,10 +281,10 @@ def front(*lines: str) -> str:
     ],
 )
 def test_a_skill_with_something_wrong_is_one_line_each(shelf: Shelf, text: str | bytes, code: str, told: str) -> None:
-    shelf.add(text=text)
+    folder = shelf.add(text=text)
     ((found, said),) = shelf.problems()
     assert found == code
-    assert told in said
+    assert told.replace("{shown}", f"{folder}/SKILL.md") in said
 
 
 def test_what_is_no_link_out_of_the_skill_may_stand(shelf: Shelf) -> None:
@@ -284,10 +298,21 @@ def test_what_is_no_link_out_of_the_skill_may_stand(shelf: Shelf) -> None:
 
 
 def test_all_fields_of_the_format_are_read_and_unknown_ones_may_stand(shelf: Shelf) -> None:
-    lines = ["description: x", "license: MIT", "compatibility: Needs git", "metadata:", "  version: 1.0", "mine: [1]"]
+    lines = [
+        "description: y",
+        "description: !!int x",
+        "license: MIT",
+        "compatibility: Needs git",
+        "metadata:",
+        "  version: 1.0",
+        "mine: [1]",
+    ]
     shelf.add("a", front("name: a", *lines, "allowed-tools: Bash(git:*) Read"))
-    shelf.add("b", front("name: b", "description: >", "  one", "  two", "allowed-tools:", "  - Read"))
+    shelf.add(
+        "b", front("name: b", "license:", "metadata:", "description: >", "  one", "  two", "allowed-tools:", "  - Read")
+    )
     one, two = Skills(shelf.root).skills.values()
+    assert one.description == "x", "of two fields of one name, the last counts"
     assert (one.license, one.compatibility, one.metadata) == ("MIT", "Needs git", {"version": "1.0"})
     assert (one.allowed_tools, two.allowed_tools, two.description) == (("Bash(git:*)", "Read"), ("Read",), "one two")
     assert (one.instructions, one.folder) == ("Body.", str(shelf.root / "a"))
@@ -426,6 +451,7 @@ def test_no_skill_file_does_more_than_being_refused(tmp_path: Path, data: bytes,
         ("['Read, Grep', 'Bash(ls -l)']", ("Read", "Grep", "Bash(ls -l)")),
         ("mcp__git__log mcp__docs", ("mcp__git__log", "mcp__docs")),
         ("''", ()),
+        (f"[&a '{'Read ' * 1_000}', {'*a, ' * 2_000}]", ("Read",) * 1_000),
     ],
 )
 def test_commas_and_blanks_separate_tools_and_parentheses_hold_together(

@@ -12,16 +12,19 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem, count, quoted
-from journeyman.narrowing import is_dict, is_list_of_texts, is_str_dict
+from journeyman.narrowing import is_dict
 from journeyman.texts import shorten
 from journeyman.toolbox.files import LocalFiles, ToolRefused
+from journeyman.tools.issues import excerpt
 
 if TYPE_CHECKING:
-    from yaml.nodes import Node
+    from pydantic_core import ErrorDetails
 
 SKILL_FILE: Final = "SKILL.md"
 MAX_SKILL_BYTES: Final = 8 * 1024 * 1024
@@ -31,16 +34,13 @@ MAX_INSTRUCTIONS_BYTES: Final = 256 * 1024
 MAX_FRONT_MATTER_BYTES: Final = 16 * 1024
 MAX_FILES: Final = 1_000
 MAX_DEPTH: Final = 16
-_MOST_CHARS: Final = {"name": 64, "description": 1_024, "compatibility": 500}
 _SHOWN_CHARS: Final = 80
 
-_NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _FENCED: Final = re.compile(r"^(```|~~~).*?^\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 _LINK: Final = re.compile(r"\]\(\s*<?([^()\s<>#?]+)")
 _SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:|//")
 _RULES: Final = re.compile(r"[^\s,(]+(?:\([^()]*\))?|\([^()]*\)")
 """The names of tools in a text, separated by commas and blanks; what stands in parentheses belongs to the name."""
-_DISABLED: Final = "disable-model-invocation"
 _NOT_PART_OF_IT: Final = frozenset({".git", "__pycache__"})
 _TEXTS: Final = ("name", "description", "license", "compatibility")
 
@@ -94,24 +94,20 @@ def read_skill(folder: Path, *, max_bytes: int = MAX_SKILL_BYTES) -> Skill:
     files = _inventory(root, str(folder), max_bytes, problems)
     try:
         front, instructions = _split_front_matter(_read_skill_file(root, shown), shown)
-        fields = _front_fields(front, shown)
+        links = [*_links(instructions, shown)]
+        fields = _check_fields(_front_fields(front, shown), named, shown, problems)
     except _Unusable as unusable:
         problems.append(unusable.problem)
     else:
-        links = [*_links(instructions, shown)]
-        problems += [
-            *_field_problems(fields, named, shown),
-            *(problem for may_stand, problem in links if not may_stand),
-        ]
-        if not problems:
-            texts = {name: " ".join(str(fields.get(name, "")).split()) for name in _TEXTS}
-            tools = fields.get("allowed-tools", "")
-            listed = tools if is_list_of_texts(tools) else [str(tools)]
+        problems += [problem for may_stand, problem in links if not may_stand]
+        if fields is not None and not problems:
+            listed = [fields.allowed_tools] if isinstance(fields.allowed_tools, str) else fields.allowed_tools
             return Skill(
-                **texts,
-                metadata=cast("Mapping[str, str]", fields.get("metadata") or {}),
-                allowed_tools=tuple([name for each in listed for name in _RULES.findall(each)]),
-                model_may_load=fields.get(_DISABLED, "false") != "true",
+                **{name: " ".join(getattr(fields, name).split()) for name in _TEXTS},
+                metadata=fields.metadata or {},
+                # Once for each text: an alias may repeat a long one a thousand times.
+                allowed_tools=tuple([name for each in dict.fromkeys(listed) for name in _RULES.findall(each)]),
+                model_may_load=fields.disable_model_invocation != "true",
                 warnings=tuple([problem for _, problem in links]),
                 instructions=instructions,
                 folder=root,
@@ -210,109 +206,92 @@ def _split_front_matter(text: str, shown: str) -> tuple[str, str]:
     return "\n".join(lines[1:end]), "\n".join(lines[end + 1 :]).strip()
 
 
-def _front_fields(front: str, shown: str) -> dict[str, object]:
-    """Return the fields of the front matter. Every scalar is the text that stands there: `1.0` stays `1.0`."""
+def _front_fields(front: str, shown: str) -> Mapping[object, object]:
+    """Return what the front matter says. Every scalar is the text that stands there: `1.0` stays `1.0`."""
     try:
         import yaml
     except ImportError:
         problem = Problem("MISSING_PACKAGE", "The package pyyaml is not installed.", "pip install 'journeyman[skills]'")
         raise _Unusable(problem) from None
-    reason, hint = "", "Put a value that holds ': ' or '#' into quotes, and indent by spaces."
+    reason, hint = "it is not a list of fields", "Put a value that holds ': ' or '#' into quotes, and indent by spaces."
     if len(front.encode()) > MAX_FRONT_MATTER_BYTES:
         reason, hint = f"it is larger than {MAX_FRONT_MATTER_BYTES:,} bytes", "Shorten it."
     else:
         try:
-            fields = _value_of_node(cast("Node | None", yaml.compose(front, Loader=yaml.BaseLoader)), set())  # pyright: ignore[reportUnknownMemberType] - its stubs leave out the type of the stream
-            if is_str_dict(fields):
+            fields: object = yaml.load(front, Loader=yaml.BaseLoader)
+            if is_dict(fields):
                 return fields
-            reason = "it is not a list of fields"
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = "" if mark is None else f"line {mark.line + 2}: "  # counted from the first line ---
             reason = f"{line}{error.problem or error.context}"
         except yaml.YAMLError as error:
             reason = " ".join(str(error).split())
-        except ValueError as error:
-            reason, hint = str(error), "Write each value once, as it is."
         except RecursionError:
             reason, hint = "it is nested too deeply", "The format has one level below metadata, and no more."
     raise _Unusable(Problem("INVALID_FRONT_MATTER", f"The front matter of {shown} cannot be read: {reason}.", hint))
 
 
-def _value_of_node(node: Node | None, seen: set[int]) -> object:
-    """Return what a part of a YAML document says, in texts, lists and dicts.
-
-    Raises:
-        ValueError: a field is there twice, or an alias stands for more than a text.
-    """
-    if node is None or isinstance(node.value, str):
-        return "" if node is None else node.value
-    if id(node) in seen:
-        raise ValueError(f"line {node.start_mark.line + 2}: an alias stands for more than a text")
-    seen.add(id(node))
-    parts = cast("list[Node | tuple[Node, Node]]", node.value)
-    fields: dict[object, object] = {}
-    for part in parts:
-        if isinstance(part, tuple):
-            name = str(_value_of_node(part[0], seen))
-            if name in fields:
-                raise ValueError(f"line {part[0].start_mark.line + 2}: the field {_quote(name)} is there twice")
-            fields[name] = _value_of_node(part[1], seen)
-    if fields or node.tag.endswith(":map"):
-        return fields
-    return [_value_of_node(part, seen) for part in parts if not isinstance(part, tuple)]
-
-
-def _quote(value: object) -> str:
-    """Return a value on one line, if it is long only its beginning."""
-    text = quoted(value) if isinstance(value, str) else quoted(str(value))[1:-1]
-    return shorten(text, _SHOWN_CHARS)
-
-
 # -- what the format asks for -----------------------------------------------------------------------------------------
 
 
-def _field_problems(fields: Mapping[str, object], named: str, shown: str) -> Iterator[Problem]:
-    """Give what is wrong with the fields of a skill in a folder with this name. Fields that nobody knows may stand."""
-    name, description = fields.get("name"), fields.get("description")
-    if not name:
-        yield Problem("MISSING_SKILL_NAME", f"{shown} has no name.", f"Add its folder's: name: {named}")
-    elif not isinstance(name, str) or len(name) > _MOST_CHARS["name"] or not _NAME.fullmatch(name):
+class _Fields(BaseModel):
+    """The fields of the front matter. Those that nobody knows may stand."""
+
+    model_config = ConfigDict(strict=True)
+
+    name: Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+    description: Annotated[str, Field(max_length=1_024, pattern=r"\S")]
+    license: str = ""
+    compatibility: Annotated[str, Field(max_length=500)] = ""
+    metadata: dict[str, str] | Literal[""] = ""
+    allowed_tools: Annotated[str | list[str], Field(alias="allowed-tools")] = ""
+    disable_model_invocation: Annotated[Literal["true", "false", ""], Field(alias="disable-model-invocation")] = "false"
+
+
+_HINTS: Final = {
+    "metadata": "Write names with one text each below it.",
+    "disable-model-invocation": "Write true or false.",
+    "allowed-tools": "Write names of tools, in one text or in a list.",
+}
+
+
+def _check_fields(given: Mapping[object, object], named: str, shown: str, problems: list[Problem]) -> _Fields | None:
+    """Return the fields of a skill in a folder with this name, and say what is wrong with them."""
+    try:
+        fields = _Fields.model_validate(given)
+    except ValidationError as error:
+        by_field = {str(each["loc"][0]): each for each in error.errors(include_url=False)}
+        problems += [_field_problem(name, each, named, shown) for name, each in by_field.items()]
+        return None
+    if fields.name != named:
+        hint, text = "Let both have the same name.", f"is {fields.name!r}, and its folder's {_quote(named)}"
+        problems.append(Problem("INVALID_SKILL_NAME", f"The name in {shown} {text}.", hint))
+    return fields
+
+
+def _field_problem(name: str, error: ErrorDetails, named: str, shown: str) -> Problem:
+    value: object = error["input"]
+    is_missing = error["type"] == "missing" or (isinstance(value, str) and not value.strip())
+    said = _quote(value) if isinstance(value, str) else excerpt(value)
+    if name == "name" and is_missing:
+        return Problem("MISSING_SKILL_NAME", f"{shown} has no name.", f"Add its folder's: name: {named}")
+    if name == "name":
         hint = "Use 1 to 64 of the characters a-z, 0-9 and single hyphens between them."
-        yield Problem("INVALID_SKILL_NAME", f"The name {_quote(name)} in {shown} cannot be the name of a skill.", hint)
-    elif name != named:
-        hint = "Let both have the same name."
-        yield Problem("INVALID_SKILL_NAME", f"The name in {shown} is {name!r}, and its folder's {_quote(named)}.", hint)
-    if not isinstance(description, str) or not description.strip():
+        return Problem("INVALID_SKILL_NAME", f"The name {said} in {shown} cannot be the name of a skill.", hint)
+    if name == "description" and is_missing:
         hint = "Say in it what the skill does and when to use it."
-        yield Problem("MISSING_SKILL_DESCRIPTION", f"{shown} has no description.", hint)
-    yield from _text_problems(fields, shown)
-    metadata, tools = fields.get("metadata", ""), fields.get("allowed-tools", "")
-    said = _quote(metadata)
-    is_flat = is_dict(metadata) and is_list_of_texts([*metadata.values()])
-    if not (is_flat or metadata == ""):
-        text = f"metadata in {shown} is {said}."
-        yield Problem("INVALID_SKILL_FIELD", text, "Write names with one text each below it.")
-    if (given := fields.get(_DISABLED, "false")) not in ("true", "false", ""):
-        yield Problem("INVALID_SKILL_FIELD", f"{_DISABLED} in {shown} is {_quote(given)}.", "Write true or false.")
-    if not (isinstance(tools, str) or is_list_of_texts(tools)):
-        text = f"allowed-tools in {shown} is {_quote(tools)}."
-        yield Problem("INVALID_SKILL_FIELD", text, "Write names of tools, in one text or in a list.")
+        return Problem("MISSING_SKILL_DESCRIPTION", f"{shown} has no description.", hint)
+    if error["type"] == "string_too_long":
+        most = error.get("ctx", {})["max_length"]
+        text = f"{name} in {shown} has {count(len(cast('str', value)), 'character')}; the most is {most:,}."
+        return Problem("INVALID_SKILL_FIELD", text, "Shorten it, and say the rest in the instructions.")
+    return Problem("INVALID_SKILL_FIELD", f"{name} in {shown} is {said}.", _HINTS.get(name, "Write one text."))
 
 
-def _text_problems(fields: Mapping[str, object], shown: str) -> Iterator[Problem]:
-    """Give what is wrong with the fields that are one text, except for the name and a description that is missing."""
-    for each in _TEXTS:
-        value, most = fields.get(each, ""), _MOST_CHARS.get(each, MAX_FRONT_MATTER_BYTES)
-        if each == "name" or (each == "description" and not isinstance(value, str)):
-            continue
-        if not isinstance(value, str):
-            yield Problem(
-                "INVALID_SKILL_FIELD", f"{each} in {shown} is not a text: {_quote(value)}.", "Write one text."
-            )
-        elif len(value) > most:
-            text = f"{each} in {shown} has {count(len(value), 'character')}; the most is {most:,}."
-            yield Problem("INVALID_SKILL_FIELD", text, "Shorten it, and say the rest in the instructions.")
+def _quote(text: str) -> str:
+    """Return a text on one line, if it is long only its beginning."""
+    return shorten(quoted(text), _SHOWN_CHARS)
 
 
 def _links(instructions: str, shown: str) -> Iterator[tuple[bool, Problem]]:
