@@ -11,7 +11,7 @@ from journeyman.models.sse import Parser, TooLarge
 from journeyman.permission.rules import _path_regex  # pyright: ignore[reportPrivateUsage] - what rules of paths become
 from journeyman.processes import plain
 from journeyman.team.mail import _MARK  # pyright: ignore[reportPrivateUsage] - what keeps mail from faking a frame
-from journeyman.toolbox.page import readable_text
+from journeyman.toolbox.fetch import readable_text
 from journeyman.toolbox.walk import compile_pattern
 from journeyman.tools.redaction import Redactor
 from tests.support.stopwatch import STALL_S, longest_stall

@@ -16,7 +16,7 @@ from journeyman.gate import Gate
 from journeyman.model import Request
 from journeyman.permission import Permission, TaintGate
 from journeyman.skills import Skills
-from journeyman.skills.format import MAX_FILES, MAX_FRONT_MATTER_BYTES, MAX_INSTRUCTIONS_BYTES
+from journeyman.skills.skills import MAX_FILES, MAX_FRONT_MATTER_BYTES, MAX_INSTRUCTIONS_BYTES
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.toolbox import Workspace
 from tests.play import texts
