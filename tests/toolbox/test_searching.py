@@ -150,6 +150,8 @@ async def test_a_pattern_that_is_none_is_refused(player: Player, pattern: str) -
         ("a.b", ["a.b"], ["axb"]),
         ("a/", [], ["a", "a/b"]),
         ("[[:a&&-]", ["[", "&", "-"], ["b", "/"]),
+        ("d[!a]x", ["dbx", "d]x", "d&x"], ["dax", "d/x"]),
+        ("d[]&~|^]x", ["d]x", "d&x", "d~x", "d|x", "d^x"], ["dax", "d/x", "dx"]),
         ("a{b,[,]}c", ["abc", "a,c"], ["ac"]),
         ("a{b,{c,d/**}}", ["ab", "ac", "ad/e/f"], ["ad", "a"]),
         ("{**/a,b/**}", ["a", "x/a", "b/x"], ["b", "x/b"]),
@@ -289,12 +291,9 @@ IGNORE_FILES = st.sampled_from(
 
 
 def place(root: Path, paths: Sequence[str], ignored: Mapping[str, list[str]]) -> None:
-    for n, path in enumerate([*paths, *ignored]):
-        at = root / path
-        if not at.exists() and all(not above.is_file() for above in at.parents):
-            at.parent.mkdir(parents=True, exist_ok=True)
-            at.write_text("\n".join(ignored.get(path, ["one", "two"])) + "\n")
-            os.utime(at, (n, n))
+    for path in [*paths, *ignored]:
+        if not (root / path).exists() and all(not above.is_file() for above in (root / path).parents):
+            fill(root, {path: "\n".join(ignored.get(path, ["one", "two"])) + "\n"})
 
 
 @needs_ripgrep
