@@ -219,7 +219,11 @@ def test_a_parallel_or_cached_tool_reads_state_but_may_not_set_it(used: AnyTool,
 
 def test_progress_goes_to_whoever_listens_if_anybody_does() -> None:
     seen: list[tuple[str, float | None]] = []
-    it = context(progress=lambda message, fraction: seen.append((message, fraction)))
+
+    def listen(message: str, fraction: float | None) -> None:
+        seen.append((message, fraction))
+
+    it = context(progress=listen)
     it.progress("started")
     it.progress("half", 0.5)
     context().progress("anyone?")
