@@ -86,7 +86,6 @@ HOMES: dict[str, str] = {
     "mcp": "mcp mcp_server",  # the two ends of one protocol
     "openai": "models.openai",
     "opentelemetry": "otel",
-    "pathspec": "toolbox.walk",
     "pgqueuer": "durable.postgres.pgqueuer",
     "procrastinate": "durable.postgres.procrastinate",
     "psycopg": "durable.postgres store.connection store.database store.postgres store.shared",
@@ -94,7 +93,7 @@ HOMES: dict[str, str] = {
     "pytest": "pytest_plugin",
     "starlette": "serve mcp_server cli.serve view",
     "uvicorn": "serve.http_guard",
-    "yaml": "skills.format",
+    "yaml": "skills.skills",
 }
 # Imported inside a function, in its home: the linter forbids it elsewhere, and at the top of a file.
 LAZY_PACKAGES = frozenset(

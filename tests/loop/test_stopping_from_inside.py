@@ -99,10 +99,7 @@ async def test_a_middleware_and_a_deferred_tool_stop_the_run_too() -> None:
     assert texts(result) == ["found here"]
     assert "the middleware has had enough" in str(result.error)
 
-    through = [
-        call("tool_search", query="select:give_up"),
-        call("call_tool", name="give_up", arguments={"why": "gone"}),
-    ]
+    through = [call("tool_search", query="give_up"), call("call_tool", name="give_up", arguments={"why": "gone"})]
     result = failed(await run(quitter(*through, tools=deferred_tools([give_up])), "Go."))
     assert result.error.context == CancelledContext(reason="gone", doing="running tools")
 

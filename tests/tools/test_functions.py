@@ -254,13 +254,10 @@ def test_a_tool_runs_in_a_thread_unless_it_is_async_or_says_otherwise() -> None:
     assert not tool(hidden, thread=False).in_thread
 
 
-async def test_a_decorated_tool_is_still_the_function() -> None:
+async def test_a_decorated_tool_is_still_the_function_with_its_types() -> None:
     assert add(2, b=3) == 5
     assert_type(await query("x", limit=2), list[str])
     assert await query("x", limit=2) == ["x", "x"]
-
-
-def test_a_decorated_tool_keeps_its_types() -> None:
     assert_type(add(1), int)
     assert_type(shout_tool("x"), str)
     some: AnyTool = add
@@ -370,15 +367,12 @@ def test_what_is_no_function_with_typed_parameters_is_no_tool(thing: object) -> 
 
 
 # D33: nothing but the name identifies a tool
-def test_a_right_tool_has_no_problems_and_can_be_renamed() -> None:
+def test_a_right_tool_has_no_problems_and_can_be_renamed_and_told_apart() -> None:
     assert tool_problems(query) == tool_problems(add) == []
     renamed = replace(query, name="ask")
     assert (renamed.spec.name, renamed.spec.input_schema) == ("ask", query.spec.input_schema)
     with pytest.raises(InvalidArguments, match="tool 'ask'"):
         renamed.parse("{}")
-
-
-def test_tools_are_told_apart_by_identity() -> None:
     assert add != replace(add)
     assert len({add, query, add}) == 2
 

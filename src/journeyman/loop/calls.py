@@ -65,7 +65,7 @@ _TOO_MANY = "Error: not run: this run may make {left}, and this answer asks for 
 
 _NOT_FOUND = (
     "Error: not run: you have not read yet what {name} does and takes. "
-    "Find it with tool_search (select:{name}), read that, and call it then."
+    "Find it with tool_search, by its name, read that, and call it then."
 )
 
 _FAILING = "Error: not run: {name} failed {times} in a row. Do not call it again; go on without it, or say so."
