@@ -89,6 +89,7 @@ PLAIN: dict[str, Any] = {
         "size": {"oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}], "type": "string"},
         "extras": {"type": "array", "items": {"type": "string", "enum": ["ribbon", "card"]}, "maxItems": 1},
         "old": {"type": "string", "enum": ["a", "b"], "enumNames": ["Alpha", "Beta"]},
+        "crossed": {"oneOf": [{"const": "up", "title": "down"}, {"const": "down", "title": "up"}]},
         "note": {"type": "string"},
         "colour": {"type": "string", "default": "red"},
         "copies": {"type": "integer", "default": 1},
@@ -98,14 +99,16 @@ PLAIN: dict[str, Any] = {
 
 
 async def test_a_form_is_one_question_for_each_field_and_answers_are_of_its_types(older: str) -> None:
-    user = User("Ada", "36", "1.5", "Yes", "2026-02-28", "ada@example.org", "Large", "card", "Beta", SKIP, "", "2")
+    user = User(
+        "Ada", "36", "1.5", "Yes", "2026-02-28", "ada@example.org", "Large", "card", "Beta", "down", SKIP, "", "2"
+    )
     filled = {"name": "Ada", "age": 36, "price": 1.5, "gift": True, "when": "2026-02-28", "mail": "ada@example.org"}
-    more = {"size": "l", "extras": ["card"], "old": "b", "colour": "red", "copies": 2}
+    more = {"size": "l", "extras": ["card"], "old": "b", "crossed": "up", "colour": "red", "copies": 2}
     assert await told(older, user, form=PLAIN) == [["accept", {**filled, **more}]]
-    assert user.asked[0].question.endswith("Your name [a text] (1 of 12)")
-    assert user.asked[10].question.endswith("colour [a text, if blank, red] (11 of 12)")
+    assert user.asked[0].question.endswith("Your name [a text] (1 of 13)")
+    assert user.asked[11].question.endswith("colour [a text, if blank, red] (12 of 13)")
     assert user.options[3] == ("yes", "no", DECLINE)
-    assert user.options[9:] == [(SKIP, DECLINE), ("red", DECLINE), ("1", DECLINE)]
+    assert user.options[10:] == [(SKIP, DECLINE), ("red", DECLINE), ("1", DECLINE)]
 
 
 @pytest.mark.parametrize(
@@ -114,11 +117,13 @@ async def test_a_form_is_one_question_for_each_field_and_answers_are_of_its_type
         (PLAIN["properties"]["name"], "A", "Ada", "is shorter than 2 characters"),
         (PLAIN["properties"]["name"], "", "Ada", "it is needed."),
         (PLAIN["properties"]["age"], "17", 18, "18"),
-        (PLAIN["properties"]["age"], "18.5", 18, "integer"),
-        (PLAIN["properties"]["age"], "many", 18, "many is not a number."),
-        (PLAIN["properties"]["gift"], "perhaps", False, "answer yes or no."),
-        (PLAIN["properties"]["when"], "2026-02-30", "2026-02-28", "2026-02-30 is no date."),
-        (PLAIN["properties"]["mail"], "ada", "ada@example.org", "ada is no email."),
+        (PLAIN["properties"]["age"], "18.5", 18, "should be of type integer, got 18.5"),
+        (PLAIN["properties"]["age"], "many", 18, 'should be of type integer, got "many"'),
+        (PLAIN["properties"]["gift"], "perhaps", False, "perhaps is none of: yes, no."),
+        (PLAIN["properties"]["when"], "2026-02-30", "2026-02-28", 'is not a "date", got "2026-02-30"'),
+        (PLAIN["properties"]["mail"], "ada", "ada@example.org", 'is not a "email", got "ada"'),
+        ({"type": "string", "format": "ipv4"}, "1.2.3", "1.2.3.4", 'is not a "ipv4"'),
+        ({"type": "number"}, "null", 18, "should be of type number, got null"),
         (PLAIN["properties"]["size"], "Medium", "s", "Medium is none of: Small, Large."),
         (PLAIN["properties"]["extras"], "card, ribbon", ["card"], "1"),
     ],
