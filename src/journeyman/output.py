@@ -117,7 +117,7 @@ def native_problems(output: Output[Any, Any], model: object) -> Iterator[Problem
     if output.reminder:
         wrong = "The output is native, so there is no tool that a reminder could name."
         yield Problem("NATIVE_REMINDER", wrong, "Remove reminder, or use mode='tool'.")
-    if not _NAME.fullmatch(output.name):
+    if not isinstance(output.name, str) or not _NAME.fullmatch(output.name):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
         wrong = f"The output's name {output.name!r} is not 1 to 64 letters, digits, '_' or '-'."
         yield Problem("INVALID_NAME", wrong, "Give it a name such as 'report'.")
     facts: Facts = getattr(model, "facts", UNKNOWN)

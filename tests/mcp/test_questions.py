@@ -63,11 +63,8 @@ async def test_the_user_of_the_chat_is_asked_in_the_name_of_the_server(warm: War
     assert (asked.options, asked.path) == (("small", "large", DECLINE), ("buyer",))
 
 
-async def test_a_server_over_http_may_ask(either: str) -> None:
+async def test_a_server_over_http_may_ask_and_who_says_no_declines(either: str) -> None:
     assert await told(either, User("small"), form=ORDER) == [["accept", {"size": "small"}]]
-
-
-async def test_who_says_no_declines(either: str) -> None:
     assert await told(either, User(DECLINE), form=ORDER) == [["decline", None]]
     assert await told(either, User("no"), form=ORDER) == [["decline", None]]
 
@@ -139,15 +136,14 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again(
     assert why in user.asked[1].question.partition("That does not fit: ")[2]
 
 
-async def test_who_never_gives_an_answer_that_fits_has_cancelled(older: str) -> None:
+NEVER = {"type": "object", "properties": {"it": {"type": "string", "pattern": "("}}}
+
+
+@pytest.mark.parametrize("form", [ORDER, NEVER])
+async def test_who_never_gives_an_answer_that_fits_has_cancelled(form: dict[str, Any], older: str) -> None:
     user = User("huge")
-    assert await told(older, user, form=ORDER) == [["cancel", None]]
+    assert await told(older, user, form=form) == [["cancel", None]]
     assert len(user.asked) == 3
-
-
-async def test_a_form_that_nothing_fits_is_cancelled(older: str) -> None:
-    form = {"type": "object", "properties": {"it": {"type": "string", "pattern": "("}}}
-    assert await told(older, User("x"), form=form) == [["cancel", None]]
 
 
 async def test_a_form_without_fields_is_a_question_of_yes_or_no(older: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast, get_args
 
 from journeyman.cancellation import is_awaited
 from journeyman.data import lazy_dataclass
-from journeyman.definition import DefinitionError, Problem, explain_arguments
+from journeyman.definition import DefinitionError, Problem, explain_arguments, raise_problems
 from journeyman.errors import ProviderError, count
 from journeyman.json_numbers import read_object
 from journeyman.model import BlockFinished, Facts, Model, Part, Request, Response, ResponseFinished, ResponseStarted
@@ -132,8 +132,7 @@ def _script(given: object) -> Iterator[Answer | Policy]:
         for n, answer in enumerate(every, 1)
         if not _is_answer(answer)
     ]
-    if wrong:
-        raise DefinitionError("ScriptedModel", wrong)
+    raise_problems("ScriptedModel", wrong)
     yield from cast("Sequence[Answer | Policy]", every)
 
 
