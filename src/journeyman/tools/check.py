@@ -193,18 +193,13 @@ def _choice(name: str, value: object, words: Sequence[str], *, code: str, also: 
     yield Problem(code, f"settings.{name} is {value!r}.{hint}", f"Pass one of {listed}{also}.")
 
 
-def _is_share(value: object) -> bool:
-    return is_zero_or_amount(value) and cast("float", value) <= 1
-
-
-def _is_seed(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 _SAMPLING: Final[Mapping[str, Kind]] = {
     "temperature": (none_or(is_zero_or_amount), "Pass a finite number of at least 0."),
-    "top_p": (none_or(_is_share), "Pass a number from 0 to 1."),
-    "seed": (none_or(_is_seed), "Pass a whole number."),
+    "top_p": (
+        none_or(lambda share: is_zero_or_amount(share) and cast("float", share) <= 1),
+        "Pass a number from 0 to 1.",
+    ),
+    "seed": (none_or(lambda seed: isinstance(seed, int) and not isinstance(seed, bool)), "Pass a whole number."),
 }
 _EXTRA: Final[Kind] = (is_mapping, "Pass a dict of further fields of the request.")
 
