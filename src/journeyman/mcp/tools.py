@@ -125,12 +125,16 @@ async def pin(
         PinsDiffer: there is a file, but it cannot be read.
     """
     file = Path(path)
-    known = load_pins(file) if file.exists() else Pins()
+    known = _load_known_pins(file)
     named = to_servers(servers)
     async with _open_servers(named, start_timeout_s, CALL_TIMEOUT_S) as opened:
         offers = [offer for _, offer in opened]
     save_pins(file, Pins(servers={**known.servers, **{offer.server: pin_offer(offer) for offer in offers}}))
     return [line for offer in offers for line in _news(known, offer)]
+
+
+def _load_known_pins(file: Path) -> Pins:
+    return load_pins(file) if file.exists() else Pins()
 
 
 def _news(known: Pins, offer: Offer) -> list[str]:
