@@ -81,7 +81,7 @@ HOMES: dict[str, str] = {
     **dict.fromkeys(("cyclopts", "prompt_toolkit", "rich"), "cli"),
     "filelock": "files",
     "griffe": "tools.signature",
-    "httpx2": "mcp.http",
+    "httpx2": "mcp.transports",
     "jsonschema_rs": "tools.raw_schema",
     "mcp": "mcp mcp_server",  # the two ends of one protocol
     "openai": "models.openai",

@@ -140,7 +140,7 @@ def text_problems(output: Output[Any, Any], model: object) -> Iterator[Problem]:
     if output.strict and mode == "prompted":
         wrong = "The output is prompted, so no provider sees its schema, and none can guarantee it."
         yield Problem("PROMPTED_STRICT", wrong, "Remove strict, or use mode='native'.")
-    if not _NAME.fullmatch(output.name):
+    if not isinstance(output.name, str) or not _NAME.fullmatch(output.name):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
         wrong = f"The output's name {output.name!r} is not 1 to 64 letters, digits, '_' or '-'."
         yield Problem("INVALID_NAME", wrong, "Give it a name such as 'report'.")
     facts: Facts = getattr(model, "facts", UNKNOWN)

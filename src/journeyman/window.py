@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, replace
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from journeyman.data import lazy_dataclass
-from journeyman.errors import DefinitionError, Problem
+from journeyman.definition import Kind, field_problems, is_count, none_or, raise_problems
 from journeyman.model import Model, Prefix, Request, Response, context_window_of
 from journeyman.types import (
     NOTHING_USED,
@@ -131,12 +131,9 @@ class Compaction:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strategies", tuple(self.strategies))
-        for name in ("reserve_tokens", "window_tokens"):
-            value: int | None = getattr(self, name)
-            if value is not None and value < 1:
-                hint = "Give a number of tokens of at least 1, or leave it out."
-                problem = Problem("INVALID_COMPACTION", f"{name} is {value}.", hint)
-                raise DefinitionError("The compaction", [problem])
+        size: Kind = (none_or(is_count), "Give a number of tokens of at least 1, or leave it out.")
+        sizes = {"reserve_tokens": size, "window_tokens": size}
+        raise_problems("The compaction", field_problems("INVALID_COMPACTION", "", self, sizes))
 
     def window_of(self, model: Model) -> int | None:
         """Return the window of a run with `model`, in tokens."""

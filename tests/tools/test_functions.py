@@ -313,9 +313,10 @@ def test_types_of_the_function_around_are_found() -> None:
 
 
 # D44: all of them, at once, each with a hint
-def test_a_definition_lists_everything_that_is_wrong() -> None:
+@pytest.mark.parametrize("none", [0, "3", True])
+def test_a_definition_lists_everything_that_is_wrong(none: object) -> None:
     worst = defined("def it(a, b, /, c: Missing, *d: int, e: ToolContext, f: ToolContext, **g: str): ...")
-    wrong: Any = {"name": "not a name", "cache": "run", "effect": "some", "timeout_s": 0, "max_chars": 0}
+    wrong: Any = {"name": "not a name", "cache": "run", "effect": "some", "timeout_s": none, "max_chars": none}
     assert problems_of(lambda: tool(worst, **wrong)) == [
         *("UNSUPPORTED_PARAMETER", "UNSUPPORTED_PARAMETER", "UNRESOLVED_ANNOTATION", "UNSUPPORTED_PARAMETER"),
         *("DUPLICATE_CONTEXT", "UNSUPPORTED_PARAMETER", "INVALID_TOOL_NAME", "INVALID_EFFECT"),
@@ -336,8 +337,8 @@ def test_a_parameter_needs_a_name_and_a_type_that_can_be_found_and_described() -
 
 
 # D13
-@pytest.mark.parametrize("name", ["", "a b", "größe", "a.b", "x" * 129, "a\n", "a/b"])
-def test_a_name_that_providers_refuse_is_a_problem(name: str) -> None:
+@pytest.mark.parametrize("name", ["", "a b", "größe", "a.b", "x" * 129, "a\n", "a/b", 3])
+def test_a_name_that_providers_refuse_is_a_problem(name: Any) -> None:  # noqa: ANN401
     problems = tool_problems(Tool(name, "", {"type": "object"}, print))
     assert [problem.code for problem in problems] == ["INVALID_TOOL_NAME" if name else "MISSING_TOOL_NAME"]
 

@@ -28,8 +28,9 @@ from typing_extensions import TypeVar
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
 from journeyman.budget import Budget, limits_of
 from journeyman.cancellation import Abort, is_failure, running_loop, wait_until_ended
+from journeyman.definition import COUNT, Kind, is_one_of, none_or, raise_problems, value_problems
 from journeyman.endings import BudgetContext, CancelledContext, Context, ErrorInfo, InternalContext
-from journeyman.errors import DefinitionError, JourneymanError, Problem, name_and_words
+from journeyman.errors import JourneymanError, Problem, name_and_words
 from journeyman.events import BatchEvent, BatchPaused, Callbacks, InputFinished, Listener
 from journeyman.foreign import refuse_old_arguments
 from journeyman.loop.prepare import begin
@@ -37,7 +38,7 @@ from journeyman.loop.retry import RatePause, rate_pause
 from journeyman.loop.run import carry_out
 from journeyman.loop.state import Options, Origin, RunOptions, current_path, current_run
 from journeyman.result import Failure, Metadata, Result
-from journeyman.tools.check import budget_problems, is_count, signal_problems
+from journeyman.tools.check import budget_problems, signal_problems
 from journeyman.types import NOTHING_USED, Content, Message, RunPath, Usage
 
 _log = logging.getLogger("journeyman")
@@ -154,8 +155,7 @@ def run_many(  # noqa: PLR0913 - one for each option, all by name
     """
     runtime = DEFAULT_RUNTIME if runtime is None else runtime
     problems = [*_wrong_inputs(agent, inputs, max_concurrency, order), *_wrong_around(budget, runtime)]
-    if problems := [*problems, *signal_problems(abort), *_wrong_keeping(key, durable)]:
-        raise DefinitionError("run_many", problems)
+    raise_problems("run_many", [*problems, *signal_problems(abort), *_wrong_keeping(key, durable)])
     options = Options(
         deps=deps,
         max_attempts=max_attempts,
@@ -236,9 +236,8 @@ def _make_failure(context: Context) -> Failure:
 
 
 def _wrong_keeping(key: object, durable: object) -> Iterator[Problem]:
-    if key is not None and not callable(key):
-        hint = "Pass a function from an input to its key: key=lambda order: order.id"
-        yield Problem("INVALID_ARGUMENT", f"key is {key!r}.", hint)
+    hint = "Pass a function from an input to its key: key=lambda order: order.id"
+    yield from value_problems("INVALID_ARGUMENT", "key", key, (none_or(callable), hint))
     if key is not None and durable is None:
         hint = "Pass durable=, an open Durable(…), too, or leave key out."
         yield Problem("INVALID_ARGUMENT", "There is a key, and nothing that keeps runs under it.", hint)
@@ -253,12 +252,9 @@ def _wrong_inputs(agent: object, inputs: object, max_concurrency: object, order:
     if isinstance(inputs, str | bytes) or not isinstance(inputs, Iterable | AsyncIterable):
         hint = "Pass a list, a generator or an async generator of inputs."
         yield Problem("INVALID_ARGUMENT", f"inputs is a {type(inputs).__name__}, not many inputs.", hint)
-    if not is_count(max_concurrency):
-        yield Problem(
-            "INVALID_ARGUMENT", f"max_concurrency is {max_concurrency!r}.", "Pass a whole number of at least 1."
-        )
-    if order not in get_args(Order):
-        yield Problem("INVALID_ARGUMENT", f"order is {order!r}.", "Pass 'input' or 'done'.")
+    yield from value_problems("INVALID_ARGUMENT", "max_concurrency", max_concurrency, COUNT)
+    orders: Kind = (is_one_of(*get_args(Order)), "Pass 'input' or 'done'.")
+    yield from value_problems("INVALID_ARGUMENT", "order", order, orders)
 
 
 def _wrong_around(budget: object, runtime: object) -> Iterator[Problem]:

@@ -23,7 +23,7 @@ from journeyman.chat.questions import Questions
 from journeyman.chat.runs import Runs, end_of
 from journeyman.chat.turn import ChatOptions, ChatState, Hold, OpenOptions, Turn, opened_model, problems_of
 from journeyman.connect import connect, connect_session
-from journeyman.definition import explain_arguments
+from journeyman.definition import explain_arguments, raise_problems
 from journeyman.endings import ErrorCode
 from journeyman.errors import ChatBusy, ChatHeld, DefinitionError, NothingToContinue, NothingToUndo, Problem
 from journeyman.events import Callbacks, ContextCompacted, Event, Listener, TurnEnded
@@ -83,8 +83,7 @@ class Chat(Generic[Out, In]):
         problems = [*problems_of(agent, deps, history), *runtime_problems(runtime), *callback_problems(callbacks)]
         if on_event is not None:
             problems += listener_problems(on_event)
-        if problems:
-            raise DefinitionError("Chat", problems)
+        raise_problems("Chat", problems)
         self.agent: Final = agent if deps is None else agent.with_deps(deps)
         self._path = (agent.name,)
         self._listeners = [] if on_event is None else [on_event]
@@ -343,8 +342,7 @@ class Chat(Generic[Out, In]):
             ChatHeld: the chat is held.
         """
         self._check_free()
-        if problems := [] if isinstance(model, str) else [*model_problems("The model", model or "")]:
-            raise DefinitionError("Chat.use", problems)
+        raise_problems("Chat.use", () if isinstance(model, str) else model_problems("The model", model or ""))
         self._holds += 1
         try:
             stack = AsyncExitStack()
@@ -560,8 +558,7 @@ class Chat(Generic[Out, In]):
         Raises:
             DefinitionError: it is not a function, or it is async: listeners are not awaited.
         """
-        if problems := [*listener_problems(listener)]:
-            raise DefinitionError("The listener", problems)
+        raise_problems("The listener", listener_problems(listener))
         self._listeners.append(listener)
 
         def unsubscribe() -> None:

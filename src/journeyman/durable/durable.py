@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack, cast, ove
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
 from journeyman.cancellation import Abort, running_loop, wait_until_ended
-from journeyman.definition import explain_arguments, missing_attribute
+from journeyman.definition import explain_arguments, is_count, missing_attribute, raise_problems
 from journeyman.durable.binding import Program
 from journeyman.durable.chats import ChatSession
 from journeyman.durable.dispatch import LATE_S, Dispatcher
@@ -43,16 +43,7 @@ from journeyman.durable.records import (
 )
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.durable.watcher import Hub
-from journeyman.errors import (
-    DefinitionError,
-    InvalidArguments,
-    RunBlocked,
-    RunDiffers,
-    RunUnknown,
-    StoreError,
-    SubagentMisused,
-    quoted,
-)
+from journeyman.errors import InvalidArguments, RunBlocked, RunDiffers, RunUnknown, StoreError, SubagentMisused, quoted
 from journeyman.events import Callbacks, Listener
 from journeyman.foreign import refuse_old_arguments
 from journeyman.journal import new_id
@@ -62,7 +53,7 @@ from journeyman.loop.state import Options, RunOptions
 from journeyman.loop.watch import traceparent_of
 from journeyman.result import Result
 from journeyman.store.address import read_address
-from journeyman.tools.check import is_count, listener_problems
+from journeyman.tools.check import listener_problems
 from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.tools.exact import StoredValue, store_value
 from journeyman.tools.results import encodable
@@ -141,8 +132,7 @@ class Durable:
                 `store` is not a URL.
             DefinitionError: `on_event` cannot be called, or is async: it is not awaited.
         """
-        if on_event is not None and (problems := [*listener_problems(on_event)]):
-            raise DefinitionError("The Durable", problems)
+        raise_problems("The Durable", () if on_event is None else listener_problems(on_event))
         place = read_address(store) if isinstance(store, str | os.PathLike) else store
         if isinstance(place, str):
             engine: Engine = PostgresEngine(place, dispatcher=dispatcher)

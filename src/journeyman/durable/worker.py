@@ -15,7 +15,7 @@ from journeyman.cancellation import cancel_within, wait_until_ended
 from journeyman.closing import TimeToEnd, time_of_work
 from journeyman.connect import connect
 from journeyman.data import lazy_dataclass
-from journeyman.definition import explain_arguments
+from journeyman.definition import explain_arguments, raise_problems
 from journeyman.durable.binding import Program
 from journeyman.durable.dispatch import GIVE_BACK_S, Ticket, Tickets, may_be_handed_over
 from journeyman.durable.durable import Durable
@@ -85,8 +85,7 @@ class Worker:
         problems = [*callback_problems(callbacks)]
         if on_event is not None:
             problems += listener_problems(on_event)
-        if problems:
-            raise DefinitionError("The worker", problems)
+        raise_problems("The worker", problems)
         names = [agent.name for agent in agents]
         double = sorted({name for name in names if names.count(name) > 1})
         if not names:

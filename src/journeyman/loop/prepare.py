@@ -21,6 +21,7 @@ from journeyman.budget import Budget, Ledger, limits_of, open_budget
 from journeyman.cancellation import Scope, is_awaited, is_failure, running_loop
 from journeyman.connect import connect, connect_fetch
 from journeyman.content.media import LARGEST_BYTES, MediaSupport
+from journeyman.definition import is_count
 from journeyman.endings import (
     Context,
     ErrorInfo,
@@ -73,7 +74,6 @@ from journeyman.tools.check import (
     function_problem,
     gate_problems,
     history_problem,
-    is_count,
     lacking,
     listener_problems,
     model_problems,

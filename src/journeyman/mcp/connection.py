@@ -22,10 +22,9 @@ from pydantic import BaseModel, TypeAdapter
 from journeyman.cancellation import flatten_error, wait_until_ended
 from journeyman.errors import McpUnavailable, Rejected, count
 from journeyman.mcp.elicitation import CallQuestions
-from journeyman.mcp.http import HttpTransport
 from journeyman.mcp.pins import Definition, Offer, changes
 from journeyman.mcp.servers import Http, Server, Stdio
-from journeyman.mcp.stdio import StdioTransport
+from journeyman.mcp.transports import HttpTransport, StdioTransport
 from journeyman.texts import shorten_line
 from journeyman.tools.context import current_asker
 from journeyman.tools.redaction import scrub_secrets

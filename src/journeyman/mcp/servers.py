@@ -19,6 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter,
 from pydantic_core import from_json, to_json
 
 from journeyman.data import lazy_dataclass
+from journeyman.definition import raise_problems
 from journeyman.errors import DefinitionError, Problem
 from journeyman.narrowing import is_dict, is_list, is_list_of_texts, is_mapping, is_str_dict, is_str_mapping
 from journeyman.processes import is_secret
@@ -159,9 +160,7 @@ def to_servers(targets: Mapping[str, Target]) -> dict[str, Server]:
                 hint = 'Pass the words of a command, an address, Stdio(…), Http(…), or {"command": …, "args": […]}.'
                 wrong = f"Server {name[:80]!r} is given as {type(target).__name__!r}."
                 problems.append(Problem("INVALID_SERVER", wrong, hint))
-    problems += _all_problems(servers)
-    if problems:
-        raise DefinitionError(subject, problems)
+    raise_problems(subject, [*problems, *_all_problems(servers)])
     return servers
 
 
@@ -371,9 +370,7 @@ def load_servers(path: str | Path, *, environ: Mapping[str, str] | None = None) 
         raise DefinitionError(f"The MCP configuration {file}", [problem]) from None
     servers, problems = _read_entries(entries, os.environ if environ is None else environ)
     _log_ignored(file, content, {name: entries[name] for name in servers})
-    problems += _all_problems(servers)
-    if problems:
-        raise DefinitionError(f"The MCP configuration {file}", problems)
+    raise_problems(f"The MCP configuration {file}", [*problems, *_all_problems(servers)])
     return servers
 
 

@@ -14,8 +14,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, get_args
 
-from journeyman.definition import explain_arguments
-from journeyman.errors import DefinitionError, ModelUnavailable, Problem, ProviderError, ProviderErrorKind
+from journeyman.definition import COUNT_OR_NONE, explain_arguments, field_problems, raise_problems
+from journeyman.errors import ModelUnavailable, Problem, ProviderError, ProviderErrorKind
 from journeyman.hosted.tools import HostedToolSupport
 from journeyman.model import (
     Answered,
@@ -119,8 +119,7 @@ class FallbackModel:
         Raises:
             DefinitionError: there is no model, or `on` names something that is not a kind.
         """
-        if problems := [*_problems_of_fallback(models, on)]:
-            raise DefinitionError("FallbackModel", problems)
+        raise_problems("FallbackModel", _problems_of_fallback(models, on))
         self.models = models
         self.on = frozenset(on)
 
@@ -397,8 +396,10 @@ class RateLimitedModel(WrapperModel):
         self.expected_output_tokens = expected_output_tokens
         self.count_cache_reads = count_cache_reads
         self._window = _Window(requests_per_minute, tokens_per_minute, max_concurrency)
-        if problems := [*self._problems()]:
-            raise DefinitionError("RateLimitedModel", problems)
+        limits = ("requests_per_minute", "tokens_per_minute", "concurrency", "expected_output_tokens")
+        raise_problems(
+            "RateLimitedModel", field_problems("INVALID_RATE", "", self, dict.fromkeys(limits, COUNT_OR_NONE))
+        )
 
     def __repr__(self) -> str:
         return f"<RateLimitedModel {self.model!r}>"
@@ -435,12 +436,6 @@ class RateLimitedModel(WrapperModel):
         cached = 0 if self.count_cache_reads else usage.cache_read_tokens or 0
         tokens = usage.total_tokens - cached
         return tokens if usage.exact else max(tokens, held)
-
-    def _problems(self) -> Iterator[Problem]:
-        for name in ("requests_per_minute", "tokens_per_minute", "concurrency", "expected_output_tokens"):
-            value: object = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                yield Problem("INVALID_RATE", f"{name} is {value!r}.", "Pass a whole number of at least 1, or None.")
 
 
 # -- who may go when ---------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from journeyman.data import lazy_dataclass
-from journeyman.definition import explain_arguments
+from journeyman.definition import COUNT, explain_arguments, value_problems
 from journeyman.errors import DefinitionError, Problem, count, quoted
 from journeyman.gate import make_path_hider
 from journeyman.narrowing import is_dict
@@ -34,7 +34,6 @@ from journeyman.toolbox.files import (
     nothing_hidden,
     split_lines,
 )
-from journeyman.tools.check import is_count
 from journeyman.tools.issues import excerpt
 from journeyman.tools.tools import Tool
 from journeyman.types import JsonObject
@@ -148,8 +147,7 @@ def _argument_problems(folders: Sequence[object], max_bytes: object) -> Iterator
     for each in folders:
         if not isinstance(each, str | os.PathLike):
             yield Problem("INVALID_ARGUMENT", f"A folder of skills is {each!r}.", "Pass its path.")
-    if not is_count(max_bytes):
-        yield Problem("INVALID_ARGUMENT", f"max_bytes is {max_bytes!r}.", "Pass a whole number of at least 1.")
+    yield from value_problems("INVALID_ARGUMENT", "max_bytes", max_bytes, COUNT)
 
 
 def _add_folder(folder: Path, found: dict[str, Skill], broken: list[Problem], max_bytes: int) -> Problem | None:

@@ -14,8 +14,8 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 
 from journeyman.agent import Agent, Runtime
 from journeyman.cancellation import Abort
-from journeyman.definition import explain_arguments
-from journeyman.errors import DefinitionError, Problem, SubagentMisused, log_caught, name_and_words
+from journeyman.definition import COUNT_OR_NONE, explain_arguments, raise_problems, value_problems
+from journeyman.errors import Problem, SubagentMisused, log_caught, name_and_words
 from journeyman.events import Listener
 from journeyman.foreign import refuse_old_arguments
 from journeyman.hosted.tools import CodeExecution
@@ -53,14 +53,7 @@ from journeyman.subagents.delegation import (
 from journeyman.subagents.results import SubagentResult
 from journeyman.team.spawn import MAX_DEPTH, SpawnFunction, TeamSpawner
 from journeyman.tools.background import Notify, OutputFactory, in_folder
-from journeyman.tools.check import (
-    function_problem,
-    is_count,
-    lacking,
-    listener_problems,
-    model_problems,
-    signal_problems,
-)
+from journeyman.tools.check import function_problem, lacking, listener_problems, model_problems, signal_problems
 from journeyman.tools.context import BackgroundTasks, ToolContext
 from journeyman.tools.deps import NOT_DECLARED, Bound
 from journeyman.tools.tools import Needs, Tool
@@ -146,8 +139,7 @@ class Subagents(Tool[..., Any, Needs]):
         problems += _mode_problems(modes)
         for name, given in zip(_WIRING, wiring, strict=True):
             problems += _wiring_problems(name, given)
-        if problems:
-            raise DefinitionError("Subagents", problems)
+        raise_problems("Subagents", problems)
         by_name = {agent.name: agent for agent in agents}
         effects: list[Effect] = [tool.effect or agent.default_effect for agent in agents for tool in agent.tools]
         hardest_to_undo = _EFFECTS[max(map(_EFFECTS.index, effects), default=0)]
@@ -181,9 +173,7 @@ class Subagents(Tool[..., Any, Needs]):
     def __setattr__(self, name: str, value: object) -> None:
         if name not in _WIRING:
             raise AttributeError(f"{name!r} of Subagents cannot be set. These can: {', '.join(_WIRING)}.")
-        problems = [*_wiring_problems(name, value)]
-        if problems:
-            raise DefinitionError("Subagents", problems)
+        raise_problems("Subagents", _wiring_problems(name, value))
         object.__setattr__(self, name, value)
 
     @property
@@ -362,8 +352,7 @@ def _problems_of_agents(agents: Sequence[Agent[Any, Any, Any]], counts: Mapping[
         else:
             seen.add(agent.name)
     for name, value in counts.items():
-        if value is not None and not is_count(value, 1):
-            yield Problem("INVALID_LIMIT", f"{name} is {value!r}.", "Pass a whole number of at least 1, or None.")
+        yield from value_problems("INVALID_LIMIT", name, value, COUNT_OR_NONE)
 
 
 def _not_an_agent(given: object) -> Problem:

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Unpack
 from pydantic import Field
 
 from journeyman.cancellation import running_loop
-from journeyman.definition import explain_arguments
-from journeyman.errors import DefinitionError, Problem, Rejected
+from journeyman.definition import explain_arguments, is_zero_or_amount, raise_problems, value_problems
+from journeyman.errors import Problem, Rejected
 from journeyman.events import PREFIXES, Delivery, Listener, TaskInfo, TaskMessaged, TaskStarted
 from journeyman.history import NO_OUTPUT
 from journeyman.inbox import current_inbox
@@ -34,7 +34,7 @@ from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.tasks.task import RunningTask, TaskHost, outlive
 from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, Work, in_folder
-from journeyman.tools.check import function_problem, is_amount, listener_problems
+from journeyman.tools.check import function_problem, listener_problems
 from journeyman.tools.context import BackgroundTasks, ToolContext
 from journeyman.tools.tools import AnyTool, tool
 from journeyman.types import TextOrigin
@@ -65,8 +65,7 @@ class Tasks:
         problems = [*_problems_of_tasks(notify, output, grace_s)]
         if on_event is not None:
             problems += listener_problems(on_event)
-        if problems:
-            raise DefinitionError("Tasks", problems)
+        raise_problems("Tasks", problems)
         self._notify = notify
         self._open_output = output if output is None or callable(output) else in_folder(output)
         self._watch = Watch(path=(), listeners=() if on_event is None else (on_event,))
@@ -397,5 +396,5 @@ def _problems_of_tasks(notify: object, output: object, grace_s: object) -> Itera
         yield from function_problem("notify", notify, "a text and a TaskInfo", n=2)
     if output is not None and not isinstance(output, str | PathLike):
         yield from function_problem("output", output, "an id and a subject", n=2)
-    if grace_s != 0 and not is_amount(grace_s):
-        yield Problem("INVALID_ARGUMENT", f"grace_s is {grace_s!r}.", "Pass a finite number of seconds, at least 0.")
+    hint = "Pass a finite number of seconds, at least 0."
+    yield from value_problems("INVALID_ARGUMENT", "grace_s", grace_s, (is_zero_or_amount, hint))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast, get_args
 
 from journeyman.cancellation import is_awaited
 from journeyman.data import lazy_dataclass
-from journeyman.definition import DefinitionError, Problem, explain_arguments
+from journeyman.definition import DefinitionError, Problem, explain_arguments, is_amount, is_count, raise_problems
 from journeyman.errors import ProviderError, count
 from journeyman.json_numbers import read_object
 from journeyman.model import (
@@ -31,7 +31,6 @@ from journeyman.model import (
 )
 from journeyman.models.wire import as_object, part_to_show, to_json
 from journeyman.narrowing import is_sequence
-from journeyman.tools.check import is_amount, is_count
 from journeyman.types import Block, Price, StopReason, Text, ToolUse, Usage
 
 Answer: TypeAlias = Response | str | Block | Sequence[Block] | ProviderError
@@ -196,8 +195,7 @@ def _script(given: object) -> Iterator[Answer | StreamedAnswer | StreamingPolicy
         for n, answer in enumerate(every, 1)
         if not _is_answer(answer)
     ]
-    if wrong:
-        raise DefinitionError("ScriptedModel", wrong)
+    raise_problems("ScriptedModel", wrong)
     yield from cast("Sequence[Answer | StreamedAnswer | StreamingPolicy]", every)
 
 

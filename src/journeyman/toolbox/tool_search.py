@@ -17,7 +17,8 @@ from typing import Annotated, Final, cast
 
 from pydantic import Field
 
-from journeyman.errors import DefinitionError, Problem
+from journeyman.definition import raise_problems
+from journeyman.errors import Problem
 from journeyman.toolbox.files import ToolRefused
 from journeyman.tools.tools import AnyTool, Tool, tool, tool_problems
 from journeyman.types import Effect, Text, ToolReference, ToolResult
@@ -43,8 +44,7 @@ def deferred_tools(tools: Sequence[AnyTool]) -> tuple[AnyTool, ...]:
     by_name = {each.name: each for each in tools if isinstance(each, Tool)}  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
     if len(by_name) + sum(not isinstance(each, Tool) for each in tools) < len(tools):  # pyright: ignore[reportUnnecessaryIsInstance] - see above
         problems.append(Problem("DUPLICATE_TOOL_NAME", "Two deferred tools have the same name.", "Rename one of them."))
-    if problems:
-        raise DefinitionError("The list of deferred tools", problems)
+    raise_problems("The list of deferred tools", problems)
     return _search_tool(by_name), _call_tool(by_name), *[replace(each, deferred=True) for each in tools]
 
 

@@ -24,6 +24,7 @@ from typing_extensions import TypedDict, TypeForm
 
 from journeyman.content.media import n_bytes_of
 from journeyman.data import lazy_dataclass
+from journeyman.definition import raise_problems
 from journeyman.errors import DefinitionError, InvalidArguments, Problem
 from journeyman.model import ToolSpec
 from journeyman.narrowing import is_list_or_tuple
@@ -313,8 +314,7 @@ def output_schema(form: TypeForm[T], *, name: str = "output") -> OutputSchema[T]
         wrapper = _adapter_of([Parameter(name="value", annotation=form)])
         schema = {**_json_schema(wrapper), "additionalProperties": False}
         wrapped = BoundedValidator(wrapper, hides=hides)
-    if problems := schema_problems(schema):
-        raise DefinitionError(f"The type of {name!r}", problems)
+    raise_problems(f"The type of {name!r}", schema_problems(schema))
     return OutputSchema(
         name=name,
         input_schema=schema,
