@@ -28,19 +28,25 @@ MAX_SKILL_BYTES: Final = 8 * 1024 * 1024
 """The largest skill, all of its files together, unless something else is said."""
 MAX_INSTRUCTIONS_BYTES: Final = 256 * 1024
 """The largest SKILL.md. The format recommends less than a tenth of it."""
+# The fields that the format bounds have 1,588 characters together; a licence and metadata come on top.
 MAX_FRONT_MATTER_BYTES: Final = 16 * 1024
+# Both bound how long it takes to make the tool, which looks at each file.
 MAX_FILES: Final = 1_000
 MAX_DEPTH: Final = 16
+# These are the format's own limits.
 _MOST_CHARS: Final = {"name": 64, "description": 1_024, "compatibility": 500}
 _SHOWN_CHARS: Final = 80
 
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _FENCED: Final = re.compile(r"^(```|~~~).*?^\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+# Up to a blank, `#` or `?`: a title, a place and a query do not belong to the path.
 _LINK: Final = re.compile(r"\]\(\s*<?([^()\s<>#?]+)")
+# An address may leave its scheme out: `//host/page`.
 _SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:|//")
 _RULES: Final = re.compile(r"[^\s,(]+(?:\([^()]*\))?|\([^()]*\)")
 """The names of tools in a text, separated by commas and blanks; what stands in parentheses belongs to the name."""
 _DISABLED: Final = "disable-model-invocation"
+# Made by Git and Python, and not by the author.
 _NOT_PART_OF_IT: Final = frozenset({".git", "__pycache__"})
 _TEXTS: Final = ("name", "description", "license", "compatibility")
 
@@ -127,10 +133,12 @@ def _inventory(root: str, shown: str, max_bytes: int, problems: list[Problem]) -
     """Return the paths of the files in a skill's folder, from there, and say what is wrong with them."""
     files: list[str] = []
     n_bytes, folders = 0, [(root, 0)]
+    # It stops once there is too much, so a folder full of files costs no more than a full skill.
     while folders and n_bytes <= max_bytes and len(files) <= MAX_FILES:
         folder, depth = folders.pop()
         try:
             with os.scandir(folder) as entries:
+                # Of the link itself: one that leads back up would never end.
                 found = [(each, each.stat(follow_symlinks=False)) for each in entries]
         except OSError as error:
             problems.append(_unreadable(folder, error))
@@ -159,6 +167,7 @@ def _entry_problem(entry: os.DirEntry[str], mode: int, root: str, shown: str) ->
         hint = "Rename it: models read the names."
         return Problem("INVALID_SKILL_FILE", f"{quoted(shown)} has a name that is not plain text.", hint)
     if entry.is_symlink():
+        # To the last one: a link may lead to a link.
         target = os.path.realpath(entry.path)
         if not target.startswith(f"{root}/"):
             hint = "Put the file itself into the folder."
@@ -178,6 +187,7 @@ def _unreadable(shown: str, error: OSError) -> Problem:
 def _read_skill_file(root: str, shown: str) -> str:
     """Return what stands in SKILL.md, with plain line ends."""
     try:
+        # One byte more, to see that there is more.
         data = LocalFiles().read(os.path.realpath(f"{root}/{SKILL_FILE}"), MAX_INSTRUCTIONS_BYTES + 1)
     except FileNotFoundError:
         hint = "Write one: a name, a description and instructions."
@@ -191,6 +201,7 @@ def _read_skill_file(root: str, shown: str) -> str:
         text = f"{shown} is larger than {MAX_INSTRUCTIONS_BYTES:,} bytes."
         raise _Unusable(Problem("SKILL_TOO_LARGE", text, hint))
     try:
+        # `-sig` drops the mark that editors on Windows put first.
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         text = f"{shown} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}."
@@ -222,6 +233,7 @@ def _front_fields(front: str, shown: str) -> dict[str, object]:
         reason, hint = f"it is larger than {MAX_FRONT_MATTER_BYTES:,} bytes", "Shorten it."
     else:
         try:
+            # `compose` makes no values: `1.0` and `no` stay what was written, and no tag in it has any effect.
             fields = _value_of_node(cast("Node | None", yaml.compose(front, Loader=yaml.BaseLoader)), set())  # pyright: ignore[reportUnknownMemberType] - its stubs leave out the type of the stream
             if is_str_dict(fields):
                 return fields
@@ -235,6 +247,7 @@ def _front_fields(front: str, shown: str) -> dict[str, object]:
         except ValueError as error:
             reason, hint = str(error), "Write each value once, as it is."
         except RecursionError:
+            # The parser calls itself for each level.
             reason, hint = "it is nested too deeply", "The format has one level below metadata, and no more."
     raise _Unusable(Problem("INVALID_FRONT_MATTER", f"The front matter of {shown} cannot be read: {reason}.", hint))
 
@@ -247,6 +260,7 @@ def _value_of_node(node: Node | None, seen: set[int]) -> object:
     """
     if node is None or isinstance(node.value, str):
         return "" if node is None else node.value
+    # Lists of aliases of lists grow beyond any memory.
     if id(node) in seen:
         raise ValueError(f"line {node.start_mark.line + 2}: an alias stands for more than a text")
     seen.add(id(node))
@@ -258,6 +272,7 @@ def _value_of_node(node: Node | None, seen: set[int]) -> object:
             if name in fields:
                 raise ValueError(f"line {part[0].start_mark.line + 2}: the field {_quote(name)} is there twice")
             fields[name] = _value_of_node(part[1], seen)
+    # An empty one has no fields to be known by.
     if fields or node.tag.endswith(":map"):
         return fields
     return [_value_of_node(part, seen) for part in parts if not isinstance(part, tuple)]

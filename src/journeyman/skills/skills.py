@@ -33,7 +33,7 @@ from journeyman.types import JsonObject
 
 NAME: Final = "skill"
 _MOST_LISTED: Final = 100
-"""So many files of a skill are listed when it is loaded."""
+"""So many files of a skill are listed when it is loaded. The list is sent with every later request."""
 _ABOUT: Final = (
     "Load a skill: instructions for one kind of task, and files that go with them. When a task fits a description "
     "below, load that skill before you begin, and do as it says.\n\nThe skills:"
@@ -95,6 +95,7 @@ class Skills(Tool[..., Any]):
             hint = "Take out disable-model-invocation, or give another skill."
             problem = Problem("NO_SKILLS", f"No model may load any of the skills: {', '.join(found)}.", hint)
             raise DefinitionError("Skills", [problem])
+        # A tool is frozen.
         self.__dict__.update(skills=MappingProxyType(found), skipped=tuple(broken))
         listed = "".join(f"\n- {each.name}: {each.description}" for each in offered.values())
         super().__init__(
@@ -144,6 +145,7 @@ def _argument_problems(folders: Sequence[object], max_bytes: object) -> Iterator
 def _add_folder(folder: Path, found: dict[str, Skill], broken: list[Problem], max_bytes: int) -> Problem | None:
     """Add the skills of a folder to those that were found. Return why there are none."""
     try:
+        # In order: a system lists folders in any, and the description has to be the same for a cache.
         inner = sorted(each for each in folder.iterdir() if each.is_dir())
         # A folder is meant to be a skill where SKILL.md is spelled in another way, too: that is told then.
         meant = [each for each in inner if any(file.name.lower() == SKILL_FILE.lower() for file in each.iterdir())]
@@ -155,6 +157,7 @@ def _add_folder(folder: Path, found: dict[str, Skill], broken: list[Problem], ma
     root = os.path.realpath(folder)
     for place in places:
         target = os.path.realpath(place)
+        # With the slash, since `/skills-old` begins with `/skills`, too.
         if place != folder and not target.startswith(f"{root}/"):
             hint = f"Give the folder that it leads to, too: Skills({str(folder)!r}, {target!r})."
             broken.append(Problem("OUTSIDE_SKILL", f"{place} is a link that leads out of {folder}, to {target}.", hint))

@@ -201,7 +201,7 @@ class PgQueuer:
             batch_size=max(1, slots // 2),
             max_concurrent_tasks=max(slots, 2),  # it takes no less: how many there are is said to each fetch
             heartbeat_timeout=timedelta(seconds=self.lease_s),
-            # What it keeps of each job is deleted with the job, so there is nothing to add up.
+            # Nothing is put into its log here, so nothing in it is to be added up.
             log_aggregation_interval=timedelta(0),
         )
         running, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
