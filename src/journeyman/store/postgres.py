@@ -32,7 +32,6 @@ from journeyman.store.repair import StoreRepaired
 from journeyman.store.store import SessionHead, SessionInfo, beginning, closed, exported, info_of, unfinished
 from journeyman.types import Message
 
-_READ_ONLY: Final = "25006"
 _FIND: Final = "SELECT id, agent, created, parent FROM jm_sessions WHERE id = %s::text"
 READ: Final = "SELECT n, kind, position, body, crc FROM jm_session_records WHERE session = %s::text ORDER BY n"
 _OF: Final = "FROM jm_session_records WHERE session = s.id"
