@@ -502,8 +502,6 @@ class Chat(Generic[Out, In]):
     def hold(self) -> Hold:
         """Return a `Hold`, which keeps the chat from beginning turns: `async with chat.hold():` stops the one that goes
         on first. The model is not told, and the queues stay. Holds add up.
-
-        The model is not told, and the queues stay. Holds add up.
         """
         return Hold(self._hold, self._release)
 
