@@ -51,6 +51,7 @@ Order: TypeAlias = Literal["input", "done"]
 
 HELD_FOR_EACH: Final = 4
 """For each run that it does at once, a batch holds at most so many inputs whose pairs were not given out yet."""
+# Not None, which may be an input.
 _END: Final = object()
 
 Do: TypeAlias = Callable[[int, Given, Budget | None], Coroutine[Any, Any, Result[Handed]]]
@@ -213,6 +214,7 @@ def _keeping(
 
 async def leaving(abort: Abort | None, work: Coroutine[Any, Any, Result[Out]]) -> Result[Out]:
     """Drive a durable run. When the signal fires, it is left, and not ended: the next batch goes on with it."""
+    # A task of its own: the signal must end the run, and not whoever reads the batch.
     driving = asyncio.create_task(work)
 
     def leave() -> None:
@@ -223,6 +225,7 @@ async def leaving(abort: Abort | None, work: Coroutine[Any, Any, Result[Out]]) -
         await wait_until_ended(driving, on_cancel=driving.cancel)
         return driving.result()
     except asyncio.CancelledError:
+        # Only the signal makes a result of it. Any other cancellation was meant for the reader.
         if abort is None or not abort.aborted:
             raise
         return _make_failure(CancelledContext(reason=abort.reason or "", doing="the durable run"))
@@ -385,8 +388,10 @@ class BatchWork(Generic[Given, Handed]):
         if self._budget is not None:
             self._budget.begin(loop.time())
         taker = self._taker = loop.create_task(self._take_all())
+        # Whoever waits learns that no more will come, and what the inputs raised.
         taker.add_done_callback(lambda _: self._news.set())
 
+        # Runs under way have the signal themselves.
         def stop_taking() -> None:
             taker.cancel()
 
@@ -400,14 +405,17 @@ class BatchWork(Generic[Given, Handed]):
             Exception: what the inputs raised, when everything was given.
         """
         while True:
+            # The first in line only: in the order of the inputs, whatever is done waits behind what is not.
             if self._queue and self._queue[0] not in self._running:
                 self._n_held -= 1
                 self._room.set()
                 return self._queue.popleft()
             if self._taker is None or (self._taker.done() and not self._n_held):
+                # Only now: the results of all runs that began were to be given first.
                 if self._taker is not None and not self._taker.cancelled():
                     self._taker.result()
                 return None
+            # Without a step between this and the look above, so that no news is lost.
             self._news.clear()
             await self._news.wait()
 
@@ -417,6 +425,7 @@ class BatchWork(Generic[Given, Handed]):
             self._unsubscribe()
         if self._taker is None:
             return
+        # Taken before the runs are cancelled, since each leaves the lists when it ends.
         held = {*self._queue, *self._running}
         tasks = [self._taker, *[each.run for each in self._running]]
         for task in tasks:
@@ -444,6 +453,7 @@ class BatchWork(Generic[Given, Handed]):
         rate_pause.set(self._pause)  # in the context of this task, and so of the runs that it begins
         take_next = self._source()
         while True:
+            # The first bounds how much goes on at once, the second how much is held in memory.
             while len(self._running) >= self._at_once or self._n_held >= HELD_FOR_EACH * self._at_once:
                 self._room.clear()
                 await self._room.wait()
@@ -463,6 +473,7 @@ class BatchWork(Generic[Given, Handed]):
         plain = iter(self._inputs)
 
         async def take() -> object:
+            # In a coroutine, `StopIteration` would become a `RuntimeError`.
             return next(plain, _END)
 
         return take

@@ -43,6 +43,7 @@ class SessionWriter:
             session.write_at_once if isinstance(session, PatientSession) else None if session is None else session.write
         )
         self._inbox = inbox
+        # Any thread may queue or withdraw a text while the chat writes.
         self._lock = RLock()
         if snapshot is None:
             snapshot = Snapshot() if session is None else session.snapshot
@@ -66,8 +67,10 @@ class SessionWriter:
         """The list of messages in which it is sent; another one is another view."""
 
         for text in snapshot.waiting:
+            # They are stored already.
             self._numbers[inbox.put(text.text, text.queue, is_kept=True)] = text.number
         if session is not None:
+            # Only now: what was put in above is stored already.
             inbox.on_put = self._put
 
     def read(self, snapshot: Snapshot) -> None:
@@ -142,6 +145,7 @@ class SessionWriter:
             step, note = self.step(history, usage, n_runs, turns)
             if step is not None:
                 (self.session.write if waits else self._write_at_once)(step)
+            # Not before it is written: what failed is part of the next step.
             note()
 
     def _view_of(self, history: History) -> tuple[list[Message] | None, SentView | None]:
@@ -157,6 +161,7 @@ class SessionWriter:
         sent, kept = self._view_of(history)
         position, total = history.changed_from, len(history.messages)
         has_changed = position < total or total < self._n_messages
+        # By identity, since two results may be equal.
         staged, known = list(history.staged), set(map(id, self._staged))
         n_turns = min(len(turns), len(self.turns))
         while n_turns and turns[n_turns - 1] is not self.turns[n_turns - 1]:
@@ -186,6 +191,7 @@ class SessionWriter:
 
     def clear(self, *queues: Queue) -> tuple[str, ...]:
         """Withdraw what waits, and return it; raise a `StoreError` if that could not be written. Any thread may."""
+        # Before the lock is taken: whoever queues a text holds the inbox's lock, and waits for this one.
         withdrawn = self._inbox.clear(*(queues or BOTH))
         with self._lock:
             gone = self._list_numbers("withdrawn")

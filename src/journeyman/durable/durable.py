@@ -61,11 +61,14 @@ from journeyman.tools.schema import RefusedValue
 from journeyman.types import Content, Message, UserContent
 from journeyman.version import package_version
 
+# Each time it comes back, its steps are read again: somebody who answers at once should not cost that.
 LINGER_S: Final = 5.0
 _DAY_S: Final = 86_400.0
 _REMIND_S: Final = 60.0
+# A transaction that deletes more would keep others waiting.
 _AT_ONCE: Final = 1_000
 """So many runs are forgotten at a time."""
+# It bounds what a dry run reads into memory.
 _MOST_SHOWN: Final = 1_000_000
 """The version is read once: its file takes longer to parse than a run takes to begin."""
 
@@ -239,6 +242,7 @@ class Durable:
         reminding = asyncio.create_task(self._log_questions(row.id))
         try:
             while True:
+                # The mark before the look: what is written in between is not missed.
                 mark = self.hub.mark()
                 outcome = await self.hub.driven(row.id, program, also=also)
                 if not isinstance(outcome, Exit):
@@ -419,6 +423,7 @@ class Durable:
             head = replace(head, input=stored.text, exact=stored.exact, content=content)
         head = replace(head, target=head.target if target is None else target)
         made = self._made(head, id=id, status="ready", parent=row.id)
+        # Another agent has its own system prompt: with the old one stored, it would never be asked.
         leaves_out = () if agent is None else ("system",)
         kept = [each for each in records if is_before(each.key, at) and each.key not in leaves_out]
         stored = await self.hub.engine.add(made, copied(made, head, kept))
@@ -498,6 +503,7 @@ class Durable:
 
     async def _forget_older(self, older_s: float, statuses: Collection[Status], *, dry: bool) -> tuple[RunInfo, ...]:
         engine, before = self.hub.engine, self.hub.now() - older_s
+        # Before a day has passed, no table of a day is over.
         by_days, found = older_s >= _DAY_S, dict[str, RunInfo]()
         while True:
             limit = _MOST_SHOWN if dry else _AT_ONCE
@@ -543,6 +549,7 @@ class Durable:
             asyncio.to_thread(self.hub.engine.session, id, agent=agent, any_agent=False, create=True)
         )
         try:
+            # Waited for also when this is cancelled: a session that is open by then has to be closed.
             await wait_until_ended(opening)
             yield ChatSession(self.hub, opening.result(), head=self._head, app=self._app)
         finally:
@@ -589,6 +596,7 @@ class Durable:
             raise ValueError(f"The id {quoted(id[:80])} cannot be used: {fault}.")
         for name, given in (("queue", "queue"), ("idempotency_key", "dedup")):
             text: str | None = options.get(given)
+            # No database keeps such a text.
             if text is not None and encodable(text) != text:
                 raise ValueError(f"The {name} {quoted(text[:80])} cannot be used: it has half of a surrogate pair.")
         now = self.hub.now()

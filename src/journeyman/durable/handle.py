@@ -37,6 +37,7 @@ from journeyman.processes import somebody
 from journeyman.result import Result
 from journeyman.types import JsonObject
 
+# A shorter beginning could be that of another question.
 _SHORTEST_DIGEST: Final = 6
 Value = TypeVar("Value", default=Any, covariant=True)
 
@@ -64,6 +65,7 @@ class RunHandle(Generic[Value]):
             RunBlocked: it cannot go on by itself, or its result cannot be read.
         """
         while True:
+            # The mark before the look: what is written in between is not missed.
             mark = self.hub.mark()
             row = await self._row()
             if row.result is not None:
@@ -119,6 +121,7 @@ class RunHandle(Generic[Value]):
             for each in questions_of(row)
             if each.kind == kind and len(question_id) >= _SHORTEST_DIGEST and each.question_id.startswith(question_id)
         ]
+        # Two calls with the same arguments have the same digest: an answer to it is one to either.
         if len({each.question_id for each in asked}) != 1:
             raise LookupError(await self._nothing_waits(row, question_id))
         question, now = asked[0], self.hub.now()
@@ -210,6 +213,7 @@ _TWICE: Final = ("head", "end")
 
 def is_before(key: str, at: tuple[int, int]) -> bool:
     """Tell whether a step belongs to what comes before an attempt and iteration."""
+    # A fork has its own head, and has not ended.
     if key in _TWICE:
         return False
     attempt, iteration = place_of_key(key.removeprefix("answer/"))
@@ -249,6 +253,7 @@ def copied(made: Row, head: Head, records: Sequence[Record]) -> Sequence[Record]
         used_s=0.0,
         body=packed(whose, key="head"),
     )
+    # What was only begun may have happened: a fork must not inherit that it is unknown.
     done = [each for each in records if each.kind == DONE]
     crcs = [crc_of(made.id, each.key, each.kind, each.body) for each in done]
     copies = zip(done, crcs, strict=True)

@@ -90,6 +90,7 @@ class HostedToolSupport:
             if taken is None:
                 return f"it has no hosted {tool.type}", f"Leave {type(tool).__name__}() out, or use another model."
             for each in fields(cast("Any", tool)):
+                # There is no file search without stores, so nobody takes it without them.
                 if each.name not in {*taken, "type", "stores"} and getattr(tool, each.name) not in (None, ()):
                     what = f"its hosted {tool.type} has no {each.name}"
                     return what, f"Leave {type(tool).__name__}.{each.name} out, or use another model."
@@ -118,6 +119,7 @@ def _in_all(options: Sequence[frozenset[str] | None]) -> frozenset[str] | None:
 
 # -- what users write --------------------------------------------------------------------------------------------------
 
+# A path may follow: Anthropic searches parts of a site.
 _DOMAIN: Final = re.compile(r"[\w*-]+(\.[\w-]+)+(/[^\s?#]*)?")
 _LISTS: Final = ("allowed_domains", "blocked_domains", "stores")
 

@@ -100,7 +100,8 @@ from journeyman.types import (
 
 _log = logging.getLogger("journeyman")
 UNKNOWN_MAX_TOKENS = 8_192
-"""The longest answer asked for from a model whose maximum is not known."""
+"""The longest answer asked for from a model whose maximum is not known. One has to be named: the Messages API takes
+no request without it, and refuses one above the model's own maximum."""
 
 
 def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
@@ -118,7 +119,10 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
     n_wrong = len(wrong)
     budget, used_s = _budget(agent, options, above, now=started_s, wrong=wrong)
     if len(wrong) > n_wrong:
+        # A journal that could not be read must not be written either: the next steps would stand behind ones that
+        # nobody knows.
         options = replace(options, runtime=replace(options.runtime, journal=None))
+    # The time of earlier lives counts: a limit of seconds is one on work, whatever was between the lives.
     started_s -= used_s
     journal = options.runtime.journal
     history, wrong_history = _history_of(options.history, agent)
@@ -424,10 +428,13 @@ async def prepare(run: Run) -> None:
     Raises:
         Unprepared: the run cannot begin.
     """
+    # Before anything of the user's is called: an abort that came first leaves nothing behind.
     await run.scope.checkpoint()
+    # A copy: functions of the agent get it, and the caller still holds the object.
     run.input = own_copy(_checked_input(run))
     run.model = _resolved_model(run)
     run.stop_guard = await _stop_guard(run)
+    # Before any step is taken from the journal: another run's steps would answer this one.
     other = await difference(run)
     if other is not None:
         raise Unprepared(InvalidInputContext(issues=(f"{other}. Give each run a journal of its own",)))
@@ -439,6 +446,7 @@ async def prepare(run: Run) -> None:
     )
     prompt = await _said_first(run)
     if prompt:
+        # Anthropic refuses a user's text while its own tool still waits for a result.
         run.history.forget_server_calls()
         prompt = run.history.say(*prompt)
     tools = sent_tools(run.agent.plan.specs, loads_tools=loads_tools_of(run.model))
@@ -607,6 +615,7 @@ async def _sendable(run: Run, content: tuple[UserContent, ...]) -> tuple[UserCon
     media, name = facts_of(run.model).media, f"{run.model.provider}:{run.model.name}"
     if media is None or not content:
         return content
+    # All of them, and here, where nothing is spent yet: a provider names one fault at a time, after the upload.
     issues: list[str] = []
     blocks: list[UserContent] = []
     for number, block in enumerate(content, start=1):
@@ -634,6 +643,8 @@ async def _accept_file(block: Image | Document | Audio, media: MediaSupport, *, 
     if isinstance(block.source, Url) and taken is not None:
         if taken.by_url:
             return block
+        # Twice what it takes: so the check behind it sees the real size, and says it, where a tighter limit could only
+        # say that it is too large.
         block = await connect_fetch()(block, max_bytes=min(LARGEST_BYTES, 2 * taken.largest_bytes))
     media_type, data = (block.source.media_type, block.source.data) if isinstance(block.source, Base64) else ("", "")
     if (lack := media.lack(block.type, media_type, data, model=model)) is not None:

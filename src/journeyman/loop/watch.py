@@ -181,6 +181,7 @@ def _callback_of(event: Event) -> tuple[str, tuple[object, ...], _CallFacts]:
     """Return the callback for `event`, its arguments after the context, and the facts of the call."""
     match event:
         case ToolCalled(tool_use_id=id, kind=kind):
+            # A copy for each callback: one that changes the input would change what the model is sent next.
             return "on_tool_call", (event.tool_name, deepcopy(event.tool_input)), _CallFacts(id, kind)
         case ToolFinished(tool_use_id=id, kind=kind, is_error=is_error, cached=cached):
             facts = _CallFacts(id, kind, is_error, cached)

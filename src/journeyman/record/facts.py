@@ -36,6 +36,7 @@ DROPPABLE: Final = frozenset({ToolProgress})
 
 _COLUMNS: Final = frozenset({"path", "attempt", "iteration", "tool_use_id", "tool_name", "wire"})
 """What stands in columns of its own, or is a memory of the moment."""
+# What a user's value holds may hold itself.
 _DEPTH: Final = 64
 _ABOUT_TASKS: Final = (TaskStarted, TaskMessaged, TaskEnded)
 
@@ -66,6 +67,7 @@ def plain_fields(value: object, depth: int = 0) -> JsonObject:
         fact = getattr(value, name)
         if fact is not None and not (fact is usual or (usual is not MISSING and fact == usual)):
             is_time = type(fact) is float and name.endswith("_s")
+            # Microseconds: what a clock says beyond them is noise.
             facts[name] = round(fact, 6) if is_time else plain(fact, depth + 1)
     return facts
 
@@ -76,6 +78,7 @@ def plain(value: object, depth: int = 0) -> JsonValue:
         case None | bool() | int() | float():
             told: JsonValue = value
         case str():
+            # Not one of a class of its own, such as a member of an enumeration.
             told = str(value)
         case _ if depth > _DEPTH:
             told = repr(value)[:200]

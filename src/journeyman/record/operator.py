@@ -25,7 +25,9 @@ from journeyman.types import JsonObject, RunPath
 
 _ASKED: Final[dict[str, Literal["approve", "answer"]]] = {"ApprovalRequested": "approve", "QuestionAsked": "answer"}
 _ANSWERED: Final = ("ApprovalAnswered", "QuestionAnswered")
+# A shorter beginning could be that of another question.
 _SHORTEST_DIGEST: Final = 6
+# Whoever says something learns in this time what became of it; what takes longer is not waited for.
 _PATIENCE_S: Final = 1.0
 _LOOK_S: Final = 0.03
 
@@ -201,6 +203,7 @@ class RecordedHandle:
         if self._run.kind == "team":
             raise ValueError("A team cannot be stopped from outside: stop the program that leads it.")
         # A chat has many turns, and each of them may be stopped.
+        # Any other run is stopped once: a second word of it is not stored.
         dedup = secrets.token_hex(8) if self._run.kind == "chat" else "stop"
         await self._send("stop", {"reason": reason}, dedup, who)
 
@@ -228,6 +231,7 @@ class RecordedHandle:
     async def _settle(
         self, kind: Literal["approve", "answer"], question_id: str, body: JsonObject, who: str | None
     ) -> OpenQuestion:
+        # In a thread: a store that is busy, or far away, must not hold the event loop.
         waiting = await asyncio.to_thread(open_questions, self._recordings, self._run)
         asked = [each for each in waiting if each.kind == kind and each.question_id == question_id] or [
             each
@@ -286,6 +290,7 @@ class RecordedHandle:
             )
         row = (run.id, kind, dedup, json.dumps(body), time.time(), who)
         with self._recordings.file.transaction("speaks", tells=True) as connection:
+            # Once more, in the transaction: the run may have ended since.
             found = connection.execute("SELECT status FROM rec_runs WHERE id = ?", (run.id,)).fetchone()
             if run.status != "live" or found is None or found[0] != "live":
                 raise RunOver(run.id, run.code or run.status)

@@ -71,8 +71,10 @@ def piece_document(piece: RequestPart) -> PieceDocument:
 def page(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
     """Give the lines of the page of a recording."""
     static = files("journeyman") / "view" / "static"
+    # It would end the block in which the script stands.
     script = (static / "app.js").read_text(encoding="utf-8").replace("</script", "<\\/script")
     style = (static / "index.css").read_text(encoding="utf-8")
+    # Only these two, by their digests: whatever a recorded text holds, no browser runs it.
     policy = f"default-src 'none'; script-src {_named(script)}; style-src {_named(style)}"
     yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
     yield f'<meta http-equiv="content-security-policy" content="{policy}">'

@@ -41,12 +41,13 @@ from journeyman.store.address import find_store
 from journeyman.tools.redaction import Redactor, Secret
 from journeyman.types import JsonObject, RunPath, ToolUse
 
+# A file that nobody looks after must not fill the disk.
 KEPT_S: Final = 30 * 86_400.0
 KEPT_BYTES: Final = 1_000_000_000
 _HEADERS: Final = frozenset(
     {"accept", "accept-encoding", "content-type", "user-agent", "anthropic-version", "anthropic-beta"}
 )
-"""The headers that are kept."""
+"""The headers that are kept. A list of those that hold a secret would never be complete."""
 _ANYWHERE: Final = nullcontext()
 
 
@@ -223,6 +224,7 @@ class RunRecording:
             self._queue.append((self._line, time.time(), item))
 
     async def room(self) -> None:
+        # Again and again: others have put more in meanwhile.
         while self.is_behind and self._writer.takes(self._line):
             await asyncio.wrap_future(self._writer.written())
 
@@ -272,6 +274,7 @@ class RequestTap:
             self._end()
             self._came = ReceivedResponse(time.perf_counter())
         known = self._assembled
+        # The very object: what changed the body on its way would make the pieces those of another one.
         pieces = known[1] if known is not None and known[0] is body else ()
         self._sent = self._made(around=around(url, headers), body=body, pieces=pieces)
         self._tape.put(self._sent)
@@ -316,6 +319,7 @@ class RequestTap:
 def around(url: str, headers: Mapping[str, str]) -> JsonObject:
     """Return what may be kept of an address and of headers."""
     shown = urlsplit(url)
+    # Neither the user and password in front of the host, nor the query: some services are given their key there.
     place = urlunsplit((shown.scheme, shown.netloc.rpartition("@")[2], shown.path, "", ""))
     return {"url": place, "headers": {name: value for name, value in headers.items() if name.lower() in _HEADERS}}
 

@@ -43,7 +43,7 @@ SKILL_FILE: Final = "SKILL.md"
 MAX_SKILL_BYTES: Final = 8 * 1024 * 1024
 """The largest skill, all of its files together, unless something else is said."""
 _MOST_LISTED: Final = 100
-"""So many files of a skill are listed when it is loaded."""
+"""So many files of a skill are listed when it is loaded. The list is sent with every later request."""
 _ABOUT: Final = (
     "Load a skill: instructions for one kind of task, and files that go with them. When a task fits a description "
     "below, load that skill before you begin, and do as it says.\n\nThe skills:"
@@ -105,6 +105,7 @@ class Skills(Tool[..., Any]):
             hint = "Take out disable-model-invocation, or give another skill."
             problem = Problem("NO_SKILLS", f"No model may load any of the skills: {', '.join(found)}.", hint)
             raise DefinitionError("Skills", [problem])
+        # A tool is frozen.
         self.__dict__.update(skills=MappingProxyType(found), skipped=tuple(broken))
         listed = "".join(f"\n- {each.name}: {each.description}" for each in offered.values())
         super().__init__(
@@ -153,6 +154,7 @@ def _argument_problems(folders: Sequence[object], max_bytes: object) -> Iterator
 def _add_folder(folder: Path, found: dict[str, Skill], broken: list[Problem], max_bytes: int) -> Problem | None:
     """Add the skills of a folder to those that were found. Return why there are none."""
     try:
+        # In order: a system lists folders in any, and the description has to be the same for a cache.
         inner = sorted(each for each in folder.iterdir() if each.is_dir())
         # A folder is meant to be a skill where SKILL.md is spelled in another way, too: that is told then.
         meant = [each for each in inner if any(file.name.lower() == SKILL_FILE.lower() for file in each.iterdir())]
@@ -164,6 +166,7 @@ def _add_folder(folder: Path, found: dict[str, Skill], broken: list[Problem], ma
     root = os.path.realpath(folder)
     for place in places:
         target = os.path.realpath(place)
+        # With the slash, since `/skills-old` begins with `/skills`, too.
         if place != folder and not target.startswith(f"{root}/"):
             hint = f"Give the folder that it leads to, too: Skills({str(folder)!r}, {target!r})."
             broken.append(Problem("OUTSIDE_SKILL", f"{place} is a link that leads out of {folder}, to {target}.", hint))
@@ -332,10 +335,12 @@ def _inventory(root: str, shown: str, max_bytes: int, problems: list[Problem]) -
     """Return the paths of the files in a skill's folder, from there, and say what is wrong with them."""
     files: list[str] = []
     n_bytes, folders = 0, [(root, 0)]
+    # It stops once there is too much, so a folder full of files costs no more than a full skill.
     while folders and n_bytes <= max_bytes and len(files) <= MAX_FILES:
         folder, depth = folders.pop()
         try:
             with os.scandir(folder) as entries:
+                # Of the link itself: one that leads back up would never end.
                 found = [(each, each.stat(follow_symlinks=False)) for each in entries]
         except OSError as error:
             problems.append(_unreadable(folder, error))
@@ -364,6 +369,7 @@ def _entry_problem(entry: os.DirEntry[str], mode: int, root: str, shown: str) ->
         hint = "Rename it: models read the names."
         return Problem("INVALID_SKILL_FILE", f"{quoted(shown)} has a name that is not plain text.", hint)
     if entry.is_symlink():
+        # To the last one: a link may lead to a link.
         target = os.path.realpath(entry.path)
         if not target.startswith(f"{root}/"):
             hint = "Put the file itself into the folder."
@@ -383,6 +389,7 @@ def _unreadable(shown: str, error: OSError) -> Problem:
 def _read_skill_file(root: str, shown: str) -> str:
     """Return what stands in SKILL.md, with plain line ends."""
     try:
+        # One byte more, to see that there is more.
         data = LocalFiles().read(os.path.realpath(f"{root}/{SKILL_FILE}"), MAX_INSTRUCTIONS_BYTES + 1)
     except FileNotFoundError:
         hint = "Write one: a name, a description and instructions."
@@ -396,6 +403,7 @@ def _read_skill_file(root: str, shown: str) -> str:
         text = f"{shown} is larger than {MAX_INSTRUCTIONS_BYTES:,} bytes."
         raise _Unusable(Problem("SKILL_TOO_LARGE", text, hint))
     try:
+        # `-sig` drops the mark that editors on Windows put first.
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         text = f"{shown} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}."
@@ -437,6 +445,7 @@ def _front_fields(front: str, shown: str) -> Mapping[object, object]:
         except yaml.YAMLError as error:
             reason = " ".join(str(error).split())
         except RecursionError:
+            # The parser calls itself for each level.
             reason, hint = "it is nested too deeply", "The format has one level below metadata, and no more."
     raise _Unusable(Problem("INVALID_FRONT_MATTER", f"The front matter of {shown} cannot be read: {reason}.", hint))
 

@@ -62,6 +62,7 @@ from journeyman.types import Effect
 D = TypeVar("D")
 
 _WIRING: Final = ("tasks", "notify", "create_model", "background_output", "team")
+# From what is easiest to undo to what cannot be undone.
 _EFFECTS: Final[tuple[Effect, ...]] = ("pure", "idempotent", "once")
 
 
@@ -142,7 +143,9 @@ class Subagents(Tool[..., Any, Needs]):
         raise_problems("Subagents", problems)
         by_name = {agent.name: agent for agent in agents}
         effects: list[Effect] = [tool.effect or agent.default_effect for agent in agents for tool in agent.tools]
+        # A call may name any of them, and nobody knows which.
         hardest_to_undo = _EFFECTS[max(map(_EFFECTS.index, effects), default=0)]
+        # A tool is frozen.
         self.__dict__.update(
             _agents=by_name,
             _deps=deps,
@@ -165,6 +168,7 @@ class Subagents(Tool[..., Any, Needs]):
             # A stranger's words may come from a tool, or from a search of the provider's own.
             untrusted=any(tool.untrusted for agent in agents for tool in agent.tools)
             or any(not isinstance(each, CodeExecution) for agent in agents for each in agent.settings.hosted),
+            # Each run below has a section of the journal.
             journals_itself=True,
             permission_kind="subagent",
         )
@@ -284,6 +288,7 @@ class Subagents(Tool[..., Any, Needs]):
 
     async def _background(self, delegation: Delegation, call: BackgroundCall, model: str) -> SubagentResult:
         output = self.background_output
+        # A run of its own lives on in other processes, which have none of these.
         runs = None if self.tasks or self.notify or output else runs_of_journal(delegation)
         if runs is not None:
             return await send_out(delegation, call, runs, model=model)
@@ -329,6 +334,7 @@ def crew_of(agent: Agent[Any, Any, Any]) -> Iterator[tuple[str, ...]]:
     """Yield the way to each agent that may be sent out below this one: the names of sub-agents."""
     ways: list[tuple[tuple[str, ...], Agent[Any, Any, Any]]] = [((), agent)]
     for way, above in ways:
+        # A deeper one would be refused.
         if len(way) >= MAX_DEPTH:
             continue
         for tool in above.tools:

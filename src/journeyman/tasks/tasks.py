@@ -75,6 +75,7 @@ class Tasks:
         self._active: dict[str, RunningTask] = {}
         self._host: TaskHost | None = None
         self._is_open = False
+        # Any thread may start work while the tasks are being left.
         self._lock = Lock()
 
     async def __aenter__(self) -> Tasks:
@@ -90,17 +91,20 @@ class Tasks:
         with self._lock:  # whatever another thread starts is refused, or stopped with the others
             self._is_open = False
         if self._host is not None:
+            # Before they are stopped: a notification that begins from now on has a limit.
             self._host.is_left = True
         self.stop_all("the tasks were left")
         for each in tuple(self._active.values()):
             if not each.info.is_running:  # a notification that is being handed over has no more than the usual time
                 each.press(wait=True)
         was_cancelled = False
+        # Whatever happens, all of them are awaited. The cancellation is raised behind that.
         while self._active:
             try:
                 await self._none_active()
             except asyncio.CancelledError:
                 was_cancelled = True
+                # Whoever cancels the wait gives no more time.
                 for each in tuple(self._active.values()):
                     each.press()
         if was_cancelled:
@@ -123,11 +127,13 @@ class Tasks:
                 raise RuntimeError("The tasks are not open. Start work inside 'async with Tasks() as tasks:'.")
             made = self._register(host, work, self._new_info(description, options), options)
         begun = TaskStarted(path=made.context.info.path, info=made.info)
+        # Told before it begins, since it may end in its first step.
         self._watch.show(begun)
         run = current_run.get()
         made.tape = None if run is None else run.tape
         if made.tape is not None:
             made.tape.hear(begun)
+        # A copy: what the work detaches itself from still holds for the caller.
         variables = copy_context()
         variables.run(outlive, made.context)
         if made.tape is not None:
@@ -167,6 +173,7 @@ class Tasks:
             over=asyncio.Event(),
         )
         if info.kind == "shell":
+            # A command reads no messages, and whoever sends one is told so.
             made.context.inbox.close()
         self._all[info.id] = self._active[info.id] = made
         return made
@@ -184,6 +191,7 @@ class Tasks:
     def list(self) -> tuple[TaskInfo, ...]:
         """Return all tasks as they are now, including those that have ended, in the order in which they were
         started."""
+        # A copy: another thread may start work while this goes through them.
         return tuple([each.info for each in tuple(self._all.values())])
 
     def output(self, id: str) -> str:
@@ -271,6 +279,7 @@ class Tasks:
 
 # -- the tools of a model ----------------------------------------------------------------------------------------------
 
+# Whoever waits for the model waits as long; it can ask once more.
 _LONGEST_S = 600
 
 Id = Annotated[str, Field(description="The id of the task, for example bg-1.")]
@@ -292,6 +301,7 @@ def _tools_for(tasks: Tasks) -> Sequence[AnyTool]:
             lines.append(_KILLED_BEFORE)
         return "\n".join(lines)
 
+    # What a task hands in may be the words of strangers.
     @tool(effect="pure", parallel=True, untrusted=True)
     async def task_output(id: Id, wait_s: Wait = 0) -> str:
         """Read what a background task has written, also while it runs, and what came out when it ended."""
@@ -300,6 +310,7 @@ def _tools_for(tasks: Tasks) -> Sequence[AnyTool]:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await (tasks if sent is None else sent).wait(id)
+        # Once more, since it may have ended.
         info, _ = await _find_task(tasks, id)
         return f"[{_line_of_task(info)}]\n{_body(info, tasks.output(id) if sent is None else '')}"
 
@@ -344,6 +355,7 @@ async def _say_to_task(tasks: Tasks, id: str, text: str, *, dedup: str) -> str:
         delivery = await sent.message(id, text, dedup=dedup)
     if delivery == "queued":
         return f"Task {id} reads it before its next step."
+    # As it is now: it may have ended between the two looks.
     now, _ = await _find_task(tasks, id)
     raise Rejected(_refusal(now, was_running=info.is_running))
 
