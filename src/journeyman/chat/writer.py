@@ -84,14 +84,16 @@ class SessionWriter:
             )
             self._n_messages, self._staged = len(snapshot.messages), []
             self._kept_view = snapshot.view
-            waiting = {text.number: text for text in snapshot.waiting}
-            gone = [number for number in self._numbers.values() if number not in waiting]
-            self.take_out(gone)
-            known = {*self._numbers.values()}
-            self._numbers = {receipt: number for receipt, number in self._numbers.items() if number not in gone}
-            for number, text in waiting.items():
-                if number not in known:
-                    self._numbers[self._inbox.put(text.text, text.queue, is_kept=True)] = number
+            waiting = {text.number for text in snapshot.waiting}
+            gone = [receipt for receipt, number in self._numbers.items() if number not in waiting]
+            known = {self._numbers.pop(receipt) for receipt in gone} | {*self._numbers.values()}
+        # Outside of the lock, as in `clear`: whoever queues a text holds the inbox's lock, and waits for this one.
+        self._inbox.take_out(gone)
+        for text in snapshot.waiting:
+            if text.number not in known:
+                receipt = self._inbox.put(text.text, text.queue, is_kept=True)
+                with self._lock:
+                    self._numbers[receipt] = text.number
 
     def take_out(self, numbers: Collection[int]) -> None:
         """Let these texts wait no more: they were said in another life of the turn."""

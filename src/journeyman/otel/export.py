@@ -92,7 +92,7 @@ class _Once(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno >= logging.WARNING:
-            self.tell(record.getMessage().splitlines()[0])
+            self.tell(record.getMessage().partition("\n")[0])
         return False
 
     def tell(self, words: str) -> None:

@@ -304,7 +304,7 @@ def _value_in_result(value: object, names: Sequence[str], written: str) -> objec
     for name in names:
         if is_mapping(value) and name in value:
             value = value[name]
-        elif is_list(value) and name.isdigit() and int(name) < len(value):
+        elif is_list(value) and name.isdecimal() and len(name) < 10 and int(name) < len(value):
             value = value[int(name)]
         else:
             raise SubagentMisused(f"{written} means nothing: {_has(value)}.")
