@@ -22,13 +22,12 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from pkgutil import resolve_name
 from types import FrameType, ModuleType, TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypeAlias, TypeVar, cast
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from journeyman.agent import Agent
 from journeyman.cli.app import USAGE, Misdefined, Mistake, Refused
 from journeyman.cli.faults import line_of, missing_module, place_of_import, place_of_raise, short_path
+from journeyman.cli.options import OPENING_S
 from journeyman.cli.permit.policy import load_rules, with_policy
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown
@@ -298,36 +297,7 @@ def describe_kind(value: object) -> str:
 
 # -- the agent that is open --------------------------------------------------------------------------------------------
 
-ModeName: TypeAlias = Annotated[
-    PermissionMode | None,
-    Parameter(
-        help="What is done unasked: strict, balanced (if nothing is said), auto, trust, or plan; see permissions. Where"
-        " nobody is there to ask, the rest is denied. An agent's own gate stays."
-    ),
-]
-McpFile: TypeAlias = Annotated[
-    Path | None,
-    Parameter(
-        help="Give the agent the tools of the MCP servers in this file, too: mcp.json, as desktop programs have it."
-    ),
-]
-PinsFile: TypeAlias = Annotated[
-    Path | None, Parameter(help="Refuse tools that are not as `journeyman mcp pin` has pinned them in this file.")
-]
-RulesFile: TypeAlias = Annotated[
-    Path | None,
-    Parameter(help="Take the rules below permissions in this file, such as .claude/settings.json: allow, ask, deny."),
-]
-SkillFolders: TypeAlias = Annotated[
-    list[Path] | None, Parameter(negative=(), help="Give the agent the skills in this folder, too. May be repeated.")
-]
-Timeout: TypeAlias = Annotated[
-    float, Parameter(help="How many seconds a function or context manager may take to give the agent.")
-]
-
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
-OPENING_S: Final = 30.0
-"""How many seconds an agent may take to open, and again to close, where nothing else is said."""
 _SAID_CHARACTERS: Final = 500
 _GRACE_S: Final = 0.5
 """How many seconds what was cancelled has to end."""
