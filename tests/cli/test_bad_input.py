@@ -55,10 +55,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Path:
         (made / name).write_bytes(data)
     (made / "folder").mkdir()
     recorded = warm("run", "agents.py:analyst", "hi", "--record", "--store", "good.db", cwd=made)
-    assert (recorded.code, warm("record", "agents.py:analyst", "hi", "--cassette", "good.jsonl", cwd=made).code) == (
-        0,
-        0,
-    )
+    assert (
+        recorded.code,
+        warm("cassette", "record", "agents.py:analyst", "hi", "--out", "good.jsonl", cwd=made).code,
+    ) == (0, 0)
     return made
 
 

@@ -142,7 +142,7 @@ def test_a_call_that_waits_is_approved_from_another_process(desk: Desk) -> None:
     done = desk.start("careful", "ask")
     assert (done.code, done.stdout) == (3, "")
     digest = desk.digest("ask")
-    assert f"    journeyman approve ask {digest[:12]}\n" in done.stderr
+    assert f"    journeyman tell ask approve {digest[:12]}\n" in done.stderr
     assert FORGED not in done.stderr
     shown = desk("show", "ask").stdout
     assert f'waits for: approve {digest[:12]} · pay\n  May it be paid?\n  {{\n    "invoice": "B"\n  }}\n' in shown
@@ -150,19 +150,19 @@ def test_a_call_that_waits_is_approved_from_another_process(desk: Desk) -> None:
     assert FORGED not in desk("runs").stdout
     assert desk("resume", "ask").code == 3
     assert_one_error_line(
-        desk("approve", "ask", "0123456789"), 1, ["No question waits under '0123456789'", digest[:12]]
+        desk("tell", "ask", "approve", "0123456789"), 1, ["No question waits under '0123456789'", digest[:12]]
     )
-    allowed = desk("approve", "ask", digest[:8])
+    allowed = desk("tell", "ask", "approve", digest[:8])
     assert (allowed.code, allowed.error) == (0, "Unless a worker does, go on with it: journeyman resume ask")
-    assert_one_error_line(desk("approve", "ask", digest), 1, ["This was answered before: allow, by "])
+    assert_one_error_line(desk("tell", "ask", "approve", digest), 1, ["This was answered before: allow, by "])
     assert desk("resume", "ask", "--quiet").stdout == "All is paid.\n"
     assert desk.done() == ["look A", "pay A", "pay B"]
-    assert_one_error_line(desk("approve", "ask", digest), 1, ["This was answered before: allow, by "])
+    assert_one_error_line(desk("tell", "ask", "approve", digest), 1, ["This was answered before: allow, by "])
 
 
 def test_a_call_that_is_denied_is_not_made(desk: Desk) -> None:
     desk.start("careful", "no")
-    assert "Denied: pay B" in desk("approve", "no", desk.digest("no"), "--deny", "Too dear.").stderr
+    assert "Denied: pay B" in desk("tell", "no", "approve", desk.digest("no"), "--deny", "Too dear.").stderr
     done = desk("resume", "no")
     assert done.code == 0
     assert "Too dear." in done.stderr
@@ -174,30 +174,30 @@ def test_a_question_of_the_model_is_answered_from_another_process(desk: Desk) ->
     assert (asked.code, json.loads(asked.stdout)["status"]) == (3, "waiting")
     assert "answer colour" in asked.stderr
     assert FORGED not in asked.stderr
-    assert desk("answer", "colour", desk.digest("colour"), "Green.").code == 0
+    assert desk("tell", "colour", "answer", desk.digest("colour"), "Green.").code == 0
     assert desk("resume", "colour", "--quiet").stdout == "You said: Green.\n"
 
 
 def test_a_run_that_is_held_goes_on_when_it_is_released(desk: Desk) -> None:
     desk.start("clerk", "slow", "--detach")
-    assert desk("hold", "slow").code == 0
+    assert desk("tell", "slow", "hold").code == 0
     held = desk("resume", "slow")
     assert (held.code, held.error) == (3, "The run slow is held. Let it go on: journeyman release slow")
-    assert desk("steer", "slow", "Quickly!").code == 0
-    assert desk("release", "slow").code == 0
+    assert desk("tell", "slow", "steer", "Quickly!").code == 0
+    assert desk("tell", "slow", "release").code == 0
     done = desk("resume", "slow", "--json", "--quiet")
     assert "Quickly!" in done.stdout
-    assert_one_error_line(desk("hold", "slow"), 1, ["'slow' has ended"])
+    assert_one_error_line(desk("tell", "slow", "hold"), 1, ["'slow' has ended"])
 
 
 def test_a_run_that_nobody_drives_is_cancelled_here(desk: Desk) -> None:  # K17
     desk.start("careful", "stop")
-    done = desk("cancel", "stop", "--reason", "not today")
+    done = desk("tell", "stop", "stop", "not today")
     assert (done.code, done.error) == (0, "The run stop has ended as cancelled.")
     again = desk("resume", "stop")
     assert_one_error_line(again, 1, ["EXECUTION_CANCELLED", "not today"])
     assert desk.done() == ["look A", "pay A"]
-    assert_one_error_line(desk("cancel", "stop"), 1, ["'stop' has ended (EXECUTION_CANCELLED)"])
+    assert_one_error_line(desk("tell", "stop", "stop"), 1, ["'stop' has ended (EXECUTION_CANCELLED)"])
 
 
 def test_a_run_that_is_driven_elsewhere_is_cancelled_there(desk: Desk) -> None:
@@ -206,7 +206,7 @@ def test_a_run_that_is_driven_elsewhere_is_cancelled_there(desk: Desk) -> None:
     with running(*words, cwd=desk.folder, start=desk.warm.start) as program:
         program.wait_for("stuck in: ")
         assert_one_error_line(desk("resume", "far"), 1, ["'far' is driven by the process", "resume far --steal"])
-        assert "was told to end it" in desk("cancel", "far").stderr
+        assert "was told to end it" in desk("tell", "far", "stop").stderr
         done = program.done()
     assert done.code == 1
     assert "EXECUTION_CANCELLED" in done.error
@@ -285,7 +285,7 @@ def test_the_queues_of_a_store_are_shown_with_what_waits_in_them(desk: Desk) -> 
 def test_only_runs_that_have_ended_are_forgotten(desk: Desk) -> None:
     desk.start("clerk", "good", "--quiet")
     desk.start("clerk", "bad", "--detach")
-    desk("cancel", "bad")
+    desk("tell", "bad", "stop")
     desk.start("clerk", "open", "--detach")
     assert desk("prune", "--older-than", "30d").stdout == ""
     assert desk("prune", "--older-than", "0s", "--dry-run").stdout == "bad\ngood\n"

@@ -160,8 +160,8 @@ def test_every_command_takes_what_gives_an_agent(folder: Path, warm: Warm) -> No
     assert "closed" in chatted.stderr
     served = warm("mcp", "agents.py:open_async", "agents.py:open_sync", cwd=folder)
     assert (served.code, served.stdout, served.stderr.split()) == (0, "", ["opened", "opened", "closed", "closed"])
-    recorded = warm("record", "agents.py:open_async", "hi", "--cassette", "c.jsonl", cwd=folder)
-    replayed = warm("replay", "c.jsonl", "agents.py:open_async", cwd=folder)
+    recorded = warm("cassette", "record", "agents.py:open_async", "hi", "--out", "c.jsonl", cwd=folder)
+    replayed = warm("cassette", "replay", "c.jsonl", "agents.py:open_async", cwd=folder)
     assert recorded.stdout == replayed.stdout == "I am async.\n"
     begun = warm("run", "agents.py:open_async", "hi", "--durable", "--id", "one", "--detach", cwd=folder)
     assert (begun.code, begun.stdout) == (0, "one\n")

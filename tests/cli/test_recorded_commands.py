@@ -73,9 +73,9 @@ def test_recordings_are_compared_followed_exported_and_forgotten(desks: Callable
     for agent in ("scout", "scout", "lost"):
         desks("run", f"agents.py:{agent}", "What of <b>it</b>?")
     third, second, first = [each["id"] for each in json.loads(desks("runs", "--json").stdout)["recordings"]]
-    assert desks("diff", first, second).stdout == "Both did the same: 9 lines.\n"
-    assert desks("diff", first, third).stdout.startswith("0 lines the same")
-    assert desks("tail", first).stdout.splitlines()[-1] == "success: They rise."
+    assert desks("show", first, "--diff", second).stdout == "Both did the same: 9 lines.\n"
+    assert desks("show", first, "--diff", third).stdout.startswith("0 lines the same")
+    assert desks("show", first, "--follow").stdout.splitlines()[-1] == "success: They rise."
     assert [each["id"] for each in json.loads(desks("runs", "--failed", "--json").stdout)["recordings"]] == [third]
     assert desks("export", first, "--as", "html", "--out", "run.html").code == 0
     page = (tmp_path / "run.html").read_text("utf-8")
@@ -84,7 +84,7 @@ def test_recordings_are_compared_followed_exported_and_forgotten(desks: Callable
     assert_one_error_line(desks("export", first, "--as", "html", "--out", "run.html"), 2, ["run.html is there already"])
     assert json.loads(desks("export", first).stdout.splitlines()[0])["run"]["id"] == first
     assert "### look" in desks("export", first, "--as", "markdown").stdout
-    assert desks("test", first, "agents.py:scout", "--out", "test_scout.py").code == 0
+    assert desks("cassette", "test", first, "agents.py:scout", "--out", "test_scout.py").code == 0
     assert json.loads(desks("show", first, "--wire").stdout.splitlines()[0])["messages"]
     assert desks("prune", "--older-than", "0s", "--keep-failed", "--dry-run").stdout.split() == [first, second]
     desks("prune", "--older-than", "0s", "--keep-failed")
@@ -110,10 +110,10 @@ def test_wrong_ids_and_places_get_one_line(desk: Callable[..., Done], tmp_path: 
     desk("run", "agents.py:scout", "?")
     for words in (("diff", "x", "last"), ("tail", "nope"), ("export", "nope"), ("show", "last", "--path", "other")):
         assert_one_error_line(desk(*words), 2, ["has no"])
-    assert "nearest" in desk("tail", "nope").stderr
+    assert "nearest" in desk("show", "nope", "--follow").stderr
     (tmp_path / "note.txt").write_text("no store")
-    assert_one_error_line(desk("tail", "last", "--store", "note.txt"), 2, ["not a store"])
-    assert_one_error_line(desk("tail", "last", "--store", "missing.db"), 2, ["There is no store"])
+    assert_one_error_line(desk("show", "last", "--follow", "--store", "note.txt"), 2, ["not a store"])
+    assert_one_error_line(desk("show", "last", "--follow", "--store", "missing.db"), 2, ["There is no store"])
 
 
 # -- tests of recordings -----------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def test_a_test_is_made_whatever_the_agent_and_its_module_are_called(
     file.write_text(ODD_NAMES)
     store = {"JOURNEYMAN_RECORD": "1", **QUICK_PYTEST}
     assert warm("run", f"{module}:{name}", "hello", cwd=tmp_path, env=store).code == 0
-    done = warm("test", "last", "--out", "checks/test_it.py", cwd=tmp_path, env=store)
+    done = warm("cassette", "test", "last", "--out", "checks/test_it.py", cwd=tmp_path, env=store)
     assert (done.code, "It passes: a success. Run it: pytest checks/test_it.py" in done.stderr) == (0, True), (
         done.stderr
     )
@@ -253,7 +253,7 @@ def test_a_made_test_that_does_not_pass_is_told_so(planners: Callable[..., Done]
 def test_the_run_of_the_demo_says_where_its_agent_is(warm: Warm, tmp_path: Path) -> None:
     store = {"JOURNEYMAN_RECORD": "1", **QUICK_PYTEST}
     assert warm("demo", "--quiet", cwd=tmp_path, env=store).code == 0
-    done = warm("test", "last", cwd=tmp_path, env=store)
+    done = warm("cassette", "test", "last", cwd=tmp_path, env=store)
     assert (done.code, "It passes: a success." in done.stderr) == (0, True), done.stderr
 
 

@@ -259,7 +259,7 @@ async def test_a_click_that_comes_late_says_what_was_decided_meanwhile(
         digest = (await page.locator(".approval header code").last.inner_text()).strip()
 
         async def decided() -> None:
-            done = await floor.told("approve", "it" if "durable" in kind else "last", digest)
+            done = await floor.told("tell", "it" if "durable" in kind else "last", "approve", digest)
             assert done.code == 0, done.stderr
 
         await before_it_is_heard(page, decided)

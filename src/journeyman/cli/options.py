@@ -43,7 +43,9 @@ QuietFlag: TypeAlias = Annotated[bool, _shared("--quiet")]
 Timeout: TypeAlias = Annotated[float, _shared("--timeout")]
 
 Flag: TypeAlias = Annotated[bool, Parameter(negative=())]
-RunName: TypeAlias = Annotated[str, Parameter(name="RUN", help="Its id, its name, the beginning of either, or last.")]
+RunName: TypeAlias = Annotated[
+    str, Parameter(name="RUN", help="Its id or name, or how it begins; of recordings also last.")
+]
 AgentName: TypeAlias = Annotated[
     str, Parameter(name="FILE:AGENT", help="A Python file or module, and the agent in it, or what gives one.")
 ]

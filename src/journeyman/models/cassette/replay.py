@@ -20,7 +20,9 @@ from journeyman.errors import NotRecorded, count
 from journeyman.models.cassette.format import CassetteFile, RecordedCall, RecordedRequest, messages_of
 from journeyman.types import JsonObject
 
-ADVICE: Final = 'Undo the change, or record again: mode="all", pytest --journeyman-record=all, journeyman record.'
+ADVICE: Final = (
+    'Undo the change, or record again: mode="all", pytest --journeyman-record=all, journeyman cassette record.'
+)
 
 
 class Playback:
