@@ -15,8 +15,14 @@ from tests.cli.test_recorded_commands import AGENTS
 from tests.store.test_killed import started
 from tests.support import tamper
 
-READING = (("runs",), ("show", "last"), ("diff", "last", "last"), ("tail", "last"), ("export", "last"))
-COMMANDS = (*READING, ("test", "last", "--out", "test_made.py"), ("prune", "last"))
+READING = (
+    ("runs",),
+    ("show", "last"),
+    ("show", "last", "--diff", "last"),
+    ("show", "last", "--follow"),
+    ("export", "last"),
+)
+COMMANDS = (*READING, ("cassette", "test", "last", "--out", "test_made.py"), ("prune", "last"))
 UNPRIVILEGED = Path(__file__).parent / "unprivileged.py"
 
 
@@ -96,7 +102,9 @@ def test_a_store_that_may_not_be_written_is_named_with_what_to_do(
     shutil.copy(tmp_path / "good.db", place)
     place.chmod(0o400 if what == "file" else 0o600)
     place.parent.chmod(0o700 if what == "file" else 0o500)
-    for words in (("prune", "last"),) if what == "file" else (("runs",), ("test", "last"), ("prune", "last")):
+    for words in (
+        (("prune", "last"),) if what == "file" else (("runs",), ("cassette", "test", "last"), ("prune", "last"))
+    ):
         done = desk(*words, "--store", place, program=UNPRIVILEGED)
         assert_one_error_line(done, 2, ["runs.db", "writable"])
     done = desk("run", "agents.py:scout", "?", "--store", place, program=UNPRIVILEGED)
@@ -138,7 +146,14 @@ def test_a_damaged_store_is_repaired_and_says_so(desk: Callable[..., Done], tmp_
 def test_wrong_ids_name_the_nearest_and_short_ones_those_that_fit(desk: Callable[..., Done]) -> None:
     found = json.loads(desk("runs", "--json", "--store", "good.db").stdout)["recordings"]
     second, first = [each["id"] for each in found]
-    of_one = (("show",), ("diff", "last"), ("tail",), ("export",), ("test",), ("prune",))
+    of_one = (
+        ("show",),
+        ("show", "last", "--diff"),
+        ("show", "--follow"),
+        ("export",),
+        ("cassette", "test"),
+        ("prune",),
+    )
     for words in of_one:
         wrong = f"{first[:-1]}x"
         assert_one_error_line(desk(*words, wrong, "--store", "good.db"), 2, [wrong, "nearest is", first])

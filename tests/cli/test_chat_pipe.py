@@ -84,7 +84,7 @@ def test_a_chat_in_a_database_goes_on_there(warm: Warm, tmp_path: Path, emptied:
         ([f"{AGENTS}:helper", "--session-file", "mysql://ann@host/chats"], "there is no kind 'mysql'"),
         (["nowhere.py"], "There is no file nowhere.py. "),
         ([f"{AGENTS}:helper", "--resume", "12345678"], "has no session '12345678'. "),
-        ([f"{AGENTS}:helper", "--resume"], "has no conversation with helper. Leave --resume and --continue out"),
+        ([f"{AGENTS}:helper", "--resume"], "has no conversation with helper. Leave --resume out"),
         ([f"{AGENTS}:helper", "--session-file", "."], "could not be opened"),
         ([f"{AGENTS}:helper", "--session-file", str(AGENTS)], "chat_agents.py"),
         ([f"{AGENTS}:helper", "--model", "nobody:nothing"], "nobody"),

@@ -275,9 +275,9 @@ def test_runs_are_filtered_newest_first(desk: Desk) -> None:
 def test_the_queues_of_a_store_are_shown_with_what_waits_in_them(desk: Desk) -> None:
     desk.start("clerk", "a", "--detach")
     desk.start("careful", "b")
-    (state,) = json.loads(desk("queues", "--json").stdout)["queues"]
+    (state,) = json.loads(desk("runs", "--queues", "--json").stdout)["queues"]
     assert (state["queue"], state["ready"], state["waiting"]) == ("default", 1, 1)
-    head, line = [each.split() for each in desk("queues").stdout.splitlines()]
+    head, line = [each.split() for each in desk("runs", "--queues").stdout.splitlines()]
     assert head == ["queue", "ready", "oldest", "delayed", "running", "waiting", "held", "blocked"]
     assert (line[:2], line[3], line[4:]) == (["default", "1"], "s", ["0", "0", "1", "0", "0"])
 
@@ -289,7 +289,7 @@ def test_only_runs_that_have_ended_are_forgotten(desk: Desk) -> None:
     desk.start("clerk", "open", "--detach")
     assert desk("prune", "--older-than", "30d").stdout == ""
     assert desk("prune", "--older-than", "0s", "--dry-run").stdout == "bad\ngood\n"
-    assert desk("prune", "--older-than", "0s", "--keep-failed").stdout == "good\n"
+    assert desk("prune", "--older-than", "0s", "--status", "done").stdout == "good\n"
     assert_one_error_line(desk("prune", "open"), 1, ["'open' is ready: only runs that have ended can be forgotten"])
     done = desk("prune", "bad")
     assert (done.stdout, done.error) == ("bad\n", "1 run forgotten.")
@@ -333,10 +333,10 @@ BAD: dict[str, tuple[int, list[str]]] = {
     "run A:clerk Pay. --detach": (2, ["--detach is for a durable run. Add --durable."]),
     "run A:clerk Pay. --durable --store mysql://h/d": (2, ["there is no kind 'mysql'", "sqlite:PATH"]),
     "show in-voices": (2, ["There is no run 'in-voices'. Did you mean invoices?", "journeyman runs"]),
-    "steer inwoices hello": (2, ["Did you mean invoices"]),
+    "tell inwoices steer hello": (2, ["Did you mean invoices"]),
     "approve invoices abc": (1, ["'abc' is not a digest", "at least its first 6 characters"]),
     "approve invoices abcdef": (1, ["No question waits under 'abcdef'", "It waits for nobody."]),
-    "steer invoices \t": (2, ["The text is blank"]),
+    "tell invoices steer \t": (2, ["The text is blank"]),
     "fork invoices --at 0/0": (2, ["--at '0/0' is no place", "--at 2/3"]),
     "fork invoices --at 9": (2, ["--at '9' is no place"]),
     "fork invoices --at 2/1": (2, ["'invoices' was never at 2/1. Its last step is of attempt 1, iteration 4"]),

@@ -139,18 +139,6 @@ def test_a_durable_batch_asks_at_the_terminal_one_question_after_the_other(warm:
     assert outputs == ["Grand", "Harbour"]
 
 
-def test_with_ask_store_a_question_waits_for_an_answer_from_elsewhere_also_at_a_terminal(
-    warm: Warm, tmp_path: Path
-) -> None:
-    words = (*RUN, ASK, "--durable", "--id", "a", "--ask-store")
-    with terminal(*words, folder=tmp_path, start=warm.start, XDG_DATA_HOME=str(tmp_path / "data")) as tty:
-        digest = tty.see("TEXT").partition("journeyman tell a answer ")[2].split()[0]
-        assert durable(warm, tmp_path, "tell", "a", "answer", digest, "Neither.").code == 0
-        assert tty.end() == 0
-    assert "answer>" not in tty.text
-    assert "Neither." in tty.text
-
-
 # -- servers -----------------------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""`journeyman record` and `replay`: the same run again, offline, with or without the agent."""
+"""`journeyman cassette record` and `replay`: the same run again, offline, with or without the agent."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ async def recorded_clerk(warm: Warm, folder: Path) -> Done:
     paying = answer("I pay.", tool_use("pay", {"invoice": "A7"}, id="1"))
     async with MessagesApi([fault(529, headers={"retry-after": "0"}), paying, answer("It is paid.")]) as api:
         env = {"ANTHROPIC_API_KEY": "sk-ant-0123456789", "ANTHROPIC_BASE_URL": api.url}
-        words = ("record", "clerk.py:clerk", "Pay A7.", "--out", "clerk.jsonl")
+        words = ("cassette", "record", "clerk.py:clerk", "Pay A7.", "--out", "clerk.jsonl")
         return await asyncio.to_thread(warm, *words, env=env, cwd=folder)
 
 
@@ -61,7 +61,7 @@ async def test_a_provider_is_replayed_without_key_network_or_tools(tmp_path: Pat
     first = await recorded_clerk(warm, tmp_path)
     assert (first.code, first.stdout) == (0, "It is paid.\n")
     assert "sk-ant-0123456789" not in (tmp_path / "clerk.jsonl").read_text()
-    for words in (["clerk.py:clerk"], ["clerk.py:clerk", "Pay A7."], ["clerk.py:clerk", "--realtime"]):
+    for words in (["clerk.py:clerk"], ["clerk.py:clerk", "Pay A7."]):
         again = warm("cassette", "replay", "clerk.jsonl", *words, cwd=tmp_path)
         assert (again.code, again.stdout) == (0, "It is paid.\n")
         assert "overloaded: " in again.stderr
@@ -122,22 +122,25 @@ def test_a_failed_run_is_recorded_as_well(tmp_path: Path, warm: Warm) -> None:
 
 GREETER = shlex.quote(f"{AGENTS}:greeter")
 CASES: dict[str, tuple[str, list[str]]] = {
-    "no cassette option": (f"record {GREETER} hi", ["--cassette requires an argument"]),
-    "a missing cassette": ("replay no.jsonl", ["There is no file no.jsonl. Record it: journeyman record"]),
-    "no json": ("replay text.jsonl", ["text.jsonl, line 1: this is not JSON", "Record it again."]),
-    "a cut cassette": (f"replay cut.jsonl {GREETER}", ["cut.jsonl, line 4: this is not JSON"]),
-    "another version": ("replay new.jsonl", ["new.jsonl, line 1: ", "version 9", "Update journeyman"]),
-    "a missing field": ("replay field.jsonl", ["field.jsonl, line 2: model has no 'model'. Record it again."]),
-    "an empty file": ("replay empty.jsonl", ["empty.jsonl is empty. Record it again."]),
-    "a folder": ("replay .", [". cannot be read: Is a directory."]),
+    "no place": (f"cassette record {GREETER} hi", ["--out requires an argument"]),
+    "a missing cassette": (
+        "cassette replay no.jsonl",
+        ["There is no file no.jsonl. Record it: journeyman cassette record"],
+    ),
+    "no json": ("cassette replay text.jsonl", ["text.jsonl, line 1: this is not JSON", "Record it again."]),
+    "a cut cassette": (f"cassette replay cut.jsonl {GREETER}", ["cut.jsonl, line 4: this is not JSON"]),
+    "another version": ("cassette replay new.jsonl", ["new.jsonl, line 1: ", "version 9", "Update journeyman"]),
+    "a missing field": ("cassette replay field.jsonl", ["field.jsonl, line 2: model has no 'model'. Record it again."]),
+    "an empty file": ("cassette replay empty.jsonl", ["empty.jsonl is empty. Record it again."]),
+    "a folder": ("cassette replay .", [". cannot be read: Is a directory."]),
     "a cassette without input": (
-        f"replay nobody.jsonl {GREETER}",
+        f"cassette replay nobody.jsonl {GREETER}",
         ["nobody.jsonl does not hold the agent's input. Give it as text after the agent."],
     ),
-    "a document without an agent": ("replay nobody.jsonl --json", ["--json is for an agent that runs again."]),
+    "a document without an agent": ("cassette replay nobody.jsonl --json", ["--json is for an agent that runs again."]),
     "a place that cannot be written": (
-        f"record {GREETER} hi --cassette text.jsonl/a.jsonl --quiet",
-        ["text.jsonl/a.jsonl cannot be written: ", "takes no files. Give another --cassette."],
+        f"cassette record {GREETER} hi --out text.jsonl/a.jsonl --quiet",
+        ["text.jsonl/a.jsonl cannot be written: ", "takes no files. Give another --out."],
     ),
 }
 

@@ -117,7 +117,7 @@ def test_what_cannot_be_viewed_gets_one_line(tmp_path: Path, desk: Callable[...,
     assert_one_error_line(done, 2, ["could not be opened", "Check that the database runs"])
     assert "secret" not in done.stderr
     Recorder(tmp_path / "runs.db").close()
-    assert_one_error_line(desk("view", "runs.db", "--host", "192.0.2.1"), 2, ["no token", "--token"][1:])
+    assert_one_error_line(desk("view", "runs.db", "--host", "192.0.2.1"), 2, ["JOURNEYMAN_VIEW_TOKEN"])
     assert_one_error_line(desk("view", "runs.db", "--port", "99999"), 2, ["99999 is no port"])
     (tmp_path / "other.db").write_text("something else, of another program, and long enough " * 30)
     (tmp_path / "other.db").chmod(0o600)

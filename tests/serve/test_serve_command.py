@@ -209,7 +209,7 @@ def test_in_a_terminal_a_server_says_where_it_is_and_then_waits_calmly(tmp_path:
         ((), "No agent is named."),
         (("agents.py:greeter", "--host", "0.0.0.0"), "the server asks for no token"),
         (("agents.py:greeter", "--grace", "-1"), "--grace -1 is no time."),
-        (("agents.py:greeter", "--runs", "0"), "--runs 0 lets nothing go on."),
+        (("agents.py:greeter", "--max-concurrency", "0"), "--max-concurrency 0 lets nothing go on."),
         (("agents.py:greeter", "--port", "99999"), "--port 99999 is no port. Give a number from 0 to 65535"),
         (("agents.py:greeter", "--authorize", "agents.py:greeter"), "not a function"),
         (("agents.py:greeter", "agents.py:greeter"), "2 agents are called 'greeter'."),

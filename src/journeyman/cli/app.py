@@ -46,6 +46,8 @@ app = App(
     help="Run agents that hand in checked work.",
     version=package_version(),
     version_flags=("--version", "-V"),
+    help_epilogue="Exit code: 0 success, 1 failure, 2 usage, 130 after Ctrl-C, 143 after SIGTERM; of a durable run also"
+    " 3: it waits for a person, 4: it is blocked.",
     result_action="return_value",
     exit_on_error=False,
     print_error=False,
@@ -110,7 +112,10 @@ def execute(words: Sequence[str]) -> int:
 
 def _explain(error: CycloptsError, words: Sequence[str]) -> tuple[str, str]:
     """Return what is wrong with the words, and what to do."""
-    if isinstance(error, UnknownOptionError) and (option := error.token.keyword or "") in OLD_OPTIONS:
+    if (
+        isinstance(error, UnknownOptionError)
+        and (option := (error.token.keyword or error.token.value).partition("=")[0]) in OLD_OPTIONS
+    ):
         return f"{option} {OLD_OPTIONS[option]}.", ""
     told = str(error).removesuffix(".")
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:

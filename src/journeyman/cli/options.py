@@ -43,37 +43,31 @@ QuietFlag: TypeAlias = Annotated[bool, _shared("--quiet")]
 Timeout: TypeAlias = Annotated[float, _shared("--timeout")]
 
 Flag: TypeAlias = Annotated[bool, Parameter(negative=())]
-RunName: TypeAlias = Annotated[
-    str, Parameter(name="RUN", help="Its id or name, or how it begins; of recordings also last.")
-]
+RunName: TypeAlias = Annotated[str, Parameter(name="RUN", help="Its id, its name, its beginning, or last.")]
 AgentName: TypeAlias = Annotated[
-    str, Parameter(name="FILE:AGENT", help="A Python file or module, and the agent in it, or what gives one.")
+    str, Parameter(name="FILE:AGENT", help="A Python file or module, a colon, and the agent in it.")
 ]
 AgentNames: TypeAlias = Annotated[
     str, Parameter(name="FILE:AGENT", help="The agents: each a Python file or module, and the agent in it.")
 ]
 InputText: TypeAlias = Annotated[
-    str | None, Parameter(name="INPUT", help="Its input: a text, or JSON for other types. Else what is piped in.")
+    str | None, Parameter(name="INPUT", help="A text, or JSON for other types; else what is piped in.")
 ]
 JsonFlag: TypeAlias = Annotated[bool, Parameter(negative=(), help="Print one JSON document.")]
 TreeFlag: TypeAlias = Annotated[bool, Parameter(negative=(), help="At the end, print all runs, iterations and calls.")]
 ForceFlag: TypeAlias = Annotated[bool, Parameter(negative=(), help="Replace what is there.")]
-McpFile: TypeAlias = Annotated[
-    Path | None, Parameter(help="Give it the tools of the MCP servers in this mcp.json, too.")
-]
-PinsFile: TypeAlias = Annotated[
-    Path | None, Parameter(help="Refuse tools that are not as mcp pin has pinned them here.")
-]
+McpFile: TypeAlias = Annotated[Path | None, Parameter(help="Give it the tools of these MCP servers: mcp.json.")]
+PinsFile: TypeAlias = Annotated[Path | None, Parameter(help="Refuse tools that are not as pinned here.")]
 RulesFile: TypeAlias = Annotated[
     Path | None, Parameter(help="Take the rules (allow, ask, deny) of this settings.json.")
 ]
 SkillFolders: TypeAlias = Annotated[
-    list[Path] | None, Parameter(negative=(), help="Give it the skills in this folder, too; repeatable.")
+    list[Path] | None, Parameter(negative=(), help="Give it the skills in this folder; repeatable.")
 ]
 Port: TypeAlias = Annotated[int | None, Parameter(help="The port to listen on; 0 takes a free one.")]
 HostNames: TypeAlias = Annotated[
     list[str] | None, Parameter(negative=(), help="A further name that clients use; repeatable.")
 ]
 Seconds: TypeAlias = Annotated[float, Parameter(help="Seconds in which it ends after the first signal (30).")]
-MaxConcurrency: TypeAlias = Annotated[int, Parameter(help="How many runs go on at the same time.", show_default=True)]
+MaxConcurrency: TypeAlias = Annotated[int, Parameter(help="So many runs at the same time.", show_default=True)]
 OwnAgent: TypeAlias = Annotated[str | None, Parameter(help="Where its agent is, if elsewhere: agents.py:analyst.")]

@@ -164,7 +164,7 @@ def _check_options(targets: Sequence[str], grace: float, runs: int, port: int) -
     if not 0 <= grace < float("inf"):
         raise Mistake(f"--grace {grace:g} is no time.", "Give a number of seconds: --grace 30.")
     if runs < 1:
-        raise Mistake(f"--runs {runs} lets nothing go on.", "Give a number from 1: --runs 64.")
+        raise Mistake(f"--max-concurrency {runs} lets nothing go on.", "Give a number from 1 on.")
     if not 0 <= port <= _LAST_PORT:
         raise Mistake(f"--port {port} is no port.", f"Give a number from 0 to {_LAST_PORT}; 0 takes a free one.")
 

@@ -80,13 +80,13 @@ _STEPS: Final = 10
 _STEP_LINES: Final = 1_000
 """Where it is not, after so many lines each."""
 
-OrderName = Annotated[Order, Parameter(help="Write results as runs end, or as inputs come.", show_choices=True)]
-FormatName = Annotated[Format | None, Parameter(help="How the inputs are written; else as the file is called.")]
-SeparatorName = Annotated[str | None, Parameter(help="Between the cells of a row; else a comma, or a tab.")]
+OrderName = Annotated[Order, Parameter(help="Write results in this order.")]
+FormatName = Annotated[Format | None, Parameter(help="How INPUTS are written.")]
+SeparatorName = Annotated[str | None, Parameter(help="What stands between cells.")]
 EncodingName = Annotated[str | None, Parameter(help="Of the inputs; else UTF-8.")]
 InputFieldName = Annotated[str | None, Parameter(help="The field for the agent; else the whole line.")]
-KeyName = Annotated[str | None, Parameter(help="The field by which a line is known; else its number.")]
-FilesName = Annotated[str | None, Parameter(help="The field with the path of a file to send, or a list.")]
+KeyName = Annotated[str | None, Parameter(help="The field by which a line is known.")]
+FilesName = Annotated[str | None, Parameter(help="The field with a path of a file, or a list.")]
 CostName = Annotated[float | None, Parameter(help="The most US dollars that all may cost together.")]
 BudgetName = Annotated[int | None, Parameter(help="The most tokens that all may use together.")]
 DurableName = Annotated[str | None, Parameter(help="Keep finished steps in this file or URL.")]
