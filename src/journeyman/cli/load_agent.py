@@ -96,7 +96,7 @@ def load_value(target: str) -> object:
 
 
 def is_context(value: object) -> bool:
-    """Return whether a value is a context manager, of either kind, or a class of such."""
+    """Return whether a value is a context manager, or a class of such; one that is not async is refused by name."""
     return hasattr(value, "__aenter__") or hasattr(value, "__enter__")
 
 
@@ -387,7 +387,7 @@ class AgentLoop:
         if isinstance(found, Agent) and mcp is None:
             return found  # pyright: ignore[reportUnknownVariableType] - its types are known to its file only
         opening = _OpenAgent(target, cast("object", found), mcp=mcp, pins=pins, timeout_s=self._timeout_s)
-        with _alarm(opening.late("gives no agent"), after_s=opening.limit_s):
+        with _ended_by_one_interrupt():
             agent = self.run(opening.open())
         self._open.append(opening)
         return agent
@@ -403,9 +403,7 @@ class AgentLoop:
             while self._open:
                 last = self._open.pop()
                 try:
-                    limit_s = self._end.part_s(last.limit_s)
-                    with _alarm(last.late("is not closed", limit_s), after_s=limit_s):
-                        self.run(last.close(limit_s))
+                    self.run(last.close(self._end.part_s(last.limit_s)))
                 except Mistake as mistake:
                     mistakes.append(mistake)
         if mistakes:
@@ -495,7 +493,7 @@ class _OpenAgent:
                 agent = await self._enter_agent(stack)
                 opened.set_result(agent if self._mcp is None else await self._add_servers(agent, self._mcp, stack))
                 await self._left.wait()
-        except (KeyboardInterrupt, _TooLate, Mistake):
+        except (KeyboardInterrupt, Mistake):
             raise
         except BaseException as error:
             task = asyncio.current_task()
@@ -516,8 +514,6 @@ class _OpenAgent:
         made = value
         if hasattr(value, "__aenter__"):
             value = await stack.enter_async_context(cast("Any", value))
-        elif hasattr(value, "__enter__"):
-            value = stack.enter_context(cast("Any", value))
         if isinstance(value, Agent):
             return value  # pyright: ignore[reportUnknownVariableType] - as above
         given = "None" if value is None else describe_kind(value)
@@ -585,41 +581,31 @@ def _check_no_parameters(made: Callable[..., object], place: str) -> None:
 def _hint(made: object, value: object) -> str:
     if inspect.isasyncgen(value):
         return "Put @asynccontextmanager above the function; contextlib has it."
-    if inspect.isgenerator(value):
-        return "Put @contextmanager above the function; contextlib has it."
+    if inspect.isgenerator(value) or hasattr(value, "__enter__"):
+        return "Begin the function with async def, and put @asynccontextmanager above it; contextlib has it."
     return "Return the agent from it." if made is value else "Yield the agent from it."
 
 
 # -- the time ----------------------------------------------------------------------------------------------------------
 
 
-class _TooLate(BaseException):
-    """The time is up. No `except Exception` of a stranger's file shall catch it."""
-
-
 @contextmanager
-def _alarm(late: Mistake, *, after_s: float) -> Generator[None]:
-    """Interrupt what blocks the whole loop, a little after the time of what does not.
-
-    Raises:
-        Mistake: it was interrupted.
-    """
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+def _ended_by_one_interrupt() -> Generator[None]:
+    """Let the first Ctrl-C end the block, also what blocks the loop in it. The runner's own handler would only cancel
+    the task, and so wait for what blocks."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
 
-    def ring(number: int, frame: FrameType | None) -> None:
-        raise _TooLate
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, after_s + 2 * _GRACE_S)
+    signal.signal(signal.SIGINT, interrupt)
     try:
         yield
-    except _TooLate:
-        raise late from None
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 async def _give_up(task: asyncio.Task[None], late: Mistake) -> NoReturn:
