@@ -179,7 +179,7 @@ def test_commands_do_what_help_says_and_unknown_ones_are_explained(warm: Warm, t
             ("/cost", "1 request · 10 tokens in, 5 out"),
             ("/resume", "2 messages · helper · Hello"),
             ("/continue", "There is nothing to go on with"),
-            ("/follow Later.", "queued: Later."),
+            ("/follow Later.", "when done: Later."),
             ("/drop", "1 text withdrawn."),
             ("/reset", "Forgotten:"),
             ("/help", "Alt-Enter"),

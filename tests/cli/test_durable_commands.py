@@ -172,7 +172,7 @@ def test_a_call_that_is_denied_is_not_made(desk: Desk) -> None:
 def test_a_question_of_the_model_is_answered_from_another_process(desk: Desk) -> None:
     asked = desk.start("asker", "colour", "--json")
     assert (asked.code, json.loads(asked.stdout)["status"]) == (3, "waiting")
-    assert "answer colour" in asked.stderr
+    assert "colour answer" in asked.stderr
     assert FORGED not in asked.stderr
     assert desk("tell", "colour", "answer", desk.digest("colour"), "Green.").code == 0
     assert desk("resume", "colour", "--quiet").stdout == "You said: Green.\n"
@@ -182,7 +182,7 @@ def test_a_run_that_is_held_goes_on_when_it_is_released(desk: Desk) -> None:
     desk.start("clerk", "slow", "--detach")
     assert desk("tell", "slow", "hold").code == 0
     held = desk("resume", "slow")
-    assert (held.code, held.error) == (3, "The run slow is held. Let it go on: journeyman release slow")
+    assert (held.code, held.error) == (3, "The run slow is held. Let it go on: journeyman tell slow release")
     assert desk("tell", "slow", "steer", "Quickly!").code == 0
     assert desk("tell", "slow", "release").code == 0
     done = desk("resume", "slow", "--json", "--quiet")

@@ -250,7 +250,7 @@ def test_an_interrupted_run_closes_its_agent(folder: Path, warm: Warm) -> None:
     assert done.stderr.splitlines()[-1] == "closed"
 
 
-@pytest.mark.parametrize(("name", "sign"), [("waits", "waiting"), ("blocks", "blocking")])
+@pytest.mark.parametrize(("name", "sign"), [("waits", "waiting\n"), ("blocks", "blocking\n")])
 def test_an_interrupt_ends_what_gives_no_agent(folder: Path, warm: Warm, name: str, sign: str) -> None:
     with running("run", f"agents.py:{name}", "hi", cwd=folder, start=warm.start) as program:
         program.wait_for(sign)

@@ -1,6 +1,7 @@
 """The commands, as cyclopts sees them: each is one function, imported when it is called.
 
-What cannot be done as it was said is a `Mistake`: one line that says what is wrong and what to do, and exit code 2.
+What cannot be done as it was said is a `Mistake`, or another error with a hint: one line that says what is wrong and
+what to do, and exit code 2.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from cyclopts import App, CycloptsError, Parameter, UnknownOptionError, UnusedCl
 from journeyman.cli import COMMANDS
 from journeyman.cli.show.screen import print_error
 from journeyman.definition import join_sentences
-from journeyman.errors import DefinitionError, JourneymanError, quoted
+from journeyman.errors import CassetteError, DefinitionError, JourneymanError, ModelUnavailable, StoreError, quoted
 from journeyman.foreign import OLD_COMMANDS, OLD_OPTIONS
 from journeyman.version import package_version
 
@@ -89,12 +90,9 @@ def execute(words: Sequence[str]) -> int:
         if words[0] in OLD_COMMANDS:
             raise Mistake(f"{words[0]} is written otherwise now.", f"journeyman {OLD_COMMANDS[words[0]]}")
         return app(_complete_resume(words)) or 0
-    except Mistake as mistake:
-        print_error(mistake.message, mistake.hint)
-        return mistake.code
-    except CycloptsError as error:
+    except (Mistake, DefinitionError, CassetteError, ModelUnavailable, StoreError, CycloptsError) as error:
         print_error(*_explain(error, words))
-        return USAGE
+        return error.code if isinstance(error, Mistake) else USAGE
     except ImportError as error:  # cyclopts imports a command when it is called, and says so
         cause = error.__cause__ if isinstance(error.__cause__, ModuleNotFoundError) else error
         missing = cause.name or ""
@@ -110,13 +108,25 @@ def execute(words: Sequence[str]) -> int:
         return INTERRUPTED
 
 
-def _explain(error: CycloptsError, words: Sequence[str]) -> tuple[str, str]:
-    """Return what is wrong with the words, and what to do."""
-    if (
-        isinstance(error, UnknownOptionError)
-        and (option := (error.token.keyword or error.token.value).partition("=")[0]) in OLD_OPTIONS
-    ):
-        return f"{option} {OLD_OPTIONS[option]}.", ""
+def _explain(error: Exception, words: Sequence[str]) -> tuple[str, str]:
+    """Return what is wrong, and what to do."""
+    match error:
+        case Mistake() | CassetteError() | StoreError():
+            return error.message, error.hint
+        case ModelUnavailable():
+            return str(error), error.hint
+        case DefinitionError():
+            return error.problems[0].message, error.problems[0].hint
+        case _:
+            return _explain_words(error, words)
+
+
+def _explain_words(error: Exception, words: Sequence[str]) -> tuple[str, str]:
+    """Return what is wrong with the words of the command line, and what to do."""
+    if isinstance(error, UnknownOptionError):
+        option = (error.token.keyword or error.token.value).partition("=")[0]
+        if option in OLD_OPTIONS:
+            return f"{option} {OLD_OPTIONS[option]}.", ""
     told = str(error).removesuffix(".")
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         told = f"{quoted(error.unused_tokens[0])} is one word too many"

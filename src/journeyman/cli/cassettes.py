@@ -48,7 +48,7 @@ from journeyman.cli.show.lines import EMPTY, Line, duration, one_line, usage_sen
 from journeyman.cli.show.played import cassette_lines
 from journeyman.cli.show.screen import Screen, open_screen
 from journeyman.cli.show.seen import SeenRun, SeenRuns
-from journeyman.errors import CassetteError, ProviderError, count
+from journeyman.errors import ProviderError, count
 from journeyman.loop.run import run as run_agent
 from journeyman.model import Collector, InputPart, Part, TextPart, ThinkingPart
 from journeyman.models.cassette.cassette import Cassette
@@ -99,11 +99,8 @@ def record(  # noqa: PLR0913 - one for each option, all by name
             cassette=recording,
         )
         recording.describe(agent=target, input=job.text)
-        try:
-            with recording:
-                return perform(job)
-        except CassetteError as error:
-            raise Mistake(error.message, error.hint) from error
+        with recording:
+            return perform(job)
 
 
 def replay(
@@ -127,33 +124,30 @@ def replay(
         raise Mistake(
             f"There is no file {file}.", f"Record it: journeyman cassette record FILE:AGENT INPUT --out {file}"
         )
-    try:
-        cassette = Cassette(file, "none")
-        with offline("a cassette is replayed"), AgentLoop(timeout) as loop:
-            if target is None:
-                if json:
-                    raise Mistake(
-                        "--json is for an agent that runs again.", "Name it after the cassette: agents.py:analyst."
-                    )
-                return _show(cassette, stdout, quiet=quiet)
-            job = Job(
-                text=_input_text(cassette, input),
-                agent=loop.agent(target, is_guarded=False),  # no tool is run
-                loop=loop,
-                stdout=stdout,
-                check=f"journeyman check {target}",
-                json=json,
-                quiet=quiet,
-                notice=f"Replaying {file}.",
-                cassette=cassette,
-            )
-            code = perform(job)
-            if cassette.unused and not cassette.misses and not quiet:
-                text = f"not asked for: {', '.join(cassette.unused)}"
-                open_screen(quiet=False).say([Line(mark="warning", text=text, rows=4)])
-            return code
-    except CassetteError as error:
-        raise Mistake(error.message, error.hint) from error
+    cassette = Cassette(file, "none")
+    with offline("a cassette is replayed"), AgentLoop(timeout) as loop:
+        if target is None:
+            if json:
+                raise Mistake(
+                    "--json is for an agent that runs again.", "Name it after the cassette: agents.py:analyst."
+                )
+            return _show(cassette, stdout, quiet=quiet)
+        job = Job(
+            text=_input_text(cassette, input),
+            agent=loop.agent(target, is_guarded=False),  # no tool is run
+            loop=loop,
+            stdout=stdout,
+            check=f"journeyman check {target}",
+            json=json,
+            quiet=quiet,
+            notice=f"Replaying {file}.",
+            cassette=cassette,
+        )
+        code = perform(job)
+        if cassette.unused and not cassette.misses and not quiet:
+            text = f"not asked for: {', '.join(cassette.unused)}"
+            open_screen(quiet=False).say([Line(mark="warning", text=text, rows=4)])
+        return code
 
 
 def _input_text(cassette: Cassette, given: str | None) -> str:

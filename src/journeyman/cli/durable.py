@@ -176,8 +176,6 @@ async def open_durable(
                     Durable(place.path, dispatcher=dispatcher, suspend_after_s=_LINGER_S, on_event=on_event)
                 )
             tell(*[str(each.message) for each in caught])
-        except StoreError as error:
-            raise Mistake(error.message, error.hint) from error
         except ValueError as error:  # of an option of the URL
             raise Mistake(str(error), "Look at --store or JOURNEYMAN_STORE.") from error
         try:
@@ -239,8 +237,6 @@ def say_to_recording(place: StorePlace, run: str, say: Callable[[AnyHandle], Awa
         raise Refused(str(error.args[0]), f"See what it waits for: {place.command('show', run)}") from error
     except ValueError as error:
         raise Mistake(str(error), "") from error
-    except StoreError as error:
-        raise Mistake(error.message, error.hint) from error
 
 
 @contextmanager

@@ -34,15 +34,7 @@ from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, print_error, stderr_console
 from journeyman.closing import TimeToEnd
 from journeyman.connect import connect
-from journeyman.errors import (
-    DefinitionError,
-    McpUnavailable,
-    ModelUnavailable,
-    PinsDiffer,
-    count,
-    name_and_words,
-    quoted,
-)
+from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, count, name_and_words, quoted
 from journeyman.model import Model
 from journeyman.narrowing import is_group
 from journeyman.permission.permission import PermissionMode
@@ -112,12 +104,9 @@ def load_model(name: str | None) -> Model | None:
     """Return the model of that name, or None for None.
 
     Raises:
-        Mistake: it cannot be used.
+        ModelUnavailable: it cannot be used.
     """
-    try:
-        return None if name is None else connect(name)
-    except ModelUnavailable as error:
-        raise Mistake(str(error), error.hint) from error
+    return None if name is None else connect(name)
 
 
 def load_file(path: Path) -> ModuleType:

@@ -52,7 +52,7 @@ def open_recordings(place: StorePlace) -> Generator[Recordings]:
     """Open the recordings of a store.
 
     Raises:
-        Mistake: it cannot be opened, or there is no such recording.
+        StoreError: it cannot be opened, or there is no such recording.
     """
     recordings, told = None, None
     with warnings.catch_warnings():
@@ -61,8 +61,6 @@ def open_recordings(place: StorePlace) -> Generator[Recordings]:
             with Recordings(place.path) as recordings:
                 tell(*filter(None, (told := recordings.notice,)))
                 yield recordings
-        except StoreError as error:
-            raise Mistake(error.message, error.hint) from error
         finally:
             if recordings is not None and recordings.notice not in (None, told):
                 tell(recordings.notice)
@@ -445,8 +443,6 @@ def recorder(store: str | None, *, target: str | None = None, quiet: bool = Fals
         folder = place.path.parent if isinstance(place.path, Path) else None
         if folder is not None and folder.name == FOLDER and not (folder / ".gitignore").exists():
             (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-    except StoreError as error:
-        raise Mistake(error.message, error.hint) from error
     except OSError as error:
         raise Mistake(f"{place.shown} cannot be written: {error.strerror}.", "Name a file with --store.") from error
     if not quiet:

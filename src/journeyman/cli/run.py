@@ -57,7 +57,7 @@ from journeyman.connect import connect
 from journeyman.content.media import LARGEST_BYTES, kind_of
 from journeyman.content.signatures import media_type_of
 from journeyman.endings import ErrorCode, ErrorInfo, InvalidInputContext, ModelUnavailableContext
-from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded, count, visible_json
+from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded, StoreError, count, visible_json
 from journeyman.events import Event, Listener
 from journeyman.journal import OpenRecords, Telemetry
 from journeyman.json_numbers import holds_written_numbers, read_json, write_json
@@ -228,7 +228,7 @@ def recorder_in(
     recorder: Callable[..., OpenRecords] = resolve_name("journeyman.cli.recorded:recorder")
     try:
         return recorder(store, target=target, quiet=quiet)
-    except Mistake as mistake:
+    except (Mistake, StoreError) as mistake:
         if wish:
             raise
         stderr_console().print(f"Nothing is recorded: {one_line(mistake.message)}")

@@ -63,7 +63,7 @@ from journeyman.cli.show.screen import stderr_console
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import RunInfo
 from journeyman.endings import BudgetContext, CancelledContext, ErrorInfo, InternalContext
-from journeyman.errors import InvalidArguments, JourneymanError, StoreError, count, quoted
+from journeyman.errors import InvalidArguments, JourneymanError, count, quoted
 from journeyman.events import BatchPaused, Event
 from journeyman.events.durable import RunSuspended
 from journeyman.loop.run import run as run_agent
@@ -327,8 +327,6 @@ class _Worker:
                     self._durable = await stack.enter_async_context(
                         Durable(job.store, suspend_after_s=_LINGER_S, on_event=note)
                     )
-                except StoreError as error:
-                    raise Mistake(error.message, error.hint) from error
                 except ValueError as error:  # the place
                     raise Mistake(one_line(str(error)), "Give another --durable.") from error
             at_hand = (each for each in read_lines(job.file, job.written, job.fields) if not job.results.has(each))
