@@ -132,8 +132,11 @@ def replay(
                     "--json is for an agent that runs again.", "Name it after the cassette: agents.py:analyst."
                 )
             return _show(cassette, stdout, quiet=quiet)
+        text = input if input is not None or cassette.header is None else cassette.header.input
+        if text is None:
+            raise Mistake(f"{cassette.path} does not hold the agent's input.", "Give it as text after the agent.")
         job = Job(
-            text=_input_text(cassette, input),
+            text=text,
             agent=loop.agent(target, is_guarded=False),  # no tool is run
             loop=loop,
             stdout=stdout,
@@ -148,13 +151,6 @@ def replay(
             text = f"not asked for: {', '.join(cassette.unused)}"
             open_screen(quiet=False).say([Line(mark="warning", text=text, rows=4)])
         return code
-
-
-def _input_text(cassette: Cassette, given: str | None) -> str:
-    recorded = cassette.header.input if cassette.header is not None else None
-    if given is None and recorded is None:
-        raise Mistake(f"{cassette.path} does not hold the agent's input.", "Give it as text after the agent.")
-    return given if given is not None else recorded or ""
 
 
 def _show(cassette: Cassette, stdout: Stdout, *, quiet: bool) -> int:

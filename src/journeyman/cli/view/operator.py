@@ -4,7 +4,7 @@ same in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Final, Literal, TypeAlias
 
 from cyclopts import Parameter
@@ -59,7 +59,8 @@ def _say_to_run(run: str, store: str | None, say: Say) -> int:
     return 0
 
 
-Verb: TypeAlias = Literal["approve", "answer", "steer", "hold", "release", "stop"]
+Said: TypeAlias = Literal["approve", "answer", "steer", "hold", "release"]
+Verb: TypeAlias = Said | Literal["stop"]
 _TAKES: Final[dict[str, tuple[str, int, int]]] = {
     "approve": ("QUESTION", 1, 1),
     "answer": ("QUESTION TEXT", 2, 2),
@@ -93,80 +94,70 @@ def tell_run(
     store: StoreName = None,
 ) -> int:
     """Speak to a run that goes on. The first answer to a question counts."""
+    _check_words(verb, words, {"--arguments": arguments, "--deny": deny, "--at-end": at_end or None})
+    if verb == "stop":
+        return stop_run(run, *(words or ("cancelled",)), store=store)
+    decision = _decide(arguments, deny)
+    return _say_to_run(run, store, lambda handle: _speak(handle, verb, words, decision, at_end=at_end))
+
+
+def _check_words(verb: Verb, words: Sequence[str], options: Mapping[str, object]) -> None:
+    """Check that what is given belongs to the verb.
+
+    Raises:
+        Mistake: a word is missing or too many, or an option is another verb's.
+    """
     takes, at_least, at_most = _TAKES[verb]
     if not at_least <= len(words) <= at_most:
         has = f"has {count(len(words), 'word')} behind it" if words else "has no word behind it"
         raise Mistake(f"{verb} {has}.", f"Write: journeyman tell RUN {verb} {takes}".rstrip())
-    given = {"--arguments": (arguments, "approve"), "--deny": (deny, "approve"), "--at-end": (at_end or None, "steer")}
-    for option, (value, of) in given.items():
+    for option, value in options.items():
+        of = "steer" if option == "--at-end" else "approve"
         if value is not None and verb != of:
             raise Mistake(f"{option} is for {of}, not for {verb}.", "Leave it out.")
-    if verb == "stop":
-        return stop_run(run, *(words or ("cancelled",)), store=store)
-    says = {
-        "approve": lambda: _approve(*words, arguments=arguments, deny=deny),
-        "answer": lambda: _answer(*words),
-        "steer": lambda: _follow_up(*words) if at_end else _steer(*words),
-        "hold": lambda: _hold,
-        "release": lambda: _release,
-    }
-    return _say_to_run(run, store, says[verb]())
 
 
-def _steer(text: str) -> Say:
-    async def say(handle: AnyHandle) -> str:
-        await handle.steer(text)
-        return "It is said before the next model call."
-
-    return say
-
-
-def _follow_up(text: str) -> Say:
-    async def say(handle: AnyHandle) -> str:
-        if isinstance(handle, RunHandle):
-            raise ValueError("A durable run takes nothing that is said at its end. Leave --at-end out.")
-        await handle.follow_up(text)
-        return "It is said when nothing else is left to do."
-
-    return say
-
-
-def _approve(question: str, *, arguments: str | None, deny: str | None) -> Say:
-    """Allow a call that waits for an answer, also with other arguments, or deny it."""
-    decision: Decision = Allow() if deny is None else Deny(deny)
-    if arguments is not None:
-        if deny is not None:
-            hint = "Leave out --arguments or --deny."
-            raise Mistake("A call is denied, or made with other arguments, not both.", hint)
-        try:
-            given = from_json(arguments)
-        except ValueError as error:
-            raise Mistake(f"--arguments is no JSON: {error}.", 'Give an object: \'{"path": "notes.md"}\'.') from error
-        if not is_json_object(given):
-            raise Mistake("--arguments is no JSON object.", 'Give an object: \'{"path": "notes.md"}\'.')
-        decision = Rewrite(given)
-
-    async def say(handle: AnyHandle) -> str:
-        decided = await handle.approve(question, decision)
-        others = "" if arguments is None else ", with other arguments"
-        return f"{'Denied' if isinstance(decision, Deny) else 'Allowed'}{others}: {question_line(decided)}"
-
-    return say
+async def _speak(handle: AnyHandle, verb: Said, words: Sequence[str], decision: Decision, *, at_end: bool) -> str:
+    """Say it to the run, and return what came of it."""
+    match verb:
+        case "approve":
+            decided = await handle.approve(words[0], decision)
+            done = "Denied" if isinstance(decision, Deny) else "Allowed"
+            others = ", with other arguments" if isinstance(decision, Rewrite) else ""
+            return f"{done}{others}: {question_line(decided)}"
+        case "answer":
+            answered = await handle.answer(words[0], words[1])
+            return f"Answered: {one_line(answered.question, 300)}"
+        case "steer" if at_end:
+            if isinstance(handle, RunHandle):
+                raise ValueError("A durable run takes nothing that is said at its end. Leave --at-end out.")
+            await handle.follow_up(words[0])
+            return "It is said when nothing else is left to do."
+        case "steer":
+            await handle.steer(words[0])
+            return "It is said before the next model call."
+        case "hold":
+            await handle.hold()
+            return "It is held: no further step of it begins."
+        case "release":
+            await handle.release()
+            return "It is released."
 
 
-def _answer(question: str, text: str) -> Say:
-    async def say(handle: AnyHandle) -> str:
-        answered = await handle.answer(question, text)
-        return f"Answered: {one_line(answered.question, 300)}"
+def _decide(arguments: str | None, deny: str | None) -> Decision:
+    """Return the decision about a call that waits: to make it, also with other arguments, or to deny it.
 
-    return say
-
-
-async def _hold(handle: AnyHandle) -> str:
-    await handle.hold()
-    return "It is held: no further step of it begins."
-
-
-async def _release(handle: AnyHandle) -> str:
-    await handle.release()
-    return "It is released."
+    Raises:
+        Mistake: it is both, or the arguments are none.
+    """
+    if arguments is None:
+        return Allow() if deny is None else Deny(deny)
+    if deny is not None:
+        raise Mistake("A call is denied, or made with other arguments, not both.", "Leave out --arguments or --deny.")
+    try:
+        given = from_json(arguments)
+    except ValueError as error:
+        raise Mistake(f"--arguments is no JSON: {error}.", 'Give an object: \'{"path": "notes.md"}\'.') from error
+    if not is_json_object(given):
+        raise Mistake("--arguments is no JSON object.", 'Give an object: \'{"path": "notes.md"}\'.')
+    return Rewrite(given)
