@@ -27,7 +27,7 @@ _NEEDED = {"serve": ("starlette", "uvicorn", "ag_ui"), "view": ("starlette", "uv
 """The packages without which the options of a command cannot be told."""
 
 
-class Description(TypedDict):
+class CommandHelp(TypedDict):
     """The lines of a command's help before its options, as cyclopts takes them."""
 
     help_prologue: str
@@ -35,7 +35,7 @@ class Description(TypedDict):
     help: str
 
 
-def describe(name: str) -> Description:
+def describe(name: str) -> CommandHelp:
     """Return what the help of a command says before its options: an example, how it is called, and what it does."""
     arguments, does, example = COMMANDS[name]
     usage = f"Usage: journeyman {name} [OPTIONS] {arguments}".rstrip()

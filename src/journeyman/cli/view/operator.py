@@ -60,7 +60,7 @@ def _say_to_run(run: str, store: str | None, say: Say) -> int:
 
 
 Said: TypeAlias = Literal["approve", "answer", "steer", "hold", "release"]
-Verb: TypeAlias = Said | Literal["stop"]
+Verb: TypeAlias = Literal["approve", "answer", "steer", "hold", "release", "stop"]
 _TAKES: Final[dict[str, tuple[str, int, int]]] = {
     "approve": ("QUESTION", 1, 1),
     "answer": ("QUESTION TEXT", 2, 2),
