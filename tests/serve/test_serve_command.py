@@ -141,12 +141,12 @@ async def test_the_command_ends_within_its_grace_though_its_database_is_silent(
 
 HANGING = """
 import subprocess
-from contextlib import contextmanager
+from contextlib import asynccontextmanager
 from journeyman import Agent
 from journeyman.testing.scripted import ScriptedModel
 
-@contextmanager
-def greeter():
+@asynccontextmanager
+async def greeter():
     with subprocess.Popen(["sh", "-c", "trap '' TERM; echo $$ > child; while true; do sleep 1; done"]) as child:
         yield Agent(name="greeter", model=ScriptedModel(["Hi."]))
         child.terminate()
