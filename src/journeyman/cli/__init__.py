@@ -16,7 +16,7 @@ from journeyman.cli.outputs import OutputLost, guard_stream
 from journeyman.version import package_version
 
 
-class Described(NamedTuple):
+class CommandText(NamedTuple):
     """The description of a command in its help: its arguments, a sentence that says what it does, and an example."""
 
     arguments: str
@@ -25,56 +25,62 @@ class Described(NamedTuple):
 
 
 COMMANDS: Final = {
-    "run": Described(
+    "run": CommandText(
         "FILE:AGENT [INPUT]", "Run an agent, and print what it hands in.", 'run agents.py:analyst "What sold best?"'
     ),
-    "batch": Described(
+    "batch": CommandText(
         "FILE:AGENT INPUTS --out FILE",
         "Run an agent on every line of a file.",
         "batch agents.py:analyst questions.jsonl --out answers.jsonl",
     ),
-    "chat": Described("[FILE:AGENT]", "Talk with an agent, also while it works.", "chat agents.py:analyst"),
-    "check": Described("FILE:AGENT", "Show an agent's definition without calling a model.", "check agents.py:analyst"),
-    "runs": Described("", "List durable runs, and recordings.", "runs --status failed --since 7d"),
-    "show": Described("RUN", "Show a durable run, or a recording.", "show last"),
-    "view": Described("[STORE]", "Look at runs in a browser, and steer them.", "view"),
-    "tell": Described(
+    "chat": CommandText("[FILE:AGENT]", "Talk with an agent, also while it works.", "chat agents.py:analyst"),
+    "check": CommandText(
+        "FILE:AGENT", "Show an agent's definition without calling a model.", "check agents.py:analyst"
+    ),
+    "runs": CommandText("", "List durable runs, and recordings.", "runs --status failed --since 7d"),
+    "show": CommandText("RUN", "Show a durable run, or a recording.", "show last"),
+    "view": CommandText("[STORE]", "Look at runs in a browser, and steer them.", "view"),
+    "tell": CommandText(
         "RUN VERB [WORD ...]", "Speak to a run: approve, answer, steer, hold, stop.", 'tell trip-7 steer "Be brief."'
     ),
-    "resume": Described("RUN", "Go on with a durable run.", "resume trip-7"),
-    "fork": Described(
+    "resume": CommandText("RUN", "Go on with a durable run.", "resume trip-7"),
+    "fork": CommandText(
         "RUN --at ATTEMPT/ITERATION", "Begin a run with what another one had done.", "fork trip-7 --at 1/3"
     ),
-    "export": Described("RUN", "Write a recording as a file, or a cassette.", "export last --as html --out trip.html"),
-    "prune": Described("[RUN ...]", "Forget runs that have ended, and recordings.", "prune --older-than 30d --dry-run"),
-    "cassette": Described(
+    "export": CommandText(
+        "RUN", "Write a recording as a file, or a cassette.", "export last --as html --out trip.html"
+    ),
+    "prune": CommandText(
+        "[RUN ...]", "Forget runs that have ended, and recordings.", "prune --older-than 30d --dry-run"
+    ),
+    "cassette": CommandText(
         "COMMAND", "Record, replay or test the conversation of a run.", "cassette replay trip.jsonl agents.py:planner"
     ),
-    "cassette record": Described(
+    "cassette record": CommandText(
         "FILE:AGENT [INPUT] --out FILE",
         "Run an agent, and record its conversation.",
         'cassette record agents.py:planner "Oslo" --out trip.jsonl',
     ),
-    "cassette replay": Described(
+    "cassette replay": CommandText(
         "CASSETTE [FILE:AGENT] [INPUT]",
         "Play a recorded conversation, offline.",
         "cassette replay trip.jsonl agents.py:planner",
     ),
-    "cassette test": Described(
+    "cassette test": CommandText(
         "RUN [FILE:AGENT]", "Make a test of a recorded run.", "cassette test last --out tests/test_trip.py"
     ),
-    "worker": Described("FILE:AGENT ...", "Do durable runs that were started.", "worker agents.py:analyst"),
-    "serve": Described(
+    "worker": CommandText("FILE:AGENT ...", "Do durable runs that were started.", "worker agents.py:analyst"),
+    "serve": CommandText(
         "FILE:AGENT ...", "Serve agents behind HTTP, for programs and pages.", "serve agents.py:analyst --port 8080"
     ),
-    "mcp": Described("FILE:AGENT ...", "Serve agents as MCP tools, over stdio or HTTP.", "mcp agents.py:analyst"),
-    "mcp pin": Described(
+    "mcp": CommandText("FILE:AGENT ...", "Serve agents as MCP tools, over stdio or HTTP.", "mcp agents.py:analyst"),
+    "mcp pin": CommandText(
         "CONFIG|URL|COMMAND ...",
         "Pin the tools of MCP servers, and print what is new.",
         "mcp pin --name git uvx mcp-server-git",
     ),
-    "demo": Described("[QUESTION]", "Watch an analyst at work, with or without a key.", "demo"),
-    "completion": Described("SHELL", "Print what completes commands in a shell.", "completion bash"),
+    "demo": CommandText("[QUESTION]", "Watch an analyst at work, with or without a key.", "demo"),
+    "completion": CommandText("SHELL", "Print what completes commands in a shell.", "completion bash"),
 }
 """The commands, in the order of the help; those of a group have its name before their own."""
 SHARED: Final = {
