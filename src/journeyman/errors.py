@@ -125,17 +125,30 @@ told_here: ContextVar[Told | None] = ContextVar("journeyman_told", default=None)
 """What was logged already of the run that goes on here, and of those below it; None: outside of any run."""
 
 
+def frames_of(error: BaseException) -> list[tuple[str, int]]:
+    """Return the file and line of each frame in which an error passed that is not ours, the innermost last."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    return [(file, line) for file, line in frames if not file.startswith((_OURS, "<frozen "))]
+
+
+def is_installed(file: str) -> bool:
+    """Tell whether a file belongs to an installed package."""
+    return any(folder in file for folder in _INSTALLED)
+
+
+def is_pythons(file: str) -> bool:
+    """Tell whether a file belongs to Python itself."""
+    return file.startswith(_PYTHONS) and not is_installed(file)
+
+
 def place_of(error: BaseException) -> str:
     """Return the file and line where a user's code raised, as `/home/me/agents.py:12`; empty when none took part.
 
     It is the innermost frame that is neither ours, nor Python's, nor an installed package's; else the innermost that is
     not ours.
     """
-    frames = [
-        (code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__) if (code := frame.f_code)
-    ]
-    others = [(file, line) for file, line in frames if not file.startswith((_OURS, "<frozen "))]
-    users = [each for each in others if not each[0].startswith(_PYTHONS) and not any(i in each[0] for i in _INSTALLED)]
+    others = frames_of(error)
+    users = [each for each in others if not (is_pythons(each[0]) or is_installed(each[0]))]
     for file, line in reversed(users or others):
         return f"{file}:{line}"
     return ""

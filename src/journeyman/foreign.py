@@ -332,8 +332,45 @@ OLD_ARGUMENTS: Final[Mapping[str, str]] = {
 }
 """The arguments of before, of whatever class or function, each with the one of now."""
 
-OLD_OPTIONS: Final[Mapping[str, str]] = dict.fromkeys(("--at-once", "--slots"), "--max-concurrency")
-"""The options of commands of before, each with the one of now."""
+OLD_OPTIONS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("--at-once", "--slots", "--runs"), "is called --max-concurrency now"),
+    "--continue": "is written --resume now, without an id",
+    "--input-file": "is written < FILE now, as for any program",
+    "--realtime": "is gone: a recording is shown at once",
+    "--ask-store": "is gone: begin the run with --detach, and a worker does it and waits for its answers",
+    "--reason": "stands behind stop now: journeyman tell RUN stop REASON",
+    "--failed": "is written --status failed now",
+    "--keep-failed": "is written --status done now",
+    "--token": "is read from JOURNEYMAN_VIEW_TOKEN now, since all users of a machine see its command lines",
+    "--cassette": "is called --out now",
+    "--durable": "is for run, batch and serve; the store is named by --store",
+}
+"""The options of commands of before, each with what says the same now."""
+
+OLD_COMMANDS: Final[Mapping[str, str]] = {
+    "record": "cassette record FILE:AGENT [INPUT] --out FILE",
+    "replay": "cassette replay CASSETTE [FILE:AGENT] [INPUT]",
+    "test": "cassette test RUN [FILE:AGENT]",
+    "tail": "show RUN --follow",
+    "diff": "show RUN --diff OTHER",
+    "queues": "runs --queues",
+    **dict.fromkeys(("cancel", "stop"), "tell RUN stop [REASON]"),
+    "steer": "tell RUN steer TEXT",
+    "approve": "tell RUN approve QUESTION",
+    "deny": "tell RUN approve QUESTION --deny WHY",
+    "answer": "tell RUN answer QUESTION TEXT",
+    "hold": "tell RUN hold",
+    "release": "tell RUN release",
+}
+"""The commands of before, each with the one of now."""
+
+OLD_SLASH_WORDS: Final[Mapping[str, str]] = {
+    "/steer": "Type the text alone: while the agent works, it is said before its next model call.",
+    "/abort": "Press Esc, or Ctrl-C.",
+    "/tools": "In a shell: journeyman check FILE:AGENT.",
+    "/export": "In a shell: journeyman export RUN; in Python, dump_messages(chat.messages).",
+}
+"""The words of a chat in the terminal of before, each with what does the same now."""
 _OF_RUNTIME: Final = "Host is called Runtime now: run(…, runtime=Runtime(approver=…))."
 
 

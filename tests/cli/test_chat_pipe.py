@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import Done, Warm, assert_one_error_line, running
+from tests.cli.program import Done, Warm, running
 from tests.cli.terminal import CHAT_AGENTS as AGENTS
 from tests.cli.terminal import chatting
 
@@ -75,27 +75,6 @@ def test_a_chat_in_a_database_goes_on_there(warm: Warm, tmp_path: Path, emptied:
     assert later.code == 0, later.stderr
     assert "4 messages · helper · One" in later.stderr
     assert [*tmp_path.iterdir()] == [], "no file is made of its name"
-
-
-@pytest.mark.parametrize(
-    ("words", "error"),
-    [
-        ([f"{AGENTS}:helper", "--session-file", "postgresql://ann:secret@127.0.0.1:1/chats"], "could not be opened"),
-        ([f"{AGENTS}:helper", "--session-file", "mysql://ann@host/chats"], "there is no kind 'mysql'"),
-        (["nowhere.py"], "There is no file nowhere.py. "),
-        ([f"{AGENTS}:helper", "--resume", "12345678"], "has no session '12345678'. "),
-        ([f"{AGENTS}:helper", "--resume"], "has no conversation with helper. Leave --resume and --continue out"),
-        ([f"{AGENTS}:helper", "--session-file", "."], "could not be opened"),
-        ([f"{AGENTS}:helper", "--session-file", str(AGENTS)], "chat_agents.py"),
-        ([f"{AGENTS}:helper", "--model", "nobody:nothing"], "nobody"),
-        ([f"{AGENTS}:helper", "--mode", "careful"], "careful"),
-    ],
-)
-def test_what_cannot_be_used_is_one_line_and_exit_code_2(
-    warm: Warm, tmp_path: Path, words: list[str], error: str
-) -> None:
-    done = warm("chat", *words, cwd=tmp_path, stdin=b"Hello\n", env={"XDG_DATA_HOME": str(tmp_path / "data")})
-    assert_one_error_line(done, 2, [error])
 
 
 @pytest.mark.timeout(60)

@@ -81,12 +81,6 @@ def test_the_short_options(warm: Warm, folder: Path) -> None:
     assert_one_error_line(done, 1, ["The model name 'nonsense' is not of the form 'provider:model'."])
 
 
-def test_each_command_says_what_its_exit_code_means(warm: Warm) -> None:
-    for name in ("run", "chat", "batch"):
-        told = " ".join(warm(name, "--help").stdout.split())
-        assert "Exit code: 0 success, 1 failure, 2 usage, 130 after Ctrl-C, 143 after SIGTERM;" in told
-
-
 # -- completion --------------------------------------------------------------------------------------------------------
 
 

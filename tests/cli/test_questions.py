@@ -102,7 +102,7 @@ def test_a_durable_run_asks_at_the_terminal_and_waits_in_the_store_where_nobody_
     assert "the old one" in durable(warm, tmp_path, *RUN, ASK, "--durable", "--id", "here").stdout
     waits = durable(warm, tmp_path, *RUN, ASK, "--durable", "--id", "away")
     assert (waits.code, waits.stdout) == (3, "")
-    assert "journeyman answer away " in waits.stderr
+    assert "journeyman tell away answer " in waits.stderr
     with terminal("resume", "away", folder=tmp_path, start=warm.start, XDG_DATA_HOME=str(tmp_path / "data")) as tty:
         answer_is(tty, "1")
     assert "Grand" in tty.text
@@ -137,18 +137,6 @@ def test_a_durable_batch_asks_at_the_terminal_one_question_after_the_other(warm:
         assert tty.end() == 0, tty.text
     outputs = sorted(json.loads(line)["output"] for line in (tmp_path / "out.jsonl").read_text().splitlines())
     assert outputs == ["Grand", "Harbour"]
-
-
-def test_with_ask_store_a_question_waits_for_an_answer_from_elsewhere_also_at_a_terminal(
-    warm: Warm, tmp_path: Path
-) -> None:
-    words = (*RUN, ASK, "--durable", "--id", "a", "--ask-store")
-    with terminal(*words, folder=tmp_path, start=warm.start, XDG_DATA_HOME=str(tmp_path / "data")) as tty:
-        digest = tty.see("TEXT").partition("journeyman answer a ")[2].split()[0]
-        assert durable(warm, tmp_path, "answer", "a", digest, "Neither.").code == 0
-        assert tty.end() == 0
-    assert "answer>" not in tty.text
-    assert "Neither." in tty.text
 
 
 # -- servers -----------------------------------------------------------------------------------------------------------

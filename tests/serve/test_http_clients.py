@@ -259,7 +259,7 @@ async def test_a_signal_ends_all_runs_as_it_is_said(warm: Warm, tmp_path: Path, 
     store = ("--store", "runs.db") if is_stored else ()
     n_runs = 20 if is_stored and "JOURNEYMAN_FUZZ" not in os.environ else 100
     async with (
-        started(warm.start, tmp_path, "--grace", "0", "--runs", "100", *store) as (url, server),
+        started(warm.start, tmp_path, "--grace", "0", "--max-concurrency", "100", *store) as (url, server),
         aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(limit=0)) as client,
     ):
         asking = [asyncio.create_task(asked_for(client, number)) for number in range(n_runs)]

@@ -22,8 +22,22 @@ from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.durable import find_store, in_store, tell
 from journeyman.cli.ending import TimedEnd, ending_in_time, hearing
-from journeyman.cli.load_agent import OPENING_S, AgentLoop, check_names, describe_kind, load_model, load_value
-from journeyman.cli.run import Flag, Stdout, recording_in, telemetry_in
+from journeyman.cli.load_agent import AgentLoop, check_names, describe_kind, load_model, load_value
+from journeyman.cli.options import (
+    OPENING_S,
+    AgentNames,
+    DebugFlag,
+    Flag,
+    HostNames,
+    MaxConcurrency,
+    ModelName,
+    OtelFlag,
+    RecordFlag,
+    Seconds,
+    StoreName,
+    Timeout,
+)
+from journeyman.cli.run import Stdout, recording_in, telemetry_in
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, stderr_console
@@ -56,54 +70,41 @@ _GRACE_S: Final = 30.0
 
 
 def serve(  # noqa: PLR0913 - one for each option, all by name
-    *targets: Annotated[str, Parameter(name="FILE:AGENT")],
-    host: str = _ADDRESS,
-    port: int = _PORT,
-    allow_host: Annotated[list[str] | None, Parameter(negative=())] = None,
-    store: str | None = None,
-    durable: Flag = False,
-    authorize: str | None = None,
-    runs: int = _RUNS,
-    grace: float = _GRACE_S,
-    model: str | None = None,
-    record: Flag = False,
-    otel: Flag = False,
-    timeout: float = OPENING_S,
-    debug: Flag = False,
+    *targets: AgentNames,
+    host: Annotated[
+        str, Parameter(help="The address to listen on; JOURNEYMAN_SERVE_TOKEN if others reach it.")
+    ] = _ADDRESS,
+    port: Annotated[int, Parameter(help="The port to listen on (8000); 0 takes a free one.")] = _PORT,
+    allow_host: HostNames = None,
+    store: StoreName = None,
+    durable: Annotated[Flag, Parameter(help="Keep runs and chats in the store of the other commands.")] = False,
+    authorize: Annotated[
+        str | None, Parameter(help="What returns the owner of a request, or None: auth.py:owner.")
+    ] = None,
+    max_concurrency: MaxConcurrency = _RUNS,
+    grace: Seconds = _GRACE_S,
+    model: ModelName = None,
+    record: RecordFlag = False,
+    otel: OtelFlag = False,
+    timeout: Timeout = OPENING_S,
+    debug: DebugFlag = False,
 ) -> int:
     """Serve agents behind HTTP: a JSON API, events as they happen, and AG-UI. /openapi.json says what there is.
 
     Where the environment has JOURNEYMAN_SERVE_TOKEN, clients must bring it: Authorization: Bearer … All who have it are
     one owner, who sees all runs; several owners take --authorize instead.
-
-    Args:
-        targets: The agents, as for run: agents.py:analyst. Each is served under its name.
-        host: The address to listen on. One that others can reach needs a token.
-        port: The port to listen on; 0 takes a free one.
-        allow_host: A further name under which clients and pages reach the server. May be repeated.
-        store: A file or the URL of a database that keeps runs and chats. Without it they are in memory.
-        durable: Keep runs and chats in the store that JOURNEYMAN_STORE or the nearest .journeyman/runs.db names.
-        authorize: A function of the request that returns its owner, or None: auth.py:owner.
-        runs: How many runs go on at once.
-        grace: Within how many seconds it ends after the first signal. What goes on has most of them.
-        model: Use this model instead of the agents' own.
-        record: Record what happens: in the store, or else in JOURNEYMAN_STORE or the nearest .journeyman/runs.db.
-        otel: Send traces and metrics to an OpenTelemetry collector, as the OTEL_… variables say. A run is a part of the
-            trace that its request names.
-        timeout: How many seconds a function or context manager may take to give an agent.
-        debug: Show the traceback of whatever the agents' own code raises.
     """
     token = _token(host, names := allow_host or (), authorize)
-    _check_options(targets, grace, runs, port)
+    _check_options(targets, grace, max_concurrency, port)
     Stdout()
     place = find_store(store, makes=True) if durable or store is not None else None
-    with _around(store, model, record, otel, grace=grace, timeout=timeout, debug=debug) as (around, loop, end):
+    with _around(store, model, record is True, otel, grace=grace, timeout=timeout, debug=debug) as (around, loop, end):
         made = create_app(
             list(map(loop.agent, targets)),
             store=place and str(place.path),
             authorize=None if authorize is None else _authorize(authorize),
             runtime=around,
-            limits=ServeLimits(runs=runs),
+            limits=ServeLimits(runs=max_concurrency),
         )
         guarded = naming(known_hosts(host, names), made if token is None else asking_for(token, made), pages=names)
         if place is not None:
@@ -163,7 +164,7 @@ def _check_options(targets: Sequence[str], grace: float, runs: int, port: int) -
     if not 0 <= grace < float("inf"):
         raise Mistake(f"--grace {grace:g} is no time.", "Give a number of seconds: --grace 30.")
     if runs < 1:
-        raise Mistake(f"--runs {runs} lets nothing go on.", "Give a number from 1: --runs 64.")
+        raise Mistake(f"--max-concurrency {runs} lets nothing go on.", "Give a number from 1 on.")
     if not 0 <= port <= _LAST_PORT:
         raise Mistake(f"--port {port} is no port.", f"Give a number from 0 to {_LAST_PORT}; 0 takes a free one.")
 

@@ -85,7 +85,7 @@ class Recorder:
                 limit. If left out: 1 GB in a file, and no limit in a database.
             asks: What becomes of a question of a gate, or of a model with `ask_user`, if the program has nobody to
                 answer. True: it waits until somebody answers from outside, in `journeyman view` or with `journeyman
-                approve`. False: it is denied at once. None: it waits while somebody looks at the store in `journeyman
+                tell`. False: it is denied at once. None: it waits while somebody looks at the store in `journeyman
                 view`.
             target: Where the recorded agent is found, in the form that commands take: agents.py:scout.
             is_for_one: True: the recorder is closed with the first recording that ends.

@@ -45,7 +45,7 @@ def access_problems(address: str, token: str | None, names: Sequence[str]) -> li
         problems.append(Problem("WEAK_TOKEN", text, hint))
     if not is_loopback(address) and token is None:
         text = f"Others can reach {address or 'all addresses'}, and could read and steer the runs."
-        problems.append(Problem("NO_TOKEN", text, "Give a token with --token, or stay on 127.0.0.1."))
+        problems.append(Problem("NO_TOKEN", text, "Set JOURNEYMAN_VIEW_TOKEN, or stay on 127.0.0.1."))
     if is_wildcard(address) and not names:
         text = f"{address or 'The empty address'} is every address of this machine, under names that are not known."
         problems.append(Problem("NO_HOST_NAME", text, "Listen at one of them."))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, closing, contextmanager, nullcontext
+from contextlib import AsyncExitStack, ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -39,37 +39,31 @@ from journeyman.cli.batch.files import (
 )
 from journeyman.cli.durable import SUSPENDED, StorePlace, answer_here, tell, waiting
 from journeyman.cli.ending import Interrupt
-from journeyman.cli.load_agent import (
+from journeyman.cli.load_agent import AgentLoop, load_model
+from journeyman.cli.options import (
     OPENING_S,
-    AgentLoop,
+    AgentName,
+    DebugFlag,
+    MaxConcurrency,
     McpFile,
+    ModelName,
     ModeName,
+    OtelFlag,
     PinsFile,
+    QuietFlag,
+    RecordFlag,
     SkillFolders,
     Timeout,
-    load_model,
 )
 from journeyman.cli.permit.asker import TerminalAsker, asked_by, asking
-from journeyman.cli.run import (
-    DebugFlag,
-    Flag,
-    ModelName,
-    OtelFlag,
-    Stdout,
-    not_started,
-    output_json,
-    parse_input,
-    read_files,
-    recording_in,
-    telemetry_in,
-)
+from journeyman.cli.run import Stdout, not_started, output_json, parse_input, read_files, recording_in, telemetry_in
 from journeyman.cli.show.lines import Line, clean, laid_out, one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import stderr_console
-from journeyman.durable.durable import LINGER_S, Durable
+from journeyman.durable.durable import Durable
 from journeyman.durable.records import RunInfo
 from journeyman.endings import BudgetContext, CancelledContext, ErrorInfo, InternalContext
-from journeyman.errors import InvalidArguments, JourneymanError, StoreError, count, quoted
+from journeyman.errors import InvalidArguments, JourneymanError, count, quoted
 from journeyman.events import BatchPaused, Event
 from journeyman.events.durable import RunSuspended
 from journeyman.loop.run import run as run_agent
@@ -86,32 +80,16 @@ _STEPS: Final = 10
 _STEP_LINES: Final = 1_000
 """Where it is not, after so many lines each."""
 
-OrderName = Annotated[Order, Parameter(help="Write results as runs end (done), or as the inputs come (input).")]
-FormatName = Annotated[
-    Format | None,
-    Parameter(help="How the inputs are written; else the end of the file's name says it: .jsonl, .json, .csv, .tsv."),
-]
-SeparatorName = Annotated[str | None, Parameter(help="What stands between the cells of a row; else a comma, or a tab.")]
-EncodingName = Annotated[str | None, Parameter(help="How the text of the inputs is encoded; else UTF-8.")]
-InputFieldName = Annotated[str | None, Parameter(help="The field that is given to the agent; else the whole line.")]
-KeyName = Annotated[
-    str | None, Parameter(help="The field by which a line is known again; else its number. Then lines may come and go.")
-]
-FilesName = Annotated[
-    str | None,
-    Parameter(help="The field with the path of a file, or a list of them, to send after the text; from INPUTS on."),
-]
-
-CostName = Annotated[float | None, Parameter(help="The most US dollars that they may cost together.")]
-BudgetName = Annotated[
-    int | None,
-    Parameter(help="The most tokens that all runs of this command may use together. Then no more lines are taken."),
-]
-DurableName = Annotated[
-    str | None,
-    Parameter(help="Keep finished steps in this store, a file or postgresql://…: what was under way goes on."),
-]
-AskStoreName = Annotated[Flag, Parameter(help="With --durable, wait here for `journeyman approve`.")]
+OrderName = Annotated[Order, Parameter(help="Write results in this order.")]
+FormatName = Annotated[Format | None, Parameter(help="How INPUTS are written.")]
+SeparatorName = Annotated[str | None, Parameter(help="What stands between cells.")]
+EncodingName = Annotated[str | None, Parameter(help="Of the inputs; else UTF-8.")]
+InputFieldName = Annotated[str | None, Parameter(help="The field for the agent; else the whole line.")]
+KeyName = Annotated[str | None, Parameter(help="The field by which a line is known.")]
+FilesName = Annotated[str | None, Parameter(help="The field with a path of a file, or a list.")]
+CostName = Annotated[float | None, Parameter(help="The most US dollars that all may cost together.")]
+BudgetName = Annotated[int | None, Parameter(help="The most tokens that all may use together.")]
+DurableName = Annotated[str | None, Parameter(help="Keep finished steps in this file or URL.")]
 
 
 @Parameter(name="*")
@@ -165,22 +143,24 @@ def taken_keys(agent: Agent[Any, Any, Any]) -> Mapping[str, frozenset[str]] | No
 
 
 def batch(  # noqa: PLR0913 - one for each option, all by name
-    target: Annotated[str, Parameter(name="FILE:AGENT")],
-    inputs: Annotated[Path, Parameter(name="INPUTS", allow_leading_hyphen=True)],
+    target: AgentName,
+    inputs: Annotated[
+        Path,
+        Parameter(name="INPUTS", allow_leading_hyphen=True, help="JSON lines, a JSON array, CSV or TSV; - is stdin."),
+    ],
     /,
     *,
-    out: Path,
-    max_concurrency: int = 16,
+    out: Annotated[Path, Parameter(help="The file for the results, one JSON line each.")],
+    max_concurrency: MaxConcurrency = 16,
     budget: BudgetName = None,
     cost: CostName = None,
     order: OrderName = "done",
     reading: InputOptions | None = None,
     durable: DurableName = None,
     mode: ModeName = None,
-    ask_store: AskStoreName = False,
-    record: Flag = False,
+    record: RecordFlag = False,
     model: ModelName = None,
-    quiet: Flag = False,
+    quiet: QuietFlag = False,
     otel: OtelFlag = False,
     debug: DebugFlag = False,
     mcp: McpFile = None,
@@ -191,21 +171,15 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     """Run an agent on every line of a file, and write a result for each to another file.
 
     The same command again goes on where it stopped. A failure is a result, too. Exit code: 0 if every line succeeded.
-
-    Args:
-        target: A Python file or a module, a colon, and the agent in it, or what gives one: agents.py:analyst.
-        inputs: A file of JSON lines, a JSON array, or CSV or TSV with a header; - is stdin.
-        out: The file for the results, one JSON line each, with the number of the input's line.
-        max_concurrency: How many runs go on at the same time.
-        record: Record what happens, in the store of --durable, else JOURNEYMAN_STORE or .journeyman/runs.db.
-        quiet: Print nothing but errors.
     """
-    if ask_store and durable is None:
-        raise Mistake("--ask-store is for durable runs.", "Add --durable FILE.")
     shared, said = _budget_of_all(max_concurrency, budget, cost), reading or InputOptions()
     written = said.written(inputs)
     Stdout(drop_others=quiet)
-    with AgentLoop(timeout) as loop, recording_in(durable, wish=record, quiet=quiet) as tape, ExitStack() as stack:
+    with (
+        AgentLoop(timeout) as loop,
+        recording_in(durable, wish=record is True, quiet=quiet) as tape,
+        ExitStack() as stack,
+    ):
         agent = loop.agent(target, mcp=mcp, pins=pins, skills=skills, durable=durable is not None, mode=mode)
         telemetry = stack.enter_context(telemetry_in(wish=otel))
         job = _Job(
@@ -218,7 +192,6 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
             results=stack.enter_context(closing(Results(out, agent.name, has_keys=said.key is not None))),
             runtime=Runtime(model=load_model(model), recorder=tape, telemetry=telemetry),
             store=durable,
-            ask_store=ask_store,
             max_concurrency=max_concurrency,
             order=order,
         )
@@ -252,8 +225,6 @@ class _Job:
     runtime: Runtime
     store: str | None
     """Where the runs are kept if they are durable."""
-    ask_store: bool
-    """Whether what is asked about waits there, and is not asked here."""
     max_concurrency: int
     order: Order
     budget: Budget | None
@@ -280,7 +251,7 @@ def _perform(job: _Job, *, quiet: bool, debug: bool) -> int:
             shown.note(one_line(f"The agent takes no {', '.join(names)}: left out.", _SHOWN_CHARACTERS))
         interrupt = Interrupt(abort, lambda: shown.note("Stopping; interrupt again to quit at once."))
         may_wait = job.store is not None
-        here = nullcontext() if job.ask_store else asking(job.agent, shown.paused, shown.say, may_wait=may_wait)
+        here = asking(job.agent, shown.paused, shown.say, may_wait=may_wait)
         with interrupt.listening(), closing(job.loop), here as person:
             runtime = replace(job.runtime, approver=None if person is None else person.approve)
             worker = _Worker(replace(job, runtime=runtime), shown, abort, person)
@@ -350,15 +321,12 @@ class _Worker:
             if isinstance(event, BatchPaused):  # until then nothing moves
                 self._shown.note(f"{event.provider} limits the rate: no run asks it for {event.seconds:.3g} s.")
 
-        suspend_after_s = LINGER_S if job.ask_store else _LINGER_S
         async with AsyncExitStack() as stack:
             if job.store is not None:
                 try:
                     self._durable = await stack.enter_async_context(
-                        Durable(job.store, suspend_after_s=suspend_after_s, on_event=note)
+                        Durable(job.store, suspend_after_s=_LINGER_S, on_event=note)
                     )
-                except StoreError as error:
-                    raise Mistake(error.message, error.hint) from error
                 except ValueError as error:  # the place
                     raise Mistake(one_line(str(error)), "Give another --durable.") from error
             at_hand = (each for each in read_lines(job.file, job.written, job.fields) if not job.results.has(each))
@@ -403,8 +371,6 @@ class _Worker:
         self, durable: Durable, agent: Agent[Any, Any, Any], value: object, id: str, runtime: Runtime
     ) -> Result[Any]:
         """Carry out a durable run to its end, or until it waits for a person, where none is waited for."""
-        if self._job.ask_store:
-            return await durable.run(agent, value, id=id, runtime=runtime)
         asked = set[str]()
         driving = asyncio.create_task(durable.run(agent, value, id=id, runtime=runtime))
         try:

@@ -32,34 +32,28 @@ from journeyman.cli.app import Mistake
 from journeyman.cli.chat.commands import ALL, suggest_completions
 from journeyman.cli.chat.dialog import Dialog
 from journeyman.cli.chat.plain import PlainTerminal, lines_of_stdin
-from journeyman.cli.chat.sessions import LATEST, SessionFile
+from journeyman.cli.chat.sessions import SessionFile
 from journeyman.cli.chat.tree import recall_lines
 from journeyman.cli.chat.view import ChatView, EnteredLine, Keys
 from journeyman.cli.ending import Interrupt, TimedEnd, hearing
-from journeyman.cli.load_agent import (
+from journeyman.cli.load_agent import AgentLoop, load_model
+from journeyman.cli.options import (
     OPENING_S,
-    AgentLoop,
+    DebugFlag,
+    Flag,
     McpFile,
+    ModelName,
     ModeName,
+    OtelFlag,
     PinsFile,
+    RecordFlag,
     RulesFile,
     SkillFolders,
     Timeout,
-    load_model,
 )
 from journeyman.cli.permit.asker import TerminalAsker, asking
 from journeyman.cli.permit.policy import Nobody, data_folder
-from journeyman.cli.run import (
-    DebugFlag,
-    ModelName,
-    OtelFlag,
-    RecordFlag,
-    Stdout,
-    output_json,
-    parse_input,
-    recorder_in,
-    telemetry_in,
-)
+from journeyman.cli.run import Stdout, output_json, parse_input, recorder_in, telemetry_in
 from journeyman.cli.show.lines import EMPTY, Line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, is_dumb, plain_console, print_error, stderr_console
@@ -77,27 +71,24 @@ if TYPE_CHECKING:
 _FAILED: Final = 1
 _TERMINATED: Final = 143  # 128 and the number of SIGTERM, as shells report it
 
-PlainFlag = Annotated[
-    bool,
-    Parameter(
-        negative=(),
-        help="Write lines one after the other, and draw nothing over: for screen readers, and terminals that cannot.",
-    ),
-]
-
 
 def chat(  # noqa: PLR0913 - one for each choice, all by name
-    target: Annotated[str | None, Parameter(name="FILE:AGENT")] = None,
+    target: Annotated[
+        str | None, Parameter(name="FILE:AGENT", help="The agent, as for run; else an assistant in this folder.")
+    ] = None,
     /,
     *,
-    resume: str | None = None,
-    go_on: Annotated[bool, Parameter(name="--continue", negative=())] = False,
-    session_file: str | None = None,
+    resume: Annotated[
+        str | None, Parameter(help="Go on with this conversation; without an id with the latest.")
+    ] = None,
+    session_file: Annotated[str | None, Parameter(help="Keep conversations in this file, or at this URL.")] = None,
     model: ModelName = None,
     mode: ModeName = None,
     rules: RulesFile = None,
-    tools: str | None = None,
-    plain: PlainFlag = False,
+    tools: Annotated[
+        str | None, Parameter(help="Of the assistant: coding (else), reading, none, or read,grep,bash.")
+    ] = None,
+    plain: Annotated[Flag, Parameter(help="Draw nothing over: for screen readers.")] = False,
     debug: DebugFlag = False,
     record: RecordFlag = None,
     otel: OtelFlag = False,
@@ -110,20 +101,7 @@ def chat(  # noqa: PLR0913 - one for each choice, all by name
 
     /help shows what else there is. What it may not do by itself is asked about; the conversation is kept. Without a
     terminal, each line of stdin is said in turn, and the answers go to stdout; one that fails makes the exit code 1.
-
-    Args:
-        target: A Python file or a module, a colon, and the agent in it, or the function or context manager that gives
-            one: agents.py:analyst. Where there is one agent only, the file is enough. Left out: an assistant that works
-            in this folder, with the model whose key is set, and the project's AGENTS.md.
-        resume: Go on with the conversation that has this id; without an id with the latest of this agent, which is
-            this folder's if no agent is named.
-        go_on: Go on with the latest one: --resume without an id.
-        session_file: Keep the conversations in this file, or in the database of a URL, postgresql://…, instead of the
-            file in the user's data folder.
-        tools: The assistant's tools: coding (if nothing is said), reading, none, or their names: read,grep,bash.
     """
-    if go_on and resume not in (None, LATEST):
-        raise Mistake("--continue goes on with the latest conversation, --resume ID with another.", "Leave one out.")
     if tools is not None and target is not None:
         raise Mistake(f"--tools is for the assistant; {target} has its own tools.", "Leave one of them out.")
     stdout = None if os.isatty(0) and os.isatty(1) else Stdout()
@@ -135,7 +113,7 @@ def chat(  # noqa: PLR0913 - one for each choice, all by name
         place = target or str(Path.cwd())
         agent = loop.agent(place, mcp=mcp, pins=pins, skills=skills, mode=mode, made=made)
         runtime = Runtime(model=load_model(model), recorder=recorder_in(None, wish=record), telemetry=telemetry)
-        sessions = SessionFile(given=session_file, resume=LATEST if go_on else resume, of_folder=target is None)
+        sessions = SessionFile(given=session_file, resume=resume, of_folder=target is None)
         if stdout is not None:
             return _converse_plainly(loop, _Plain(agent, sessions, stdout), runtime, debug=debug)
         is_plain = plain or is_dumb()

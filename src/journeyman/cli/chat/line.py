@@ -207,8 +207,6 @@ class _Suggested(Completer):
             name, space, rest = text.partition(" ")
             known = self._suggest(name if space else "/")
             begun = rest if space else name
-            if space and not known:
-                return [each for each in _paths(begun)] if name == "/export" else []
             return [_completion(each, about, begun) for each, about in known if each.startswith(begun)]
         word = text[max(text.rfind(" "), text.rfind("\n")) + 1 :]
         return _paths(word[1:]) if word.startswith("@") else []

@@ -7,14 +7,17 @@ import os
 import sys
 import threading
 import webbrowser
-from typing import Final
+from typing import Annotated, Final
+
+from cyclopts import Parameter
 
 from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.durable import find_store, tell
 from journeyman.cli.ending import Interrupt
+from journeyman.cli.options import Flag, Port
 from journeyman.cli.recorded import FORMS
-from journeyman.cli.run import Flag, Stdout
+from journeyman.cli.run import Stdout
 from journeyman.errors import DefinitionError, StoreError
 from journeyman.view.server import serve_view
 
@@ -22,26 +25,21 @@ TOKEN: Final = "JOURNEYMAN_VIEW_TOKEN"
 
 
 def view(
-    store: str | None = None,
+    store: Annotated[
+        str | None, Parameter(name="STORE", help="A file or the URL of a database; else as --store of the others.")
+    ] = None,
     /,
     *,
-    host: str = "127.0.0.1",
-    port: int | None = None,
-    token: str | None = None,
-    read_only: Flag = False,
-    no_open: Flag = False,
+    host: Annotated[
+        str, Parameter(help="The address to listen on; JOURNEYMAN_VIEW_TOKEN if others reach it.")
+    ] = "127.0.0.1",
+    port: Port = None,
+    read_only: Annotated[Flag, Parameter(help="Only look: nothing can be said, and nothing forgotten.")] = False,
+    no_open: Annotated[Flag, Parameter(help="Do not open a browser.")] = False,
 ) -> int:
     """Look at runs in a browser, while they go on and afterwards, and say something to those that go on.
 
     It prints the address to open, which has a token in it. It ends with Ctrl-C.
-
-    Args:
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-        host: The address to listen on. One that others can reach needs a --token.
-        port: The port to listen on; 0 takes a free one. Without it: 7878, or the next one that is free.
-        token: What whoever looks has to bring. Without it: JOURNEYMAN_VIEW_TOKEN, or a random one.
-        read_only: Only look: nothing can be said to a run, and none can be forgotten.
-        no_open: Do not open a browser.
     """
     Stdout()
     place = find_store(store)
@@ -60,7 +58,7 @@ def view(
         place.path,
         address=host,
         port=port,
-        token=token or os.environ.get(TOKEN) or None,
+        token=os.environ.get(TOKEN) or None,
         read_only=read_only,
         forms=FORMS,
         abort=abort,

@@ -292,7 +292,9 @@ class CallStep:
 # A request is answered by an equal one; of several equal ones by the first that is left. Runs that go on at the same
 # time may ask the same: once a run has been given an answer of a recorded run, it is given that run's answers first.
 
-ADVICE: Final = 'Undo the change, or record again: mode="all", pytest --journeyman-record=all, journeyman record.'
+ADVICE: Final = (
+    'Undo the change, or record again: mode="all", pytest --journeyman-record=all, journeyman cassette record.'
+)
 
 
 class Playback:
