@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import ndiff
+from difflib import unified_diff
+from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias
 
@@ -182,45 +183,30 @@ def _text_of_file(path: str) -> str | None:
 def _change(text: str | None, old: str, new: str, *, is_all: bool) -> Iterator[str]:
     """Give the rows of a change: with the lines around it, where it is known where it is."""
     old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
-    places = [] if text is None else _places(text, old)
+    places = [] if text is None else [found.start() for found in re.finditer(re.escape(old), text)]
     if text is None or not places:
         yield "@@ where it is could not be told @@"
-        yield from _compare(old, new)
+        yield from _compare(old.split("\n"), new.split("\n") if new else [])
         return
-    for at in places[: _PLACES_SHOWN if is_all else 1]:
-        start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at + len(old))
-        end = len(text) if end < 0 else end
-        block = text[start:end]
-        changed = text[start:at] + new + text[at + len(old) : end]
-        yield f"@@ line {text.count(chr(10), 0, start) + 1} @@"
-        before = text[:start].split("\n")[-_CONTEXT_ROWS - 1 : -1]
-        yield from (f"  {_plain(row)}" for row in before)
-        yield from _compare(block, changed)
-        after = text[end + 1 :].split("\n", _CONTEXT_ROWS)[:_CONTEXT_ROWS] if end < len(text) else []
-        yield from (f"  {_plain(row)}" for row in after)
-    if len(places) > 1:
-        places_shown = min(len(places), _PLACES_SHOWN) if is_all else 1
-        others = len(places) - places_shown
-        if others:
-            yield f"and at {count(others, 'other place')}" + ("" if is_all else ": it must be unique")
+    places_shown = places[: _PLACES_SHOWN if is_all else 1]
+    for at in places_shown:
+        start, end = text.count("\n", 0, at), text.count("\n", 0, at + len(old)) + 1
+        before = text.split("\n")
+        after = (text[:at] + new + text[at + len(old) :]).split("\n")
+        yield f"@@ line {start + 1} @@"
+        yield from (f"  {_plain(row)}" for row in before[max(0, start - _CONTEXT_ROWS) : start])
+        yield from _compare(before[start:end], after[start : end + len(after) - len(before)])
+        yield from (f"  {_plain(row)}" for row in before[end : end + _CONTEXT_ROWS])
+    if others := len(places) - len(places_shown):
+        yield f"and at {count(others, 'other place')}" + ("" if is_all else ": it must be unique")
 
 
-def _places(text: str, old: str) -> list[int]:
-    found: list[int] = []
-    at = text.find(old)
-    while at >= 0:
-        found.append(at)
-        at = text.find(old, at + len(old))
-    return found
-
-
-def _compare(old: str, new: str) -> Iterator[str]:
-    before, after = _plain(old).split("\n"), _plain(new).split("\n") if new else []
+def _compare(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     if len(before) + len(after) > _LONGEST_CHANGE:
-        yield from (f"- {row}" for row in before)
-        yield from (f"+ {row}" for row in after)
-    else:
-        yield from (row for row in ndiff(before, after) if not row.startswith("?"))
+        rows = [*(f"-{row}" for row in before), *(f"+{row}" for row in after)]
+    else:  # in one piece, after three rows that name files and lines
+        rows = islice(unified_diff(before, after, n=len(before), lineterm=""), 3, None)
+    yield from (f"{row[0]} {_plain(row[1:])}" for row in rows)
 
 
 def question_lines(path: RunPath, question: str, options: Sequence[str]) -> Iterator[Line]:
