@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 from journeyman.cancellation import Abort
 from journeyman.cli.show.screen import print_error
 from journeyman.closing import TimeToEnd
+from journeyman.descriptors import take_descriptor
 from journeyman.processes import kill_children
 
 TERMINATED_S: Final = 8.0
@@ -160,8 +161,6 @@ def end_process(exit_code: int, *, terminal: int, last: bytes) -> NoReturn:
     """End the process at once, also where the terminal is gone. Nothing comes after `last`, whatever threads draw."""
     try:
         if os.isatty(terminal):
-            kept = os.dup(terminal)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
-            os.write(kept, last)
+            os.write(take_descriptor(terminal, os.open(os.devnull, os.O_WRONLY)), last)
     finally:
         os._exit(exit_code)

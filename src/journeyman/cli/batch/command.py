@@ -35,7 +35,6 @@ from journeyman.cli.batch.files import (
     is_whole,
     open_inputs,
     read_lines,
-    stream_lines,
 )
 from journeyman.cli.durable import SUSPENDED, StorePlace, answer_here, tell, waiting
 from journeyman.cli.ending import Interrupt
@@ -66,6 +65,7 @@ from journeyman.cli.run import (
 from journeyman.cli.show.lines import Line, clean, laid_out, one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import stderr_console
+from journeyman.descriptors import iterate_in_thread
 from journeyman.durable.durable import LINGER_S, Durable
 from journeyman.durable.records import RunInfo
 from journeyman.endings import BudgetContext, CancelledContext, ErrorInfo, InternalContext
@@ -362,7 +362,7 @@ class _Worker:
                 except ValueError as error:  # the place
                     raise Mistake(one_line(str(error)), "Give another --durable.") from error
             at_hand = (each for each in read_lines(job.file, job.written, job.fields) if not job.results.has(each))
-            given = stream_lines(job.file, job.written, job.fields)
+            given = iterate_in_thread(read_lines(job.file, job.written, job.fields), "journeyman-inputs")
             coming = (each async for each in given if not job.results.has(each))
             work = BatchWork[BatchLine, Any](
                 at_hand if is_whole(job.file) else coming,

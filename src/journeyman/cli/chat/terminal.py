@@ -42,9 +42,8 @@ from journeyman.cli.chat.view import SAY, ChatView, EnteredLine, Keys
 from journeyman.cli.ending import end_process
 from journeyman.cli.show.lines import WIDEST, Line, laid_out
 from journeyman.cli.show.markdown import end_of, markdown_rows
+from journeyman.descriptors import STDERR, STDIN, STDOUT, take_descriptor, take_stdin
 
-_STDIN: Final = 0
-_PRINTED: Final = (1, 2)
 _LONGEST_LINE: Final = 10_000
 _ROWS: Final = 100
 _PATIENCE_S: Final = 0.2
@@ -104,7 +103,7 @@ class Terminal:
             self._thread.join()
         width = self._size().columns
         self._captured.give_back()
-        os.write(1, self._draw_lines(self._view.take(), width).encode("utf-8", "replace"))
+        os.write(STDOUT, self._draw_lines(self._view.take(), width).encode("utf-8", "replace"))
 
     def interrupt(self) -> None:
         """Do what Ctrl-C does. Any thread may."""
@@ -348,14 +347,11 @@ class CapturedTerminal:
     def __init__(self, say: Callable[[Sequence[Line]], None]) -> None:
         """`say` takes the lines that others print, in a thread of its own."""
         self._say = say
-        self._kept = {number: os.dup(number) for number in (_STDIN, *_PRINTED) if os.isatty(number)}
-        self.input: Final = os.fdopen(os.dup(self._kept[_STDIN]), encoding="utf-8", errors="replace")
-        self.output: Final = os.fdopen(os.dup(self._kept[1]), "w", encoding="utf-8", errors="replace")
-        nothing, (heard, told) = os.open(os.devnull, os.O_RDONLY), os.pipe()
-        os.dup2(nothing, _STDIN)
-        for number in self._kept.keys() & _PRINTED:
-            os.dup2(told, number)
-        os.close(nothing)
+        heard, told = os.pipe()
+        printed = {number: take_descriptor(number, os.dup(told)) for number in (STDOUT, STDERR) if os.isatty(number)}
+        self._kept = {STDIN: take_stdin(), **printed}
+        self.input: Final = os.fdopen(os.dup(self._kept[STDIN]), encoding="utf-8", errors="replace")
+        self.output: Final = os.fdopen(os.dup(self._kept[STDOUT]), "w", encoding="utf-8", errors="replace")
         os.close(told)
         self._reader = Thread(target=self._listen, args=(heard,), name="journeyman-printed", daemon=True)
         self._reader.start()
