@@ -14,8 +14,9 @@ from contextlib import suppress
 from threading import Lock, Thread, Timer
 from typing import Final
 
-from journeyman.cli.chat.view import SAY, ChatView, EnteredLine, Keys, Prompt
+from journeyman.cli.chat.view import SAY, ChatView, EnteredLine, Keys
 from journeyman.cli.ending import end_process
+from journeyman.cli.permit.asked import Prompt
 from journeyman.cli.show.lines import Line, laid_out
 from journeyman.cli.show.screen import plain_console
 

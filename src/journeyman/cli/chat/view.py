@@ -12,23 +12,10 @@ from typing import Final
 
 from rich.cells import cell_len
 
+from journeyman.cli.permit.asked import Prompt
 from journeyman.cli.show.lines import Line
 from journeyman.cli.show.tail import Tail
 from journeyman.events import Event
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Prompt:
-    """The prompt of the input line: its label, its hint, and the question that it answers, if there is one."""
-
-    label: str
-    """The text before the line."""
-    id: str = ""
-    """The id of the question that the line answers; empty when the line is said to the agent."""
-    given: str = ""
-    """The text in the line at first, to be edited."""
-    hint: str = ""
-    """The text above the line."""
 
 
 @dataclass(frozen=True, slots=True)
