@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from rich.console import Console
 
 from journeyman.agent import Agent
-from journeyman.cli.permit.asked import DENIED, Asked, TerminalQuestion, Prompt
+from journeyman.cli.permit.asked import DENIED, Asked, Prompt, TerminalQuestion
 from journeyman.cli.permit.policy import Nobody, find_watched_run
 from journeyman.cli.show.lines import Line, laid_out
 from journeyman.events import ApprovalRequested, QuestionAsked
