@@ -1,6 +1,8 @@
 """`journeyman chat` without a terminal, and what cannot be done at all."""
 
+import os
 from pathlib import Path
+from signal import SIGINT, SIGTERM, Signals
 
 import pytest
 
@@ -112,3 +114,31 @@ def test_a_closed_stdin_is_no_prompt_at_all(warm: Warm, tmp_path: Path) -> None:
     with running("chat", f"{AGENTS}:helper", cwd=tmp_path, env=env, start=warm.start) as chat:
         done = chat.done()
     assert (done.code, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "steps", "said"),
+    [
+        ("", [("", SIGINT)], ""),
+        ("", [("", SIGTERM)], ""),
+        ("sleep\nHello\n", [("I sleep.", SIGINT)], "stopped"),
+        ("sleep\nHello\n", [("I sleep.", SIGTERM)], "stopped"),
+        ("block\nHello\n", [("I block.", SIGINT), ("stopping", SIGINT)], ""),
+    ],
+)
+def test_a_signal_ends_it_after_the_turn_that_goes_on_and_another_one_at_once(
+    warm: Warm, tmp_path: Path, line: str, steps: list[tuple[str, Signals]], said: str
+) -> None:
+    given, giving = os.pipe()
+    os.write(giving, b"Hi\n" + line.encode())
+    words = ("chat", f"{AGENTS}:helper")
+    env = {"XDG_DATA_HOME": str(tmp_path / "data")}
+    with os.fdopen(given, "rb") as stdin, running(*words, cwd=tmp_path, env=env, stdin=stdin, start=warm.start) as chat:
+        chat.wait_for("heard ['Hi']", "stdout")
+        for sign, number in steps:
+            chat.wait_for(sign)
+            chat.send(number)
+        done = chat.done()
+    os.close(giving)
+    assert (done.code, done.stdout) == (128 + steps[-1][1], "heard ['Hi'], read []\n")
+    assert said in done.stderr
