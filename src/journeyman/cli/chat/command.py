@@ -152,7 +152,7 @@ def _converse(
                 terminal.interrupt()
             else:
                 end.hear()
-                terminal.leave(_TERMINATED)
+                terminal.exit.leave(_TERMINATED)
 
         with log_shown(dialog.say, debug=debug), hearing(hear), closing(loop):
             if plain is None or stdout is None:
@@ -172,7 +172,7 @@ async def _converse_in_terminal(runtime: Runtime, dialog: Dialog, terminal: AnyT
                 terminal.start()
                 await dialog.left.wait()
                 if dialog.resume is None:
-                    terminal.hurry(dialog.exit_code)
+                    terminal.exit.hurry(dialog.exit_code)
                 await dialog.close()
             if dialog.resume is None:
                 return

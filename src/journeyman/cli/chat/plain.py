@@ -8,10 +8,9 @@ stdin is said when the one before is answered, answers go to stdout, and everyth
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from threading import Lock, Thread, Timer
+from threading import Lock, Thread
 from typing import Any, Final
 
 from pydantic_core import to_json
@@ -19,25 +18,20 @@ from pydantic_core import to_json
 from journeyman.agent import Runtime
 from journeyman.chat.questions import NOBODY
 from journeyman.cli.chat.dialog import Dialog
-from journeyman.cli.chat.view import SAY, ChatView, EnteredLine, Keys
+from journeyman.cli.chat.view import LEAVING, SAY, ChatExit, ChatView, EnteredLine, Keys
 from journeyman.cli.ending import end_process
 from journeyman.cli.permit.asked import Prompt
 from journeyman.cli.permit.asker import TerminalAsker, asking
 from journeyman.cli.permit.policy import Nobody
 from journeyman.cli.run import Stdout, output_json, parse_input
-from journeyman.cli.show.lines import Line, laid_out
-from journeyman.cli.show.screen import plain_console, print_error, stderr_console
+from journeyman.cli.show.lines import Line
+from journeyman.cli.show.screen import PlainScreen, plain_console, print_error, stderr_console
 from journeyman.descriptors import STDIN, STDOUT, iterate_in_thread, lines_of
 from journeyman.endings import ErrorCode
 from journeyman.errors import InvalidArguments
 from journeyman.events import Event, QuestionAsked, TurnEnded
 from journeyman.result import Failure, Result, Success
 
-INTERRUPTED: Final = 130
-"""The exit code after Ctrl-C."""
-LEAVING: Final = Line(text="Press Ctrl-C again to leave.", style="yellow")
-_GRACE_S: Final = 0.8
-"""How long leaving may take, in seconds, before the process is ended."""
 _STOPPING: Final = Line(mark="stopped", text="stopping; press Ctrl-C again to quit at once")
 
 
@@ -48,13 +42,12 @@ class PlainTerminal:
         self._view = view
         self._keys = keys
         self._is_attended = is_attended
-        self._console = plain_console() if is_attended else stderr_console()
+        self.exit: Final = ChatExit(view, keys, _end_at_once, is_patient=not is_attended)
+        self._screen = PlainScreen(plain_console() if is_attended else stderr_console())
         self._lock = Lock()
         """Guards what follows, and what is written."""
         self._prompt: Prompt | None = None
         """What the line that is being typed is for; None when nothing was asked for."""
-        self._asked_to_leave = False
-        self._is_leaving = False
         self._reader = Thread(target=self._read, name="journeyman-stdin", daemon=True)
 
     def start(self) -> None:
@@ -72,37 +65,12 @@ class PlainTerminal:
             print(flush=True)
 
     def interrupt(self) -> None:
-        """Do what Ctrl-C does. Any thread may."""
-        if not self._is_attended:
-            self.leave(INTERRUPTED)
-        elif self._is_leaving or (self._view.is_working and not self._view.stop()):
-            _quit(INTERRUPTED)
-        elif self._view.is_working:
+        """Do what Ctrl-C does, and say what the next one would do. Any thread may."""
+        self.exit.interrupt()
+        if self._view.is_working:
             self._view.say([_STOPPING])
-            self._keys.interrupted()
-        elif self._asked_to_leave:
-            self.leave(INTERRUPTED)
-        else:
-            self._asked_to_leave = True
+        elif not self.exit.is_leaving:
             self._view.say([LEAVING])
-
-    def leave(self, exit_code: int) -> None:
-        """Leave, at the latest after a moment; through a pipe after the turn, which is stopped. Any thread may."""
-        if self._is_attended:
-            self.hurry(exit_code)
-        elif self._is_leaving or not self._view.is_working:  # there is nothing to stop, or it was told to before
-            _quit(exit_code)
-        else:
-            self._is_leaving = True
-            self._view.say([_STOPPING])
-            self._keys.interrupted()
-        self._keys.left(exit_code)
-
-    def hurry(self, exit_code: int) -> None:
-        """End the process after a moment, if it has not ended by then."""
-        if not self._is_leaving:
-            self._is_leaving = True
-            after_grace(lambda: _quit(exit_code))
 
     # -- writing
 
@@ -113,9 +81,7 @@ class PlainTerminal:
             if lines and self._prompt is not None:
                 print()
                 self._prompt = None
-            for line in lines:
-                for row in laid_out(line, self._console):
-                    self._console.print(row)
+            self._screen.say(lines)
             wanted = self._view.prompt
             may_ask = asks and self._is_attended and (wanted is not SAY or not self._view.is_working)
             if may_ask and wanted is not self._prompt:
@@ -125,9 +91,7 @@ class PlainTerminal:
         if self._prompt is not None:
             print()
         self._prompt = wanted
-        shown = [Line(text=text, rows=100) for text in (wanted.hint, wanted.given) if text]
-        for row in (row for line in shown for row in laid_out(line, self._console)):
-            self._console.print(row)
+        self._screen.say([Line(text=text, rows=100) for text in (wanted.hint, wanted.given) if text])
         print(wanted.label, end="", flush=True)
 
     # -- reading
@@ -137,29 +101,21 @@ class PlainTerminal:
             for line in lines_of(STDIN):
                 with self._lock:
                     prompt, self._prompt = self._prompt or SAY, None
-                self._asked_to_leave = False
+                self.exit.was_asked = False
                 text = _text_of(line)
                 if text.strip() or prompt.id:
                     self._keys.entered(EnteredLine(text, prompt.id))
                 else:
                     self._write()
-        self.leave(0)
+        self.exit.leave(0)
 
 
 def _text_of(line: bytes) -> str:
     return line.decode("utf-8", "replace").rstrip("\r\n")
 
 
-def _quit(exit_code: int) -> None:
-    """End the process without waiting for anything."""
+def _end_at_once(exit_code: int) -> None:
     end_process(exit_code, terminal=STDOUT, last=b"\n")
-
-
-def after_grace(end: Callable[[], None]) -> None:
-    """End the process by `end` after a moment, if it has not ended by then."""
-    timer = Timer(_GRACE_S, end)
-    timer.daemon = True
-    timer.start()
 
 
 class Pipe:

@@ -37,8 +37,7 @@ from rich.console import Console
 from rich.text import Text
 
 from journeyman.cli.chat.line import InputLine, Suggest
-from journeyman.cli.chat.plain import INTERRUPTED, LEAVING, after_grace
-from journeyman.cli.chat.view import SAY, ChatView, EnteredLine, Keys
+from journeyman.cli.chat.view import LEAVING, SAY, ChatExit, ChatView, EnteredLine, Keys
 from journeyman.cli.ending import end_process
 from journeyman.cli.show.lines import WIDEST, Line, laid_out
 from journeyman.cli.show.markdown import end_of, markdown_rows
@@ -79,8 +78,7 @@ class Terminal:
         """The tail as it was painted last."""
         self._laid_out: tuple[str, int, list[Text]] = "", 0, []
         """The Markdown that was laid out last, for which width, and its rows."""
-        self._asked_to_leave = False
-        self._is_leaving = False
+        self.exit: Final = ChatExit(view, keys, self._end_at_once)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: asyncio.Event | None = None
         self._closing = Flag()
@@ -110,21 +108,7 @@ class Terminal:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._interrupt)
 
-    def leave(self, exit_code: int) -> None:
-        """Leave, at the latest after a moment. Any thread may."""
-        if self._is_leaving:
-            self._quit(exit_code)
-        self.hurry(exit_code)
-        self._keys.left(exit_code)
-
-    def hurry(self, exit_code: int) -> None:
-        """End the process after a moment, if it has not ended by then."""
-        if not self._is_leaving:
-            self._is_leaving = True
-            after_grace(lambda: self._quit(exit_code))
-
-    def _quit(self, exit_code: int) -> None:
-        """End the process without waiting for anything."""
+    def _end_at_once(self, exit_code: int) -> None:
         descriptor = self._captured.output.fileno()
         try:
             termios.tcsetattr(descriptor, termios.TCSANOW, self._before)
@@ -231,7 +215,7 @@ class Terminal:
         lines = [
             replace(line, text=end_of(line.text, n_rows)) if line.is_markdown else line for line in self._view.tail()
         ]
-        if self._asked_to_leave:
+        if self.exit.was_asked:
             lines.append(LEAVING)
         if self._view.prompt is not self._prompt:
             lines.append(_WAITS)
@@ -254,7 +238,7 @@ class Terminal:
                 self._buffer.insert_text(wanted.given)
 
     def _note_typing(self) -> None:
-        self._asked_to_leave = False
+        self.exit.was_asked = False
         if not self._buffer.text:
             self._wake()
 
@@ -283,7 +267,7 @@ class Terminal:
 
         @bindings.add("c-d", filter=is_empty & is_typing)
         def _(event: KeyPressEvent) -> None:
-            self.leave(0)
+            self.exit.leave(0)
 
         @bindings.add("c-o", filter=is_typing)
         def _(event: KeyPressEvent) -> None:
@@ -298,24 +282,16 @@ class Terminal:
         if not id and text.strip():
             self._line.remember()
         self._buffer.reset()
-        self._asked_to_leave = False
+        self.exit.was_asked = False
         if text.strip() or id:
             self._keys.entered(EnteredLine(text, id))
         self._adopt()
 
     def _interrupt(self) -> None:
-        if self._is_leaving:
-            self._quit(INTERRUPTED)
-        elif self._view.is_working:
-            if not self._view.stop():
-                self._quit(INTERRUPTED)
-            self._keys.interrupted()
-        elif self._buffer.text:
+        if self._buffer.text and not (self._view.is_working or self.exit.is_leaving):
             self._buffer.reset()
-        elif self._asked_to_leave:
-            self.leave(INTERRUPTED)
         else:
-            self._asked_to_leave = True
+            self.exit.interrupt()
         self._wake()
 
 

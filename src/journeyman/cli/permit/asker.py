@@ -20,7 +20,8 @@ from rich.console import Console
 from journeyman.agent import Agent
 from journeyman.cli.permit.asked import DENIED, Asked, Prompt, TerminalQuestion
 from journeyman.cli.permit.policy import Nobody, find_watched_run
-from journeyman.cli.show.lines import Line, laid_out
+from journeyman.cli.show.lines import Line
+from journeyman.cli.show.screen import PlainScreen, is_dumb
 from journeyman.events import ApprovalRequested, QuestionAsked
 from journeyman.gate import Approval, Decision, Deny
 from journeyman.tools.context import Asker as AsksUser
@@ -156,13 +157,9 @@ class TerminalAsker:
     def _say(self, lines: Iterable[Line]) -> None:
         with os.fdopen(os.dup(self._terminal), "w", encoding="utf-8", errors="replace") as file:
             width = os.get_terminal_size(self._terminal).columns or 80
-            is_plain = os.environ.get("TERM", "") in ("dumb", "unknown")
-            console = Console(
-                file=file, force_terminal=not is_plain, width=width, highlight=False, markup=False, emoji=False
-            )
-            for line in lines:
-                for row in laid_out(line, console):
-                    console.print(row, soft_wrap=True)
+            look: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False, "soft_wrap": True}
+            console = Console(file=file, force_terminal=not is_dumb(), width=width, **look)
+            PlainScreen(console).say([*lines])
 
     async def _line(self, label: str) -> str | None:
         """Return the line that is entered; None: there will be none."""
