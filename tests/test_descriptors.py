@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from journeyman.descriptors import LeavableThread, iterate_in_thread, lines_of
+from journeyman.descriptors import LeavableThread, iterate_in_thread, lines_of, write_all
 from tests.play import cancelled
 
 TAKING = """
@@ -62,6 +62,19 @@ def test_lines_come_with_their_ends_and_the_last_one_as_it_is(pipe: tuple[int, i
     assert [*lines] == [b"two\r\n", b"last"]
 
 
+async def test_a_pipe_that_does_not_wait_is_waited_for(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    os.set_blocking(reading, False)
+    os.set_blocking(writing, False)
+    lines = iterate_in_thread(lines_of(reading), "patient")
+    first = asyncio.ensure_future(anext(lines))
+    line = b"x" * 1_000_000 + b"\n"  # more than a pipe takes at once
+    with closing(LeavableThread("writing")) as thread:
+        await thread.do(partial(write_all, writing, line))
+    assert await first == line
+    await lines.aclose()
+
+
 async def test_an_iterator_that_waits_for_ever_is_left_and_the_loop_goes_on(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     lines = iterate_in_thread(lines_of(reading), "left")
@@ -81,7 +94,7 @@ async def test_what_a_job_raises_is_raised_where_it_is_waited_for_and_the_next_j
 def test_a_thread_that_waits_does_not_keep_a_program_from_ending() -> None:
     program = """
 import asyncio, os
-from journeyman.descriptors import iterate_in_thread, lines_of
+from journeyman.descriptors import iterate_in_thread, lines_of, write_all
 async def main():
     await anext(iterate_in_thread(lines_of(0), "left"))
     reading = asyncio.ensure_future(anext(iterate_in_thread(lines_of(0), "left")))

@@ -1,4 +1,4 @@
-"""Standard descriptors that one part of a program takes away from all others, and the lines that come from one.
+"""Standard descriptors that one part of a program takes away from all others, and what reads and writes them.
 
 Whoever takes a descriptor keeps what it led to, and gives it back, or does not. Reading waits in a thread that can be
 left behind: nothing interrupts it, and the process ends without it.
@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import closing, suppress
 from functools import partial
 from queue import SimpleQueue
+from select import select
 from threading import Thread
 from typing import Final, TypeVar
 
@@ -53,7 +54,7 @@ def lines_of(descriptor: int) -> Iterator[bytes]:
     No file's buffer is used: if the process ended while a thread waits for one of stdin, Python would abort.
     """
     begun = bytearray()
-    while data := os.read(descriptor, _READ_BYTES):
+    while data := _read(descriptor):
         *whole, rest = data.split(b"\n")
         for line in whole:
             yield bytes(begun) + line + b"\n"
@@ -61,6 +62,28 @@ def lines_of(descriptor: int) -> Iterator[bytes]:
         begun += rest
     if begun:
         yield bytes(begun)
+
+
+def _read(descriptor: int) -> bytes:
+    while True:
+        try:
+            return os.read(descriptor, _READ_BYTES)
+        except BlockingIOError:  # it is shared with a program that does not wait
+            select([descriptor], [], [])
+
+
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
+    """Write all of it, however slowly it is read.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    left = memoryview(data)
+    while left:
+        try:
+            left = left[os.write(descriptor, left) :]
+        except BlockingIOError:  # it is shared with a program that does not wait
+            select([], [descriptor], [])
 
 
 class LeavableThread:

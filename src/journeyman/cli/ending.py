@@ -114,7 +114,7 @@ class Interrupt:
 
     def _hear(self, number: signal.Signals) -> None:
         if self.exit_code is not None or self.has_ended:
-            _quit(128 + number)
+            end_process(128 + number, terminal=2, last=b"\r\n" + _SHOW_CURSOR)
         self.exit_code = 128 + number
         if number == signal.SIGTERM:
             self._end = TimedEnd(exit_code=self.exit_code)
@@ -150,11 +150,6 @@ def _listen(heard: socket.socket, hear: Callable[[signal.Signals], None]) -> Non
 
 def _do_nothing(number: int, frame: object) -> None:
     """Stand where Python's own handler would raise KeyboardInterrupt."""
-
-
-def _quit(exit_code: int) -> None:
-    """End the process without waiting for anything, with a visible cursor on a line of its own."""
-    end_process(exit_code, terminal=2, last=b"\r\n" + _SHOW_CURSOR)
 
 
 def end_process(exit_code: int, *, terminal: int, last: bytes) -> NoReturn:

@@ -36,7 +36,7 @@ from journeyman.cli.load_agent import (
     Timeout,
     lasting,
 )
-from journeyman.cli.outputs import OutputLost, guard_stream, write_all
+from journeyman.cli.outputs import OutputLost, guard_stream
 from journeyman.cli.permit.asker import asked_by, asking
 from journeyman.cli.show.lines import EMPTY, Line, clean, one_line
 from journeyman.cli.show.log import log_shown
@@ -46,7 +46,7 @@ from journeyman.closing import TimeToEnd
 from journeyman.connect import connect
 from journeyman.content.media import LARGEST_BYTES, kind_of
 from journeyman.content.signatures import media_type_of
-from journeyman.descriptors import STDIN, take_stdout
+from journeyman.descriptors import STDIN, take_stdout, write_all
 from journeyman.endings import ErrorCode, ErrorInfo, InvalidInputContext, ModelUnavailableContext
 from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded, count, visible_json
 from journeyman.events import Event, Listener

@@ -23,7 +23,16 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from journeyman.cancellation import Abort, Scope
-from journeyman.descriptors import STDIN, STDOUT, LeavableThread, iterate_in_thread, lines_of, take_stdin, take_stdout
+from journeyman.descriptors import (
+    STDIN,
+    STDOUT,
+    LeavableThread,
+    iterate_in_thread,
+    lines_of,
+    take_stdin,
+    take_stdout,
+    write_all,
+)
 
 _THREAD: Final = "journeyman-stdio"
 
@@ -121,9 +130,4 @@ async def _send(descriptor: int, sent: MemoryObjectReceiveStream[SessionMessage]
         async with sent:
             async for message in sent:
                 line = message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-                await thread.do(partial(_write_all, descriptor, line))
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
+                await thread.do(partial(write_all, descriptor, line))

@@ -25,6 +25,7 @@ from pydantic_core import from_json
 
 from journeyman.batch.table import TableError, read_table, separator_meant
 from journeyman.cli.app import Mistake, Refused
+from journeyman.descriptors import write_all
 from journeyman.errors import count, quoted
 from journeyman.files import take_lock
 from journeyman.json_numbers import holds_written_numbers, read_json, write_json
@@ -532,11 +533,10 @@ class Results:
         key = {"key": line.key} if self._has_keys else {}
         own = {} if line.custom_id is None else {"custom_id": line.custom_id}
         record = {"line": line.number, "digest": line.digest, **key, **own, "agent": agent, **facts}
-        data = memoryview(json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode() + b"\n")
+        data = json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
         end = os.lseek(self._descriptor, 0, os.SEEK_END)
         try:
-            while data:
-                data = data[os.write(self._descriptor, data) :]
+            write_all(self._descriptor, data)
         except OSError as error:
             with suppress(OSError):  # else the next command cuts the torn line
                 os.ftruncate(self._descriptor, end)
