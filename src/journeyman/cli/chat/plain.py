@@ -8,6 +8,7 @@ stdin is said when the one before is answered, answers go to stdout, and everyth
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from threading import Lock, Thread
@@ -17,6 +18,7 @@ from pydantic_core import to_json
 
 from journeyman.agent import Runtime
 from journeyman.chat.questions import NOBODY
+from journeyman.cli.app import Mistake
 from journeyman.cli.chat.dialog import Dialog
 from journeyman.cli.chat.view import LEAVING, SAY, ChatExit, ChatView, EnteredLine, Keys
 from journeyman.cli.ending import end_process
@@ -118,6 +120,13 @@ def _end_at_once(exit_code: int) -> None:
     end_process(exit_code, terminal=STDOUT, last=b"\n")
 
 
+def _lines_of_stdin() -> Iterator[bytes]:
+    try:
+        yield from lines_of(STDIN)
+    except OSError as error:
+        raise Mistake(f"stdin cannot be read: {error.strerror}.", "Give a file or a pipe that you may read.") from error
+
+
 class Pipe:
     """A chat in which nobody types: the lines of stdin are said, and what comes of them is written to stdout."""
 
@@ -136,7 +145,7 @@ class Pipe:
             async with dialog.sessions.opened(dialog.agent, runtime, lambda event: self._hear(event, person)) as chat:
                 dialog.attach(chat, runtime)
                 terminal.start()
-                lines = iterate_in_thread(lines_of(STDIN), "journeyman-stdin")
+                lines = iterate_in_thread(_lines_of_stdin(), "journeyman-stdin")
                 while not dialog.left.is_set() and (line := await anext(lines, None)) is not None:
                     all_succeeded &= await self._say(_text_of(line).strip())
                 while (
