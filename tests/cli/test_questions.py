@@ -12,7 +12,7 @@ import pytest
 from journeyman import Agent, tool
 from journeyman.cli.permit.asked import TerminalQuestion
 from journeyman.events import ApprovalRequested, QuestionAsked
-from journeyman.gate import Allow, Deny, Rewrite, Stop
+from journeyman.gate import Rewrite
 from journeyman.testing.scripted import ScriptedModel
 from tests.cli.program import Done, Warm
 from tests.cli.terminal import Terminal, terminal
@@ -248,44 +248,15 @@ def transfer(n: int) -> str:
     return str(n)
 
 
-def asked_about(*offers: str) -> TerminalQuestion:
-    call: dict[str, Any] = {"tool_use_id": "1", "tool_name": "transfer", "arguments": {"n": 1}, "question_id": "d"}
-    request = ApprovalRequested(path=("a",), id="1", question="May it?", offers=offers, rule="it", **call)
-    return TerminalQuestion(Agent(name="a", model=ScriptedModel([]), tools=[transfer]), request, may_exit="turn")
-
-
-@pytest.mark.parametrize(
-    ("line", "answer"),
-    [
-        ("y", Allow()),
-        (" Yes, ", Allow()),
-        ("s", Allow("session")),
-        ("a", None),
-        ("yes please", None),
-        ("n", Deny("the user said no")),
-        ("no: not now", Deny("not now")),
-        ("x", Stop("stopped by the user")),
-        ("Go on with the other file.", None),
-        ("", None),
-    ],
-)
-def test_a_word_is_an_answer_to_a_call_and_a_sentence_is_none(line: str, answer: object) -> None:
-    question = asked_about("once", "session")
-    lines = [each.text for each in question.enter(line)]
-    assert question.answer == answer
-    assert bool(lines) == (answer is None and line != "")
-    assert all("is no answer. [y]es, once · for this [s]ession · [m]odify" in each for each in lines)
-
-
 def test_arguments_are_edited_until_they_fit_and_an_empty_line_goes_back() -> None:
-    question = asked_about("once")
-    prompts: list[tuple[str, str]] = []
-    for line in ("m", "", "m", '{"m": 1}', "[1]", '{"n": 2}'):
-        shown = [each.text for each in question.enter(line)]
-        prompts.append((question.prompt.label, question.prompt.given))
-        assert [each.partition("\n")[0] for each in shown] == ["These arguments do not fit:"] * ("1" in line)
-    edits = [("arguments> ", given) for given in ('{"n": 1}', '{"m": 1}', "[1]")]
-    assert prompts == [edits[0], ("allow? ", ""), *edits, ("allow? ", "")]
+    call: dict[str, Any] = {"tool_use_id": "1", "tool_name": "transfer", "arguments": {"n": 1}, "question_id": "d"}
+    asked = ApprovalRequested(path=("a",), id="1", question="May it?", offers=("once",), **call)
+    question = TerminalQuestion(Agent(name="a", model=ScriptedModel([]), tools=[transfer]), asked, may_exit="turn")
+    given: list[str] = []
+    for line in ("m", "", "Go on.", "m", '{"m": 1}', "[1]", '{"n": 2}'):
+        assert bool([*question.enter(line)]) == (line in ("Go on.", '{"m": 1}', "[1]"))
+        given.append(question.prompt.given)
+    assert given == ['{"n": 1}', "", "", '{"n": 1}', '{"m": 1}', "[1]", ""]
     assert question.answer == Rewrite({"n": 2}, "changed by the user")
 
 
