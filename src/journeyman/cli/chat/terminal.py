@@ -103,6 +103,9 @@ class Terminal:
         )
         self._console = Console(file=io.StringIO(), force_terminal=True, highlight=False, markup=False, emoji=False)
         self._prompt = SAY
+        self._wanted = SAY
+        """The prompt that the view had when its lines were printed last: a question stands there before its answer is
+        asked for."""
         self._rows: StyleAndTextTuples = []
         """The tail as it was painted last."""
         self._laid_out: tuple[str, int, list[Text]] = "", 0, []
@@ -173,6 +176,7 @@ class Terminal:
             self._app.exit()
 
     def _paint(self) -> None:
+        self._wanted = self._view.prompt
         self._adopt()
         lines, self._rows = self._view.take(), self._tail()
         with self._output.at_once():  # so that nothing flickers
@@ -246,7 +250,7 @@ class Terminal:
         ]
         if self.exit.was_asked:
             lines.append(LEAVING)
-        if self._view.prompt is not self._prompt:
+        if self._wanted is not self._prompt:
             lines.append(_WAITS)
         elif self._prompt.hint:
             lines.append(Line(text=self._prompt.hint, style="cyan", rows=3))
@@ -256,7 +260,7 @@ class Terminal:
 
     def _adopt(self) -> None:
         """Let the line be for what the view says, unless that would change the meaning of what was typed already."""
-        wanted = self._view.prompt
+        wanted = self._wanted
         if wanted is self._prompt:
             return
         is_gone = bool(self._prompt.id) and wanted.id != self._prompt.id
