@@ -234,11 +234,12 @@ class ChatExit:
         """Leave; if that goes on already, or there is nothing to be patient with, at once."""
         if self.is_leaving or (self._is_patient and not self._view.is_working):
             self._end(exit_code)
-        if self._is_patient:
-            self.is_leaving = True
-            self._keys.interrupted()
-        self.hurry(exit_code)
+        if not self._is_patient:
+            self.hurry(exit_code)
+        self.is_leaving = True
         self._keys.left(exit_code)
+        if self._is_patient:  # only now, so that nothing more is said when the turn has ended
+            self._keys.interrupted()
 
     def hurry(self, exit_code: int) -> None:
         """End the process after a moment, if it has not ended by then."""
