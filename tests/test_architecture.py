@@ -29,8 +29,8 @@ FRONT_PAGE = "__init__"
 TOP: dict[str, str] = {
     "values": "faces foreign definition data types errors endings result events content hosted version json_numbers"
     " narrowing references texts",
-    "ports": "model budget cancellation closing gate journal history inbox session window files processes forks proxies"
-    " env_file",
+    "ports": "model budget cancellation closing gate journal history inbox session window files processes"
+    " descriptors forks proxies env_file",
     "agent": "agent output prompt connect",
     "compaction": "compaction",
     "applications": f"cli pytest_plugin __main__ {FRONT_PAGE}",

@@ -98,7 +98,7 @@ HELD = {
 EXCEPTIONS: dict[str, dict[str, str]] = {
     # classes and aliases
     "Event": {"models.sse": "The word of the standard for server-sent events."},
-    "Prompt": {"cli.chat.view": "The prompt of a terminal."},
+    "Prompt": {"cli.permit.asked": "The prompt of a terminal."},
     "Validator": {"tools.raw_schema": "The class of jsonschema_rs that it describes has this name."},
     "Verdict": {"loop.validation": "What the layers say of a candidate; a gate's verdict is a union of classes."},
     # variables

@@ -115,7 +115,7 @@ of a durable run also 3: it waits for a person, 4: it is blocked.
 
 def main() -> None:
     """Do what the command line asks for, and exit."""
-    nothing = os.open(os.devnull, os.O_WRONLY)
+    nothing = os.open(os.devnull, os.O_RDWR)  # it is stdin where that was closed: the first free number
     if sys.stdout is None:  # it was closed
         sys.stdout = os.fdopen(os.dup(nothing), "w")
     if sys.stderr is None:

@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 from journeyman.cancellation import Abort
 from journeyman.cli.show.screen import print_error
 from journeyman.closing import TimeToEnd
+from journeyman.descriptors import take_descriptor
 from journeyman.processes import kill_children
 
 TERMINATED_S: Final = 8.0
@@ -113,7 +114,7 @@ class Interrupt:
 
     def _hear(self, number: signal.Signals) -> None:
         if self.exit_code is not None or self.has_ended:
-            _quit(128 + number)
+            end_process(128 + number, terminal=2, last=b"\r\n" + _SHOW_CURSOR)
         self.exit_code = 128 + number
         if number == signal.SIGTERM:
             self._end = TimedEnd(exit_code=self.exit_code)
@@ -151,17 +152,10 @@ def _do_nothing(number: int, frame: object) -> None:
     """Stand where Python's own handler would raise KeyboardInterrupt."""
 
 
-def _quit(exit_code: int) -> None:
-    """End the process without waiting for anything, with a visible cursor on a line of its own."""
-    end_process(exit_code, terminal=2, last=b"\r\n" + _SHOW_CURSOR)
-
-
 def end_process(exit_code: int, *, terminal: int, last: bytes) -> NoReturn:
     """End the process at once, also where the terminal is gone. Nothing comes after `last`, whatever threads draw."""
     try:
         if os.isatty(terminal):
-            kept = os.dup(terminal)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
-            os.write(kept, last)
+            os.write(take_descriptor(terminal, os.open(os.devnull, os.O_WRONLY)), last)
     finally:
         os._exit(exit_code)

@@ -46,7 +46,7 @@ from journeyman.cli.options import (
     Timeout,
     TreeFlag,
 )
-from journeyman.cli.outputs import OutputLost, guard_stream, write_all
+from journeyman.cli.outputs import OutputLost, guard_stream
 from journeyman.cli.permit.asker import asked_by, asking
 from journeyman.cli.show.lines import EMPTY, Line, clean, one_line
 from journeyman.cli.show.log import log_shown
@@ -56,6 +56,7 @@ from journeyman.closing import TimeToEnd
 from journeyman.connect import connect
 from journeyman.content.media import LARGEST_BYTES, kind_of
 from journeyman.content.signatures import media_type_of
+from journeyman.descriptors import STDIN, take_stdout, write_all
 from journeyman.endings import ErrorCode, ErrorInfo, InvalidInputContext, ModelUnavailableContext
 from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded, StoreError, count, visible_json
 from journeyman.events import Event, Listener
@@ -79,9 +80,6 @@ _FALSE: Final = ("", "0", "false", "no")
 _PATIENCE_S: Final = 3.0
 """After so many seconds it is said that stdin is still being read."""
 _MISS_ROWS: Final = 30
-_STDIN: Final = 0
-_STDOUT: Final = 1
-_STDERR: Final = 2
 
 
 @Parameter(name="*")
@@ -416,7 +414,7 @@ def _read_stdin() -> bytes:
 def is_piped() -> bool:
     """Tell whether stdin is a pipe or a file: somebody may have given the input there."""
     try:
-        mode = os.fstat(_STDIN).st_mode
+        mode = os.fstat(STDIN).st_mode
     except OSError:  # closed
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
@@ -497,7 +495,9 @@ class Stdout:
 
     def __init__(self, *, drop_others: bool = False) -> None:
         """With `drop_others`, what others print goes nowhere instead of to stderr."""
-        self._descriptor = _take_stdout(drop_others=drop_others)
+        if sys.stdout is not None:
+            sys.stdout = guard_stream(sys.stdout, may_be_lost=True, by_line=True)  # it goes to stderr from now on
+        self._descriptor = take_stdout(drop_others=drop_others)
         self.is_terminal = os.isatty(self._descriptor)
         self._encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
         self._is_lost = False
@@ -529,24 +529,3 @@ class Stdout:
         except OSError as error:
             self._is_lost = True
             raise OutputLost(error) from error
-
-
-def _take_stdout(*, drop_others: bool) -> int:
-    if sys.stdout is not None:
-        sys.stdout = guard_stream(sys.stdout, may_be_lost=True, by_line=True)  # it goes to stderr from now on
-    try:
-        descriptor = os.dup(_STDOUT)
-    except OSError:  # closed by whoever started the program
-        return os.open(os.devnull, os.O_WRONLY)
-    others = os.open(os.devnull, os.O_WRONLY) if drop_others or not _is_open(_STDERR) else os.dup(_STDERR)
-    os.dup2(others, _STDOUT)
-    os.close(others)
-    return descriptor
-
-
-def _is_open(descriptor: int) -> bool:
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return False
-    return True

@@ -7,8 +7,8 @@ those that the budget of the batch has stopped, have none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, closing, contextmanager
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, ExitStack, closing
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -35,7 +35,6 @@ from journeyman.cli.batch.files import (
     is_whole,
     open_inputs,
     read_lines,
-    stream_lines,
 )
 from journeyman.cli.durable import SUSPENDED, StorePlace, answer_here, tell, waiting
 from journeyman.cli.ending import Interrupt
@@ -57,9 +56,10 @@ from journeyman.cli.options import (
 )
 from journeyman.cli.permit.asker import TerminalAsker, asked_by, asking
 from journeyman.cli.run import Stdout, not_started, output_json, parse_input, read_files, recording_in, telemetry_in
-from journeyman.cli.show.lines import Line, clean, laid_out, one_line
+from journeyman.cli.show.lines import Line, one_line
 from journeyman.cli.show.log import log_shown
-from journeyman.cli.show.screen import stderr_console
+from journeyman.cli.show.screen import LiveScreen, open_screen
+from journeyman.descriptors import iterate_in_thread
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import RunInfo
 from journeyman.endings import BudgetContext, CancelledContext, ErrorInfo, InternalContext
@@ -73,6 +73,7 @@ from journeyman.types import NOTHING_USED, JsonObject, Usage
 
 _SHOWN_CHARACTERS: Final = 300
 _NAMED: Final = 8
+_NOTE_ROWS: Final = 8
 _LINGER_S: Final = 0.05
 """So long, in seconds, a durable run that only waits stays here, where nobody is to answer."""
 _STEPS: Final = 10
@@ -237,7 +238,8 @@ def _perform(job: _Job, *, quiet: bool, debug: bool) -> int:
         job.file.seek(0)
     n_before = len(job.results.done)
     abort = Abort()
-    with closing(_ProgressDisplay(n_open, quiet=quiet)) as shown, log_shown(shown.say, debug=debug):
+    shown = _ProgressDisplay(n_open, quiet=quiet)
+    with closing(shown.screen) as screen, log_shown(screen.say, debug=debug):
         if job.results.was_torn:
             shown.note(f"The last line of {job.results.path} was torn, and is cut. Its input is done again.")
         if n_before:
@@ -251,7 +253,7 @@ def _perform(job: _Job, *, quiet: bool, debug: bool) -> int:
             shown.note(one_line(f"The agent takes no {', '.join(names)}: left out.", _SHOWN_CHARACTERS))
         interrupt = Interrupt(abort, lambda: shown.note("Stopping; interrupt again to quit at once."))
         may_wait = job.store is not None
-        here = asking(job.agent, shown.paused, shown.say, may_wait=may_wait)
+        here = asking(job.agent, screen.paused, screen.say, may_wait=may_wait)
         with interrupt.listening(), closing(job.loop), here as person:
             runtime = replace(job.runtime, approver=None if person is None else person.approve)
             worker = _Worker(replace(job, runtime=runtime), shown, abort, person)
@@ -330,7 +332,7 @@ class _Worker:
                 except ValueError as error:  # the place
                     raise Mistake(one_line(str(error)), "Give another --durable.") from error
             at_hand = (each for each in read_lines(job.file, job.written, job.fields) if not job.results.has(each))
-            given = stream_lines(job.file, job.written, job.fields)
+            given = iterate_in_thread(read_lines(job.file, job.written, job.fields), "journeyman-inputs")
             coming = (each async for each in given if not job.results.has(each))
             work = BatchWork[BatchLine, Any](
                 at_hand if is_whole(job.file) else coming,
@@ -442,55 +444,31 @@ def _input_of(agent: Agent[Any, Any, Any], line: BatchLine) -> object:
 
 
 class _ProgressDisplay:
-    """Shows on stderr how far a batch is: a bar in a terminal, plain lines elsewhere."""
+    """Shows on stderr how far a batch is: by a bar in a terminal, by plain lines elsewhere."""
 
     def __init__(self, n_open: int | None, *, quiet: bool) -> None:
         """`n_open`: how many lines are to be done; None: nobody knows."""
-        self._console = stderr_console()
         self._n_open, self._n_done, self._n_failed = n_open, 0, 0
         self._is_quiet = quiet
         self._step = _STEP_LINES if n_open is None else max(1, -(-n_open // _STEPS))
-        self._bar: Progress | None = None
-        if self._console.is_terminal and not quiet:
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            self._bar = Progress(*columns, console=self._console, transient=True)
-            self._task = self._bar.add_task("", total=n_open)
-            self._bar.start()
+        self._bar = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._task = self._bar.add_task("", total=n_open)
+        self.screen: Final = open_screen(quiet=quiet, status=self._bar.get_renderable)
 
     def advance(self, *, is_failed: bool) -> None:
         """Take in that a line has its result."""
         self._n_done += 1
         self._n_failed += is_failed
-        if self._bar is not None:
+        if isinstance(self.screen, LiveScreen):
             told = f"{self._n_failed} failed" if self._n_failed else ""
             self._bar.update(self._task, completed=self._n_done, description=told)
-        elif not self._is_quiet and self._n_done % self._step == 0:
+        elif self._n_done % self._step == 0:
             of = "" if self._n_open is None else f" of {self._n_open:,}"
             self.note(f"{self._n_done:,}{of} done, {self._n_failed:,} failed")
 
     def note(self, text: str) -> None:
-        """Print a line above the bar."""
-        if not self._is_quiet:
-            self._console.print(clean(text))
-
-    @contextmanager
-    def paused(self) -> Generator[None]:
-        """Leave the terminal to somebody else while the block runs."""
-        if self._bar is not None:
-            self._bar.stop()
-        try:
-            yield
-        finally:
-            if self._bar is not None:
-                self._bar.start()
-
-    def say(self, lines: Sequence[Line]) -> None:
-        """Print lines above the bar."""
-        for line in lines:
-            for row in laid_out(line, self._console):
-                self._console.print(row)
-
-    def close(self) -> None:
-        """Leave the terminal as it was."""
-        if self._bar is not None:
-            self._bar.stop()
+        """Print a line: above the bar, or as it is."""
+        if isinstance(self.screen, LiveScreen):
+            self.screen.say([Line(text=text, rows=_NOTE_ROWS)])
+        elif not self._is_quiet:
+            tell(text)
