@@ -16,9 +16,7 @@ SERVED = Path(__file__).parent.parent / "serve" / "served.py"
 ECHO = f"{SERVED}:echo"
 TOKEN = "a-token-of-many-characters"
 HTTP = "Add --http, or leave them out."
-TOKENLESS = (
-    "run the agents: the server asks for no token. Set JOURNEYMAN_MCP_TOKEN to a long random text, or leave out --host."
-)
+TOKENLESS = "use it: the server asks for no token. Set JOURNEYMAN_MCP_TOKEN to a long random text, or leave out --host."
 
 
 def test_a_client_that_leaves_at_once_ends_the_server_cleanly(warm: Warm) -> None:

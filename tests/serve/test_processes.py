@@ -234,7 +234,7 @@ async def test_a_public_server_answers_under_its_names_only() -> None:
 
 
 async def test_a_taken_port_is_an_error() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="the next free one is"):
         await serve_mcp_http(create_mcp_server(echo), port=taken.getsockname()[1])
 
 

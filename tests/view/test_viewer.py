@@ -23,9 +23,9 @@ from journeyman.durable import Durable
 from journeyman.errors import DefinitionError, RunUnknown, StoreError
 from journeyman.model import Part, Request, TextPart
 from journeyman.record import Recorder, Recordings
+from journeyman.serve.http_guard import Guard
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.view import create_viewer, serve_view
-from journeyman.view.auth import Doorkeeper
 from journeyman.view.live import MOST_WATCHERS, Reader
 from journeyman.view.queries import StoreReader
 from journeyman.view.steering import Given, Steering
@@ -344,7 +344,7 @@ async def test_the_token_of_the_address_becomes_a_cookie(path: Path) -> None:
 
 async def test_a_viewer_that_is_mounted_asks_for_its_token_and_finds_its_files(path: Path) -> None:
     await recorded(path, "one")
-    viewer = instance_of(Doorkeeper, create_viewer(path, token=TOKEN, hosts=["a.example.org"]))
+    viewer = instance_of(Guard, create_viewer(path, token=TOKEN, hosts=["a.example.org"]))
     assert isinstance(viewer.app, Starlette)
     outer = Starlette(routes=[Mount("/seen", viewer)], lifespan=viewer.app.router.lifespan_context)
     headers, base = {"authorization": f"Bearer {TOKEN}"}, "http://a.example.org"
@@ -528,6 +528,12 @@ async def test_the_stream_goes_on_when_the_connections_to_a_database_were_cut(
 
 async def test_a_port_that_is_taken_names_the_next_free_one(path: Path) -> None:
     await recorded(path, "one")
+    last = ("127.0.0.1", 65_535)
+    with (
+        socket.create_server(last),
+        pytest.raises(OSError, match="the port 65535 is taken, and so are those behind it"),
+    ):
+        await serve_view(path, port=last[1])
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=f"the port {port} is taken; the next free one is {port + 1}|next free one"):
@@ -540,6 +546,8 @@ async def test_a_port_that_is_taken_names_the_next_free_one(path: Path) -> None:
         ({"address": "192.0.2.1"}, "NO_TOKEN"),
         ({"address": "0.0.0.0", "token": TOKEN}, "NO_HOST_NAME"),
         ({"token": "short"}, "WEAK_TOKEN"),
+        ({"names": ["a.example.org", ""]}, "NO_HOST_NAME"),
+        ({"port": 65_536}, "NO_PORT"),
     ],
 )
 async def test_others_get_in_with_a_token_only(path: Path, options: dict[str, Any], code: str) -> None:

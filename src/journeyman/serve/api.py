@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+import signal
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import orjson
@@ -49,12 +52,11 @@ from journeyman.serve.bodies import (
     wrong,
 )
 from journeyman.serve.hosting import STORE_AWAY, Deps, Hosting, OnDisconnect
-from journeyman.serve.http_guard import check_encoding, check_type
+from journeyman.serve.http_guard import Unwelcome, check_encoding, check_type, read_body
 from journeyman.serve.live import Live, Past, ServeLimits
 from journeyman.serve.openapi import ID, openapi
 from journeyman.serve.owned import delete_chat, delete_run, list_chats, list_runs, page_of
 from journeyman.serve.refusals import Refusal, invalid_input, key_of, nothing, owner_key, served_problems
-from journeyman.serve.stopping import uvicorn_stop_heard
 from journeyman.serve.streams import EventStream, Plain, check_followers
 from journeyman.session import TURN
 from journeyman.types import JsonObject, Message, adapter_of
@@ -150,7 +152,7 @@ class AgentApp:
                 draining.append(asyncio.create_task(self.drain(0.0 if draining else _STOP_S)))
 
             try:
-                with uvicorn_stop_heard(drain):
+                with _uvicorn_stop_heard(drain):
                     yield
             finally:
                 for task in draining:
@@ -162,6 +164,37 @@ class AgentApp:
         """Begin no more runs, and end within so many seconds; those that go on have most of them. `/ready` then says
         no (503)."""
         await self._hosting.drain(grace_s)
+
+
+_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def _uvicorn_stop_heard(heed: Callable[[], None]) -> Generator[None]:
+    """Call `heed` in the running event loop when uvicorn is told to stop while the block runs.
+
+    It waits for open streams before it ends the lifespan, and streams of events wait for their runs. Other servers, and
+    those outside of the main thread, are not heard: they have limits of their own, or whoever runs them calls `drain`.
+    """
+    loop = asyncio.get_running_loop()
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
+        owners = {number: type(getattr(handler, "__self__", None)).__module__ for number, handler in before.items()}
+        before = {number: each for number, each in before.items() if owners[number].partition(".")[0] == "uvicorn"}
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(heed)
+        before[number](number, frame)
+
+    for number in before:
+        signal.signal(number, hear)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) is hear:
+                signal.signal(number, handler)
 
 
 # -- one request -------------------------------------------------------------------------------------------------------
@@ -287,19 +320,11 @@ class _Endpoint:
             raise Refusal(503, "NO_OWNER", text, "Ask again.", retry_s=self.hosting.limits.retry_s) from None
 
     async def _body(self, request: Request) -> bytes:
-        most, pieces, n_bytes = self.hosting.limits.body_bytes, list[bytes](), 0
-        try:
-            async with asyncio.timeout(self.hosting.limits.body_s):
-                async for piece in request.stream():
-                    n_bytes += len(piece)
-                    if n_bytes > most:
-                        text = f"The body has more than {most:,} bytes."
-                        raise Refusal(413, "TOO_LARGE", text, "Send less.")
-                    pieces.append(piece)
-        except TimeoutError:
-            text = f"The body did not come within {self.hosting.limits.body_s:g} s."
-            raise Refusal(408, "TOO_SLOW", text, "Send it again.") from None
-        return b"".join(pieces)
+        limits = self.hosting.limits
+        body = await read_body(request.stream(), most=limits.body_bytes, within_s=limits.body_s)
+        if isinstance(body, Unwelcome):
+            raise Refusal(body.status, "TOO_LARGE" if body.status == 413 else "TOO_SLOW", body.message, body.hint)
+        return body
 
 
 def refusal_response(refusal: Refusal) -> Response:
