@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from journeyman import Runtime, run
 from journeyman.mcp_server import create_mcp_server, serve_mcp_http
-from journeyman.serve.http_guard import LOOPBACK, Guard
+from journeyman.serve.http_guard import LOOPBACK, HttpGuard
 from tests.serve.http_served import clerk, serving
 from tests.view.desk import viewing
 
@@ -51,7 +51,7 @@ def test_only_pages_of_the_server_itself_and_of_allowed_places_may_use_it(
     method: str, headers: dict[str, str], status: int
 ) -> None:
     allowed = ("ui.example.org", "localhost:3000")
-    guarded = Guard(PlainTextResponse("ok"), hosts=[*LOOPBACK, *allowed], origins=allowed)
+    guarded = HttpGuard(PlainTextResponse("ok"), hosts=[*LOOPBACK, *allowed], origins=allowed)
     client = TestClient(guarded, headers={"host": OWN})
     assert client.request(method, "/", headers=headers).status_code == status
 

@@ -23,7 +23,7 @@ from journeyman.durable import Durable
 from journeyman.errors import DefinitionError, RunUnknown, StoreError
 from journeyman.model import Part, Request, TextPart
 from journeyman.record import Recorder, Recordings
-from journeyman.serve.http_guard import Guard
+from journeyman.serve.http_guard import HttpGuard
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.view import create_viewer, serve_view
 from journeyman.view.live import MOST_WATCHERS, Reader
@@ -344,7 +344,7 @@ async def test_the_token_of_the_address_becomes_a_cookie(path: Path) -> None:
 
 async def test_a_viewer_that_is_mounted_asks_for_its_token_and_finds_its_files(path: Path) -> None:
     await recorded(path, "one")
-    viewer = instance_of(Guard, create_viewer(path, token=TOKEN, hosts=["a.example.org"]))
+    viewer = instance_of(HttpGuard, create_viewer(path, token=TOKEN, hosts=["a.example.org"]))
     assert isinstance(viewer.app, Starlette)
     outer = Starlette(routes=[Mount("/seen", viewer)], lifespan=viewer.app.router.lifespan_context)
     headers, base = {"authorization": f"Bearer {TOKEN}"}, "http://a.example.org"

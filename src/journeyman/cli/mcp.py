@@ -25,7 +25,7 @@ from journeyman.cli.ending import TERMINATED_S
 from journeyman.cli.load_agent import OPENING_S, Timeout, check_names
 from journeyman.cli.outputs import OutputLost
 from journeyman.cli.run import Flag, ModelName, Stdout
-from journeyman.cli.serving import check_named, frame_of, listening_told, until_told
+from journeyman.cli.serving import Frame, check_named, frame_of, listening_told, until_told
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.screen import print_error
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer
@@ -83,23 +83,13 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
     if not http and (host is not None or port is not None or allow_host):
         raise Mistake("--host, --port and --allow-host are for HTTP.", "Add --http, or leave them out.")
     opened = frame_of(None, model=model, record=record, otel=otel, grace=TERMINATED_S, timeout=timeout, debug=None)
-
-    def serve_with(serve_client: Callable[[AgentServer, Abort], Coroutine[Any, Any, None]]) -> int:
-        with opened as frame:
-            agents = [frame.loop.agent(target, mode=mode) for target in targets]
-
-            def serve_agents(abort: Abort) -> Coroutine[Any, Any, None]:
-                return serve_client(serving.create_mcp_server(*agents, runtime=frame.runtime, abort=abort), abort)
-
-            notice = partial(_write_notice, "stopping; interrupt again to quit at once")
-            return until_told(frame.loop, serve_agents, notice, end=frame.end)
-
     if not http:
         take: Callable[[], AbstractContextManager[Any]] = resolve_name("journeyman.mcp_server.stdio:standard_streams")
         # The streams come first, before files are imported: these may print.
         with take() as streams:
             try:
-                return serve_with(lambda server, abort: serving.serve_mcp_stdio(server, abort=abort, streams=streams))
+                to_client = partial(serving.serve_mcp_stdio, streams=streams)
+                return _serve(opened, targets, mode, lambda server, abort: to_client(server, abort=abort))
             except OSError as error:
                 raise OutputLost(error) from error
     Stdout()
@@ -118,7 +108,24 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
                 on_ready=lambda url: _write_notice(f"serving at {url}; Ctrl-C ends it"),
             )
 
-    return serve_with(serve_at_port)
+    return _serve(opened, targets, mode, serve_at_port)
+
+
+def _serve(
+    opened: AbstractContextManager[Frame],
+    targets: Sequence[str],
+    mode: PermissionMode | None,
+    serve_client: Callable[[AgentServer, Abort], Coroutine[Any, Any, None]],
+) -> int:
+    """Serve agents until the client leaves, or a signal says that it is enough."""
+    with opened as frame:
+        agents = [frame.loop.agent(target, mode=mode) for target in targets]
+
+        def serve_agents(abort: Abort) -> Coroutine[Any, Any, None]:
+            return serve_client(serving.create_mcp_server(*agents, runtime=frame.runtime, abort=abort), abort)
+
+        notice = partial(_write_notice, "stopping; interrupt again to quit at once")
+        return until_told(frame.loop, serve_agents, notice, end=frame.end)
 
 
 def _write_notice(text: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import socket
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final, cast
 
@@ -24,7 +23,7 @@ from journeyman.cli.serving import Frame, check_named, frame_of, listening_told,
 from journeyman.closing import time_of_work
 from journeyman.errors import quoted
 from journeyman.serve.api import AgentApp, Authorize, create_app
-from journeyman.serve.http_guard import Guard, address_problems, in_url, known_hosts, listen, serve_on
+from journeyman.serve.http_guard import HttpGuard, address_problems, in_url, known_hosts, listen, serve_on
 from journeyman.serve.live import ServeLimits
 
 TOKEN: Final = "JOURNEYMAN_SERVE_TOKEN"
@@ -93,35 +92,32 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
             runtime=frame.runtime,
             limits=ServeLimits(runs=runs),
         )
-        guarded = Guard(made, hosts=known_hosts(host, names), origins=names, token=token)
+        guarded = HttpGuard(made, hosts=known_hosts(host, names), origins=names, token=token)
         if place is not None:
             # The server could only tell that it has ended.
             in_store(place, lambda durable: durable.list(limit=1), frame.loop)
-        gc.collect()
-        gc.freeze()  # what lives as long as the server is not looked through again: that would delay events
-        with listening_told(f"{host}:{port}", {}):
-            listening = listen(host, port)
-        with listening:
-            address = f"http://{in_url(host)}:{listening.getsockname()[1]}"
-            notice = f"serving at {address}; runs are kept in {place.shown if place else 'memory'}; Ctrl-C ends it"
-            _serve(frame, made, guarded, listening, notice=notice)
+        _serve(frame, made, guarded, (host, port), kept=place.shown if place else "memory")
     return 0
 
 
-def _serve(frame: Frame, made: AgentApp, guarded: Guard, listening: socket.socket, *, notice: str) -> None:
-    """Serve until a signal says that it is enough. `notice` is shown once signals are heard."""
+def _serve(frame: Frame, made: AgentApp, guarded: HttpGuard, place: tuple[str, int], *, kept: str) -> None:
+    """Serve at an address and a port until a signal says that it is enough. `kept`: where runs are."""
     grace_s = frame.end.grace_s
+    with listening_told(f"{place[0]}:{place[1]}", {}):
+        listening = listen(*place)
 
     async def serve_agents(abort: Abort) -> None:
-        tell(notice)
-        await serve_on(
-            listening,
-            guarded,
-            abort=abort,
-            connections=_CONNECTIONS,
-            before_closing=lambda: made.drain(grace_s),
-            closing=frame.end,
-        )
+        with listening:
+            address = f"http://{in_url(place[0])}:{listening.getsockname()[1]}"
+            tell(f"serving at {address}; runs are kept in {kept}; Ctrl-C ends it")
+            await serve_on(
+                listening,
+                guarded,
+                abort=abort,
+                connections=_CONNECTIONS,
+                before_closing=lambda: made.drain(grace_s),
+                closing=frame.end,
+            )
 
     def on_first() -> None:
         has_s = time_of_work(grace_s)
@@ -131,6 +127,8 @@ def _serve(frame: Frame, made: AgentApp, guarded: Guard, listening: socket.socke
     def hurry() -> None:
         asyncio.run_coroutine_threadsafe(made.drain(0.0), frame.loop.runner.get_loop())
 
+    gc.collect()
+    gc.freeze()  # what lives as long as the server is not looked through again: that would delay events
     until_told(frame.loop, serve_agents, on_first, end=frame.end, hurry=hurry)
 
 

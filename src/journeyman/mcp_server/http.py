@@ -15,7 +15,15 @@ from starlette.types import ASGIApp
 
 from journeyman.cancellation import Abort
 from journeyman.errors import DefinitionError
-from journeyman.serve.http_guard import Guard, address_problems, check_encoding, in_url, known_hosts, listen, serve_on
+from journeyman.serve.http_guard import (
+    HttpGuard,
+    address_problems,
+    check_encoding,
+    in_url,
+    known_hosts,
+    listen,
+    serve_on,
+)
 
 PATH: Final = "/mcp"
 MAX_SESSIONS: Final = 1_000
@@ -57,7 +65,7 @@ async def serve_mcp_http(
         session_idle_timeout=SESSION_IDLE_S,
     )
     hosts = known_hosts(address, allowed_hosts)
-    guarded = Guard(app, hosts=hosts, origins=allowed_hosts, token=token, checks=[check_encoding])
+    guarded = HttpGuard(app, hosts=hosts, origins=allowed_hosts, token=token, checks=[check_encoding])
     with listen(address, port) as listening:
         if on_ready is not None:
             on_ready(f"http://{in_url(address)}:{listening.getsockname()[1]}{PATH}")

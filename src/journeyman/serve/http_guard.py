@@ -20,10 +20,10 @@ from ipaddress import ip_address
 from secrets import token_urlsafe
 from types import MappingProxyType
 from typing import Final, NamedTuple, cast
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 import uvicorn
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
@@ -181,9 +181,15 @@ class Pages:
         port = headers.get("host", "").rpartition(":")[2]
         return f"{self.cookie}-{port}" if port.isdecimal() else self.cookie
 
+    def token_in(self, exchange: Scope) -> bytes | None:
+        """Return the token in the address that a browser opens, if there is one."""
+        given = QueryParams(exchange["query_string"]).getlist("token")
+        return given[-1].encode() if given and exchange["method"] == "GET" else None
+
     def sign_in(self, exchange: Scope, headers: Headers) -> Response:
         """Return the answer that takes the token out of the address, into a cookie."""
-        rest = urlencode([(name, value) for name, value in _query(exchange) if name != "token"])
+        query = QueryParams(exchange["query_string"])
+        rest = urlencode([(name, value) for name, value in query.multi_items() if name != "token"])
         path = "/" + exchange["path"].lstrip("/")  # two slashes would be another host
         answer = RedirectResponse(f"{path}?{rest}" if rest else path, 303)
         mounted = exchange.get("root_path", "") or "/"
@@ -210,7 +216,7 @@ class Pages:
         return send_with_headers
 
 
-class Guard:
+class HttpGuard:
     """Lets through what may be asked of an application on a port.
 
     A request must name a known host. If a page has sent it, its origin is the `Host` of the request, port included, or
@@ -264,7 +270,7 @@ class Guard:
         may_be_opened = exchange["method"] == "GET" and (self._pages is None or not is_data)
         unwelcome = self._check_place(headers, may_be_opened=may_be_opened)
         if unwelcome is None and self._token is not None:
-            given = None if self._pages is None else _token_in_address(exchange)
+            given = None if self._pages is None else self._pages.token_in(exchange)
             if given is not None and self._pages is not None and hmac.compare_digest(given, self._token):
                 return self._pages.sign_in(exchange, headers)
             if given is not None or (is_data and not self._is_known(headers, self._token)):
@@ -295,16 +301,6 @@ class Guard:
         if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token):
             return True
         return self._pages is not None and self._pages.has_session(headers)
-
-
-def _token_in_address(exchange: Scope) -> bytes | None:
-    """Return the token in the address that a browser opens, if there is one."""
-    given = [value for name, value in _query(exchange) if name == "token"]
-    return given[-1].encode() if given and exchange["method"] == "GET" else None
-
-
-def _query(exchange: Scope) -> list[tuple[str, str]]:
-    return parse_qsl(exchange["query_string"].decode("latin-1"), keep_blank_values=True)
 
 
 def listen(address: str, port: int, *, tries: int = 1) -> socket.socket:

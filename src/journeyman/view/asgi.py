@@ -30,7 +30,7 @@ from journeyman.record.reading import MOST, RecordedRun, RecordedStatus, Recordi
 from journeyman.record.schema import find_store
 from journeyman.serve.http_guard import (
     LOOPBACK,
-    Guard,
+    HttpGuard,
     Pages,
     Unwelcome,
     address_problems,
@@ -123,7 +123,7 @@ def create_viewer(
             await view.close()
 
     routes = [*view.routes(), Mount("/", _Pages())]
-    return Guard(
+    return HttpGuard(
         Starlette(routes=routes, lifespan=life),
         hosts=hosts,
         token=token,
