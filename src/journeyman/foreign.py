@@ -302,6 +302,10 @@ OLD_ARGUMENTS: Final[Mapping[str, str]] = {
 
 OLD_OPTIONS: Final[Mapping[str, str]] = dict.fromkeys(("--at-once", "--slots"), "--max-concurrency")
 """The options of commands of before, each with the one of now."""
+STREAM_CHANGED: Final = (
+    "Each line of --stream says its class as type now, which was event, and leaves out the fields with their defaults."
+)
+"""The sentence for whoever reads the lines in the form of before."""
 _OF_RUNTIME: Final = "Host is called Runtime now: run(…, runtime=Runtime(approver=…))."
 
 

@@ -1,32 +1,14 @@
-"""The facts of an event as they are recorded: plain JSON values, without those that are always the same.
-
-No event may fail here: a value that JSON cannot carry becomes its `repr`.
-"""
+"""The facts of an event as they are recorded: its JSON form, without what stands in columns of its own."""
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields, is_dataclass
-from datetime import datetime
-from functools import cache
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
 from pydantic import JsonValue
 
-from journeyman.endings import ErrorInfo
-from journeyman.errors import words_of
-from journeyman.events import (
-    OutputDelta,
-    TaskEnded,
-    TaskMessaged,
-    TaskStarted,
-    TextDelta,
-    ThinkingDelta,
-    ToolInputDelta,
-    ToolProgress,
-)
-from journeyman.narrowing import is_list_or_tuple, is_mapping, is_set
-from journeyman.result import plain_output
+from journeyman.events import OutputDelta, TextDelta, ThinkingDelta, ToolInputDelta, ToolProgress
+from journeyman.events.json_form import facts_of
 from journeyman.types import JsonObject
 
 DELTAS: Final = frozenset({TextDelta, ThinkingDelta, ToolInputDelta, OutputDelta})
@@ -34,68 +16,13 @@ DELTAS: Final = frozenset({TextDelta, ThinkingDelta, ToolInputDelta, OutputDelta
 DROPPABLE: Final = frozenset({ToolProgress})
 """What is left out when the disk is too slow."""
 
-_COLUMNS: Final = frozenset({"path", "attempt", "iteration", "tool_use_id", "tool_name", "wire"})
-"""What stands in columns of its own, or is a memory of the moment."""
-_DEPTH: Final = 64
-_ABOUT_TASKS: Final = (TaskStarted, TaskMessaged, TaskEnded)
+_COLUMNS: Final = frozenset({"path", "attempt", "iteration", "tool_use_id", "tool_name"})
+"""What stands in columns of its own."""
 
 
 def facts_of_event(event: object) -> JsonObject:
     """Return the facts of an event, except for those that have columns of their own."""
-    facts = plain_fields(event)
-    if isinstance(event, _ABOUT_TASKS) and isinstance(info := facts.get("info"), dict):
-        info.pop("value", None)  # whatever the work returned; its text is there
-    return facts
-
-
-@cache
-def _shown_fields(kind: type[Any]) -> tuple[tuple[str, object], ...]:
-    """Return the fields of a class that are told, each with the value that need not be told."""
-    return tuple(
-        (each.name, MISSING if each.name == "type" else each.default)
-        for each in fields(kind)
-        if each.name not in _COLUMNS or kind.__module__.startswith("journeyman.types")
-        if each.name != "wire"
-    )
-
-
-def plain_fields(value: object, depth: int = 0) -> JsonObject:
-    """Return the fields of one of our dataclasses as plain JSON, without those that are as usual."""
-    facts: JsonObject = {}
-    for name, usual in _shown_fields(type(value)):
-        fact = getattr(value, name)
-        if fact is not None and not (fact is usual or (usual is not MISSING and fact == usual)):
-            is_time = type(fact) is float and name.endswith("_s")
-            facts[name] = round(fact, 6) if is_time else plain(fact, depth + 1)
-    return facts
-
-
-def plain(value: object, depth: int = 0) -> JsonValue:
-    """Return a value as plain JSON."""
-    match value:
-        case None | bool() | int() | float():
-            told: JsonValue = value
-        case str():
-            told = str(value)
-        case _ if depth > _DEPTH:
-            told = repr(value)[:200]
-        case ErrorInfo():
-            told = {"code": str(value.code), "category": value.category, "message": value.message, "hint": value.hint}
-            told |= {"phase": value.phase, "attempt": value.attempt, "iteration": value.iteration}
-            told["context"] = plain(value.context, depth + 1)
-        case BaseException():
-            told = f"{type(value).__name__}: {words_of(value)}"
-        case datetime():
-            told = value.timestamp()
-        case _ if is_mapping(value):
-            told = {str(name): plain(each, depth + 1) for name, each in value.items()}
-        case _ if is_list_or_tuple(value) or is_set(value):
-            told = [plain(each, depth + 1) for each in value]
-        case _ if is_dataclass(value) and type(value).__module__.startswith("journeyman."):
-            told = plain_fields(value, depth)
-        case _:
-            told = plain_output(value, None)
-    return told
+    return {name: fact for name, fact in facts_of(event).items() if name not in _COLUMNS}
 
 
 _SAFE: Final = frozenset(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from journeyman.json_numbers import write_json
+from journeyman.json_numbers import write_sound_json
 from journeyman.record.schema import packed, shrunk
 from journeyman.store.recordings import digest_of
 from journeyman.store.storage import Storage, Transaction
@@ -120,10 +120,7 @@ def _sound(clean: str, raw: str) -> str:
 
 def dumped(facts: object) -> str:
     """Return JSON values as a text. Half of a surrogate pair becomes a question mark."""
-    try:
-        return write_json(facts).decode()
-    except TypeError:  # what UTF-8 cannot hold
-        return json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()
+    return write_sound_json(facts).decode()
 
 
 class Pieces:

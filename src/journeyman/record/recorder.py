@@ -20,9 +20,10 @@ from urllib.parse import urlsplit, urlunsplit
 from journeyman.definition import explain_arguments
 from journeyman.endings import START
 from journeyman.events import Event, IterationStarted, RunSucceeded
+from journeyman.events.json_form import plain
 from journeyman.journal import RecordingSink, Records, TapeEnd, TapeKind, Where, new_id
 from journeyman.model import Model, Request, Response, Tap
-from journeyman.record.facts import DELTAS, DROPPABLE, plain
+from journeyman.record.facts import DELTAS, DROPPABLE
 from journeyman.record.live import ENDS_WORDS, write_on
 from journeyman.record.retention import Keeping
 from journeyman.record.rows import (

@@ -27,11 +27,12 @@ from journeyman.events import (
     RunSucceeded,
     ToolCalled,
 )
+from journeyman.events.json_form import plain, plain_fields
 from journeyman.journal import TapeEnd, Where
 from journeyman.model import Model, ModelSettings, Prefix, Response
 from journeyman.model import facts_of as facts_of_model
 from journeyman.narrowing import is_json_object
-from journeyman.record.facts import facts_of_event, plain, plain_fields, shape_of
+from journeyman.record.facts import facts_of_event, shape_of
 from journeyman.record.packing import Folded, Folder, Pieces, dumped
 from journeyman.record.schema import packed
 from journeyman.record.signals import FromOutside

@@ -270,12 +270,10 @@ class HttpGuard:
         may_be_opened = exchange["method"] == "GET" and (self._pages is None or not is_data)
         unwelcome = self._check_place(headers, may_be_opened=may_be_opened)
         if unwelcome is None and self._token is not None:
-            given = None if self._pages is None else self._pages.token_in(exchange)
-            if given is not None and self._pages is not None and hmac.compare_digest(given, self._token):
-                return self._pages.sign_in(exchange, headers)
-            if given is not None or (is_data and not self._is_known(headers, self._token)):
-                text = "The token is missing or wrong."
-                unwelcome = Unwelcome(401, text, self._hints[1], {"WWW-Authenticate": "Bearer"})
+            asked = self._ask_for(self._token, exchange, headers, is_data=is_data)
+            if isinstance(asked, Response):
+                return asked
+            unwelcome = asked
         for check in self._checks:
             unwelcome = unwelcome or check(headers)
         return None if unwelcome is None else self._refuse(*unwelcome)
@@ -295,12 +293,19 @@ class HttpGuard:
             return Unwelcome(403, text, self._hints[0])
         return None
 
-    def _is_known(self, headers: Headers, token: bytes) -> bool:
-        """Tell whether a request brings the token, or is of a browser that has brought it."""
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token):
-            return True
-        return self._pages is not None and self._pages.has_session(headers)
+    def _ask_for(
+        self, token: bytes, exchange: Scope, headers: Headers, *, is_data: bool
+    ) -> Response | Unwelcome | None:
+        """Return the answer to a browser that brings the token in its address, or why it is not let in without."""
+        given = None if self._pages is None else self._pages.token_in(exchange)
+        if given is not None and self._pages is not None and hmac.compare_digest(given, token):
+            return self._pages.sign_in(exchange, headers)
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        is_known = scheme.lower() == "bearer" and hmac.compare_digest(bearer.strip().encode(), token)
+        is_known = is_known or (self._pages is not None and self._pages.has_session(headers))
+        if given is None and (is_known or not is_data):
+            return None
+        return Unwelcome(401, "The token is missing or wrong.", self._hints[1], {"WWW-Authenticate": "Bearer"})
 
 
 def listen(address: str, port: int, *, tries: int = 1) -> socket.socket:

@@ -28,21 +28,17 @@ from journeyman.events import (
     ApprovalAnswered,
     ApprovalRequested,
     Event,
-    MessageCommitted,
     QuestionAnswered,
     QuestionAsked,
-    RunFailed,
     RunResumed,
     RunStarted,
-    RunSucceeded,
     TurnEnded,
+    to_json,
 )
 from journeyman.gate import Decision
 from journeyman.json_numbers import write_json
 from journeyman.loop.watch import Watch
 from journeyman.result import Metadata, Result, dump_document, plain_output, result_document
-from journeyman.types import Message as SaidMessage
-from journeyman.types import adapter_of
 
 _LIFE: Final = 1 << 32
 """The numbers of events are those of a life, times this, and then from 1: they only grow."""
@@ -128,36 +124,10 @@ class Entry:
     def sent(self) -> bytes:
         """Return the event as it is sent to followers: made once for all of them."""
         if self._sent is None:
-            data = self.event.document if isinstance(self.event, Ended) else event_json(self.event)
+            data = self.event.document if isinstance(self.event, Ended) else to_json(self.event)
             name = "Result" if isinstance(self.event, Ended) else type(self.event).__name__
             self._sent = b"id: %d\nevent: %b\ndata: %b\n\n" % (self.number, name.encode(), data)
         return self._sent
-
-
-def event_json(event: Event) -> bytes:
-    """Return an event as JSON, on one line: its fields, after `type`."""
-    name = type(event).__name__
-    match event:
-        case RunSucceeded() | RunFailed():
-            used = event.metadata.usage
-            facts: dict[str, object] = {"path": event.path, "usage": used, "latency_s": event.metadata.latency_s}
-            if isinstance(event, RunFailed):
-                facts |= {"code": event.error.code, "message": event.error.message}
-            else:
-                facts |= {"code": "SUCCESS", "output": plain_output(event.output, None)}
-        case TurnEnded():
-            code = None if event.result is None else event.result.code
-            facts = {"path": event.path, "code": code, "usage": event.usage}
-        case MessageCommitted():
-            message = adapter_of(SaidMessage).dump_python(event.message, mode="json", fallback=repr)
-            facts = {"path": event.path, "index": event.index, "message": message}
-        case _:
-            try:
-                return b'{"type":"%b",%b' % (name.encode(), write_json(event, default=repr)[1:])
-            except TypeError:  # half of a surrogate pair, or a number that JSON has not
-                plain = adapter_of(type(event)).dump_python(event, mode="python", fallback=repr)
-                return dump_document({"type": name, **plain})
-    return dump_document({"type": name, **facts})
 
 
 def document_of(result: Result[Any], agent: Agent[Any, Any, Any]) -> bytes:
