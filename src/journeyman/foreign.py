@@ -199,6 +199,12 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "llm": "Write Chat(agent, runtime=Runtime(model=connect('provider:name'))).",
     },
     "ScriptedModel": {"output": "Write ScriptedModel([call('output', …)])."},
+    "ServeLimits": {
+        "body_s": "Leave it out: a body has 30 s.",
+        "slow_s": "Leave it out: a client has 30 s, as on every port.",
+        "quiet_s": "Leave it out: a comment is sent after 15 s.",
+        "retry_s": "Leave it out: clients are told 1 s.",
+    },
 }
 """By class or function: what to do about a foreign name that no argument of it stands for."""
 

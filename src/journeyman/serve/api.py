@@ -56,7 +56,7 @@ from journeyman.serve.http_guard import Unwelcome, check_encoding, check_type, r
 from journeyman.serve.live import Live, Past, ServeLimits
 from journeyman.serve.openapi import ID, openapi
 from journeyman.serve.owned import delete_chat, delete_run, list_chats, list_runs, page_of
-from journeyman.serve.refusals import Refusal, invalid_input, key_of, nothing, owner_key, served_problems
+from journeyman.serve.refusals import RETRY_S, Refusal, invalid_input, key_of, nothing, owner_key, served_problems
 from journeyman.serve.streams import EventStream, Plain, check_followers
 from journeyman.session import TURN
 from journeyman.types import JsonObject, Message, adapter_of
@@ -271,9 +271,7 @@ class _Endpoint:
             response = refusal_response(invalid_input(invalid))
         except StoreError as error:
             _log.warning("A request could not be answered: %s", error)
-            response = refusal_response(
-                Refusal(503, "STORE_AWAY", STORE_AWAY, "Ask again.", retry_s=self.hosting.limits.retry_s)
-            )
+            response = refusal_response(Refusal(503, "STORE_AWAY", STORE_AWAY, "Ask again.", retry_s=RETRY_S))
         except ClientDisconnect:
             return
         except HTTPException:
@@ -317,11 +315,10 @@ class _Endpoint:
                 return await owner if is_awaited(owner) else owner
         except TimeoutError:
             text = "The server could not find out in time who asks."
-            raise Refusal(503, "NO_OWNER", text, "Ask again.", retry_s=self.hosting.limits.retry_s) from None
+            raise Refusal(503, "NO_OWNER", text, "Ask again.", retry_s=RETRY_S) from None
 
     async def _body(self, request: Request) -> bytes:
-        limits = self.hosting.limits
-        body = await read_body(request.stream(), most=limits.body_bytes, within_s=limits.body_s)
+        body = await read_body(request.stream(), most=self.hosting.limits.body_bytes)
         if isinstance(body, Unwelcome):
             raise Refusal(body.status, "TOO_LARGE" if body.status == 413 else "TOO_SLOW", body.message, body.hint)
         return body
@@ -401,7 +398,7 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         await hosting.open_for_request()
         if hosting.is_closing:
             text = "The server is closing."
-            raise Refusal(503, "CLOSING", text, "Ask another one.", retry_s=hosting.limits.retry_s)
+            raise Refusal(503, "CLOSING", text, "Ask another one.", retry_s=RETRY_S)
         await hosting.durable.hub.engine.forget(())  # writes nothing, where something could be written
         return json_response({"status": "ready"})
 

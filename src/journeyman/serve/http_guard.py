@@ -40,6 +40,8 @@ HEAD_BYTES: Final = 32 * 1024
 """How long the head of a request may be."""
 HALF_OPEN_S: Final = 5.0
 """How long a connection may take to send the head of a request, and between two pieces of its body, in seconds."""
+BODY_S: Final = 30.0
+"""How long the body of a request may take to come, in seconds; then the request is refused (408)."""
 SLOW_S: Final = 30.0
 """How long a client may leave what it was sent unread, once the buffers are full, in seconds."""
 _TRIED: Final = 50
@@ -135,19 +137,19 @@ def check_encoding(headers: Headers) -> Unwelcome | None:
     return Unwelcome(415, text, hint, {"Accept-Encoding": "identity"})  # with it, no other 415 is meant
 
 
-async def read_body(pieces: AsyncIterable[bytes], *, most: int, within_s: float) -> bytes | Unwelcome:
+async def read_body(pieces: AsyncIterable[bytes], *, most: int) -> bytes | Unwelcome:
     """Return the body of a request, or why it is refused: it has more than `most` bytes, whatever length it was said to
     have, or it does not come in time."""
     taken, n_bytes = list[bytes](), 0
     try:
-        async with asyncio.timeout(within_s):
+        async with asyncio.timeout(BODY_S):
             async for piece in pieces:
                 n_bytes += len(piece)
                 if n_bytes > most:
                     return Unwelcome(413, f"The body has more than {most:,} bytes.", "Send less.")
                 taken.append(piece)
     except TimeoutError:
-        return Unwelcome(408, f"The body did not come within {within_s:g} s.", "Send it again.")
+        return Unwelcome(408, f"The body did not come within {BODY_S:g} s.", "Send it again.")
     return b"".join(taken)
 
 

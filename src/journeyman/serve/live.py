@@ -56,8 +56,6 @@ class ServeLimits:
     (503)."""
     body_bytes: int = 1_000_000
     """The longest body of a request; a longer one is refused (413)."""
-    body_s: float = 30.0
-    """How long the body of a request may take to come; then the request is refused (408)."""
     run_s: float | None = None
     """How long a run may go on in this process before it is stopped. None: as long as its agent's limits allow."""
     patience_s: float = 600.0
@@ -69,14 +67,8 @@ class ServeLimits:
     forgotten."""
     kept_events: int = 20_000
     """How many events of a run are kept for clients that were cut off. If there are more, the oldest are dropped."""
-    slow_s: float = 30.0
-    """How long a client may leave events unread; then it is cut off."""
-    quiet_s: float = 15.0
-    """After so long without an event, a comment is sent, so that no proxy closes the connection."""
     hook_s: float = 30.0
     """How long `authorize` and `deps` may take; then the request is refused (503)."""
-    retry_s: int = 1
-    """After how long clients that are told to come back may come back."""
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

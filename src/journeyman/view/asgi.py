@@ -67,8 +67,6 @@ _MOST_DIGITS: Final = 15
 """Of a number in an address."""
 _MOST_BYTES: Final = 1_000_000
 """How long the body of a request may be."""
-_BODY_S: Final = 30.0
-"""How long the body of a request may take to come, in seconds."""
 _PORT: Final = 7878
 _PORTS_TRIED: Final = 50
 _MOST_AT_ONCE: Final = 200
@@ -427,7 +425,7 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         """Return what is to be changed, or the answer to what must not be."""
         if self._read_only:
             return refusal(403, "The store is only looked at here.", "Do it where the store is yours.")
-        body = await read_body(request.stream(), most=_MOST_BYTES, within_s=_BODY_S)
+        body = await read_body(request.stream(), most=_MOST_BYTES)
         return refusal(*body) if isinstance(body, Unwelcome) else body
 
     @_answer_errors
