@@ -212,11 +212,12 @@ async def test_pages_and_strange_names_are_refused(warm: Warm) -> None:
         ({"address": "127.0.0.1", "allowed_hosts": ["agents.example.org", ""]}, ["NO_HOST_NAME"]),
         ({"token": "short"}, ["WEAK_TOKEN"]),
         ({"token": ""}, ["WEAK_TOKEN"]),
+        ({"port": 65_536}, ["NO_PORT"]),
     ],
 )
 async def test_a_server_that_others_could_use_unasked_is_refused(options: dict[str, object], codes: list[str]) -> None:
     with pytest.raises(DefinitionError) as caught:
-        await serve_mcp_http(create_mcp_server(echo), port=0, **options)  # pyright: ignore[reportArgumentType]
+        await serve_mcp_http(create_mcp_server(echo), **{"port": 0, **options})  # pyright: ignore[reportArgumentType]
     assert [problem.code for problem in caught.value.problems] == codes
 
 

@@ -10,7 +10,10 @@ import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Final
+
+from pydantic import JsonValue
 
 from journeyman.json_numbers import write_sound_json
 from journeyman.record.schema import packed, shrunk
@@ -116,6 +119,30 @@ def _sound(clean: str, raw: str) -> str:
     except ValueError:
         return MARK
     return clean
+
+
+_SAFE: Final = frozenset(
+    (
+        *("type", "kind", "role", "code", "category", "phase", "status", "delivery", "liveness", "decision", "mode"),
+        *("stop_reason", "model", "provider", "agent", "name", "id", "tool_use_id", "effect", "scope", "policy"),
+        *("error_kind", "key", "extent", "url", "request_id", "question_id", "offers", "what", "outcome"),
+    )
+)
+"""The fields whose texts say nothing of what was said."""
+
+
+def shape_of(value: JsonValue, name: str = "") -> JsonValue:
+    """Return JSON values with each text replaced by its length and its digest."""
+    match value:
+        case str() if name not in _SAFE:
+            digest = blake2b(value.encode("utf-8", "replace"), digest_size=8).hexdigest()
+            return {"characters": len(value), "digest": digest}
+        case dict():
+            return {each: shape_of(item, each) for each, item in value.items()}
+        case list():
+            return [shape_of(item, name) for item in value]
+        case _:
+            return value
 
 
 def dumped(facts: object) -> str:

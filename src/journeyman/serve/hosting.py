@@ -44,8 +44,7 @@ from journeyman.errors import (
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked, TextDelta
 from journeyman.gate import DECISION, Decision, Deny
 from journeyman.model import opened
-from journeyman.serve.kept import KeptRuns
-from journeyman.serve.live import Live, Past, ServeLimits
+from journeyman.serve.live import KeptRuns, Live, Past, ServeLimits
 from journeyman.serve.refusals import RETRY_S, Refusal, invalid_input, key_of, nothing, owner_of
 from journeyman.session import TURN, Snapshot, turn_name
 
