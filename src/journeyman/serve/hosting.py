@@ -561,15 +561,13 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         live = self._kept.find_followed(TURN + id)
         if live is None or not live.is_driven:
             agent = self.agents[row.agent] if live is None or live.ended is not None else live.agent
-            if head.prints.get("tools") != prints_of(agent)["tools"] and not await self._is_stopped(row):
-                raise RunBlocked(row.name or row.id, "it waits for its client, which brings tools of its own")
+            if head.prints.get("tools") != prints_of(agent)["tools"]:
+                said = await self.durable.hub.engine.signals(run=row.id)
+                if not any(each.kind == "stop" for each in said):  # a run that was stopped ends without its tools, too
+                    raise RunBlocked(row.name or row.id, "it waits for its client, which brings tools of its own")
             live = await self._begin(id, agent, None, key=None, is_tied=False, row=row)
         if live.task is not None:
             await asyncio.wait({live.task})
-
-    async def _is_stopped(self, row: Row) -> bool:
-        """Tell whether a run was stopped: then it ends, also without the tools that its client has."""
-        return any(each.kind == "stop" for each in await self.durable.hub.engine.signals(run=row.id))
 
     async def _begin(
         self,
