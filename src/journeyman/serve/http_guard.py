@@ -307,7 +307,8 @@ class HttpGuard:
         is_known = is_known or (self._pages is not None and self._pages.has_session(headers))
         if given is None and (is_known or not is_data):
             return None
-        return Unwelcome(401, "The token is missing or wrong.", self._hints[1], {"WWW-Authenticate": "Bearer"})
+        text = "The token is missing or wrong." if given is None else "The token is wrong."
+        return Unwelcome(401, text, self._hints[1], {"WWW-Authenticate": "Bearer"})
 
 
 def listen(address: str, port: int, *, tries: int = 1) -> socket.socket:
