@@ -18,7 +18,7 @@ from journeyman.mcp_server import create_mcp_server
 from journeyman.models import RateLimitedModel
 from journeyman.models.openai import Endpoint, InputMedia, Reasoning
 from journeyman.record.operator import RecordedHandle
-from journeyman.serve import create_app
+from journeyman.serve import ServeLimits, create_app
 from journeyman.testing.scripted import ScriptedModel, call
 from tests.play import Report, failed
 
@@ -41,8 +41,9 @@ NAMES: dict[str, Any] = {
     **{name: getattr(journeyman, name) for name in journeyman.__all__},
     **{
         each.__name__: each
-        for each in (Compaction, Endpoint, InputMedia, Reasoning, Report, ScriptedModel, one, two, three, too_small)
+        for each in (Compaction, Endpoint, InputMedia, Reasoning, Report, ScriptedModel, ServeLimits)
     },
+    **{each.__name__: each for each in (one, two, three, too_small)},
     **{"agent": AGENT, "call": call},
 }
 """What a pasted line may name."""
@@ -112,6 +113,13 @@ def test_the_line_for_a_foreign_name_works_when_it_is_pasted(kind: str) -> None:
 def test_no_name_of_ours_is_called_foreign() -> None:
     for kind, rows in (*ARGUMENTS.items(), *ELSEWHERE.items()):
         assert not rows.keys() & signature(NAMES[kind]).parameters.keys(), kind
+
+
+@pytest.mark.parametrize("name", ELSEWHERE["ServeLimits"])
+def test_a_limit_that_is_a_constant_now_is_refused_in_one_line(name: str) -> None:
+    made: Any = ServeLimits
+    told = refusal(lambda: made(**{name: 1}))
+    assert re.fullmatch(rf"ServeLimits has no '{name}'\. Leave it out: .* [0-9]+ s[^\n]*\.", told)
 
 
 @pytest.mark.parametrize("name", ["openai:gpt-5", "anthropic:claude-sonnet-5-5"])

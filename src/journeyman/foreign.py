@@ -223,6 +223,12 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "usage_in_stream": "Write usage='none' for a service that refuses to be asked, else leave it out.",
     },
     "ScriptedModel": {"output": "Write ScriptedModel([call('output', …)])."},
+    "ServeLimits": {
+        "body_s": "Leave it out: a body has 30 s.",
+        "slow_s": "Leave it out: a client has 30 s, as on every port.",
+        "quiet_s": "Leave it out: a comment is sent after 15 s.",
+        "retry_s": "Leave it out: clients are told 1 s.",
+    },
 }
 """By class or function: what to do about a foreign name that no argument of it stands for."""
 
@@ -371,6 +377,10 @@ OLD_SLASH_WORDS: Final[Mapping[str, str]] = {
     "/export": "In a shell: journeyman export RUN; in Python, dump_messages(chat.messages).",
 }
 """The words of a chat in the terminal of before, each with what does the same now."""
+STREAM_CHANGED: Final = (
+    "Each line of --stream says its class as type now, which was event, and leaves out the fields with their defaults."
+)
+"""The sentence for whoever reads the lines in the form of before."""
 _OF_RUNTIME: Final = "Host is called Runtime now: run(…, runtime=Runtime(approver=…))."
 
 

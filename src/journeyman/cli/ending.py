@@ -99,10 +99,20 @@ def _threads() -> list[str]:
 class Interrupt:
     """Listens for signals while its block runs."""
 
-    def __init__(self, abort: Abort, on_first: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        abort: Abort,
+        on_first: Callable[[], None],
+        *,
+        end: TimedEnd | None = None,
+        hurry: Callable[[], object] | None = None,
+    ) -> None:
+        """`on_first` is called at the first signal. SIGTERM begins the `end`, or one of its own. With `hurry`, so does
+        Ctrl-C, and `hurry` is called at each further signal; without it the second one ends the process."""
         self._abort = abort
         self._on_first = on_first
-        self._end: TimedEnd | None = None
+        self._end = end
+        self._hurry = hurry
         self.exit_code: int | None = None
         """128 and the number of the first signal, as shells count; None while there was none."""
         self.has_ended = False
@@ -113,14 +123,18 @@ class Interrupt:
         return hearing(self._hear)
 
     def _hear(self, number: signal.Signals) -> None:
-        if self.exit_code is not None or self.has_ended:
+        is_again = self.exit_code is not None or self.has_ended
+        if is_again and self._hurry is None:
             end_process(128 + number, terminal=2, last=b"\r\n" + _SHOW_CURSOR)
-        self.exit_code = 128 + number
-        if number == signal.SIGTERM:
-            self._end = TimedEnd(exit_code=self.exit_code)
+        self.exit_code = self.exit_code or 128 + number
+        if number == signal.SIGTERM or self._hurry is not None:
+            self._end = self._end or TimedEnd(exit_code=self.exit_code)
             self._end.hear()
-        self._on_first()
-        self._abort.abort(_REASONS[number])
+        if not is_again:
+            self._on_first()
+            self._abort.abort(_REASONS[number])
+        elif self._hurry is not None and not self.has_ended:
+            self._hurry()
 
 
 @contextmanager

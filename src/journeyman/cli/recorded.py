@@ -120,8 +120,7 @@ def show(
         if wire:
             return _show_wire(recordings, run, stdout, where=where, iteration=iteration)
         if json:
-            told = [adapter_of(RecordedEvent).dump_python(each) for each in events]
-            stdout.write_json(write_json({**documents([run])[0], "events": told}))
+            stdout.write_json(write_json({**documents([run])[0], "events": [each.document() for each in events]}))
             return 0
         for line in [*_fact_lines(run), "", *[line for each in events for line in lines_of_event(each, full=full)]]:
             stdout.write_text(line)
@@ -228,7 +227,7 @@ def follow(place: StorePlace, run: str, *, json: bool) -> int:
     with open_recordings(place) as recordings:
         for event in _follow(recordings, recordings.find(run)):
             if json:
-                stdout.write_json(write_json(adapter_of(RecordedEvent).dump_python(event)))
+                stdout.write_json(write_json(event.document()))
                 continue
             for line in lines_of_event(event):
                 stdout.write_text(line)
@@ -331,7 +330,7 @@ def write_new(place: Path, data: bytes, *, force: bool) -> None:
 def _as_jsonl(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
     yield to_json({"run": documents([run])[0]}).decode()
     for event in recordings.all_events(run):
-        yield write_json({"event": adapter_of(RecordedEvent).dump_python(event)}).decode()
+        yield write_json({"event": event.document()}).decode()
     for request in all_requests(recordings, run):
         body = recordings.body(request)
         document = adapter_of(StoredRequest).dump_python(request, mode="json")

@@ -11,7 +11,7 @@ import stat
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from pkgutil import resolve_name
 from threading import Timer
@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 from pydantic import JsonValue
-from pydantic_core import to_json, to_jsonable_python
+from pydantic_core import to_json
 
+from journeyman import events
 from journeyman.agent import Agent, Runtime
 from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake
@@ -60,8 +61,9 @@ from journeyman.descriptors import STDIN, take_stdout, write_all
 from journeyman.endings import ErrorCode, ErrorInfo, InvalidInputContext, ModelUnavailableContext
 from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded, StoreError, count, visible_json
 from journeyman.events import Event, Listener
+from journeyman.foreign import STREAM_CHANGED
 from journeyman.journal import OpenRecords, Telemetry
-from journeyman.json_numbers import holds_written_numbers, read_json, write_json
+from journeyman.json_numbers import read_json, write_json
 from journeyman.loop.run import run as run_agent
 from journeyman.result import Failure, Metadata, Result, plain_output
 from journeyman.types import Audio, Document, Image, Usage, UserContent
@@ -277,6 +279,8 @@ def _perform(job: Job, screen: Screen) -> int:
         value, runtime = input_of_job(job), _runtime_of_job(job)
     except (InvalidArguments, ModelUnavailable) as error:
         return present(job, screen, not_started(error))
+    if job.is_streamed and not job.stdout.is_terminal:
+        screen.say([Line(text=STREAM_CHANGED, rows=2)])
     abort = Abort()
     interrupt = Interrupt(abort, screen.stopping)
     outline = Outline() if job.tree else None
@@ -340,7 +344,7 @@ def present(job: Job, screen: Screen, result: Result[Any], outline: Outline | No
     if outline is not None:
         PlainScreen(stderr_console()).say(list(outline.lines()))
     if job.is_streamed:
-        job.stdout.write_json(b'{"event":"Result","result":' + result.to_json().encode() + b"}")
+        job.stdout.write_json(b'{"type":"Result","result":' + result.to_json().encode() + b"}")
     elif job.json:
         job.stdout.write_json(result.to_json(indent=2 if job.stdout.is_terminal else None).encode())
     if isinstance(result, Failure):
@@ -513,13 +517,9 @@ class Stdout:
         self._write(shown + b"\n")
 
     def write_event(self, event: Event) -> None:
-        """Write an event as one line of JSON: its class, and its fields. What JSON has no form for is its `repr`."""
-        if self._is_lost:  # whoever wanted to read it is told so with the result
-            return
-        named = {each.name: getattr(event, each.name) for each in fields(event)}
-        document = to_jsonable_python({"event": type(event).__name__, **named}, fallback=repr, inf_nan_mode="null")
-        exact = {name: value for name, value in named.items() if holds_written_numbers(value)}
-        self.write_json(write_json({**document, **exact}))
+        """Write an event as one line of JSON."""
+        if not self._is_lost:  # else whoever wanted to read it is told so with the result
+            self.write_json(events.to_json(event))
 
     def _write(self, data: bytes) -> None:
         try:

@@ -5,7 +5,6 @@ The first signal lets what is driven end, for a while, and then gives it back; t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -13,11 +12,10 @@ from typing import Annotated, cast
 
 from cyclopts import Parameter
 
-from journeyman.agent import Runtime
 from journeyman.cli.app import Mistake
 from journeyman.cli.durable import find_store, open_durable, tell
-from journeyman.cli.ending import TimedEnd, ending_in_time
-from journeyman.cli.load_agent import AgentLoop, describe_kind, load_model, load_value
+from journeyman.cli.ending import TimedEnd
+from journeyman.cli.load_agent import describe_kind, load_value
 from journeyman.cli.options import (
     OPENING_S,
     AgentNames,
@@ -31,9 +29,8 @@ from journeyman.cli.options import (
     StoreName,
     Timeout,
 )
-from journeyman.cli.run import Stdout, recording_in, telemetry_in
-from journeyman.cli.show.log import log_shown
-from journeyman.cli.show.screen import PlainScreen, stderr_console
+from journeyman.cli.run import Stdout
+from journeyman.cli.serving import check_named, frame_of
 from journeyman.durable.dispatch import Dispatcher
 from journeyman.durable.durable import Durable
 from journeyman.durable.postgres.dispatchers import DISPATCHERS, DispatcherName
@@ -70,33 +67,21 @@ def worker(  # noqa: PLR0913 - one for each option, all by name
     Start as many workers as there is work for, on as many machines as reach the store. Ctrl-C or SIGTERM: nothing more
     is begun, and what is not done in time is given back for another worker; once more: it is given back at once.
     """
-    if not targets:
-        raise Mistake("No agent is named.", "Name one or more: journeyman worker agents.py:analyst")
-    if not (grace >= 0 and math.isfinite(grace)):
-        raise Mistake(f"--grace {grace:g} is no time.", "Give a number of seconds: --grace 30.")
+    check_named(targets, "worker")
     queues = _queues(queue or ())
     brings = None if dispatcher is None else _dispatcher(dispatcher)
     Stdout()
     place = find_store(store, makes=True)
-    screen = PlainScreen(stderr_console())
-    try:
-        with (
-            ending_in_time(grace) as end,
-            log_shown(screen.say, debug=debug),
-            AgentLoop(timeout, end=end) as loop,
-            recording_in(store, wish=record is True) as tape,
-            telemetry_in(wish=otel, end=end) as telemetry,
-        ):
-            agents = [loop.agent(target, mode=mode) for target in targets]
-            runtime = Runtime(model=load_model(model), recorder=tape, telemetry=telemetry)
-            counts = None if telemetry is None else telemetry.hear
-            store_opened = open_durable(place, dispatcher=brings, on_event=counts)
-            made = partial(Worker, agents=agents, max_concurrency=max_concurrency, queues=queues, runtime=runtime)
-            names = ", ".join(agent.name for agent in agents)
-            tell_ready = f"Serving {names} from {place.shown}, {count(max_concurrency, 'run')} at once. Ctrl-C ends it."
-            loop.run(_serve_store(store_opened, made, tell_ready, end))
-    finally:
-        screen.close()
+    recorded = record is True
+    opened = frame_of(store, model=model, record=recorded, otel=otel, grace=grace, timeout=timeout, debug=debug)
+    with opened as frame:
+        agents = [frame.loop.agent(target, mode=mode) for target in targets]
+        counts = None if frame.telemetry is None else frame.telemetry.hear
+        store_opened = open_durable(place, dispatcher=brings, on_event=counts)
+        made = partial(Worker, agents=agents, max_concurrency=max_concurrency, queues=queues, runtime=frame.runtime)
+        names = ", ".join(agent.name for agent in agents)
+        tell_ready = f"Serving {names} from {place.shown}, {count(max_concurrency, 'run')} at once. Ctrl-C ends it."
+        frame.loop.run(_serve_store(store_opened, made, tell_ready, frame.end))
     return 0
 
 

@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Sequence
 from typing import Any, Final, Generic
 
-from pydantic_core import from_json
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent
@@ -99,7 +98,7 @@ class RunHandle(Generic[Value]):
                 whom and when.
             RunOver: the run has ended.
         """
-        return await self._settle("approve", question_id, {"decision": from_json(DECISION.encode(decision))}, who)
+        return await self._settle("approve", question_id, {"decision": DECISION.document_of(decision)}, who)
 
     @refuse_old_arguments
     async def answer(self, question_id: str, text: str, *, who: str | None = None) -> PendingQuestion:

@@ -19,7 +19,6 @@ from json import dumps, loads
 from typing import Final, Literal, NoReturn, TypeVar
 
 from pydantic import JsonValue
-from pydantic_core import from_json
 
 from journeyman.cancellation import current_scope
 from journeyman.chat.questions import Questions
@@ -456,7 +455,7 @@ class RunJournal(Journal):
 
         async def decision(opened: Callable[[str], None]) -> JsonValue:
             assert here is not None
-            return from_json(DECISION.encode(await here.approve(approval, opened=opened)))
+            return DECISION.document_of(await here.approve(approval, opened=opened))
 
         asking = None if here is None or not here.watch.is_heard else _Here(here, decision)
         value = await self._asked(question, "decision", expires_s=expires_s, here=asking)
@@ -634,7 +633,7 @@ class _Here:
         """Let those who are here know what was answered elsewhere."""
         if self.id in self.questions.open:
             text = answer if isinstance(answer, str) else None
-            self.questions.answer(self.id, DECISION.decode(dumps(answer).encode()) if text is None else text)
+            self.questions.answer(self.id, DECISION.read(answer) if text is None else text)
 
 
 def _question_of_approval(key: str, approval: Approval) -> PendingQuestion:

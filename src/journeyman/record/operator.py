@@ -179,7 +179,7 @@ class RecordedHandle:
             LookupError: no question waits under this id, or it was answered before. The text says by whom and when.
             RunOver: the run has ended.
         """
-        return await self._settle("approve", question_id, {"decision": from_json(DECISION.encode(decision))}, who)
+        return await self._settle("approve", question_id, {"decision": DECISION.document_of(decision)}, who)
 
     @refuse_old_arguments
     async def answer(self, question_id: str, text: str, *, who: str | None = None) -> OpenQuestion:

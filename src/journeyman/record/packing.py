@@ -10,9 +10,12 @@ import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Final
 
-from journeyman.json_numbers import write_json
+from pydantic import JsonValue
+
+from journeyman.json_numbers import write_sound_json
 from journeyman.record.schema import packed, shrunk
 from journeyman.store.recordings import digest_of
 from journeyman.store.storage import Storage, Transaction
@@ -125,12 +128,33 @@ def _sound(clean: str, raw: str) -> str:
     return clean
 
 
+_SAFE: Final = frozenset(
+    (
+        *("type", "kind", "role", "code", "category", "phase", "status", "delivery", "liveness", "decision", "mode"),
+        *("stop_reason", "model", "provider", "agent", "name", "id", "tool_use_id", "effect", "scope", "policy"),
+        *("error_kind", "key", "extent", "url", "request_id", "question_id", "offers", "what", "outcome"),
+    )
+)
+"""The fields whose texts say nothing of what was said."""
+
+
+def shape_of(value: JsonValue, name: str = "") -> JsonValue:
+    """Return JSON values with each text replaced by its length and its digest."""
+    match value:
+        case str() if name not in _SAFE:
+            digest = blake2b(value.encode("utf-8", "replace"), digest_size=8).hexdigest()
+            return {"characters": len(value), "digest": digest}
+        case dict():
+            return {each: shape_of(item, each) for each, item in value.items()}
+        case list():
+            return [shape_of(item, name) for item in value]
+        case _:
+            return value
+
+
 def dumped(facts: object) -> str:
     """Return JSON values as a text. Half of a surrogate pair becomes a question mark."""
-    try:
-        return write_json(facts).decode()
-    except TypeError:  # what UTF-8 cannot hold
-        return json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()
+    return write_sound_json(facts).decode()
 
 
 class Pieces:

@@ -103,6 +103,11 @@ class RecordedEvent:
     facts: JsonObject
     """The other fields of the event. If no content is kept, a text is `{"characters": …, "digest": …}`."""
 
+    def document(self) -> dict[str, Any]:
+        """Return the JSON form of the event, as `journeyman.events.to_json` writes it, with its `n` and `at`."""
+        place = (self.attempt, self.iteration, self.tool_use_id, self.tool_name)
+        return _document((self.n, self.at, self.kind, self.path), place, self.facts)
+
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class StoredRequest:
@@ -375,22 +380,12 @@ class Recordings:
     def event_documents(
         self, run: RecordedRun, *, after: int = 0, limit: int = MOST, most: int | None = None
     ) -> list[dict[str, Any]]:
-        """Return what `events` does, each as a dictionary of its fields: for who shows thousands at once, to whom
+        """Return what `events` does, each in its JSON form: for who shows thousands at once, to whom
         making objects of them would take longer than reading them."""
         query = f"SELECT {_EVENT} FROM rec_events WHERE {_OF_A_RUN} ORDER BY n LIMIT ?"
         known: dict[int, bytes | None] = {}
         return [
-            {
-                "n": row[0],
-                "at": row[1],
-                "path": _path_of(row[2]),
-                "kind": row[3],
-                "attempt": row[4],
-                "iteration": row[5],
-                "tool_use_id": row[6],
-                "tool_name": row[7],
-                "facts": self._facts(row[8], row[9], most, known),
-            }
+            _document((row[0], row[1], row[3], _path_of(row[2])), row[4:8], self._facts(row[8], row[9], most, known))
             for row in self._rows(query, (run.id, after, max(1, min(limit, MOST))))
         ]
 
@@ -564,6 +559,16 @@ def _json_of(text: str | bytes | None) -> JsonObject | None:
         return None if text is None else read_object(text)
     except ValueError:
         return None
+
+
+_OF_EVERY_EVENT: Final = ("n", "at", "type", "path")
+_PLACE: Final = ("attempt", "iteration", "tool_use_id", "tool_name")
+
+
+def _document(head: tuple[object, ...], place: Sequence[object], facts: JsonObject) -> dict[str, Any]:
+    """Return the JSON form of an event: what every event has, where in the run it happened, and its facts."""
+    there = {name: each for name, each in zip(_PLACE, place, strict=True) if each is not None}
+    return {**dict(zip(_OF_EVERY_EVENT, head, strict=True)), **there, **facts}
 
 
 @lru_cache(maxsize=1_000)

@@ -19,10 +19,19 @@ from urllib.parse import urlsplit, urlunsplit
 
 from journeyman.definition import explain_arguments
 from journeyman.endings import START
-from journeyman.events import Event, IterationStarted, RunSucceeded
+from journeyman.events import (
+    Event,
+    IterationStarted,
+    OutputDelta,
+    RunSucceeded,
+    TextDelta,
+    ThinkingDelta,
+    ToolInputDelta,
+    ToolProgress,
+)
+from journeyman.events.json_form import plain
 from journeyman.journal import RecordingSink, Records, TapeEnd, TapeKind, Where, new_id
 from journeyman.model import Model, Request, Response, Tap
-from journeyman.record.facts import DELTAS, DROPPABLE, plain
 from journeyman.record.live import ENDS_WORDS, write_on
 from journeyman.record.retention import Keeping
 from journeyman.record.rows import (
@@ -41,6 +50,10 @@ from journeyman.store.address import find_store
 from journeyman.tools.redaction import Redactor, Secret
 from journeyman.types import JsonObject, RunPath, ToolUse
 
+DELTAS: Final = frozenset({TextDelta, ThinkingDelta, ToolInputDelta, OutputDelta})
+"""What is not recorded: the whole follows."""
+DROPPABLE: Final = frozenset({ToolProgress})
+"""What is left out when the disk is too slow."""
 # A file that nobody looks after must not fill the disk.
 KEPT_S: Final = 30 * 86_400.0
 KEPT_BYTES: Final = 1_000_000_000

@@ -27,12 +27,12 @@ from journeyman.events import (
     RunSucceeded,
     ToolCalled,
 )
+from journeyman.events.json_form import facts_of, plain, plain_fields
 from journeyman.journal import TapeEnd, Where
 from journeyman.model import Model, ModelSettings, Prefix, Response
 from journeyman.model import facts_of as facts_of_model
 from journeyman.narrowing import is_json_object
-from journeyman.record.facts import facts_of_event, plain, plain_fields, shape_of
-from journeyman.record.packing import Folded, Folder, Pieces, dumped
+from journeyman.record.packing import Folded, Folder, Pieces, dumped, shape_of
 from journeyman.record.schema import packed
 from journeyman.record.signals import FromOutside
 from journeyman.store.storage import Transaction
@@ -283,7 +283,8 @@ class RowMaker:
             case _:
                 if isinstance(item, MessageCommitted):
                     line.said.setdefault(item.path, []).append(item.message)
-                return [folder.add(self._dumped(facts_of_event(item)))]
+                facts = {name: fact for name, fact in facts_of(item).items() if name not in _PLACE}
+                return [folder.add(self._dumped(facts))]
 
     def _dumped(self, facts: JsonObject) -> str:
         return dumped(facts if self._has_content else shape_of(facts))

@@ -16,7 +16,7 @@ from journeyman.endings import START, Place
 from journeyman.errors import name_and_words
 from journeyman.gate import DECISION, Approval, Approver, Decision, Deny, answer
 from journeyman.inbox import Outside, Queue, Receipt
-from journeyman.json_numbers import read_object, write_json
+from journeyman.json_numbers import read_object
 from journeyman.types import JsonObject, RunPath
 
 TAKEN: Final = "SignalTaken"
@@ -132,7 +132,7 @@ class FromOutside:
         # What was asked may have been answered, and another call have come in its place, while somebody decided.
         if digest != str(word.body.get("digest") or ""):
             return "refused", "it is about another call"
-        take(DECISION.decode(write_json(word.body.get("decision"))) if word.kind == "approve" else text)
+        take(DECISION.read(word.body.get("decision")) if word.kind == "approve" else text)
         return "taken", ""
 
     def look(self) -> None:

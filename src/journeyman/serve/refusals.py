@@ -16,6 +16,8 @@ from journeyman.session import TURN
 from journeyman.texts import shorten
 from journeyman.tools.deps import deps_of_run, lacks_deps
 
+RETRY_S: Final = 1
+"""After how many seconds clients that are told to come back may come back."""
 _LONGEST_OWNER: Final = 90
 
 
