@@ -114,7 +114,7 @@ async def _serve(which: str, path: str) -> None:
 
     from journeyman import Agent  # noqa: PLC0415
     from journeyman.serve import ServeLimits, create_app  # noqa: PLC0415
-    from journeyman.serve.http_guard import listening_socket, serve_on  # noqa: PLC0415
+    from journeyman.serve.http_guard import listen, serve_on  # noqa: PLC0415
     from journeyman.testing.scripted import FunctionModel  # noqa: PLC0415
 
     document = b'{"version":1,"agent":"echo","code":"SUCCESS","output":"Gone.","history":"%b"}' % (b"." * 1_500)
@@ -127,7 +127,7 @@ async def _serve(which: str, path: str) -> None:
     echo = Agent(name="echo", model=FunctionModel(lambda _: "Gone."))
     store = path if which == "file" else None
     served = bare if which == "bare" else create_app([echo], store=store, limits=ServeLimits(runs=1_000))
-    with listening_socket("127.0.0.1", 0) as listening:
+    with listen("127.0.0.1", 0) as listening:
         sys.stdout.write(f"{listening.getsockname()[1]}\n")
         sys.stdout.flush()
         await serve_on(listening, served)

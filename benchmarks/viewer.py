@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 import shutil
 import sys
@@ -134,8 +135,9 @@ async def _recorded(path: Path, iterations: int, size: int) -> _Recorded:
 @asynccontextmanager
 async def _viewer(path: Path) -> AsyncGenerator[str]:
     """Serve a store in a process of its own."""
-    words = ("-m", "journeyman", "view", str(path), "--port", "0", "--no-open", "--token", _TOKEN)
-    process = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=PIPE, stderr=STDOUT)
+    words = ("-m", "journeyman", "view", str(path), "--port", "0", "--no-open")
+    env = {**os.environ, "JOURNEYMAN_VIEW_TOKEN": _TOKEN}
+    process = await asyncio.create_subprocess_exec(sys.executable, *words, env=env, stdout=PIPE, stderr=STDOUT)
     try:
         assert process.stdout is not None
         while b"http://" not in (line := await process.stdout.readline()):

@@ -7,7 +7,8 @@ import os
 
 from pydantic import BaseModel
 
-from journeyman import Agent, Failure, Limits, Output, Rejected, Success, run_sync, validation_context
+from journeyman import Agent, Failure, Limits, Output, Rejected, Success, run_sync
+from journeyman.loop import validation_context
 from journeyman.testing import Answer, ScriptedModel, call
 
 AWAY = {"Ada": {"mon"}, "Bob": {"tue", "wed"}, "Cleo": {"thu"}}

@@ -3,8 +3,9 @@
 These are ordinary tests (`pytest examples/10_testing.py`); run as a program, they say what they found.
 """
 
-from journeyman import Agent, Failure, Output, ProviderError, Runtime, Text, ToolResult, run_sync, tool
+from journeyman import Agent, Failure, Output, Runtime, Text, ToolResult, run_sync, tool
 from journeyman.endings import AttemptsContext
+from journeyman.errors import ProviderError
 from journeyman.model import Request
 from journeyman.testing import FunctionModel, ScriptedModel, call
 from journeyman.types import ToolUse

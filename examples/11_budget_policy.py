@@ -3,10 +3,11 @@
 This one notices that the model goes round in circles. The model is a function that does.
 """
 
-from journeyman import Agent, Failure, LimitExceeded, Limits, Message, Price, Spending, Success, run_sync, tool
+from journeyman import Agent, Failure, Limits, Message, Success, run_sync, tool
+from journeyman.budget import LimitExceeded, Spending
 from journeyman.model import Request
 from journeyman.testing import FunctionModel, call
-from journeyman.types import ToolUse
+from journeyman.types import Price, ToolUse
 
 ROOMS = ["hall", "kitchen", "cellar"]
 

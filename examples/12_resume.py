@@ -6,7 +6,8 @@ Offline: the model is a script.
 import tempfile
 from pathlib import Path
 
-from journeyman import Agent, InMemoryJournal, Runtime, dump_messages, load_messages, run_sync, tool
+from journeyman import Agent, Runtime, dump_messages, load_messages, run_sync, tool
+from journeyman.journal import InMemoryJournal
 from journeyman.testing import FunctionModel, ScriptedModel, call
 
 # -- a stored conversation --------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ _GARBAGE: Final = 10_000
 """After how many new objects garbage is looked for."""
 
 os.environ["JOURNEYMAN_RECORD"] = "0"  # commands record where a test says so
+os.environ["JOURNEYMAN_MODEL_CALLS"] = "1"  # the servers that models are asked at stand on this machine
 
 # What is imported to collect tests stays: to go through it again and again takes a quarter of the time of collecting.
 gc.disable()

@@ -17,7 +17,8 @@ import pytest
 
 import journeyman
 from journeyman.endings import Context, ErrorCode
-from journeyman.events import Callbacks, Event
+from journeyman.events import CallbackContext, Callbacks, Event
+from journeyman.result import Metadata
 from journeyman.tools.tools import ToolOptions
 from tests.cli.program import QUICK_PYTEST
 from tests.support import pages
@@ -154,18 +155,18 @@ def test_the_endings_page_has_every_code_of_a_definition_problem() -> None:  # X
 
 
 def problem_codes() -> set[str]:
-    """Return the codes of every `Problem(…)` in the package; of a computed one, all that it may be."""
+    """Return the codes of every `Problem(…)` in the package, and of what makes one."""
     codes: set[str] = set()
     sources = [path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")]
     for source in sources:
-        if not re.search(r"\b(Problem|(function|function_or_deps)_problem|_choice)\(", source):
+        if not re.search(r"\b(Problem|(function|function_or_deps)_problem|(field|value)_problems|_choice)\(", source):
             continue  # to take all files apart takes two seconds
         for node in ast.walk(ast.parse(source)):
             match node:
-                case ast.Call(func=ast.Name("Problem"), args=[ast.Constant(str(code)), *_]):
+                case ast.Call(
+                    func=ast.Name("Problem" | "field_problems" | "value_problems"), args=[ast.Constant(str(code)), *_]
+                ):
                     codes.add(code)
-                case ast.Call(func=ast.Name("Problem"), args=[ast.JoinedStr(), *_]):
-                    codes |= {f"INVALID_MAX_{name}" for name in ("ATTEMPTS", "ITERATIONS", "PARALLEL_CALLS")}
                 case ast.Call(func=ast.Name("function_problem" | "function_or_deps_problem" | "_choice")):
                     keywords = [each.value for each in node.keywords if each.arg == "code"]
                     codes |= {str(each.value) for each in keywords if isinstance(each, ast.Constant)}
@@ -183,7 +184,7 @@ def test_the_page_on_events_has_every_event_and_callback() -> None:
 
 OPTIONS = (
     *(journeyman.Agent, journeyman.Runtime, journeyman.Output, journeyman.Reflection, journeyman.SubmitTool),
-    *(journeyman.Limits, journeyman.Allowance, journeyman.ModelSettings, journeyman.Metadata),
+    *(journeyman.Limits, journeyman.Budget, journeyman.ModelSettings, Metadata),
     ToolOptions,
 )
 
@@ -199,7 +200,7 @@ def test_every_option_is_explained_on_a_page(options: type) -> None:
     "documented",
     [
         *(journeyman.Tool, journeyman.tool, journeyman.Output, journeyman.Reflection, journeyman.SubmitTool, Callbacks),
-        *(journeyman.CallbackContext, journeyman.ToolContext),
+        *(CallbackContext, journeyman.ToolContext),
     ],
 )
 def test_the_configuration_of_tools_and_the_callbacks_have_docstrings(documented: type) -> None:  # R71

@@ -16,8 +16,9 @@ from journeyman.durable import Durable, Queue, RunHandle, Worker
 from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, OLD_ARGUMENTS, RENAMED, UNNAMED
 from journeyman.mcp_server import create_mcp_server
 from journeyman.models import RateLimitedModel
+from journeyman.models.openai import Endpoint, InputMedia, Reasoning
 from journeyman.record.operator import RecordedHandle
-from journeyman.serve import create_app
+from journeyman.serve import ServeLimits, create_app
 from journeyman.testing.scripted import ScriptedModel, call
 from tests.play import Report, failed
 
@@ -38,7 +39,11 @@ async def listen(event: object) -> None: ...
 AGENT = Agent(name="helper", model=MODEL, description="Helps.")
 NAMES: dict[str, Any] = {
     **{name: getattr(journeyman, name) for name in journeyman.__all__},
-    **{each.__name__: each for each in (Compaction, Report, ScriptedModel, one, two, three, too_small)},
+    **{
+        each.__name__: each
+        for each in (Compaction, Endpoint, InputMedia, Reasoning, Report, ScriptedModel, ServeLimits)
+    },
+    **{each.__name__: each for each in (one, two, three, too_small)},
     **{"agent": AGENT, "call": call},
 }
 """What a pasted line may name."""
@@ -48,6 +53,7 @@ BASE: dict[str, dict[str, Any]] = {
     "Output": {"type": int},
     "Tool": {"name": "t", "description": "Do it.", "input_schema": {"type": "object"}, "handler": one},
     "Chat": {"agent": AGENT},
+    "Endpoint": {"provider": "ours"},
     "ScriptedModel": {"answers": []},
 }
 """By class: what it needs beside the argument that is tried."""
@@ -107,6 +113,13 @@ def test_the_line_for_a_foreign_name_works_when_it_is_pasted(kind: str) -> None:
 def test_no_name_of_ours_is_called_foreign() -> None:
     for kind, rows in (*ARGUMENTS.items(), *ELSEWHERE.items()):
         assert not rows.keys() & signature(NAMES[kind]).parameters.keys(), kind
+
+
+@pytest.mark.parametrize("name", ELSEWHERE["ServeLimits"])
+def test_a_limit_that_is_a_constant_now_is_refused_in_one_line(name: str) -> None:
+    made: Any = ServeLimits
+    told = refusal(lambda: made(**{name: 1}))
+    assert re.fullmatch(rf"ServeLimits has no '{name}'\. Leave it out: .* [0-9]+ s[^\n]*\.", told)
 
 
 @pytest.mark.parametrize("name", ["openai:gpt-5", "anthropic:claude-sonnet-5-5"])
@@ -189,6 +202,8 @@ def test_an_attribute_of_other_libraries_is_told_with_ours() -> None:
     with pytest.raises(AttributeError, match="has no output, since it ended as API_ERROR: The model call failed"):
         _ = getattr(failure, "output")  # noqa: B009 - for checkers it is not there
     assert isinstance(success, Success)
+    with pytest.raises(AttributeError, match=r"Write await durable\.stop"):
+        _ = getattr(Durable("runs.db"), "cancel")  # noqa: B009 - for checkers it is not there
 
 
 def test_limits_know_two_words_for_max_tokens() -> None:
@@ -201,13 +216,15 @@ def test_limits_know_two_words_for_max_tokens() -> None:
 
 @pytest.mark.parametrize("package", RENAMED)
 def test_old_names_are_refused_and_the_lines_with_the_new_ones_work(package: str) -> None:
+    now: list[str] = []
     for row in RENAMED[package].split(", "):
-        old, new = row.split()
+        old, _ = row.split()
         with pytest.raises(ImportError, match=rf"^{old} (is called|stands in) .* now: ") as caught:
             getattr(importlib.import_module(package), old)
-        line = str(caught.value).partition(" now: ")[2].removesuffix(".")
-        assert old == "Host" or line.endswith(f" import {new.rpartition('.')[2]}")
-        exec("from journeyman import Runtime" if old == "Host" else line)
+        line = "from journeyman import Runtime." if old == "Host" else str(caught.value).partition(" now: ")[2]
+        exec(line.removesuffix("."))
+        now.append(re.split(r"[ .]", line)[-2])
+    assert now == [re.split(r"[ .]", row)[-1] for row in RENAMED[package].split(", ")]
 
 
 AS_BEFORE: list[tuple[Callable[..., object], str]] = [

@@ -23,7 +23,6 @@ from tests.test_architecture import KERNEL, Module, package_modules, room_of
 GLOSSARY = {
     "Abort": "What a caller holds to stop a run, which then returns a failure.",
     "Agent": "Who works: the definition that a user writes.",
-    "Allowance": "What of a budget a sub-agent may use.",
     "Answer": "What a model says to one request.",
     "Asked": "A question that has been put and waits.",
     "Attempt": "Iterations until there is an output, and its validation.",
@@ -99,7 +98,7 @@ HELD = {
 EXCEPTIONS: dict[str, dict[str, str]] = {
     # classes and aliases
     "Event": {"models.sse": "The word of the standard for server-sent events."},
-    "Prompt": {"cli.chat.view": "The prompt of a terminal."},
+    "Prompt": {"cli.permit.asked": "The prompt of a terminal."},
     "Validator": {"tools.raw_schema": "The class of jsonschema_rs that it describes has this name."},
     "Verdict": {"loop.validation": "What the layers say of a candidate; a gate's verdict is a union of classes."},
     # variables

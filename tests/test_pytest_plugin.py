@@ -162,6 +162,25 @@ def test_a_script_must_be_used_up_by_a_test_that_passes(pytester: pytest.Pyteste
     ran(pytester, passed=1, failed=2).stdout.fnmatch_lines(["A script was not used up: it has 2 answers left."])
 
 
+def test_only_a_test_that_is_marked_may_ask_a_provider(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JOURNEYMAN_MODEL_CALLS")
+    pytester.makepyfile(
+        test_weather=AGENT + "import os\n"
+        "def ask_nobody():\n    agent = Agent(name='a', model='anthropic:claude-sonnet-5-5')\n"
+        "    return str(run_sync(agent, '?'))\n"
+        "def test_unit():\n    assert 'JOURNEYMAN_MODEL_CALLS=0 forbids it' in ask_nobody()\n"
+        "@pytest.mark.live\ndef test_live():\n    assert 'JOURNEYMAN_MODEL_CALLS' not in os.environ\n"
+        "def test_recorded(cassette):\n    assert ('JOURNEYMAN_MODEL_CALLS' in os.environ) == cassette.is_replaying\n"
+        "    assert ask(cassette).unwrap() == 'Clouds.'\n"
+    )
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    for _ in range(2):
+        ran(pytester, "", "--strict-markers", passed=3)
+    assert "JOURNEYMAN_MODEL_CALLS" not in os.environ
+
+
 def test_the_options_are_in_the_help_and_the_fixtures_are_listed_where_it_is_installed(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

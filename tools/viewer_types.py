@@ -20,7 +20,7 @@ from pydantic import JsonValue
 from journeyman.record.live import WordsDocument
 from journeyman.record.operator import Told
 from journeyman.record.page import PieceDocument, UsageDocument
-from journeyman.record.reading import RecordedEvent, RecordedRun, StoredRequest
+from journeyman.record.reading import RecordedRun, StoredRequest
 from journeyman.types import Usage
 from journeyman.view import documents
 from journeyman.view.steering import Given, SteeringAnswer
@@ -29,7 +29,7 @@ PAGE: Final = Path(__file__).parent.parent / "viewer" / "src" / "api.ts"
 SENT: Final[Mapping[str, Sequence[type]]] = {
     "Usage": [UsageDocument],
     "Run": [RecordedRun, documents.RunAddition],
-    "Happened": [RecordedEvent],
+    "Happened": [documents.EventHead],
     "Sent": [StoredRequest],
     "Words": [WordsDocument],
     "Piece": [PieceDocument],
@@ -75,6 +75,8 @@ def _interface(name: str, classes: Sequence[type]) -> str:
     base = _NAMES.get(tuple(classes[:-1]))
     own = classes[-1:] if base else classes
     lines = [line for each in own for line in _fields(each)]
+    if documents.EventHead in classes:
+        lines.append("  [fact: string]: Json; // The other fields of the event.")
     title = " ".join((inspect.getdoc(own[0]) or "").split("\n\n")[0].split())
     head = f"export interface {name}{f' extends {base}' if base else ''} {{"
     return "\n".join([f"/** {title} */", head, *lines, "}", ""])

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from agents import FOLDER, crew, notice
 
-from journeyman import Chat, Event, Metadata, Runtime, Tasks
+from journeyman import Chat, Event, Runtime, Tasks
 from journeyman.events import ModelResponded, RunFailed, RunStarted, RunSucceeded, TaskEnded, TaskStarted
+from journeyman.result import Metadata
 
 QUESTION = "What happens to cancelled calls, abandoned threads and unread messages?"
 

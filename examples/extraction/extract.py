@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from journeyman import Agent, Allowance, Budget, Output, Rejected, Runtime, Success, Usage, run
+from journeyman import Agent, Budget, Output, Rejected, Runtime, Success, Usage, run
 
 RECORDS, FAILURES = Path("records.jsonl"), Path("failures.jsonl")
 
@@ -46,7 +46,7 @@ def append(file: Path, **line: object) -> None:
 
 
 async def extract(paths: list[Path]) -> None:
-    runtime = Runtime(budget=Budget(Allowance(tokens=2_000_000), scope="extraction"))  # for all documents together
+    runtime = Runtime(budget=Budget(tokens=2_000_000, scope="extraction"))  # for all documents together
     slots, used = asyncio.Semaphore(16), list[Usage]()
 
     async def one(path: Path) -> None:

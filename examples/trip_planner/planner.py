@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from journeyman import Agent, ErrorPromptContext, Limits, ModelSettings, Output
+from journeyman import Agent, Limits, ModelSettings, Output
+from journeyman.prompt import ErrorPromptContext
 
 MOST_DAYS = 5
 MODEL = "local:smollm2"

@@ -18,14 +18,14 @@ from journeyman.budget import Budget, Limits
 from journeyman.cancellation import GRACE_S
 from journeyman.connect import name_problem
 from journeyman.data import lazy_dataclass
-from journeyman.definition import missing_attribute
+from journeyman.definition import Kind, is_one_of, missing_attribute, raise_problems, value_problems
 from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import Approver, Gate, GateWithDeps
 from journeyman.hosted.tools import own_tools
 from journeyman.journal import Journal, Records, Telemetry
 from journeyman.model import Model, ModelSettings, OutputFormat, ToolSpec
 from journeyman.narrowing import is_list, is_sequence
-from journeyman.output import TEXT, Output, Reflection, StopAfter, StopGuard, native_format, native_problems
+from journeyman.output import TEXT, Output, Reflection, StopAfter, StopGuard, ask_in_words, native_format, text_problems
 from journeyman.output import ContinueRun as ContinueRun
 from journeyman.output import FailRun as FailRun
 from journeyman.output import PerRun as PerRun
@@ -283,6 +283,8 @@ class Plan(Generic[Co]):
     """The tools as the model sees them: output, helpers in order, submit."""
     native: OutputFormat | None = None
     """What the provider makes the model answer with; None: its answer is a text, or a call hands in."""
+    prompted: Text | None = None
+    """What asks the model for JSON, at the end of the system prompt, where the answer is read out of its words."""
     output_name: str | None = None
     submit_name: str | None = None
     takes_deps: frozenset[int] = frozenset()
@@ -302,8 +304,7 @@ def compile_plan(agent: Agent[Any, Any, Any]) -> Plan[Any]:
         except (TypeError, AttributeError):
             if not problems:  # a section that is of no use was found and named above
                 raise
-    if problems:
-        raise DefinitionError(f"Agent {agent.name!r}", problems)
+    raise_problems(f"Agent {agent.name!r}", problems)
     # Checked, so that they can be copied: the caller may still change what they hold.
     stops, extra = tuple(agent.settings.stop), own_copy(agent.settings.extra)
     hosted = own_tools(agent.settings.hosted)
@@ -328,8 +329,11 @@ def _compile(agent: Agent[Any, Any, Any]) -> Plan[Any]:
     schema = output_schema(output.type, name=output.name)
     if output.mode == "native":
         return replace(plan, output=schema, native=native_format(output, schema.input_schema))
-    if output.strict and (wrong := [*strict_problems(schema.input_schema)]):
-        raise DefinitionError(f"The type of {output.name!r}", wrong)
+    if output.mode == "prompted":
+        asks = ask_in_words(output, schema.input_schema)
+        return replace(plan, output=replace(schema, is_in_prose=True), prompted=asks)
+    if output.strict:
+        raise_problems(f"The type of {output.name!r}", strict_problems(schema.input_schema))
     about = output.description.strip() or (_DRAFT_DESCRIPTION if reflection else _OUTPUT_DESCRIPTION)
     specs = [ToolSpec(name=output.name, description=about, input_schema=schema.input_schema, strict=output.strict)]
     specs += helpers
@@ -371,9 +375,7 @@ def _check_sections(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
             yield Problem("INVALID_SECTION", f"TeamPrompt.prompt is {prompt!r}.", "Pass a text, texts, or a function.")
         if not isinstance(mode, str):  # pyright: ignore[reportUnnecessaryIsInstance] - see above
             yield Problem("INVALID_SECTION", f"TeamPrompt.mode is {mode!r}.", "Pass a word, such as 'append'.")
-    if agent.default_effect not in get_args(Effect):
-        wrong = f"default_effect is {agent.default_effect!r}."
-        yield Problem("INVALID_SECTION", wrong, "Pass 'pure', 'idempotent' or 'once'.")
+    yield from value_problems("INVALID_SECTION", "default_effect", agent.default_effect, _EFFECT)
 
 
 def _check_name(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
@@ -455,14 +457,12 @@ def _check_tools(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
 def _check_output(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     if agent.output is TEXT:
         return
-    if agent.output.feedback_role not in ("result", "text"):
-        wrong = f"Output.feedback_role is {agent.output.feedback_role!r}."
-        yield Problem("INVALID_SECTION", wrong, "Pass 'result' or 'text'.")
+    yield from value_problems("INVALID_SECTION", "Output.feedback_role", agent.output.feedback_role, _FEEDBACK)
     if agent.output.mode != "tool":
-        yield from native_problems(agent.output, agent.model)
+        yield from text_problems(agent.output, agent.model)
         return
     reflection = agent.output.reflecting()
-    names = [("output", agent.output.name)]
+    names: list[tuple[str, object]] = [("output", agent.output.name)]
     if reflection is not None:
         names.append(("submit", reflection.submit.name))
         if not reflection.submit.description.strip():
@@ -559,6 +559,8 @@ _SECTIONS: Final[Mapping[str, tuple[type, ...]]] = {
     "description": (str,),
     "track_tokens": (bool,),
 }
+_EFFECT: Final[Kind] = (is_one_of(*get_args(Effect)), "Pass 'pure', 'idempotent' or 'once'.")
+_FEEDBACK: Final[Kind] = (is_one_of("result", "text"), "Pass 'result' or 'text'.")
 _MAY_BE_NONE: Final = {"prompt", "tool_middleware", "stop_after", "compaction", "description"}
 _MAY_BE_CALLED: Final = {"system", "prompt", "stop_after", "compaction"}
 _FUNCTIONS: Final = (

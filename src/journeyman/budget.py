@@ -14,31 +14,14 @@ from typing import Final, Protocol
 
 from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
-from journeyman.errors import BudgetRefused, DefinitionError, Problem
+from journeyman.errors import BudgetRefused
 from journeyman.result import COUNTED, ToolKind, ToolStats
 from journeyman.types import NOTHING_USED, Price, Usage
 
-__all__ = ["BudgetPolicy", "Grant"]
+__all__ = ["BudgetPolicy", "Grant", "LimitExceeded", "Spending"]
 
 SMALLEST_ANSWER_TOKENS: Final = 256
 """A model call for which less output than this is left is not made."""
-
-
-@lazy_dataclass(frozen=True, kw_only=True)
-class Allowance:
-    """A limit for each kind of spending. None: without limit."""
-
-    tokens: int | None = None
-    """Tokens of input and output of all requests, cached or not."""
-    cost: float | None = None
-    """US dollars."""
-    seconds: float | None = None
-    """Wall time in seconds. A model call or a tool that is running when the time is up is stopped."""
-    calls: int | None = None
-    """Tool calls. Those beyond it are answered with an error, and the run goes on."""
-
-
-UNLIMITED: Final = Allowance()
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -50,15 +33,15 @@ class Limits:
     iterations: int = 15
     """Model calls in each attempt."""
     tokens: int | None = None
-    """Tokens of the whole run: see `Allowance`."""
+    """Tokens of the whole run: see `Budget`."""
     cost: float | None = None
     """US dollars for the whole run."""
     seconds: float | None = None
     """Wall time of the whole run, in seconds."""
     calls: int | None = None
     """Tool calls of the whole run."""
-    per_attempt: Allowance = UNLIMITED
-    """Further limits, which hold for each attempt by itself."""
+    per_attempt: Budget | None = None
+    """Further limits, which hold for each attempt by itself: each has a budget of its own with the same limits."""
     extended_max_tokens: int | None = None
     """When `max_tokens` cuts a response, the request is repeated once with this many tokens. None: such a response ends
     the run."""
@@ -82,10 +65,6 @@ class Limits:
     def __post_init__(self) -> None:
         if isinstance(self.budget_policies, list):  # the caller may still change it
             object.__setattr__(self, "budget_policies", tuple(self.budget_policies))
-
-    def run_allowance(self) -> Allowance:
-        """Return the limits of the whole run."""
-        return Allowance(tokens=self.tokens, cost=self.cost, seconds=self.seconds, calls=self.calls)
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -148,51 +127,65 @@ class Grant:
         )
 
 
-def _now() -> float:
-    try:
-        return asyncio.get_running_loop().time()
-    except RuntimeError as error:
-        wrong = "Its seconds are counted by the clock of an event loop, and no event loop is running."
-        hint = "Make it in an async function, or leave Allowance.seconds out."
-        raise DefinitionError("The budget", [Problem("NO_EVENT_LOOP", wrong, hint)]) from error
+@lazy_dataclass(frozen=True, kw_only=True)
+class BudgetLeft:
+    """The rest that may still be spent. None: without limit."""
+
+    tokens: int | None = None
+    """Tokens of input and output."""
+    cost: float | None = None
+    """US dollars."""
+    calls: int | None = None
+    """Tool calls."""
 
 
 @explain_arguments
 class Budget:
-    """One level of spending."""
+    """Limits of what runs may spend together, and the account of what they have spent.
+
+    Its seconds begin when the first run draws on it. `Limits` sets the limits of one run.
+    """
 
     def __init__(
-        self, allowance: Allowance | Limits, *, scope: str, now: float | None = None, parent: Budget | None = None
+        self,
+        *,
+        tokens: int | None = None,
+        cost: float | None = None,
+        seconds: float | None = None,
+        calls: int | None = None,
+        scope: str = "program",
+        parent: Budget | None = None,
     ) -> None:
-        """`allowance` may be a run's `Limits`; `scope` names the level in failures. Its seconds begin at `now` on the
-        event loop's clock; if `now` is left out, when the budget is made.
+        """Limit each kind of spending; None: without limit.
 
-        Raises:
-            DefinitionError: seconds are limited, `now` is not given, and no event loop is running.
+        Args:
+            tokens: Tokens of input and output of all requests, cached or not.
+            cost: US dollars.
+            seconds: Wall time in seconds. A model call or a tool that is running when the time is up is stopped.
+            calls: Tool calls. Those beyond it are answered with an error, and the run goes on.
+            scope: The name of the budget in failures.
+            parent: The budget from which all that is spent here is spent as well.
         """
-        self.allowance = allowance
+        self.tokens = tokens
+        self.cost = cost
+        self.seconds = seconds
+        """The limit of the wall time, in seconds."""
+        self.calls = calls
         self.scope = scope
-        self.parent = parent
-        self.own_deadline = None if allowance.seconds is None else allowance.seconds + (_now() if now is None else now)
-        """When time is up here, on the event loop's clock; None for never."""
-        ends = [] if self.own_deadline is None else [self.own_deadline]
-        ends += [parent.deadline] if parent is not None and parent.deadline is not None else []
-        self.deadline = min(ends, default=None)
-        """When time is up here or above, on the event loop's clock; None for never."""
-        self.limits_cost = allowance.cost is not None or (parent is not None and parent.limits_cost)
-        """True when money is limited, here or above."""
-        self.limits_spending = (
-            self.limits_cost or allowance.tokens is not None or (parent is not None and parent.limits_spending)
-        )
-        """True when tokens or money are limited, here or above."""
-        self.limits_calls = allowance.calls is not None or (parent is not None and parent.limits_calls)
-        """True when tool calls are limited, here or above."""
-        self.tokens = 0
-        self.cost = 0.0
-        self.calls = 0
+        self.used_tokens = 0
+        """Tokens that runs have used, here and in all budgets that draw on this one."""
+        self.used_cost = 0.0
+        """US dollars that they have cost."""
+        self.used_calls = 0
+        """Tool calls that they have made, where calls are limited here or below."""
+        self.own_deadline: float | None = None
+        """When time is up here, on the event loop's clock; None for never, and before the seconds begin."""
+        self.deadline: float | None = None
+        """When time is up here or above, on the event loop's clock; None for never, and before the seconds begin."""
         self.overshoot_tokens = 0
         """What responses reported beyond their reservations."""
         self.overshoot_cost = 0.0
+        self._has_begun = self._is_drawn_on = False
         self._n_grants = 0
         """Reservations that are not settled yet."""
         self._tokens_reserved = 0
@@ -200,6 +193,44 @@ class Budget:
         self._settled: asyncio.Event | None = None
         self._recalled: list[object] = []
         """The journals whose earlier lives are counted."""
+        self._set_parent(parent)
+
+    def __repr__(self) -> str:
+        limits = [f"{name}={amount!r}" for name, amount in limits_of(self).items() if amount is not None]
+        return f"Budget({', '.join(limits)})"
+
+    def _set_parent(self, parent: Budget | None) -> None:
+        self.parent = parent
+        if parent is not None:
+            parent._is_drawn_on = True
+        self.limits_cost = self.cost is not None or (parent is not None and parent.limits_cost)
+        """True when money is limited, here or above."""
+        self.limits_spending = (
+            self.limits_cost or self.tokens is not None or (parent is not None and parent.limits_spending)
+        )
+        """True when tokens or money are limited, here or above."""
+        self.limits_calls = self.calls is not None or (parent is not None and parent.limits_calls)
+        """True when tool calls are limited, here or above."""
+
+    def begin(self, now: float, *, used_s: float = 0.0) -> None:
+        """Let the seconds begin at `now` on the event loop's clock, here and above, where they have not begun;
+        `used_s` of those here are used already."""
+        if self._has_begun:
+            return
+        self._has_begun = True
+        if self.parent is not None:
+            self.parent.begin(now)
+            self.deadline = self.parent.deadline
+        if self.seconds is not None:
+            self.own_deadline = now - used_s + self.seconds
+            self.deadline = self.own_deadline if self.deadline is None else min(self.deadline, self.own_deadline)
+
+    def draw_on(self, parent: Budget) -> bool:
+        """Spend from `parent` as well from now on. Return False, and change nothing, if that is too late: there is
+        another parent, or something draws on this budget already."""
+        if self.parent is None and not self._is_drawn_on:
+            self._set_parent(parent)
+        return self.draws_on(parent)
 
     def draws_on(self, other: Budget) -> bool:
         """Tell whether what this budget spends is also spent from `other`."""
@@ -207,17 +238,17 @@ class Budget:
 
     def outliving(self) -> Budget:
         """Return a budget that draws on this one, but has no deadline: for work that outlives the run."""
-        budget = Budget(Allowance(), scope="background", now=0.0, parent=self)
-        budget.deadline = None
+        budget = Budget(scope="background", parent=self)
+        budget._has_begun = True
         return budget
 
-    def left(self) -> Allowance:
+    def left(self) -> BudgetLeft:
         """Return what may still be spent here and above. Time is not part of it."""
         levels = list(self.levels())
-        tokens = [each.allowance.tokens - each.tokens for each in levels if each.allowance.tokens is not None]
-        cost = [each.allowance.cost - each.cost for each in levels if each.allowance.cost is not None]
-        calls = [each.allowance.calls - each.calls for each in levels if each.allowance.calls is not None]
-        return Allowance(
+        tokens = [each.tokens - each.used_tokens for each in levels if each.tokens is not None]
+        cost = [each.cost - each.used_cost for each in levels if each.cost is not None]
+        calls = [each.calls - each.used_calls for each in levels if each.calls is not None]
+        return BudgetLeft(
             tokens=max(0, min(tokens)) if tokens else None,
             cost=max(0.0, min(cost)) if cost else None,
             calls=max(0, min(calls)) if calls else None,
@@ -236,7 +267,7 @@ class Budget:
         """Count so many tool calls, here and above, whatever the limits say; give them back if `n` is negative."""
         if self.limits_calls:
             for level in self.levels():
-                level.calls += n
+                level.used_calls += n
 
     def recall(self, journal: object, spent: Callable[[], tuple[int, Usage]]) -> None:
         """Add the calls and the use of a run's earlier lives, whatever the limits say; of each journal once.
@@ -246,9 +277,9 @@ class Budget:
         if journal not in self._recalled:
             self._recalled.append(journal)
             calls, usage = spent()
-            self.calls += calls
-            self.tokens += usage.total_tokens
-            self.cost += usage.cost or 0.0
+            self.used_calls += calls
+            self.used_tokens += usage.total_tokens
+            self.used_cost += usage.cost or 0.0
 
     async def reserve(self, *, input_tokens: int, max_tokens: int, price: Price | None, waits: bool = True) -> Grant:
         """Reserve what one model call may use: `input_tokens`, and an answer of `max_tokens` or of what is left.
@@ -277,11 +308,11 @@ class Budget:
             level._n_grants -= 1
             level._tokens_reserved -= grant.tokens
             level._cost_reserved = level._cost_reserved - grant.cost if level._n_grants else 0.0
-            level.tokens += usage.total_tokens
-            level.cost += usage.cost or 0.0
-            if level.allowance.tokens is not None:
+            level.used_tokens += usage.total_tokens
+            level.used_cost += usage.cost or 0.0
+            if level.tokens is not None:
                 level.overshoot_tokens += max(0, usage.total_tokens - grant.tokens)
-            if level.allowance.cost is not None:
+            if level.cost is not None:
                 level.overshoot_cost += max(0.0, (usage.cost or 0.0) - grant.cost)
             if level._settled is not None:
                 level._settled.set()
@@ -296,10 +327,10 @@ class Budget:
 
     def _output_left(self, input_tokens: int, price: Price | None) -> float:
         left = float("inf")
-        if self.allowance.tokens is not None:
-            left = self.allowance.tokens - self.tokens - self._tokens_reserved - input_tokens
-        if self.allowance.cost is not None and price is not None:
-            money = self.allowance.cost - self.cost - self._cost_reserved - _cost_of(price, input_tokens, 0)
+        if self.tokens is not None:
+            left = self.tokens - self.used_tokens - self._tokens_reserved - input_tokens
+        if self.cost is not None and price is not None:
+            money = self.cost - self.used_cost - self._cost_reserved - _cost_of(price, input_tokens, 0)
             affordable = money * 1_000_000 / price.output if price.output else float("inf")
             left = min(left, affordable if money >= 0 else -1.0)
         return left
@@ -314,14 +345,25 @@ class Budget:
         return grant
 
     def _refusal(self, input_tokens: int, output_tokens: int, price: Price | None) -> BudgetRefused:
-        tokens, needed = self.allowance.tokens, input_tokens + output_tokens
-        used = self.tokens + self._tokens_reserved
+        tokens, needed = self.tokens, input_tokens + output_tokens
+        used = self.used_tokens + self._tokens_reserved
         if tokens is not None and tokens - used < needed:
             return BudgetRefused("tokens", limit=tokens, used=used, scope=self.scope, needed=needed)
         cost = None if price is None else _cost_of(price, input_tokens, output_tokens)
-        limit = self.allowance.cost or 0.0
-        used_cost = self.cost + self._cost_reserved
-        return BudgetRefused("cost", limit=limit, used=used_cost, scope=self.scope, needed=cost)
+        used_cost = self.used_cost + self._cost_reserved
+        return BudgetRefused("cost", limit=self.cost or 0.0, used=used_cost, scope=self.scope, needed=cost)
+
+
+def limits_of(holder: Limits | Budget) -> dict[str, float | None]:
+    """Return the limits by their names: `tokens`, `cost`, `seconds` and `calls`; None: without limit."""
+    return {"tokens": holder.tokens, "cost": holder.cost, "seconds": holder.seconds, "calls": holder.calls}
+
+
+def open_budget(limits: Limits | Budget, *, scope: str, parent: Budget | None) -> Budget:
+    """Return a budget with these limits, of which nothing is spent yet."""
+    return Budget(
+        tokens=limits.tokens, cost=limits.cost, seconds=limits.seconds, calls=limits.calls, scope=scope, parent=parent
+    )
 
 
 def _cost_of(price: Price, input_tokens: int, output_tokens: int) -> float:

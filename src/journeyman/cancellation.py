@@ -41,6 +41,7 @@ class Abort:
         self._reason: str | None = None
         self._waiting: dict[object, tuple[asyncio.AbstractEventLoop, Callable[[], None]]] = {}
         self._was_heeded = False
+        # Whoever fires the signal may be in any thread, while runs begin and end in theirs.
         self._lock = Lock()
 
     @property
@@ -67,11 +68,13 @@ class Abort:
             self._reason = reason
             waiting, self._waiting = list(self._waiting.values()), {}
             self._was_heeded = bool(waiting)
+        # Outside of the lock: a callback may unsubscribe, which takes the lock once more.
         for loop, callback in waiting:
             call_in(loop, callback)
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` in the running event loop when the signal fires. Return a function that unsubscribes it."""
+        # A key of its own and not the callback, which may be subscribed more than once.
         key = object()
         with self._lock:
             if self._reason is None:
@@ -117,6 +120,7 @@ def call_in(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> 
     try:
         loop.call_soon_threadsafe(callback)
     except RuntimeError:
+        # A closed loop refuses callbacks, and its own thread may close it at any moment. Anything else is a fault.
         if not loop.is_closed():
             raise
 
@@ -179,6 +183,7 @@ GRACE_S: Final = 10.0
 """How many seconds stopped work has to end by itself before it is left behind."""
 
 _BEAT_S: Final = 0.5  # so long at most the stop button of a notebook goes unnoticed
+# A second in all: it bounds what a run may take beyond its grace.
 _AGAIN_S: Final = 0.05
 _MOST_AGAIN: Final = 20
 """A run waits this often, and so long each time, for the runs below to be done with what they have left behind."""
@@ -248,6 +253,8 @@ class Scope:
         if caller is None:
             work.close()
             raise RuntimeError("A run needs a task: call it from a coroutine that asyncio runs.")
+        # How often it was cancelled so far: whoever caught such a cancellation before left the count raised, and that
+        # is no new one.
         self._caller, self._entered_with = caller, caller.cancelling()
         self.loop = asyncio.get_running_loop()
         if self._above is not None:
@@ -259,10 +266,12 @@ class Scope:
             self._task.add_done_callback(self._wake)
         interrupted: asyncio.CancelledError | None = None
         while not (self._task.done() or self.state == "abandoned"):
+            # A new one for each wait: a cancellation that ends the wait cancels the future with it.
             self._news = self.loop.create_future()
             try:
                 await self._news
             except asyncio.CancelledError as error:
+                # Not raised yet: the caller is promised that nothing of the run is alive by then.
                 interrupted = error
                 self._cancel_work()
         was_cut = self._finish(work)
@@ -343,6 +352,7 @@ class Scope:
             self._above._below.discard(self)
         if self.state == "abandoned":
             _abandoned.add(self._task)
+            # Only until it ends: the set would hold every task of a long program otherwise.
             self._task.add_done_callback(_abandoned.discard)
             return True
         self.state = "finished"  # a signal from another thread may still be on its way
@@ -366,6 +376,7 @@ class Scope:
     @asynccontextmanager
     async def pause_deadlines(self) -> AsyncGenerator[None]:
         """Let no time pass towards the deadlines in this block, nor towards those of the runs above."""
+        # Those above, too: their limits would stop this run while somebody thinks about its question.
         scopes = self._with_scopes_above()
         for scope in scopes:
             scope._clock.pause()
@@ -426,6 +437,7 @@ class Scope:
             if scope._has_cancelled_caller() and not scope._is_stopped:
                 scope._cancel_work()  # its caller had no turn yet to do so
         if self._is_stopped or self._task.cancelling():
+            # One step of the loop, so that a cancellation which was asked for arrives as asyncio delivers it.
             await asyncio.sleep(0)
             # The cancellation was caught somewhere. Ours is still due. Another was meant for the code that caught it:
             # before Python 3.13, `asyncio.TaskGroup` leaves the count raised when one of its tasks fails.
@@ -511,6 +523,7 @@ async def wait_until_ended(
     interrupted: asyncio.CancelledError | None = None
     while not task.done():
         try:
+            # `wait` neither raises what the task raises, nor cancels the task with the waiting.
             if not (await asyncio.wait({task}, timeout=patience_s))[0]:
                 task.cancel()
         except asyncio.CancelledError as error:
@@ -548,6 +561,7 @@ async def within(seconds: float, work: Awaitable[object]) -> None:
     try:
         await asyncio.wait({waiting}, timeout=seconds)
     finally:
+        # Also when the waiting was cancelled: nobody else holds the work.
         waiting.cancel()
         await wait_until_ended(waiting)
 

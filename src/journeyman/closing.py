@@ -22,6 +22,7 @@ _LAST_WORDS_S: Final = 5.0
 def time_of_work(within_s: float) -> float:
     """Return the seconds that running work may still take where everything must have ended `within_s` seconds from now:
     the rest is for last words."""
+    # A quarter of a short time, so that the work has the larger part of it.
     return max(0.0, within_s - min(_LAST_WORDS_S, max(within_s, LEAST_S) / 4))
 
 
@@ -30,6 +31,7 @@ class TimeToEnd:
 
     def __init__(self, within_s: float | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         """`within_s`: it begins now, and has so many seconds. None: it has not begun. `clock` gives the time."""
+        # Monotonic, if nobody says otherwise: correcting the time of day must not make an end longer.
         self._clock: Final = clock
         self._until_s = math.inf
         self._lock: Final = Lock()
@@ -39,6 +41,7 @@ class TimeToEnd:
     def begin(self, within_s: float) -> None:
         """Let everything end within so many seconds; if less was left, that stays."""
         with self._lock:
+            # What was promised first holds: a second signal may only make it shorter.
             self._until_s = min(self._until_s, self._clock() + max(within_s, LEAST_S))
 
     @property
@@ -52,4 +55,5 @@ class TimeToEnd:
 
     def part_s(self, most_s: float = math.inf) -> float:
         """Return how many seconds one of those that wait may take, at most: half of what is left."""
+        # Half and half again: what ends last still has some, however many end before it.
         return min(most_s, self.left_s() / 2)

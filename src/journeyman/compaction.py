@@ -38,12 +38,15 @@ OPENING: Final = f"{SUMMARY_MARK}\n"
 NO_SUMMARY: Final = "The model gave no summary; it stopped with {reason!r}. Try another model, or a larger max_tokens."
 _TOOL: Final = "record_summary"
 _LONGEST_CHARS: Final = 2_000
-"""The longest text in a transcript, in characters. A longer one loses its middle."""
+"""The longest text in a transcript, in characters. A longer one loses its middle. One dump of a file would push all
+other messages out of the request."""
 _BYTES_PER_TOKEN: Final = 4  # as `estimate_text` counts
 _LEAST_KEPT_TOKENS: Final = 2_000
 _MOST_KEPT_TOKENS: Final = 20_000
 _WORTH_TOKENS: Final = 500
-"""A part that is shorter than this is not summarised, nor one of an eighth of the threshold."""
+"""A part that is shorter than this is not summarised, nor one of an eighth of the threshold. A summary has a frame
+of its own, and costs a model call."""
+# Each of them is a model call, with a fifth of the texts less.
 _TRIES: Final = 3
 _ROOM_TOKENS: Final = 1_000
 """The room that is left for the instructions of a summary; in a small window, a quarter of it."""
@@ -103,6 +106,8 @@ class ClearToolResults:
                 elif (
                     index < end
                     and block.content not in (CLEARED, REPEATED)
+                    # A notice is itself some 25 tokens long, and costs the call once more if the model needs the
+                    # result.
                     and estimate_message(Message("user", (block,))) >= self.least_tokens
                 ):
                     yield block.tool_use_id, CLEARED if is_first else REPEATED
@@ -139,6 +144,8 @@ class TrimTexts:
 
     def _trim_block(self, block: Block) -> Block:
         match block:
+            # What stands beside a text, such as citations, counts its characters: a shorter text would no longer fit to
+            # it.
             case Text(text) if len(text) > self.longest_chars and block.extra is None and not text.startswith(OPENING):
                 return replace(block, text=self._cut(text))
             case ToolResult(content=str(text)) if len(text) > self.longest_chars:
@@ -204,6 +211,7 @@ class _Summariser:
 
     async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
         known = [(block, summary) for block, summary in self._list_summaries() if _holds(messages, block)]
+        # The very blocks and no equal texts: a user may quote a summary.
         self.situation.memory["summaries"] = known
         part = self._part(messages, excess_tokens)
         if part is None:
@@ -230,6 +238,7 @@ class _Summariser:
         whole, within = _Stretch(0, end, None), _within_turn(messages, end)
         n_whole = sum(map(estimate_message, self._select_unsummed(messages, whole)))
         n_within = 0 if within is None else sum(map(estimate_message, self._select_unsummed(messages, within)))
+        # In a small window, 500 tokens may be most of what there is.
         worth = min(_WORTH_TOKENS, self.situation.threshold_tokens // 8)
         if n_within >= worth and n_within >= min(excess_tokens, n_whole // 2):
             return within
@@ -240,6 +249,7 @@ class _Summariser:
         threshold = self.situation.threshold_tokens
         keep = self.given.keep_tokens
         if keep is None:
+            # Half of the threshold at most, or a small window would keep all that it has.
             keep = min(max(threshold // 4, _LEAST_KEPT_TOKENS), _MOST_KEPT_TOKENS, threshold // 2)
         kept, latest, end = 0, open_turn(messages), None
         for index in range(len(messages) - 1, 0, -1):
@@ -305,6 +315,7 @@ class _Summariser:
         model = connect(model) if isinstance(model, str) else model
         max_tokens = min(self.given.max_tokens, max(self.situation.threshold_tokens // 4, 1))
         window = context_window_of(model)
+        # The run's own model, whose window nobody knows: its threshold is the best figure there is.
         if window is None and self.given.model is None and self.situation.is_threshold_known:
             window = self.situation.threshold_tokens
         texts = _fitting(transcript_of(self._whole(messages)), transcript_of(messages), window, max_tokens=max_tokens)
@@ -323,6 +334,7 @@ class _Summariser:
             try:
                 return await self.situation.ask(model, request)
             except ProviderError as error:
+                # One text alone cannot be made fewer.
                 if error.kind != "context_overflow" or n_tries == _TRIES or len(texts) < 2:
                     raise
                 texts = _without_oldest(texts)
@@ -334,6 +346,7 @@ def _fitting(texts: list[str], shorter: list[str], window: int | None, *, max_to
     if window is None:
         return texts
     room = max(window - max_tokens - min(_ROOM_TOKENS, window // 4), 1) * 4
+    # As in requests, half a surrogate pair must not raise here.
     sizes = [len(text.encode(errors="replace")) for text in texts]
     excess = sum(sizes) - room
     for index, text in enumerate(shorter):
@@ -347,6 +360,7 @@ def _fitting(texts: list[str], shorter: list[str], window: int | None, *, max_to
 
 
 def _without_oldest(texts: list[str]) -> list[str]:
+    # A fifth, and not one by one: each further try is a model call.
     return texts[max(1, len(texts) // 5) :]
 
 
@@ -437,12 +451,15 @@ def request_for(texts: Sequence[str], earlier: Sequence[Summary], *, max_tokens:
     return Request(
         prefix=Prefix(system=(Text(_SYSTEM),), tools=(_summary_tool(),)),
         messages=(Message("user", (Text(asked),)),),
+        # The request is made once: to write it to the cache would cost more, and nobody would read it there. Nobody
+        # watches it being answered, either.
         settings=ModelSettings(max_tokens=max_tokens, cache="off"),
         max_tokens=max_tokens,
         deltas=False,
     )
 
 
+# Made when a summary is first asked for, since an import has to be cheap.
 @cache
 def _summary_tool() -> ToolSpec:
     texts: JsonObject = {"type": "array", "items": {"type": "string"}}
@@ -491,6 +508,7 @@ def _shorten_summary(summary: Summary, max_tokens: int) -> Summary:
     longest = max_tokens * _BYTES_PER_TOKEN
     if len(summary.fields_text()) <= longest:
         return summary
+    # Each field gets the same part, so that a long list of facts cannot push out what is still to do.
     share = longest // len(fields(Summary))
     capped: dict[str, str | tuple[str, ...]] = {}
     for each in fields(Summary):

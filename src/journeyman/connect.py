@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 
@@ -33,33 +34,23 @@ GROUP: Final = "journeyman.models"
 
 _PROVIDERS: Final[Mapping[str, str]] = {
     "anthropic": "journeyman.models.anthropic.client:from_environment",
-    "azure": "journeyman.models.openai.names:azure",
-    "azure-responses": "journeyman.models.openai.names:azure_responses",
     "bedrock": "journeyman.models.anthropic.client:on_bedrock",
     "bridge": "journeyman.models.bridge.model:from_name",
-    "cerebras": "journeyman.models.openai.services:cerebras",
-    "cohere": "journeyman.models.openai.services:cohere",
-    "deepseek": "journeyman.models.openai.services:deepseek",
-    "fireworks": "journeyman.models.openai.services:fireworks",
-    "github": "journeyman.models.openai.services:github",
+    "github": "journeyman.models.openai.names:refuse_github",
     "google": "journeyman.models.google.model:from_environment",
-    "groq": "journeyman.models.openai.services:groq",
-    "huggingface": "journeyman.models.openai.services:huggingface",
-    "llama-cpp": "journeyman.models.openai.names:llama_cpp",
-    "lm-studio": "journeyman.models.openai.names:lm_studio",
     "local": "journeyman.models.local.model:from_name",
-    "mistral": "journeyman.models.openai.services:mistral",
-    "ollama": "journeyman.models.openai.names:ollama",
-    "openai": "journeyman.models.openai.names:responses",
-    "openai-chat": "journeyman.models.openai.names:chat",
-    "openrouter": "journeyman.models.openai.names:openrouter",
-    "perplexity": "journeyman.models.openai.services:perplexity",
-    "together": "journeyman.models.openai.services:together",
     "vertex-anthropic": "journeyman.models.anthropic.client:on_vertex",
     "vertex-google": "journeyman.models.google.model:on_vertex",
-    "vllm": "journeyman.models.openai.names:vllm",
-    "xai": "journeyman.models.openai.services:xai",
 }
+
+# The prefixes of `journeyman.models.openai.names`, known without that module.
+_OPENAI_STYLE: Final = frozenset(
+    {
+        *("azure", "azure-responses", "cerebras", "cohere", "deepseek", "fireworks", "groq", "huggingface"),
+        *("llama-cpp", "lm-studio", "mistral", "ollama", "openai", "openai-chat", "openrouter", "perplexity"),
+        *("together", "vllm", "xai"),
+    }
+)
 
 # What to install for a package that a provider of the table needs; for any other, the package itself.
 _EXTRAS: Final[Mapping[str, str]] = {"pydantic_ai": "'journeyman[providers]'"}
@@ -123,7 +114,7 @@ def connect(name: str, **options: object) -> Connected:
             hint=f"Install it: pip install {_EXTRAS.get(missing, missing)}",
         ) from error
     if maker is None:
-        known = sorted({*_PROVIDERS, *(entry_point.name for entry_point in _load_entry_points())})
+        known = sorted({*_PROVIDERS, *_OPENAI_STYLE, *(entry_point.name for entry_point in _load_entry_points())})
         close = get_close_matches(provider, known, n=1)
         meant = f"Did you mean '{close[0]}:{model}'? " if close else ""
         bridged = f"Others may be reached over the bridge, as 'bridge:{provider}:{model}'."
@@ -168,6 +159,8 @@ def recorder_at(path: str | os.PathLike[str], *, is_for_one: bool = False) -> Op
 
 
 def _maker(provider: str) -> Maker | None:
+    if provider in _OPENAI_STYLE:
+        return partial(import_module("journeyman.models.openai.names").make_model, provider)
     if target := _PROVIDERS.get(provider):
         module, _, function = target.partition(":")
         return getattr(import_module(module), function)

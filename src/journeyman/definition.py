@@ -7,12 +7,12 @@ An argument that does not fit is told in our words and never in Python's: its na
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, OLD_ARGUMENTS, UNNAMED
 from journeyman.narrowing import is_dict, is_list_or_tuple
@@ -101,6 +101,72 @@ class DefinitionError(JourneymanError):
         lines = "".join(f"\n  - [{problem.code}] {problem}" for problem in self.problems)
         n = len(self.problems)
         super().__init__(f"{subject} has {n:,} problem{'s' * (n != 1)}:{lines}")
+
+
+def raise_problems(subject: str, problems: Iterable[Problem]) -> None:
+    """Refuse a definition in which something is wrong.
+
+    Raises:
+        DefinitionError: there are problems; it lists all of them.
+    """
+    if found := [*problems]:
+        raise DefinitionError(subject, found)
+
+
+# -- fields and arguments of the wrong kind ---------------------------------------------------------------------------
+
+
+def is_count(value: object, least: int = 1) -> bool:
+    """True for a whole number of at least `least`; a bool is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def is_amount(value: object) -> bool:
+    """True for a finite number above 0; a bool is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
+
+
+def is_zero_or_amount(value: object) -> bool:
+    """True for a finite number of at least 0; of the bools, for False."""
+    return value == 0 or is_amount(value)
+
+
+def none_or(is_right: Callable[[object], bool]) -> Callable[[object], bool]:
+    """Return a function that is true for None, too."""
+    return lambda value: value is None or is_right(value)
+
+
+def is_a(*kinds: type) -> Callable[[object], bool]:
+    """Return a function that is true for an object of one of these classes."""
+    return lambda value: isinstance(value, kinds)
+
+
+def is_one_of(*words: object) -> Callable[[object], bool]:
+    """Return a function that is true for these words."""
+    return lambda value: value in words
+
+
+Kind: TypeAlias = tuple[Callable[[object], bool], str]
+"""A kind of value: what tells whether a value is of it, and the hint where it is not."""
+COUNT: Final[Kind] = (is_count, "Pass a whole number of at least 1.")
+COUNT_OR_NONE: Final[Kind] = (none_or(is_count), "Pass a whole number of at least 1, or None.")
+
+
+def value_problems(code: str, what: str, value: object, kind: Kind) -> Iterator[Problem]:
+    """Give a problem if a value is not of its kind."""
+    if not kind[0](value):
+        yield Problem(code, f"{what} is {value!r}.", kind[1])
+
+
+def field_problems(code: str, where: str, holder: object, kinds: Mapping[str, Kind]) -> Iterator[Problem]:
+    """Give a problem for each field of an object that is not of its kind, in the order of `kinds`."""
+    for name, kind in kinds.items():
+        value: object = getattr(holder, name)
+        if not kind[0](value):
+            yield Problem(code, f"{where}{name} is {value!r}.", kind[1])
+
+
+# -- words that a message needs ---------------------------------------------------------------------------------------
 
 
 def missing_attribute(given: object, what: str, name: str, why: str = "") -> str:

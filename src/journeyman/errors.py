@@ -2,15 +2,18 @@
 
     JourneymanError
     ├── DefinitionError       an agent or a tool is defined wrongly; lists every problem
-    ├── ModelUnavailable      no model answers to that name, or its key is missing
+    ├── Hinted                says what happened, and what to do about it
+    │   ├── ModelUnavailable  no model answers to that name, or its key is missing
+    │   ├── CassetteError     a cassette cannot be read or written; names the line
+    │   ├── McpUnavailable    an MCP server does not start, answer or offer what it should
+    │   └── StoreError        a store of sessions cannot be opened, read or written
+    │       └── SessionInUse  another process, or this one, has the session open; names it
     ├── ProviderError         a model call failed; `kind` says how
     │   └── NotRecorded       a cassette is replayed, and does not hold what was asked for
-    ├── CassetteError         a cassette cannot be read or written; names the line
     ├── InvalidArguments      a call's arguments, or a value, do not fit their schema; lists every issue
     ├── Rejected              raised by a validator or a tool: not good enough, with the reason for the model
     ├── BudgetRefused         a reservation does not fit; becomes `Failure(BUDGET_EXCEEDED)`
     ├── ApprovalsUnreadable   stored approvals cannot be trusted: damaged, or others may write them
-    ├── McpUnavailable        an MCP server does not start, answer or offer what it should
     ├── PinsDiffer            MCP tools are not those that were pinned; lists every difference
     ├── OutcomeUnknown        a step with effect `once` was cut off before; it is not repeated
     ├── ChatBusy              a chat has a turn already
@@ -26,8 +29,6 @@
     ├── RunOver               a durable run has ended, so nothing can be said to it
     ├── RunBlocked            a durable run cannot go on by itself; says why, and what to do
     ├── StepTooLarge          the value of a step is too long to be stored
-    ├── StoreError            a store of sessions cannot be opened, read or written
-    │   └── SessionInUse      another process, or this one, has the session open; names it
     └── RunError              `Failure.unwrap()` was called
 
 A run itself raises none of them but `DefinitionError`: it returns a `Failure`. Where other people's code raises and
@@ -60,16 +61,22 @@ __all__ = [
     "ApprovalsUnreadable",
     "BudgetRefused",
     "CassetteError",
+    "ChatBusy",
+    "ChatHeld",
+    "Hinted",
     "InvalidArguments",
     "McpUnavailable",
+    "ModelUnavailable",
     "NotRecorded",
     "NothingToContinue",
     "NothingToUndo",
     "OutcomeUnknown",
     "PinsDiffer",
+    "ProviderError",
     "ProviderErrorKind",
     "RunBlocked",
     "RunDiffers",
+    "RunError",
     "RunInUse",
     "RunOver",
     "RunUnknown",
@@ -118,17 +125,30 @@ told_here: ContextVar[Told | None] = ContextVar("journeyman_told", default=None)
 """What was logged already of the run that goes on here, and of those below it; None: outside of any run."""
 
 
+def frames_of(error: BaseException) -> list[tuple[str, int]]:
+    """Return the file and line of each frame in which an error passed that is not ours, the innermost last."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    return [(file, line) for file, line in frames if not file.startswith((_OURS, "<frozen "))]
+
+
+def is_installed(file: str) -> bool:
+    """Tell whether a file belongs to an installed package."""
+    return any(folder in file for folder in _INSTALLED)
+
+
+def is_pythons(file: str) -> bool:
+    """Tell whether a file belongs to Python itself."""
+    return file.startswith(_PYTHONS) and not is_installed(file)
+
+
 def place_of(error: BaseException) -> str:
     """Return the file and line where a user's code raised, as `/home/me/agents.py:12`; empty when none took part.
 
     It is the innermost frame that is neither ours, nor Python's, nor an installed package's; else the innermost that is
     not ours.
     """
-    frames = [
-        (code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__) if (code := frame.f_code)
-    ]
-    others = [(file, line) for file, line in frames if not file.startswith((_OURS, "<frozen "))]
-    users = [each for each in others if not each[0].startswith(_PYTHONS) and not any(i in each[0] for i in _INSTALLED)]
+    others = frames_of(error)
+    users = [each for each in others if not (is_pythons(each[0]) or is_installed(each[0]))]
     for file, line in reversed(users or others):
         return f"{file}:{line}"
     return ""
@@ -209,13 +229,26 @@ def shortage(policy: str, *, needed: float, limit: float, used: float) -> str:
     return f"the next call needs about {needs}, {allowed} allowed, {spent} used"
 
 
-class ModelUnavailable(JourneymanError):
+class Hinted(JourneymanError):
+    """An error that says what happened, and apart from it what to do."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(join_sentences(message, hint))
+        self.message = message
+        """What is wrong, with the values, and without secrets."""
+        self.hint = hint
+        """What to do about it."""
+
+
+class ModelUnavailable(Hinted):
     """A model cannot be used at all: unknown name, missing key, missing package."""
 
     def __init__(self, message: str, *, model: str, hint: str) -> None:
-        super().__init__(message)
+        super().__init__(message, hint)
         self.model = model
-        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message
 
     def in_stream(self) -> ProviderError:
         """Return this as an error that `Model.stream` may raise. A run whose model raises it ends as
@@ -274,15 +307,11 @@ class NotRecorded(ProviderError):
         super().__init__(message, kind="not_recorded", usage=NOTHING_USED)
 
 
-class CassetteError(JourneymanError):
+class CassetteError(Hinted):
     """A cassette cannot be read or written."""
 
     def __init__(self, message: str, *, hint: str, line: int | None = None) -> None:
-        super().__init__(join_sentences(message, hint))
-        self.message = message
-        """What is wrong, with the file and the line."""
-        self.hint = hint
-        """What to do about it."""
+        super().__init__(message, hint)
         self.line = line
         """The number of the line, from 1; None when it is no single one."""
 
@@ -348,16 +377,14 @@ class ApprovalsUnreadable(JourneymanError):
         self.reason = reason
 
 
-class McpUnavailable(JourneymanError):
+class McpUnavailable(Hinted):
     """An MCP server does not start, does not answer, or does not offer what it should."""
 
     def __init__(self, server: str, reason: str, *, hint: str) -> None:
-        super().__init__(join_sentences(f"The MCP server {server!r} cannot be used: {reason}.", hint))
+        super().__init__(f"The MCP server {server!r} cannot be used: {reason}.", hint)
         self.server = server
         self.reason = reason
         """What went wrong, without secrets."""
-        self.hint = hint
-        """What to do about it."""
 
 
 class PinsDiffer(JourneymanError):
@@ -395,15 +422,11 @@ class TeamError(JourneymanError):
     """A team cannot do what it was asked. The text says why and what to do; a model that asked reads it."""
 
 
-class StoreError(JourneymanError):
+class StoreError(Hinted):
     """A store of sessions cannot be opened, read or written. Nothing in it was changed."""
 
     def __init__(self, message: str, *, hint: str, may_pass: bool = False, is_busy: bool = False) -> None:
-        super().__init__(join_sentences(message, hint))
-        self.message = message
-        """What is wrong, with the file."""
-        self.hint = hint
-        """What to do about it."""
+        super().__init__(message, hint)
         self.may_pass = may_pass
         """True if trying again later may help, as with a full disk; False for a closed or damaged file."""
         self.is_busy = is_busy

@@ -125,13 +125,19 @@ _TOOL: Final = _lines_by_name(
     },
     {"effect='idempotent'": "idempotent is_idempotent", "effect='pure'": "read_only readOnlyHint pure"},
 )
+_OF_MEDIA: Final = ("images", "image_urls", "documents", "document_urls", "sounds")
+_OF_REASONING: Final = {
+    **{"reasoning_field": "message_field", "echoes_reasoning": "is_echoed", "reasoning_details": "has_details"},
+    **{"reasoning_with_calls": "is_needed_with_calls", "reasoning_off": "off"},
+    **{name: name for name in ("effort_field", "efforts", "takes_budget")},
+}
 
 ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     "Agent": _AGENT,
     "ModelSettings": _SETTINGS,
     "Limits": _LIMITS,
-    "Allowance": {
-        name: _LIMITS[name] for name in _LIMITS if _LIMITS[name].startswith(("tokens", "cost", "sec", "calls"))
+    "Budget": {
+        **{name: _LIMITS[name] for name in _LIMITS if _LIMITS[name].startswith(("tokens", "cost", "sec", "calls"))}
     },
     "Runtime": _lines_by_name(
         {
@@ -152,7 +158,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
             "strict": "strict_json_schema strict_mode",
             "reflection": "reflect review",
         },
-        {"mode='native'": "native", "mode='tool'": "tool"},
+        {"mode='native'": "native", "mode='tool'": "tool", "mode='prompted'": "prompted"},
     ),
     "Callbacks": _lines_by_name(
         {
@@ -168,6 +174,16 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     "Tool": _TOOL,
     "Subagents": _lines_by_name({"deps": "context dependencies"}),
     "Chat": _CHAT,
+    "Endpoint": {
+        **{name: f"media=InputMedia({name}={{}})" for name in _OF_MEDIA},
+        **{old: f"reasoning=Reasoning({now}={{}})" for old, now in _OF_REASONING.items()},
+        "max_tokens_field": "field_names={'max_tokens': {}}",
+        "sampling": "field_names={}",
+        "longest_id": "id_characters=(1, {})",
+        "exact_id": "id_characters=({}, {})",
+        "hosts": "is_openai={}",
+        "refusals": "is_openai={}",
+    },
     "ScriptedModel": _lines_by_name({"answers": "responses script messages replies", "repeat": "loop cycle"}),
 }
 """By class or function: what to write for a foreign name."""
@@ -198,7 +214,21 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "model": "Write Chat(agent, runtime=Runtime(model=connect('provider:name'))).",
         "llm": "Write Chat(agent, runtime=Runtime(model=connect('provider:name'))).",
     },
+    "Endpoint": {
+        "query": "Write it behind the address: base_url='https://HOST?name=value'.",
+        "start": "Leave it out: it goes by server.",
+        "store": "Write ModelSettings(extra={'store': {}}).",
+        "system_role": "Leave it out: every service takes 'system'.",
+        "tells_cost": "Write usage='cost'.",
+        "usage_in_stream": "Write usage='none' for a service that refuses to be asked, else leave it out.",
+    },
     "ScriptedModel": {"output": "Write ScriptedModel([call('output', …)])."},
+    "ServeLimits": {
+        "body_s": "Leave it out: a body has 30 s.",
+        "slow_s": "Leave it out: a client has 30 s, as on every port.",
+        "quiet_s": "Leave it out: a comment is sent after 15 s.",
+        "retry_s": "Leave it out: clients are told 1 s.",
+    },
 }
 """By class or function: what to do about a foreign name that no argument of it stands for."""
 
@@ -224,6 +254,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "override": "Write dataclasses.replace(agent, …), or run(agent, input, runtime=Runtime(model=…)).",
         "to_web": "Write journeyman serve FILE:AGENT.",
     },
+    "Durable": {"cancel": "Write await durable.stop(run, reason)."},
     "Success": {
         "data": "Write result.output.",
         "final_output": "Write result.output.",
@@ -247,9 +278,16 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
 
 RENAMED: Final[Mapping[str, str]] = {
     "journeyman": (
-        "Host Runtime, Ending ErrorInfo, Exceeded LimitExceeded, Spent Spending, Stopping StopContext,"
-        " KeepGoing ContinueRun, Escalate FailRun, Submit SubmitTool, Rejection ErrorPromptContext,"
-        " Settings ModelSettings"
+        "Host Runtime, Allowance Budget, Ending ErrorInfo, Exceeded budget.LimitExceeded, Spent budget.Spending,"
+        " Stopping output.StopContext, KeepGoing output.ContinueRun, Escalate output.FailRun, Submit SubmitTool,"
+        " Rejection prompt.ErrorPromptContext, Settings ModelSettings,"
+        " CallbackContext events.CallbackContext, Listener events.Listener, ChatBusy errors.ChatBusy,"
+        " ChatHeld errors.ChatHeld, ModelUnavailable errors.ModelUnavailable, ProviderError errors.ProviderError,"
+        " RunError errors.RunError, ContinueRun output.ContinueRun, FailRun output.FailRun,"
+        " StopContext output.StopContext, ErrorPromptContext prompt.ErrorPromptContext,"
+        " InMemoryJournal journal.InMemoryJournal,"
+        " LimitExceeded budget.LimitExceeded, Spending budget.Spending, Metadata result.Metadata,"
+        " Price types.Price, validation_context loop.validation_context"
     ),
     "journeyman.content": "Media MediaSupport, Taken MediaLimit",
     "journeyman.durable": (
@@ -300,8 +338,49 @@ OLD_ARGUMENTS: Final[Mapping[str, str]] = {
 }
 """The arguments of before, of whatever class or function, each with the one of now."""
 
-OLD_OPTIONS: Final[Mapping[str, str]] = dict.fromkeys(("--at-once", "--slots"), "--max-concurrency")
-"""The options of commands of before, each with the one of now."""
+OLD_OPTIONS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("--at-once", "--slots", "--runs"), "is called --max-concurrency now"),
+    "--continue": "is written --resume now, without an id",
+    "--input-file": "is written < FILE now, as for any program",
+    "--realtime": "is gone: a recording is shown at once",
+    "--ask-store": "is gone: begin the run with --detach, and a worker does it and waits for its answers",
+    "--reason": "stands behind stop now: journeyman tell RUN stop REASON",
+    "--failed": "is written --status failed now",
+    "--keep-failed": "is written --status done now",
+    "--token": "is read from JOURNEYMAN_VIEW_TOKEN now, since all users of a machine see its command lines",
+    "--cassette": "is called --out now",
+    "--durable": "is for run, batch and serve; the store is named by --store",
+}
+"""The options of commands of before, each with what says the same now."""
+
+OLD_COMMANDS: Final[Mapping[str, str]] = {
+    "record": "cassette record FILE:AGENT [INPUT] --out FILE",
+    "replay": "cassette replay CASSETTE [FILE:AGENT] [INPUT]",
+    "test": "cassette test RUN [FILE:AGENT]",
+    "tail": "show RUN --follow",
+    "diff": "show RUN --diff OTHER",
+    "queues": "runs --queues",
+    **dict.fromkeys(("cancel", "stop"), "tell RUN stop [REASON]"),
+    "steer": "tell RUN steer TEXT",
+    "approve": "tell RUN approve QUESTION",
+    "deny": "tell RUN approve QUESTION --deny WHY",
+    "answer": "tell RUN answer QUESTION TEXT",
+    "hold": "tell RUN hold",
+    "release": "tell RUN release",
+}
+"""The commands of before, each with the one of now."""
+
+OLD_SLASH_WORDS: Final[Mapping[str, str]] = {
+    "/steer": "Type the text alone: while the agent works, it is said before its next model call.",
+    "/abort": "Press Esc, or Ctrl-C.",
+    "/tools": "In a shell: journeyman check FILE:AGENT.",
+    "/export": "In a shell: journeyman export RUN; in Python, dump_messages(chat.messages).",
+}
+"""The words of a chat in the terminal of before, each with what does the same now."""
+STREAM_CHANGED: Final = (
+    "Each line of --stream says its class as type now, which was event, and leaves out the fields with their defaults."
+)
+"""The sentence for whoever reads the lines in the form of before."""
 _OF_RUNTIME: Final = "Host is called Runtime now: run(…, runtime=Runtime(approver=…))."
 
 

@@ -27,6 +27,7 @@ from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem, log_caught, name_and_words
 from journeyman.hosted.calls import HostedCall, hosted_calls
 from journeyman.json_numbers import holds_written_numbers, read_json, read_object, write_json
+from journeyman.narrowing import is_json_object
 from journeyman.types import (
     Block,
     Effect,
@@ -250,8 +251,7 @@ class DecisionCodec:
     """A codec that stores decisions as JSON."""
 
     def encode(self, value: Decision) -> bytes:
-        facts = {each.name: getattr(value, each.name) for each in fields(value)}
-        return write_json({"decision": _WORDS[type(value)], **facts})
+        return write_json(self.document_of(value))
 
     def decode(self, data: bytes) -> Decision:
         """Return the decision.
@@ -259,8 +259,20 @@ class DecisionCodec:
         Raises:
             ValueError: it is none.
         """
-        named = read_json(data)
-        if not isinstance(named, dict):
+        return self.read(read_json(data))
+
+    def document_of(self, decision: Decision) -> dict[str, Any]:
+        """Return a decision as plain JSON values."""
+        facts = {each.name: getattr(decision, each.name) for each in fields(decision)}
+        return {"decision": _WORDS[type(decision)], **facts}
+
+    def read(self, named: object) -> Decision:
+        """Return the decision that plain JSON values are.
+
+        Raises:
+            ValueError: they are none.
+        """
+        if not is_json_object(named):
             raise ValueError(f"a decision is an object, not {named!r:.100}")
         kind = next((kind for kind, word in _WORDS.items() if word == named.get("decision")), None)
         if kind is None:

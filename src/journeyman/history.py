@@ -48,6 +48,7 @@ INTERRUPTED = "Error: interrupted before it finished. Whether it took effect is 
 Closing: TypeAlias = str | Callable[[ToolUse], str]
 """The text of the result that closes a call: one for all, or one for each."""
 
+# The letters are Anthropic's rule, the length that of OpenAI's Responses API: both refuse a whole request for one id.
 _SENDABLE_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 
 
@@ -145,6 +146,7 @@ class History:
         """
         if self._calls:
             raise ValueError("The staged results were not committed before the model's answer.")
+        # Providers refuse an empty text block, and so the whole conversation from then on.
         stored = tuple([self._sendable(block) for block in content if type(block) is not Text or block.text])
         if all([_is_blank(block) for block in stored]):
             return None
@@ -195,12 +197,14 @@ class History:
             if not all([_is_blank(block) for block in content]):
                 kept.append(Message("assistant", content, bool(kept)))
         self._messages[turn] = kept
+        # What was stored of the conversation is no longer true from here on: whoever stores it writes it again.
         self.changed_from = min(self.changed_from, turn.start)
 
     # -- inside
 
     def _append_user(self, content: tuple[Block, ...]) -> Message:
         if self._ends_with("user"):
+            # Two messages of the user in a row are merged by providers, each in its own way: here it is one way.
             content = (*self._messages.pop().content, *content)
             self.changed_from = min(self.changed_from, len(self._messages))
         message = Message("user", content)
@@ -214,10 +218,14 @@ class History:
         if not isinstance(block, ToolUse):
             self._has_opaque = self._has_opaque or isinstance(block, Opaque)
             return encodable(block)
+        # Nearly all calls are plain ASCII, and need no copy.
         if block.malformed is not None or not (block.name.isascii() and block.input_json.isascii()):
             block = encodable(block)
         if not _is_object(block.input_json):
+            # A call with arguments that are no JSON object cannot be sent back as such: the model reads its own text in
+            # the result.
             block = replace(block, input_json="{}", malformed=encodable_text(block.input_json))
+        # Some servers number the calls of each answer from the beginning, and a result has to belong to one call.
         if block.id in self._ids or not _SENDABLE_ID(block.id):
             wire_id = block.id if block.wire_id is None else block.wire_id
             block = replace(block, id=self._new_id(), wire_id=encodable_text(wire_id))
@@ -226,6 +234,7 @@ class History:
 
     def _new_id(self) -> str:
         number = len(self._ids) + 1
+        # A provider may have given an id of this form before.
         while f"call_{number}" in self._ids:
             number += 1
         return f"call_{number}"
@@ -234,6 +243,7 @@ class History:
         """Return the ids of the provider's own tools that the model's turn waits for: a user message may then hold
         results only."""
         if not self._has_opaque:
+            # Asked before each message of the user: most conversations hold nothing that only a provider understands.
             return set()
         facts = [
             object_in(block.json)
@@ -265,6 +275,7 @@ class History:
         results = [block for each in answers for block in each.content if isinstance(block, ToolResult)]
         left = Counter([result.tool_use_id for result in results])
         left -= Counter([call.id for message in said for call in message.tool_uses])
+        # A conversation that another program stored names its calls by the ids of the provider.
         return any(left[call.id] or (call.wire_id is not None and left[call.wire_id]) for call in self.unanswered)
 
     def _join(self, message: Message) -> None:
@@ -304,6 +315,7 @@ def _is_blank(block: Block | ToolReference) -> bool:
 def _never_blank(result: ToolResult) -> ToolResult:
     content = result.content
     if isinstance(content, str):
+        # The usual result is sent as it is: nothing is encoded or copied to find that out.
         if content.isascii() and not content.isspace() and content:
             return result
         return replace(result, content=encodable_text(content) if content.strip() else NO_OUTPUT)

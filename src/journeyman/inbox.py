@@ -46,6 +46,7 @@ class Receipt:
         """Who speaks, when it is not the user."""
         self.disposition: Disposition = disposition
         self._status: Status = "queued"
+        # A text is delivered in the loop's thread, while another thread may begin to wait for it.
         self._lock = Lock()
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -60,6 +61,7 @@ class Receipt:
         waits.
         """
         with self._lock:
+            # Made under the lock: a text that is settled in between would wake nobody.
             waiting = asyncio.get_running_loop().create_future() if self._status == "queued" else None
             if waiting is not None:
                 self._waiting.append(waiting)
@@ -73,6 +75,7 @@ class Receipt:
             self._status = status
             waiting, self._waiting = self._waiting, []
         for future in waiting:
+            # A future may be set in the thread of its own loop only.
             call_in(future.get_loop(), partial(_wake, future))
 
     def __repr__(self) -> str:
@@ -80,6 +83,7 @@ class Receipt:
 
 
 def _wake(future: asyncio.Future[None]) -> None:
+    # Whoever waited may have been cancelled.
     if not future.done():
         future.set_result(None)
 
@@ -155,6 +159,8 @@ class Inbox:  # noqa: PLR0904 - one verb for each thing that becomes of a text
             RuntimeError: the chat was left.
         """
         with self._lock:
+            # Stored under the same lock under which it begins to wait: the order in the session is then the order in
+            # which it is said.
             return self._add(text, queue, is_kept=is_kept)
 
     def take_out(self, receipts: Collection[Receipt]) -> None:
@@ -181,6 +187,7 @@ class Inbox:  # noqa: PLR0904 - one verb for each thing that becomes of a text
         if self.is_left:
             raise RuntimeError(f"The chat was left, so nobody will read this: {text[:80]!r}")
         receipt = Receipt(text, "steered" if queue == "steering" and self._is_open else "queued", origin)
+        # Before it waits: a text that cannot be stored is refused, and not said and then lost.
         if self.on_put is not None and not is_kept:
             self.on_put(receipt, queue)
         self._queue(queue).append(receipt)
@@ -266,6 +273,7 @@ class Inbox:  # noqa: PLR0904 - one verb for each thing that becomes of a text
 
         Both in one step: whatever is put in later finds the inbox closed.
         """
+        # Not under the lock: mail has one of its own, and is only moved in this thread.
         has_mail = any([post.pick_up() for post in self.posts])
         with self._lock:
             self._source = "steering" if self._steering or has_mail else "follow_ups"
@@ -284,6 +292,7 @@ class Inbox:  # noqa: PLR0904 - one verb for each thing that becomes of a text
         """Return to its queue what is in hand and was not said."""
         with self._lock:
             queue = self._queue(self._source)
+            # In front, where it was: it is older than what has come since.
             queue[:0] = self._in_hand
             self._in_hand = []
         for post in self.posts:

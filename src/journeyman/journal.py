@@ -24,7 +24,7 @@ import orjson
 from pydantic_core import from_json, to_json
 from typing_extensions import TypeForm
 
-from journeyman.budget import Allowance
+from journeyman.budget import BudgetLeft
 from journeyman.data import lazy_dataclass
 from journeyman.endings import Place
 from journeyman.errors import OutcomeUnknown, StoreError
@@ -38,6 +38,7 @@ from journeyman.types import NOTHING_USED, Effect, Message, RunPath, ToolUse, Us
 
 __all__ = [
     "About",
+    "InMemoryJournal",
     "Journal",
     "RecordingSink",
     "Records",
@@ -54,6 +55,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger("journeyman")
 _AGAIN_S: Final = 1.0
+# In tries, one each second: a full disk stands in the log, and does not fill it.
 _SAID_EACH: Final = 30
 """After so long, a write that failed is tried again and logged again."""
 About: TypeAlias = Callable[[], bytes]
@@ -115,6 +117,7 @@ def as_json(value: object) -> bytes:
         return write_json(value)
     except TypeError:
         text = json.dumps(value, ensure_ascii=False)
+        # First the two halves that came in different pieces are joined, then those that are alone replaced.
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
@@ -153,6 +156,7 @@ def encode_step(value: bytes, facts: StepFacts) -> bytes:
     if facts.children:
         stored["children"] = adapter_of(tuple[ChildRecord, ...]).dump_python(facts.children, mode="json")
         stored |= {"numbers": facts.numbers, "calls_below": facts.calls_below}
+    # The value is put in as bytes: a long result need not be parsed and written once more.
     return b"".join((orjson.dumps(stored)[:-1], b',"value":', value, b"}"))
 
 
@@ -218,8 +222,8 @@ class SentRun:
     tool_use_id: str
     number: int
     """Tells it from the other runs below the same one."""
-    allowance: Allowance
-    """What it may spend."""
+    allowance: BudgetLeft
+    """The rest that the runs above may still spend, which is its limit."""
     member: str = ""
     """Its name in the team that its sender leads; empty for one that is in no team."""
     team: str = ""
@@ -349,12 +353,15 @@ class Journal(Protocol):
 
 # -- what a step answers ----------------------------------------------------------------------------------------------
 
+# Enough to notice another conversation, at eight bytes a step: it need not withstand anybody, since who may write here
+# may do all.
 _ABOUT_BYTES: Final = 8
 
 
 def about_call(use: ToolUse) -> bytes:
     """Return the digest of a call: of its name and its arguments, as the model wrote them."""
     written = f"{use.name}\n{use.malformed or use.input_json}"
+    # What a model wrote may hold half a surrogate pair, which still needs a digest.
     return blake2b(written.encode("utf-8", "surrogatepass"), digest_size=_ABOUT_BYTES).digest()
 
 
@@ -376,6 +383,7 @@ class Digests:
     def about(self, request: Request, history: Sequence[Message]) -> bytes:
         """Return the digest of a request that is made with this history."""
         chain = self._chain
+        # A turn that was undone makes the conversation shorter.
         del chain[len(history) :]
         while chain and chain[-1][0] is not history[len(chain) - 1]:
             chain.pop()  # the last message may have grown since
@@ -389,6 +397,7 @@ class Digests:
             )
         conversation = chain[-1][1] if chain else b""
         prefix = request.prefix.wire.get(_ABOUT)
+        # Once for each prefix and not for each request: its tools are the longest part.
         if prefix is None:
             tools = [
                 [tool.name, tool.description, tool.input_schema, tool.strict, tool.deferred]
@@ -398,6 +407,7 @@ class Digests:
             form = [] if output is None else [[output.name, output.description, output.schema, output.strict]]
             prefix = _stable_bytes([request.prefix.system, tools, *form])
             prefix = request.prefix.wire[_ABOUT] = blake2b(prefix, digest_size=_ABOUT_BYTES).digest()
+        # It is the same object in nearly all requests of a run, so its bytes are made once.
         if self._settings[0] is not request.settings:
             self._settings = (request.settings, _stable_bytes(request.settings))
         return blake2b(prefix + self._settings[1] + conversation, digest_size=_ABOUT_BYTES).digest()
@@ -458,10 +468,13 @@ class StoredStep:
         was_begun, stored = self.steps.found(self.key)
         if stored is not None:
             return codec.decode(stored)
+        # Before the work: whoever listens is told that the run is live before anything new happens.
         self.steps.go_live(self.key)
         if self.effect == "once":
             if was_begun:
                 raise OutcomeUnknown(self.key)
+            # On the disk before the work begins: without it, a payment that was made in the last moment of a life would
+            # be made again.
             await self._put(None)
         value = await work()
         await self._put(codec.encode(value))
@@ -477,6 +490,7 @@ class StoredStep:
             try:
                 self.steps.put(self.key, value)
             except StoreError as error:
+                # What passes ends no run: it would forget what it has just done.
                 if not error.may_pass:
                     raise
                 if n_tries % _SAID_EACH == 0:
@@ -605,6 +619,7 @@ class Lives:
 
     def go_live(self, key: str) -> None:
         """Note that a step is new."""
+        # Without steps to replay no run replays, and nothing has to be remembered.
         if self._known:
             self._new.append(key)
 
@@ -617,6 +632,7 @@ def worked_s(times: Iterable[tuple[str, float]]) -> float:
     total_s, began, last = 0.0, None, 0.0
     for key, at in times:
         if key.rpartition("/")[2] == LIFE or began is None:
+            # A clock may be set back between two steps: that is no negative work.
             total_s += 0.0 if began is None else max(0.0, last - began)
             began = at
         last = at
@@ -637,6 +653,8 @@ def cut_calls(root: str, keys: Iterable[str], prefix: str) -> int:
             lives = False
         elif key.startswith(prefix):
             n_since = 0
+    # The first is forgiven, since nobody can tell whether the call had been asked: a run that dies once ends as one
+    # that nobody killed.
     return max(0, min(n_since, n_deaths - 1))
 
 

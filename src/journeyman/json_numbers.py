@@ -129,6 +129,23 @@ def write_json(
         return orjson.dumps(_with_digits(value), default=other, option=option)
 
 
+def write_sound_json(value: object) -> bytes:
+    """Return a value of JSON's types as JSON, compact. Half of a surrogate pair, which UTF-8 cannot hold, becomes a
+    question mark."""
+    try:
+        return write_json(value)
+    except TypeError:
+        return write_json(_without_halves(value))
+
+
+def _without_halves(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if is_dict(value):
+        return {_without_halves(key): _without_halves(each) for key, each in value.items()}
+    return [_without_halves(each) for each in value] if is_list_or_tuple(value) else value
+
+
 def _with_digits(value: object) -> object:
     """Return a value with each number that orjson does not take, and gives nobody, as the text of that number."""
     if isinstance(value, int) and not _MIN_INT <= value < _MAX_INT:

@@ -15,10 +15,21 @@ from typing_extensions import TypeForm, TypeVar
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem
+from journeyman.json_numbers import write_json
 from journeyman.model import UNKNOWN, Facts, OutputFormat
-from journeyman.types import JsonObject, RunPath, ToolResult
+from journeyman.types import JsonObject, RunPath, Text, ToolResult
 
-__all__ = ["PerRun", "Renderer", "StopAfter", "StopGuard", "StopRule", "StopVerdict"]
+__all__ = [
+    "ContinueRun",
+    "FailRun",
+    "PerRun",
+    "Renderer",
+    "StopAfter",
+    "StopContext",
+    "StopGuard",
+    "StopRule",
+    "StopVerdict",
+]
 
 T = TypeVar("T")
 Needs = TypeVar("Needs", default=object, contravariant=True)
@@ -80,9 +91,10 @@ class Output(Generic[T, Needs]):
     strict: bool = False
     """Ask the provider to guarantee the schema, where it can do so without loss. A type with which no provider can is
     refused."""
-    mode: Literal["tool", "native"] = "tool"
+    mode: Literal["tool", "native", "prompted"] = "tool"
     """`tool`: the model hands in with a tool. `native`: its provider makes it answer with JSON of the type, and its
-    last text is the output; it cannot be reflected on."""
+    last text is the output. `prompted`: the system prompt asks for such JSON, and it is read out of the last text, also
+    with words around it; for models that know no tools. Without a tool the output cannot be reflected on."""
     feedback_role: Literal["result", "text"] = "result"
     """Where the model reads the error prompt: in the result of the call that handed in, or in a text after it. After an
     answer without such a call it is a text."""
@@ -106,22 +118,33 @@ def native_format(output: Output[Any, Any], schema: JsonObject) -> OutputFormat:
     return OutputFormat(name=output.name, description=about, schema=schema, strict=output.strict)
 
 
-def native_problems(output: Output[Any, Any], model: object) -> Iterator[Problem]:
+def ask_in_words(output: Output[Any, Any], schema: JsonObject) -> Text:
+    """Return what asks the model for a prompted output, at the end of its system prompt."""
+    about = f"{output.description.strip()}\n" if output.description.strip() else ""
+    rule = "End your work with one JSON object, and no words around it. It must fit this JSON Schema:"
+    return Text(f"{about}{rule}\n{write_json(schema).decode()}")
+
+
+def text_problems(output: Output[Any, Any], model: object) -> Iterator[Problem]:
     """Yield the problems of an output that is no tool, as far as the model is known."""
-    if output.mode != "native":
-        yield Problem("INVALID_OUTPUT_MODE", f"Output.mode is {output.mode!r}.", "Pass 'tool' or 'native'.")
+    mode: str = output.mode
+    if mode not in ("native", "prompted"):
+        yield Problem("INVALID_OUTPUT_MODE", f"Output.mode is {mode!r}.", "Pass 'tool', 'native' or 'prompted'.")
         return
     if output.reflection is not None:
-        wrong = "The output is native, so it cannot be reflected on: the model's answer is final."
+        wrong = f"The output is {mode}, so it cannot be reflected on: the model's answer is final."
         yield Problem("NATIVE_REFLECTION", wrong, "Remove reflection, or use mode='tool'.")
     if output.reminder:
-        wrong = "The output is native, so there is no tool that a reminder could name."
+        wrong = f"The output is {mode}, so there is no tool that a reminder could name."
         yield Problem("NATIVE_REMINDER", wrong, "Remove reminder, or use mode='tool'.")
-    if not _NAME.fullmatch(output.name):
+    if output.strict and mode == "prompted":
+        wrong = "The output is prompted, so no provider sees its schema, and none can guarantee it."
+        yield Problem("PROMPTED_STRICT", wrong, "Remove strict, or use mode='native'.")
+    if not isinstance(output.name, str) or not _NAME.fullmatch(output.name):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
         wrong = f"The output's name {output.name!r} is not 1 to 64 letters, digits, '_' or '-'."
         yield Problem("INVALID_NAME", wrong, "Give it a name such as 'report'.")
     facts: Facts = getattr(model, "facts", UNKNOWN)
-    if facts.native_output is False:
+    if mode == "native" and facts.native_output is False:
         named = f"{getattr(model, 'provider', '')}:{getattr(model, 'name', '')}"
         yield Problem("NO_NATIVE_OUTPUT", f"The model {named} has no native output.", "Use mode='tool'.")
 

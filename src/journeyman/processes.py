@@ -24,7 +24,9 @@ from journeyman.data import lazy_dataclass
 MARK: Final = "JOURNEYMAN_COMMAND"
 """The environment variable by which the processes of a command are found. It holds ids, the outermost command first."""
 _PROC = Path("/proc")
+# The fields 3, 4 and 23, counted from behind the name.
 _STATE, _PARENT, _VSIZE = 0, 1, 20
+# Ten milliseconds in all: it is empty only while the system puts the new program in its place.
 _EXEC_LOOKS = 20
 _EXEC_S = 0.000_5
 
@@ -50,6 +52,7 @@ class Processes:
 
     def are_left(self) -> bool:
         """Tell whether any still runs."""
+        # Only Linux shows whose a process is: elsewhere, the group is asked.
         if _PROC.joinpath("self", "stat").exists():
             return bool(self.living())
         try:
@@ -75,6 +78,7 @@ def kill_children() -> None:
         with suppress(OSError, IndexError):  # it has ended by now
             parents[process] = int(_stat(process)[_PARENT])
     ours, found = {os.getpid()}, set[int]()
+    # Generation by generation: a child of a child is nobody's but its parent's.
     while ours:
         ours = {each for each, parent in parents.items() if parent in ours}
         found |= ours
@@ -112,6 +116,7 @@ def _is_dead(process: int) -> bool:
 
 def _stat(process: int) -> list[str]:
     """Return the fields of proc_pid_stat(5), without the first two: the id and the name."""
+    # Behind the last bracket: a program's name may hold blanks and brackets itself.
     return _PROC.joinpath(str(process), "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
 
 
@@ -134,6 +139,7 @@ SECRET_WORDS: Final = frozenset(
 )
 """Words at the end of a name which say that it names a secret, as in `DB_PASSWORD` and `clientSecret`."""
 _SECRET_NAME = re.compile(
+    # Not the end of MONKEY, TURKEY, DONKEY and HOCKEY, nor KEYBOARD, TOKENIZER, AUTHOR; but AUTHORIZATION.
     r"(?<!MON|TUR|DON|HOC)KEY(?!BOARD|MAP|WORD)|TOKEN(?!IZER)|SECRET|PASSW|PASSPHRASE|PASSCODE|_PWD\Z|CREDENTIAL"
     r"|AUTH(?!OR(?!IZATION))|PRIVATE|COOKIE|SESSION_?ID|DSN|CONNECTION_?STRING|WEBHOOK"
     rf"|(?:\A|[^A-Z])(?:{'|'.join(sorted(SECRET_WORDS))}|PASS|PIN|OTP|TOTP|SALT|SAS|SIGNATURE)(?=\Z|[^A-Z])",
@@ -184,6 +190,7 @@ def plain(text: str) -> str:
     if "\x1b" in text:
         text = _SEQUENCE.sub("", text)
     if "\r" in text:
+        # Line ends of Windows are no line that is written over.
         text = _OVERWRITTEN.sub("", text.replace("\r\n", "\n")).replace("\r", "")
     return text
 
@@ -194,5 +201,6 @@ def somebody() -> str:
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
+        # In a container, the user may be a number without a name.
         user = "somebody"
     return f"{user}@{socket.gethostname()}"

@@ -13,7 +13,7 @@ from journeyman.narrowing import is_sequence
 from journeyman.result import ValidationReport
 from journeyman.types import Content, Text, UserContent
 
-__all__ = ["ErrorPrompt", "Prompt", "SystemPrompt"]
+__all__ = ["ErrorPrompt", "ErrorPromptContext", "Prompt", "SystemPrompt"]
 
 Needs = TypeVar("Needs", default=object, contravariant=True)
 

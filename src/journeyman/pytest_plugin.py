@@ -1,4 +1,6 @@
-"""The plugin for pytest: the fixtures `cassette` and `scripted`, and the option `--journeyman-record`.
+"""The plugin for pytest: the fixtures `cassette` and `scripted`, the option `--journeyman-record`, and the mark `live`.
+
+No test asks a provider, unless it has the mark, records a cassette, or `JOURNEYMAN_MODEL_CALLS=1` is set.
 
 A test that uses neither pays for nothing: the modules behind a fixture are imported when the fixture is first used.
 """
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from journeyman.types import Price
 
 _MODES: Final = ("none", "once", "new", "all")
+_MODEL_CALLS: Final = "JOURNEYMAN_MODEL_CALLS"
 _FALSE: Final = ("", "0", "false", "no")
 _UNSAFE: Final = re.compile(r"[^\w.-]+")
 _LONGEST_NAME: Final = 120
@@ -83,6 +86,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the mark `live`."""
+    config.addinivalue_line("markers", "live: may ask real models, which costs money")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let no test ask a provider that is not marked, neither in this process nor in one that it starts."""
+    if _MODEL_CALLS in os.environ or item.get_closest_marker("live") is not None:
+        return (yield)
+    os.environ[_MODEL_CALLS] = "0"
+    try:
+        return (yield)
+    finally:
+        os.environ.pop(_MODEL_CALLS, None)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fail a test whose cassette lacks something, and say what it lacks, however the test itself ends."""
@@ -134,6 +154,8 @@ def cassette(request: pytest.FixtureRequest, cassette_options: CassetteOptions) 
         if made.is_replaying:
             offline = resolve_name("journeyman.models.transport:offline")
             used.silence = ended.enter_context(offline(_OFFLINE))
+        elif os.environ.get(_MODEL_CALLS) == "0":
+            ended.enter_context(pytest.MonkeyPatch.context()).delenv(_MODEL_CALLS)
         yield made
 
 

@@ -22,7 +22,16 @@ from journeyman.errors import RunError, count, visible_json
 from journeyman.texts import shorten, shorten_line
 from journeyman.types import NOTHING_USED, JsonObject, Message, Usage, adapter_of
 
-__all__ = ["AttemptRecord", "CallbackError", "ChildRecord", "LayerOutcome", "ToolKind", "ToolStats", "ValidationReport"]
+__all__ = [
+    "AttemptRecord",
+    "CallbackError",
+    "ChildRecord",
+    "LayerOutcome",
+    "Metadata",
+    "ToolKind",
+    "ToolStats",
+    "ValidationReport",
+]
 
 _SHOWN_CHARS: Final = 500
 """The most that a summary shows of an output or an error."""

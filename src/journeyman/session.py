@@ -18,6 +18,7 @@ from journeyman.window import SentView
 
 __all__ = ["Session", "Sessions", "SharedSession", "Snapshot", "Step"]
 
+# An id is part of the names of its runs, of addresses and of keys in an index.
 MOST_ID_CHARS: Final = 200
 
 
@@ -35,6 +36,8 @@ def check_session_id(id: object) -> None:
         fault = f"has {len(id):,} characters"
     elif not id.isprintable() or id != id.strip():
         fault = "begins or ends with a blank, or has a character that cannot be shown"
+    # Turns are found by the beginning of their names, `chat/ID/`: with a slash, one id could be the beginning of
+    # another's.
     elif set(id) & {"/", "\\"} or set(id) == {"."}:
         fault = "looks like a path"
     else:
@@ -185,6 +188,7 @@ def turn_name(id: str, number: int) -> str:
 
 def turns_of(id: str) -> tuple[str, str]:
     """Return the least name that a turn of a session may have, and the least one behind them all."""
+    # The character behind `/` is `0`: a range of names is found by an index, where a pattern would look at every row.
     return f"{TURN}{id}/", f"{TURN}{id}0"
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "Effect",
     "JsonObject",
     "Opaque",
+    "Price",
     "RedactedThinking",
     "Role",
     "RunPath",

@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, replace
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from journeyman.data import lazy_dataclass
-from journeyman.errors import DefinitionError, Problem
+from journeyman.definition import Kind, field_problems, is_count, none_or, raise_problems
 from journeyman.model import Model, Prefix, Request, Response, context_window_of
 from journeyman.types import (
     NOTHING_USED,
@@ -37,7 +37,9 @@ from journeyman.types import (
 __all__ = ["AnyStrategy", "Informed", "Shortened", "Strategy"]
 
 _BLOCK_TOKENS = 8  # for the JSON around a block: its type, its ids
+# Services count a picture by its pixels, which nobody reads here: Anthropic a token for each 750, up to some 1,600.
 _PICTURE_TOKENS = 1_200
+# At Google's 32 tokens a second, Base64 of a recording at 115 kbit/s.
 _SOUND_CHARS_PER_TOKEN = 600
 _THINKING = (Thinking, RedactedThinking)
 # The room for the answer that compaction leaves: a share of the window, within these bounds.
@@ -130,13 +132,11 @@ class Compaction:
     """Changes the messages of each request, after the strategies. The history stays as it is."""
 
     def __post_init__(self) -> None:
+        # A copy: a list of the caller's could change during the run.
         object.__setattr__(self, "strategies", tuple(self.strategies))
-        for name in ("reserve_tokens", "window_tokens"):
-            value: int | None = getattr(self, name)
-            if value is not None and value < 1:
-                hint = "Give a number of tokens of at least 1, or leave it out."
-                problem = Problem("INVALID_COMPACTION", f"{name} is {value}.", hint)
-                raise DefinitionError("The compaction", [problem])
+        size: Kind = (none_or(is_count), "Give a number of tokens of at least 1, or leave it out.")
+        sizes = {"reserve_tokens": size, "window_tokens": size}
+        raise_problems("The compaction", field_problems("INVALID_COMPACTION", "", self, sizes))
 
     def window_of(self, model: Model) -> int | None:
         """Return the window of a run with `model`, in tokens."""
@@ -148,6 +148,7 @@ class Compaction:
         if reserve is None:
             share = int(window * _RESERVED_SHARE)
             reserve = max(max_tokens or 0, min(max(share, LEAST_RESERVE_TOKENS), MOST_RESERVE_TOKENS))
+        # Half at most: a small model's longest answer may be as long as its window, and nothing could be sent.
         return window - min(reserve, window // 2)
 
 
@@ -156,6 +157,7 @@ class Compaction:
 
 def has_results(message: Message) -> bool:
     """Tell whether the message answers calls. What a user says without being called is a *prompt*."""
+    # The first block tells: results stand in front of anything else, or providers refuse the message.
     return bool(message.content) and isinstance(message.content[0], ToolResult)
 
 
@@ -255,6 +257,7 @@ def _without_thinking(message: Message) -> Message:
     if message.role != "assistant" or not any(isinstance(block, _THINKING) for block in message.content):
         return message
     content = tuple(block for block in message.content if not isinstance(block, _THINKING))
+    # Not nothing: an empty message is refused by every provider.
     return replace(message, content=content or (Text("(nothing said)"),))
 
 
@@ -263,6 +266,8 @@ def _without_thinking(message: Message) -> Message:
 
 def estimate_text(text: str) -> int:
     """Return about how many tokens `text` is: a quarter of its UTF-8 bytes, at least 1."""
+    # Bytes, since a Chinese character is three of them and about a token by itself. Half a surrogate pair must not
+    # raise.
     size = len(text) if text.isascii() else len(text.encode(errors="replace"))
     return max(1, (size + 3) // 4)
 
@@ -342,6 +347,7 @@ def _text_of_block(block: Block) -> str:
 
 
 _FAILURES_AT_MOST: Final = 3  # each compaction costs model calls, or the provider's cache once
+# It bounds what one odd report can do: all later views would look too long.
 _RATIO_AT_MOST: Final = 4.0
 
 
@@ -384,6 +390,7 @@ class WholeView:
     def tokens(self) -> int:
         """About how long the next request is. A report that is not exact, or counts no input, is ignored."""
         covered, tokens = self._covered, self._reported.total_tokens
+        # Of a lower bound, or of a report without input, nothing can be inferred about the next request.
         if not (self._reported.exact and self._reported.input_tokens):
             covered, tokens = 0, estimate_prefix(self.prefix)
         return tokens + sum(estimate_message(message) for message in self.messages[covered:])
@@ -460,6 +467,7 @@ class CompactedView:
 
     def follow(self, history: Sequence[Message]) -> None:
         """Add what the history has grown by."""
+        # By identity: the last message may have grown since, and an equal one may stand elsewhere.
         if self._covered and not (len(history) >= self._covered and history[self._covered - 1] is self._last):
             self._catch_up(history)
         for message in history[self._covered :]:
@@ -494,6 +502,7 @@ class CompactedView:
 
     def was_too_long(self) -> None:
         """Remember that the provider has refused the view for its length."""
+        # A tenth less than what was refused: the next view has to be clearly shorter, by the same inexact measure.
         self.ceiling_tokens = self.tokens * 9 // 10
 
     def rewrite(self, messages: Sequence[Message]) -> None:
@@ -517,5 +526,6 @@ class CompactedView:
         """Tell whether the next compaction is left out: one is after three failures in a row, then one is tried."""
         if self._n_failures < _FAILURES_AT_MOST:
             return False
+        # The next one is tried: the conversation may have become one that can be shortened.
         self._n_failures = _FAILURES_AT_MOST - 1
         return True

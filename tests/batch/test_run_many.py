@@ -14,15 +14,12 @@ from hypothesis import strategies as st
 from journeyman import (
     Abort,
     Agent,
-    Allowance,
     Budget,
     DefinitionError,
     ErrorCode,
     Event,
     Failure,
-    InMemoryJournal,
     Limits,
-    ProviderError,
     Runtime,
     Success,
     ToolContext,
@@ -33,7 +30,9 @@ from journeyman import (
 from journeyman.batch import BatchOptions, Order
 from journeyman.durable import Durable
 from journeyman.endings import BudgetContext
+from journeyman.errors import ProviderError
 from journeyman.events import BatchPaused, InputFinished, RunStarted
+from journeyman.journal import InMemoryJournal
 from journeyman.model import Request
 from journeyman.testing.faulty import FaultyModel
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
@@ -216,21 +215,21 @@ async def test_endless_inputs_are_taken_only_as_they_are_read() -> None:
 @pytest.mark.parametrize("order", ["input", "done"])
 async def test_a_spent_budget_takes_no_more_inputs_and_the_last_pair_is_the_first_not_taken(order: Order) -> None:
     agent = echo(lambda _: say("ok", usage=Usage(requests=1, input_tokens=90, output_tokens=10)))
-    batch = run_many(agent, naturals(), max_concurrency=1, order=order, budget=Allowance(tokens=1_000))
+    batch = run_many(agent, naturals(), max_concurrency=1, order=order, budget=Budget(tokens=1_000, scope="day"))
     pairs = [pair async for pair in batch]
     *done, (last, result) = pairs
     context = context_of(result, BudgetContext)
-    assert (context.policy, context.limit, context.scope) == ("tokens", 1_000, "batch")
+    assert (context.policy, context.limit, context.scope) == ("tokens", 1_000, "day")
     assert (int(last), batch.first_not_taken) == (len(done) + 1, len(done) + 1)
     assert failed(result).metadata.attempts == ()
     assert sum(each.metadata.usage.requests for _, each in done if each.metadata.usage is not None) >= 7
 
 
 async def test_a_budget_object_is_shared_and_counts_what_the_batch_spent() -> None:
-    budget = Budget(Allowance(tokens=100_000), scope="evening", now=0.0)
+    budget = Budget(tokens=100_000, scope="evening")
     agent = echo(lambda _: say("ok", usage=Usage(requests=1, input_tokens=90, output_tokens=10)))
     assert len([pair async for pair in run_many(agent, ["a"] * 5, budget=budget)]) == 5
-    assert budget.tokens == 500
+    assert budget.used_tokens == 500
 
 
 @virtual_clock
@@ -239,7 +238,7 @@ async def test_a_budget_of_time_ends_the_runs_and_the_batch() -> None:
         await asyncio.sleep(4)
         return "done"
 
-    batch = run_many(echo(slow), naturals(), max_concurrency=1, budget=Allowance(seconds=10))
+    batch = run_many(echo(slow), naturals(), max_concurrency=1, budget=Budget(seconds=10))
     codes = [(input, result.code) async for input, result in batch]
     assert codes == [("1", "SUCCESS"), ("2", "SUCCESS"), *[(n, ErrorCode.BUDGET_EXCEEDED) for n in ("3", "4")]]
     assert batch.first_not_taken == 4
@@ -247,7 +246,7 @@ async def test_a_budget_of_time_ends_the_runs_and_the_batch() -> None:
 
 async def test_the_limits_of_one_run_do_not_end_the_batch() -> None:
     agent = echo(lambda _: "ok", limits=Limits(tokens=10))
-    batch = run_many(agent, ["a", "b"], budget=Allowance(tokens=10_000))
+    batch = run_many(agent, ["a", "b"], budget=Budget(tokens=10_000))
     assert [result.code async for _, result in batch] == [ErrorCode.BUDGET_EXCEEDED] * 2
     assert batch.first_not_taken is None
 
@@ -450,7 +449,7 @@ async def test_faults_of_the_provider_are_repeated_and_no_input_is_lost() -> Non
     [
         ({"max_concurrency": 0}, "max_concurrency is 0. Pass a whole number of at least 1."),
         ({"order": "size"}, "order is 'size'. Pass 'input' or 'done'."),
-        ({"budget": 5}, "budget is 5. Pass an Allowance"),
+        ({"budget": 5}, "budget is 5. Pass a Budget"),
         ({"inputs": "abc"}, "inputs is a str, not many inputs."),
         ({"inputs": 3}, "inputs is a int, not many inputs."),
         ({"runtime": Runtime(journal=InMemoryJournal())}, "runtime has a journal. A journal remembers one run."),
@@ -466,7 +465,7 @@ def test_wrong_arguments_are_refused_before_anything_begins(wrong: dict[str, Any
 
 
 def test_two_budgets_that_do_not_draw_on_each_other_are_refused() -> None:
-    one, other = (Budget(Allowance(tokens=1), scope="x", now=0.0) for _ in range(2))
+    one, other = (Budget(tokens=1, parent=Budget(cost=1.0)) for _ in range(2))
     with pytest.raises(DefinitionError, match="There are two budgets"):
         run_many(echo(), ["a"], budget=one, runtime=Runtime(budget=other))
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Agent, Chat, ChatBusy, DefinitionError, Message
+from journeyman import Agent, Chat, DefinitionError, Message
 from journeyman.compaction import ClearToolResults, Summarise
+from journeyman.errors import ChatBusy
 from journeyman.events import ContextCompacted
 from journeyman.model import Request
 from journeyman.store import Redacted

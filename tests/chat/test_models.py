@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Chat, ChatBusy, ChatHeld, DefinitionError, ModelUnavailable
+from journeyman import Agent, Chat, DefinitionError
 from journeyman.compaction import ClearToolResults
+from journeyman.errors import ChatBusy, ChatHeld, ModelUnavailable
 from journeyman.events import RunStarted
 from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.window import Compaction

@@ -3,17 +3,22 @@
 import asyncio
 import sqlite3
 import threading
+from collections.abc import Callable, Collection
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from journeyman import Agent, Chat, InMemoryJournal, Output, Runtime, dump_messages, load_messages, tool
+from journeyman import Agent, Chat, Output, Runtime, dump_messages, load_messages, tool
 from journeyman.chat.turn import ABORTED
+from journeyman.chat.writer import SessionWriter
 from journeyman.events import Event, MessageCommitted
+from journeyman.inbox import Inbox, Queue, Receipt
+from journeyman.journal import InMemoryJournal
 from journeyman.model import Response
-from journeyman.session import Session
+from journeyman.session import Session, Snapshot
+from journeyman.store import Store
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, Message, Text, Thinking, ToolResult, ToolUse
@@ -133,6 +138,41 @@ async def test_texts_from_other_threads_are_kept_each_once(kept: Kept) -> None:
     async with Chat.open(agent, kept.place, id=id) as chat:
         assert chat.messages == said
         assert chat.state.follow_ups == ()
+
+
+class MeetingInbox(Inbox):
+    """An inbox in which one text is put and others are taken out at the same moment."""
+
+    __slots__ = ("taking_out",)
+
+    def put(self, text: str, queue: Queue, *, is_kept: bool = False) -> Receipt:
+        if (keep := self.on_put) is not None:
+
+            def meet(receipt: Receipt, queue: Queue) -> None:
+                assert self.taking_out.wait(10)
+                keep(receipt, queue)
+
+            self.on_put = meet
+        return super().put(text, queue, is_kept=is_kept)
+
+    def take_out(self, receipts: Collection[Receipt]) -> None:
+        self.taking_out.set()
+        super().take_out(receipts)
+
+
+def test_a_text_of_another_thread_and_a_turn_that_comes_back_do_not_wait_for_each_other(path: Path) -> None:
+    inbox = MeetingInbox()
+    inbox.taking_out = threading.Event()
+    with Store(path) as store, closing(store.session("chat", agent="a", any_agent=True, create=True)) as session:
+        writer = SessionWriter(session, inbox)
+        works: list[Callable[[], object]] = [lambda: inbox.put("Hurry.", "steering"), lambda: writer.read(Snapshot())]
+        threads = [threading.Thread(target=work, daemon=True) for work in works]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+        assert [thread.is_alive() for thread in threads] == [False, False]
+    assert inbox.waiting("steering") == ("Hurry.",)
 
 
 async def test_usage_goes_on_exactly_and_is_there_in_mid_turn(kept: Kept, door: Door) -> None:

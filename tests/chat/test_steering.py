@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Callbacks, Chat, ChatHeld, Limits, Output, ProviderError, Success, Tasks, Tool, run, tool
+from journeyman import Agent, Callbacks, Chat, Limits, Output, Success, Tasks, Tool, run, tool
 from journeyman.agent import StopContext
 from journeyman.chat import Turn
 from journeyman.endings import StopGuardContext
+from journeyman.errors import ChatHeld, ProviderError
 from journeyman.events import ModelResponded, RunSucceeded, TurnEnded
 from journeyman.model import Request
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say

@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from journeyman import Agent, Callbacks, ChatHeld, Limits, Message, Output, run, tool
+from journeyman import Agent, Callbacks, Limits, Message, Output, run, tool
 from journeyman.chat.turn import ABORTED
 from journeyman.endings import CancelledContext
+from journeyman.errors import ChatHeld
 from journeyman.events import Event, IterationStarted, MessageCommitted, RunFailed, RunStarted, RunSucceeded, TurnEnded
 from journeyman.loop.prepare import CLOSING
 from journeyman.testing.scripted import ScriptedModel, call

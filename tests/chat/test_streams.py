@@ -5,10 +5,12 @@ from typing import assert_type
 
 import pytest
 
-from journeyman import Agent, Chat, ChatBusy, Events, Output, Price, ProviderError, Result, Usage
+from journeyman import Agent, Chat, Events, Output, Result, Usage
 from journeyman.chat.turn import ABORTED
+from journeyman.errors import ChatBusy, ProviderError
 from journeyman.events import Event, RunSucceeded, TurnEnded
 from journeyman.testing.scripted import ScriptedModel, call
+from journeyman.types import Price
 from tests.play import Door, Report, Stage, cancelled, chatting, look, script_of
 
 

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from journeyman import Agent, Chat, InMemoryJournal, Limits, Output, Runtime, Success, run, tool
+from journeyman import Agent, Chat, Limits, Output, Runtime, Success, run, tool
 from journeyman.errors import ChatBusy, NothingToContinue, ProviderError
+from journeyman.journal import InMemoryJournal
 from journeyman.output import ContinueRun, FailRun, StopContext, StopVerdict
 from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.types import Message, Text, dump_messages, load_messages

@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 import pytest
 
-from journeyman import Agent, Chat, ChatBusy
+from journeyman import Agent, Chat
 from journeyman.chat.turn import ABORTED
 from journeyman.compaction import ClearToolResults
-from journeyman.errors import NothingToUndo, ProviderError, StoreError
+from journeyman.errors import ChatBusy, NothingToUndo, ProviderError, StoreError
 from journeyman.model import Request, Response
 from journeyman.store import Redacted, Store
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call

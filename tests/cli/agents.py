@@ -3,15 +3,16 @@
 import asyncio
 import os
 import subprocess
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
 from threading import Event
 
 from pydantic import BaseModel
 
-from journeyman import Agent, Limits, Output, Price, ProviderError, Subagents, Usage, tool
-from journeyman.model import Part, Request, ResponseStarted, TextPart
+from journeyman import Agent, Limits, Output, Subagents, tool
+from journeyman.errors import ProviderError
+from journeyman.model import Request
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
+from journeyman.types import Price
 
 print("the file prints")  # noqa: T201 - users' files do
 
@@ -84,19 +85,10 @@ async def leave_behind() -> str:
     return "awake"
 
 
-class Silent:
-    """A model that begins to speak and falls silent."""
-
-    provider, name = "test", "silent"
-
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
-        yield self._parts()
-
-    async def _parts(self) -> AsyncIterator[Part]:
-        yield ResponseStarted("silent", "1", Usage(requests=1, input_tokens=7))
-        yield TextPart("It was a dark and stormy night, and")
-        await asyncio.Event().wait()
+async def fall_silent(request: Request) -> AsyncGenerator[str]:
+    """Begin to speak and fall silent."""
+    yield "It was a dark and stormy night, and"
+    await asyncio.Event().wait()
 
 
 greeter = Agent(name="greeter", model=ScriptedModel(["Good morning!\nHow are you?"]))
@@ -143,7 +135,7 @@ sleeper = Agent(name="sleeper", model=ScriptedModel([say("Good night.", call("sl
 blocker = Agent(name="blocker", model=ScriptedModel([say("I block.", call("block"))]), tools=[block])
 waiter = Agent(name="waiter", model=ScriptedModel([say("I wait.", call("wait"))]), tools=[wait])
 leaver = Agent(name="leaver", model=ScriptedModel([say("I leave.", call("leave_behind"))]), tools=[leave_behind])
-silent = Agent(name="silent", model=Silent())
+silent = Agent(name="silent", model=FunctionModel(fall_silent, name="silent"))
 claude = Agent(name="claude", model="anthropic:claude-sonnet-5-5", limits=Limits(request_retries=0))
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from journeyman import Agent, Output, ProviderError, tool
+from journeyman import Agent, Output, tool
+from journeyman.errors import ProviderError
 from journeyman.model import Request
 from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from journeyman.types import Base64, Document, Text

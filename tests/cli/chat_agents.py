@@ -1,8 +1,7 @@
 """The agents of the terminal chat's tests. The model does as it is told, so that each test writes its own script."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from threading import Event
 
@@ -11,10 +10,10 @@ from pydantic import BaseModel
 from journeyman import Agent, Output, ask_user, tool
 from journeyman.errors import ProviderError
 from journeyman.gate import Allow, Ask, GateRequest
-from journeyman.model import Part, Request, ResponseStarted, TextPart
+from journeyman.model import Request
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.toolbox import Workspace
-from journeyman.types import Base64, Image, Text, ToolResult, Usage
+from journeyman.types import Base64, Image, Text, ToolResult
 
 
 @tool(effect="pure")
@@ -99,22 +98,13 @@ obedient = FunctionModel(obey)
 tools = [wait, sleep, block, printing, ask_user, *Workspace(".").tools("read", "bash")]
 
 
-class Endless:
-    """A model that begins, and never comes to an end."""
-
-    name = provider = "endless"
-
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
-        yield self._parts()
-
-    async def _parts(self) -> AsyncIterator[Part]:
-        yield ResponseStarted("endless", "1", Usage(requests=1, input_tokens=7))
-        yield TextPart("It was a dark night")
-        await asyncio.Event().wait()
+async def never_end(request: Request) -> AsyncGenerator[str]:
+    """Begin, and never come to an end."""
+    yield "It was a dark night"
+    await asyncio.Event().wait()
 
 
-endless = Agent(name="endless", model=Endless())
+endless = Agent(name="endless", model=FunctionModel(never_end, name="endless"))
 EDIT = call("edit", path="greet.py", old_text="Hello", new_text="Hi")
 editor = Agent(
     name="editor",

@@ -5,10 +5,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from journeyman import Agent, Price, Subagents, Text, Usage, tool
+from journeyman import Agent, Subagents, Text, Usage, tool
 from journeyman.model import Facts, Part, Request
 from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from journeyman.toolbox import Workspace
+from journeyman.types import Price
 
 FACTS = Facts(context_window=200_000, price=Price(input=3, output=15))
 USED = Usage(requests=1, input_tokens=9_000, output_tokens=400)

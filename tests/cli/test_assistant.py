@@ -67,7 +67,7 @@ def _edits(warm: Warm, project: Path, env: dict[str, Any]) -> None:
 
 
 def _goes_on(warm: Warm, project: Path, env: dict[str, Any]) -> None:
-    with terminal("chat", "--continue", folder=project, rows=40, start=warm.start, **env) as chat:
+    with terminal("chat", "--resume", folder=project, rows=40, start=warm.start, **env) as chat:
         chat.see("It uses an f-string now.")
         chat.type("Thanks.", "You are welcome.")
         chat.press(b"\x04")
@@ -75,10 +75,8 @@ def _goes_on(warm: Warm, project: Path, env: dict[str, Any]) -> None:
         assert chat.end() == 0
     elsewhere = project.parent / "elsewhere"
     elsewhere.mkdir()
-    done = warm("chat", "--continue", cwd=elsewhere, env=env)
-    assert_one_error_line(
-        done, 2, ["has no conversation with assistant. Leave --resume and --continue out to begin one."]
-    )
+    done = warm("chat", "--resume", cwd=elsewhere, env=env)
+    assert_one_error_line(done, 2, ["has no conversation with assistant. Leave --resume out to begin one."])
 
 
 def test_without_a_key_one_line_names_three(warm: Warm, project: Path) -> None:
@@ -108,7 +106,6 @@ def test_the_model_is_the_one_whose_key_is_set(warm: Warm, project: Path, given:
         (("--tools", "reading,knife"), "There is no tool 'knife'. There are coding, reading, none, and read, write,"),
         (("--tools", ","), "--tools names none. There are coding"),
         (("--tools", "none", "agents.py"), "--tools is for the assistant; agents.py has its own tools."),
-        (("--continue", "--resume", "x"), "--continue goes on with the latest conversation"),
         (("--model", "gpt"), "The model name 'gpt' is not of the form"),
     ],
 )

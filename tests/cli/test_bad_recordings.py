@@ -15,8 +15,14 @@ from tests.cli.test_recorded_commands import AGENTS
 from tests.store.test_killed import started
 from tests.support import tamper
 
-READING = (("runs",), ("show", "last"), ("diff", "last", "last"), ("tail", "last"), ("export", "last"))
-COMMANDS = (*READING, ("test", "last", "--out", "test_made.py"), ("prune", "last"))
+READING = (
+    ("runs",),
+    ("show", "last"),
+    ("show", "last", "--diff", "last"),
+    ("show", "last", "--follow"),
+    ("export", "last"),
+)
+COMMANDS = (*READING, ("cassette", "test", "last", "--out", "test_made.py"), ("prune", "last"))
 UNPRIVILEGED = Path(__file__).parent / "unprivileged.py"
 
 
@@ -96,7 +102,9 @@ def test_a_store_that_may_not_be_written_is_named_with_what_to_do(
     shutil.copy(tmp_path / "good.db", place)
     place.chmod(0o400 if what == "file" else 0o600)
     place.parent.chmod(0o700 if what == "file" else 0o500)
-    for words in (("prune", "last"),) if what == "file" else (("runs",), ("test", "last"), ("prune", "last")):
+    for words in (
+        (("prune", "last"),) if what == "file" else (("runs",), ("cassette", "test", "last"), ("prune", "last"))
+    ):
         done = desk(*words, "--store", place, program=UNPRIVILEGED)
         assert_one_error_line(done, 2, ["runs.db", "writable"])
     done = desk("run", "agents.py:scout", "?", "--store", place, program=UNPRIVILEGED)
@@ -138,7 +146,14 @@ def test_a_damaged_store_is_repaired_and_says_so(desk: Callable[..., Done], tmp_
 def test_wrong_ids_name_the_nearest_and_short_ones_those_that_fit(desk: Callable[..., Done]) -> None:
     found = json.loads(desk("runs", "--json", "--store", "good.db").stdout)["recordings"]
     second, first = [each["id"] for each in found]
-    of_one = (("show",), ("diff", "last"), ("tail",), ("export",), ("test",), ("prune",))
+    of_one = (
+        ("show",),
+        ("show", "last", "--diff"),
+        ("show", "--follow"),
+        ("export",),
+        ("cassette", "test"),
+        ("prune",),
+    )
     for words in of_one:
         wrong = f"{first[:-1]}x"
         assert_one_error_line(desk(*words, wrong, "--store", "good.db"), 2, [wrong, "nearest is", first])
@@ -157,14 +172,16 @@ def test_a_run_of_another_process_is_shown_as_far_as_it_is_and_followed_to_its_e
         of_store = ("--store", "live.db")
         assert "  live  " in desk("runs", *of_store).stdout
         assert "status:      live" in desk("show", "last", *of_store).stdout
-        assert desk("diff", "last", "last", *of_store).code == 0
+        assert desk("show", "last", "--diff", "last", *of_store).code == 0
         done = desk("export", "last", "--as", "markdown", *of_store)
         assert (done.code, "still goes on" in done.stderr) == (0, True)
-        assert_one_error_line(desk("test", "last", "agents.py:scout", *of_store), 1, ["no end to assert: it is live"])
+        assert_one_error_line(
+            desk("cassette", "test", "last", "agents.py:scout", *of_store), 1, ["no end to assert: it is live"]
+        )
         assert_one_error_line(desk("prune", "last", *of_store), 1, ["goes on", "once its run has ended"])
         desk("prune", "--older-than", "0s", *of_store)
         assert "  live  " in desk("runs", *of_store).stdout
-        with running("tail", "last", *of_store, cwd=tmp_path, start=warm.start) as tail:
+        with running("show", "last", "--follow", *of_store, cwd=tmp_path, start=warm.start) as tail:
             tail.wait_for("hang({})", "stdout")
             pipe.write_text("go on")
             done = tail.done()

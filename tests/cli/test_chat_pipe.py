@@ -1,10 +1,14 @@
 """`journeyman chat` without a terminal, and what cannot be done at all."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+from signal import SIGINT, SIGTERM, Signals
 
 import pytest
 
-from tests.cli.program import Done, Warm, assert_one_error_line, running
+from tests.cli.program import Done, Warm, environment, running
 from tests.cli.terminal import CHAT_AGENTS as AGENTS
 from tests.cli.terminal import chatting
 
@@ -77,27 +81,6 @@ def test_a_chat_in_a_database_goes_on_there(warm: Warm, tmp_path: Path, emptied:
     assert [*tmp_path.iterdir()] == [], "no file is made of its name"
 
 
-@pytest.mark.parametrize(
-    ("words", "error"),
-    [
-        ([f"{AGENTS}:helper", "--session-file", "postgresql://ann:secret@127.0.0.1:1/chats"], "could not be opened"),
-        ([f"{AGENTS}:helper", "--session-file", "mysql://ann@host/chats"], "there is no kind 'mysql'"),
-        (["nowhere.py"], "There is no file nowhere.py. "),
-        ([f"{AGENTS}:helper", "--resume", "12345678"], "has no session '12345678'. "),
-        ([f"{AGENTS}:helper", "--resume"], "has no conversation with helper. Leave --resume and --continue out"),
-        ([f"{AGENTS}:helper", "--session-file", "."], "could not be opened"),
-        ([f"{AGENTS}:helper", "--session-file", str(AGENTS)], "chat_agents.py"),
-        ([f"{AGENTS}:helper", "--model", "nobody:nothing"], "nobody"),
-        ([f"{AGENTS}:helper", "--mode", "careful"], "careful"),
-    ],
-)
-def test_what_cannot_be_used_is_one_line_and_exit_code_2(
-    warm: Warm, tmp_path: Path, words: list[str], error: str
-) -> None:
-    done = warm("chat", *words, cwd=tmp_path, stdin=b"Hello\n", env={"XDG_DATA_HOME": str(tmp_path / "data")})
-    assert_one_error_line(done, 2, [error])
-
-
 @pytest.mark.timeout(60)
 def test_a_conversation_that_is_open_elsewhere_is_refused(warm: Warm, tmp_path: Path) -> None:
     with chatting(tmp_path, start=warm.start) as chat:
@@ -107,8 +90,49 @@ def test_a_conversation_that_is_open_elsewhere_is_refused(warm: Warm, tmp_path: 
         assert str(chat.process.pid) in done.error
 
 
-def test_a_closed_stdin_is_no_prompt_at_all(warm: Warm, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "stdin", "code", "said"),
+    [
+        ("chat", "< /dev/null", 0, ""),
+        ("chat", "<&-", 0, ""),
+        ("mcp", "<&-", 0, ""),
+        ("chat", "0> made", 2, "error: stdin cannot be read: Bad file descriptor."),
+    ],
+)
+def test_a_closed_stdin_is_an_empty_one_and_one_that_cannot_be_read_is_told(
+    tmp_path: Path, command: str, stdin: str, code: int, said: str
+) -> None:
+    shell = ["sh", "-c", f'exec "$0" -m journeyman {command} "$1" {stdin}', sys.executable, f"{AGENTS}:helper"]
+    env = environment(XDG_DATA_HOME=str(tmp_path / "data"))
+    done = subprocess.run(shell, cwd=tmp_path, env=env, capture_output=True, text=True, start_new_session=True)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "steps", "said"),
+    [
+        ("", [("", SIGINT)], ""),
+        ("", [("", SIGTERM)], ""),
+        ("sleep\nHello\n", [("I sleep.", SIGINT)], "stopped"),
+        ("sleep\nHello\n", [("I sleep.", SIGTERM)], "stopped"),
+        ("block\nHello\n", [("I block.", SIGINT), ("stopping", SIGINT)], ""),
+    ],
+)
+def test_a_signal_ends_it_after_the_turn_that_goes_on_and_another_one_at_once(
+    warm: Warm, tmp_path: Path, line: str, steps: list[tuple[str, Signals]], said: str
+) -> None:
+    given, giving = os.pipe()
+    os.write(giving, b"Hi\n" + line.encode())
+    words = ("chat", f"{AGENTS}:helper")
     env = {"XDG_DATA_HOME": str(tmp_path / "data")}
-    with running("chat", f"{AGENTS}:helper", cwd=tmp_path, env=env, start=warm.start) as chat:
+    with os.fdopen(given, "rb") as stdin, running(*words, cwd=tmp_path, env=env, stdin=stdin, start=warm.start) as chat:
+        chat.wait_for("heard ['Hi']", "stdout")
+        for sign, number in steps:
+            chat.wait_for(sign)
+            chat.send(number)
         done = chat.done()
-    assert (done.code, done.stdout) == (0, "")
+    os.close(giving)
+    assert (done.code, done.stdout) == (128 + steps[-1][1], "heard ['Hi'], read []\n")
+    assert said in done.stderr

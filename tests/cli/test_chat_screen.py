@@ -58,7 +58,7 @@ def test_what_is_drawn_together_is_written_together(warm: Warm, tmp_path: Path) 
     with chatting(tmp_path, start=warm.start) as chat:
         chat.type("report", "Shall I fix it?")
         before = chat.n_writes
-        chat.type("/tools", "Run a command in bash")
+        chat.type("/cost", "1 request")
         assert chat.n_writes - before <= 12  # eight keys, and a line
         assert chat.times_drawn("Nothing tests it.") == 1
 

@@ -1,12 +1,12 @@
 """`journeyman chat` through a real terminal: typing while it works, answering what it asks, stopping, coming back."""
 
-import json
 import re
 from pathlib import Path
 from signal import SIGTERM
 
 import pytest
 
+from journeyman.foreign import OLD_SLASH_WORDS
 from tests.cli.program import Warm
 from tests.cli.terminal import COLUMNS, chatting
 
@@ -159,7 +159,7 @@ def test_a_conversation_that_goes_on_shows_what_was_said_as_it_was(warm: Warm, t
         chat.type("Well?", "> Well?")
         chat.wait_for(lambda shown: shown.count("It was a dark night") == 2)
         chat.kill()
-    with chatting(tmp_path, "--continue", agent="endless", start=warm.start) as chat:
+    with chatting(tmp_path, "--resume", agent="endless", start=warm.start) as chat:
         shown = chat.see("The last turn was interrupted")
     rows = [row.strip() for row in shown.splitlines() if row.strip()]
     said = rows[rows.index("> Tell me all.") :]
@@ -174,15 +174,12 @@ def test_commands_do_what_help_says_and_unknown_ones_are_explained(warm: Warm, t
         chat.type("Hello", "heard ['Hello']")
         for line, sign in (
             ("/helpp", "There is no /helpp. Did you mean /help?"),
-            ("/export", "/export needs FILE: /export FILE"),
-            ("/export talk.json", "2 messages in talk.json"),
-            ("/export talk.json", "There is a talk.json already."),
-            ("/export no/talk.json", "cannot be written: No such file"),
+            *((f"{old} talk", f"{old} is gone. {now}"[:50]) for old, now in OLD_SLASH_WORDS.items()),
+            ("/follow", "/follow needs TEXT: /follow TEXT"),
             ("/cost", "1 request · 10 tokens in, 5 out"),
             ("/resume", "2 messages · helper · Hello"),
-            ("/abort", "No turn goes on."),
             ("/continue", "There is nothing to go on with"),
-            ("/steer Later.", "queued: Later."),
+            ("/follow Later.", "when done: Later."),
             ("/drop", "1 text withdrawn."),
             ("/reset", "Forgotten:"),
             ("/help", "Alt-Enter"),
@@ -191,8 +188,6 @@ def test_commands_do_what_help_says_and_unknown_ones_are_explained(warm: Warm, t
             chat.type(line, sign)
         chat.type("/quit")
         assert chat.end() == 0
-    assert [each["role"] for each in json.loads((tmp_path / "talk.json").read_text())] == ["user", "assistant"]
-    assert (tmp_path / "talk.json").stat().st_mode & 0o077 == 0
 
 
 def test_what_was_entered_is_there_again_after_a_new_start(warm: Warm, tmp_path: Path) -> None:

@@ -65,11 +65,12 @@ def test_what_cannot_be_sent_is_one_line(
 def test_events_are_lines_of_json_and_the_last_is_the_result(warm: Warm, folder: Path) -> None:
     done = warm("run", "agents.py:echo", "Hello", "--stream", "jsonl", cwd=folder)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    names = [line["event"] for line in lines]
+    names = [line["type"] for line in lines]
     assert names[0] == "RunStarted"
     assert names[-2:] == ["RunSucceeded", "Result"]
     assert lines[-1]["result"]["output"] == "(['Hello'], [])"
     assert all(line["path"] == ["echo"] for line in lines[:-1])
+    assert "says its class as type now, which was event" in done.stderr
     assert done.code == 0
     failed = warm("run", "agents.py:counter", "three", "--stream", "jsonl", cwd=folder)
     assert (failed.code, json.loads(failed.stdout)["result"]["code"]) == (1, "INVALID_INPUT")
@@ -79,12 +80,6 @@ def test_the_short_options(warm: Warm, folder: Path) -> None:
     assert warm("-V").stdout == f"{version('journeyman')}\n"
     done = warm("run", "agents.py:echo", "Hello", "-m", "nonsense", cwd=folder)
     assert_one_error_line(done, 1, ["The model name 'nonsense' is not of the form 'provider:model'."])
-
-
-def test_each_command_says_what_its_exit_code_means(warm: Warm) -> None:
-    for name in ("run", "chat", "batch"):
-        told = " ".join(warm(name, "--help").stdout.split())
-        assert "Exit code: 0 success, 1 failure, 2 usage, 130 after Ctrl-C, 143 after SIGTERM;" in told
 
 
 # -- completion --------------------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ import jsonschema_rs
 import pytest
 from pydantic import ConfigDict, TypeAdapter
 
-from journeyman import Failure, Message, Metadata, Usage, endings, load_messages
-from journeyman.result import dump_document, result_document
+from journeyman import Failure, Message, Usage, endings, load_messages
+from journeyman.result import Metadata, dump_document, result_document
 from tests.cli.program import AGENTS, Warm
 
 SCHEMA_FILE = Path(__file__).parents[2] / "docs" / "result-document.schema.json"

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from journeyman import Event, Metadata, Usage, events
+from journeyman import Event, Usage, events
 from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.tree import Tree
+from journeyman.result import Metadata
 from tests.cli.program import AGENTS as PLAIN
 from tests.cli.program import Done, Warm, assert_one_error_line, running
 from tests.cli.terminal import terminal
@@ -142,7 +143,7 @@ def test_a_call_that_waits_is_approved_from_another_process(desk: Desk) -> None:
     done = desk.start("careful", "ask")
     assert (done.code, done.stdout) == (3, "")
     digest = desk.digest("ask")
-    assert f"    journeyman approve ask {digest[:12]}\n" in done.stderr
+    assert f"    journeyman tell ask approve {digest[:12]}\n" in done.stderr
     assert FORGED not in done.stderr
     shown = desk("show", "ask").stdout
     assert f'waits for: approve {digest[:12]} · pay\n  May it be paid?\n  {{\n    "invoice": "B"\n  }}\n' in shown
@@ -150,19 +151,19 @@ def test_a_call_that_waits_is_approved_from_another_process(desk: Desk) -> None:
     assert FORGED not in desk("runs").stdout
     assert desk("resume", "ask").code == 3
     assert_one_error_line(
-        desk("approve", "ask", "0123456789"), 1, ["No question waits under '0123456789'", digest[:12]]
+        desk("tell", "ask", "approve", "0123456789"), 1, ["No question waits under '0123456789'", digest[:12]]
     )
-    allowed = desk("approve", "ask", digest[:8])
+    allowed = desk("tell", "ask", "approve", digest[:8])
     assert (allowed.code, allowed.error) == (0, "Unless a worker does, go on with it: journeyman resume ask")
-    assert_one_error_line(desk("approve", "ask", digest), 1, ["This was answered before: allow, by "])
+    assert_one_error_line(desk("tell", "ask", "approve", digest), 1, ["This was answered before: allow, by "])
     assert desk("resume", "ask", "--quiet").stdout == "All is paid.\n"
     assert desk.done() == ["look A", "pay A", "pay B"]
-    assert_one_error_line(desk("approve", "ask", digest), 1, ["This was answered before: allow, by "])
+    assert_one_error_line(desk("tell", "ask", "approve", digest), 1, ["This was answered before: allow, by "])
 
 
 def test_a_call_that_is_denied_is_not_made(desk: Desk) -> None:
     desk.start("careful", "no")
-    assert "Denied: pay B" in desk("approve", "no", desk.digest("no"), "--deny", "Too dear.").stderr
+    assert "Denied: pay B" in desk("tell", "no", "approve", desk.digest("no"), "--deny", "Too dear.").stderr
     done = desk("resume", "no")
     assert done.code == 0
     assert "Too dear." in done.stderr
@@ -172,32 +173,32 @@ def test_a_call_that_is_denied_is_not_made(desk: Desk) -> None:
 def test_a_question_of_the_model_is_answered_from_another_process(desk: Desk) -> None:
     asked = desk.start("asker", "colour", "--json")
     assert (asked.code, json.loads(asked.stdout)["status"]) == (3, "waiting")
-    assert "answer colour" in asked.stderr
+    assert "colour answer" in asked.stderr
     assert FORGED not in asked.stderr
-    assert desk("answer", "colour", desk.digest("colour"), "Green.").code == 0
+    assert desk("tell", "colour", "answer", desk.digest("colour"), "Green.").code == 0
     assert desk("resume", "colour", "--quiet").stdout == "You said: Green.\n"
 
 
 def test_a_run_that_is_held_goes_on_when_it_is_released(desk: Desk) -> None:
     desk.start("clerk", "slow", "--detach")
-    assert desk("hold", "slow").code == 0
+    assert desk("tell", "slow", "hold").code == 0
     held = desk("resume", "slow")
-    assert (held.code, held.error) == (3, "The run slow is held. Let it go on: journeyman release slow")
-    assert desk("steer", "slow", "Quickly!").code == 0
-    assert desk("release", "slow").code == 0
+    assert (held.code, held.error) == (3, "The run slow is held. Let it go on: journeyman tell slow release")
+    assert desk("tell", "slow", "steer", "Quickly!").code == 0
+    assert desk("tell", "slow", "release").code == 0
     done = desk("resume", "slow", "--json", "--quiet")
     assert "Quickly!" in done.stdout
-    assert_one_error_line(desk("hold", "slow"), 1, ["'slow' has ended"])
+    assert_one_error_line(desk("tell", "slow", "hold"), 1, ["'slow' has ended"])
 
 
 def test_a_run_that_nobody_drives_is_cancelled_here(desk: Desk) -> None:  # K17
     desk.start("careful", "stop")
-    done = desk("cancel", "stop", "--reason", "not today")
+    done = desk("tell", "stop", "stop", "not today")
     assert (done.code, done.error) == (0, "The run stop has ended as cancelled.")
     again = desk("resume", "stop")
     assert_one_error_line(again, 1, ["EXECUTION_CANCELLED", "not today"])
     assert desk.done() == ["look A", "pay A"]
-    assert_one_error_line(desk("cancel", "stop"), 1, ["'stop' has ended (EXECUTION_CANCELLED)"])
+    assert_one_error_line(desk("tell", "stop", "stop"), 1, ["'stop' has ended (EXECUTION_CANCELLED)"])
 
 
 def test_a_run_that_is_driven_elsewhere_is_cancelled_there(desk: Desk) -> None:
@@ -206,7 +207,7 @@ def test_a_run_that_is_driven_elsewhere_is_cancelled_there(desk: Desk) -> None:
     with running(*words, cwd=desk.folder, start=desk.warm.start) as program:
         program.wait_for("stuck in: ")
         assert_one_error_line(desk("resume", "far"), 1, ["'far' is driven by the process", "resume far --steal"])
-        assert "was told to end it" in desk("cancel", "far").stderr
+        assert "was told to end it" in desk("tell", "far", "stop").stderr
         done = program.done()
     assert done.code == 1
     assert "EXECUTION_CANCELLED" in done.error
@@ -275,9 +276,9 @@ def test_runs_are_filtered_newest_first(desk: Desk) -> None:
 def test_the_queues_of_a_store_are_shown_with_what_waits_in_them(desk: Desk) -> None:
     desk.start("clerk", "a", "--detach")
     desk.start("careful", "b")
-    (state,) = json.loads(desk("queues", "--json").stdout)["queues"]
+    (state,) = json.loads(desk("runs", "--queues", "--json").stdout)["queues"]
     assert (state["queue"], state["ready"], state["waiting"]) == ("default", 1, 1)
-    head, line = [each.split() for each in desk("queues").stdout.splitlines()]
+    head, line = [each.split() for each in desk("runs", "--queues").stdout.splitlines()]
     assert head == ["queue", "ready", "oldest", "delayed", "running", "waiting", "held", "blocked"]
     assert (line[:2], line[3], line[4:]) == (["default", "1"], "s", ["0", "0", "1", "0", "0"])
 
@@ -285,11 +286,11 @@ def test_the_queues_of_a_store_are_shown_with_what_waits_in_them(desk: Desk) -> 
 def test_only_runs_that_have_ended_are_forgotten(desk: Desk) -> None:
     desk.start("clerk", "good", "--quiet")
     desk.start("clerk", "bad", "--detach")
-    desk("cancel", "bad")
+    desk("tell", "bad", "stop")
     desk.start("clerk", "open", "--detach")
     assert desk("prune", "--older-than", "30d").stdout == ""
     assert desk("prune", "--older-than", "0s", "--dry-run").stdout == "bad\ngood\n"
-    assert desk("prune", "--older-than", "0s", "--keep-failed").stdout == "good\n"
+    assert desk("prune", "--older-than", "0s", "--status", "done").stdout == "good\n"
     assert_one_error_line(desk("prune", "open"), 1, ["'open' is ready: only runs that have ended can be forgotten"])
     done = desk("prune", "bad")
     assert (done.stdout, done.error) == ("bad\n", "1 run forgotten.")
@@ -333,17 +334,17 @@ BAD: dict[str, tuple[int, list[str]]] = {
     "run A:clerk Pay. --detach": (2, ["--detach is for a durable run. Add --durable."]),
     "run A:clerk Pay. --durable --store mysql://h/d": (2, ["there is no kind 'mysql'", "sqlite:PATH"]),
     "show in-voices": (2, ["There is no run 'in-voices'. Did you mean invoices?", "journeyman runs"]),
-    "steer inwoices hello": (2, ["Did you mean invoices"]),
-    "approve invoices abc": (1, ["'abc' is not a digest", "at least its first 6 characters"]),
-    "approve invoices abcdef": (1, ["No question waits under 'abcdef'", "It waits for nobody."]),
-    "steer invoices \t": (2, ["The text is blank"]),
+    "tell inwoices steer hello": (2, ["Did you mean invoices"]),
+    "tell invoices approve abc": (1, ["'abc' is no id of a question", "at least its first 6 characters"]),
+    "tell invoices approve abcdef": (1, ["No question waits under 'abcdef'", "It waits for nobody."]),
+    "tell invoices steer \t": (2, ["The text is blank"]),
     "fork invoices --at 0/0": (2, ["--at '0/0' is no place", "--at 2/3"]),
     "fork invoices --at 9": (2, ["--at '9' is no place"]),
     "fork invoices --at 2/1": (2, ["'invoices' was never at 2/1. Its last step is of attempt 1, iteration 4"]),
     "fork fresh --at 1/1": (2, ["'fresh' has done nothing yet"]),
     "prune": (2, ["Name runs, or give --older-than 30d"]),
     "prune --older-than soon": (2, ["'soon' is no duration", "30d"]),
-    "prune --older-than 1d --status open": (2, ["No run ends as 'open'"]),
+    "prune --older-than 1d --status open": (2, ["--status", "failed"]),
     "runs --status over": (2, ["over", "blocked"]),
     "runs -n 0": (2, ["0 runs are none"]),
     "runs --store A": (2, ["is not a store of journeyman"]),

@@ -27,14 +27,9 @@ RECORDED = {"JOURNEYMAN_RECORD": "1", "CI": ""}
 COMMANDS = (
     *("--help", "--version", "run --help", "completion bash", "check a.py:bot"),
     *("run a.py:bot hi", "run a.py:bot hi --json", "run a.py:bot hi --stream jsonl", "chat a.py:bot", "demo"),
-    *("runs", "runs --json", "show last", "show last --json", "tail last", "diff last last", "export last"),
-    *(
-        "runs --store d.db",
-        "show last --store d.db",
-        "queues --store d.db --json",
-        "replay c.json a.py:bot hi",
-        "mcp a.py:bot",
-    ),
+    *("runs", "runs --json", "show last", "show last --json", "show last --follow", "show last --diff last"),
+    *("export last", "runs --store d.db", "show last --store d.db", "runs --queues --store d.db --json"),
+    *("cassette replay c.json a.py:bot hi", "mcp a.py:bot"),
 )
 
 
@@ -43,7 +38,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Path:
     made = tmp_path_factory.mktemp("full")
     (made / "a.py").write_text(AGENTS)
     (made / "in.jsonl").write_text('"a"\n"b"\n')
-    for words in ("run a.py:bot hi", "run a.py:bot hi --durable --store d.db", "record a.py:bot hi --cassette c.json"):
+    for words in (
+        "run a.py:bot hi",
+        "run a.py:bot hi --durable --store d.db",
+        "cassette record a.py:bot hi --out c.json",
+    ):
         assert warm(*words.split(), cwd=made, env=RECORDED).code == 0
     return made
 

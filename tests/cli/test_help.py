@@ -1,53 +1,129 @@
 """`journeyman --help`: says what there is, and fast."""
 
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 
 import pytest
+from cyclopts import App
+from cyclopts.argument import ArgumentCollection
 
-from journeyman.cli import COMMANDS, HELP, ascii_of
+from journeyman.cli import COMMANDS, HELP, SHARED, ascii_of
 from journeyman.cli.app import app
-from tests.cli.program import Warm, environment, journeyman
+from journeyman.cli.options import Flag, StoreName
+from journeyman.foreign import OLD_COMMANDS, OLD_OPTIONS
+from tests.cli.program import Warm, assert_one_error_line, environment, journeyman
 
 HEAVY = ("cyclopts", "rich", "aiohttp", "anthropic", "openai", "prompt_toolkit", "pydantic_ai", "httpx2", "mcp")
 EXIT_CODES = "Exit code: 0 success, 1 failure, 2 usage, 130 after Ctrl-C, 143 after SIGTERM;"
+SCREEN = 40
+"""So many lines a help has at most."""
 
 
 def test_the_help_names_every_command_with_what_it_does(warm: Warm) -> None:
     for words in ([], ["--help"], ["-h"]):
         done = warm(*words)
         assert (done.code, done.stdout, done.stderr) == (0, HELP, "")
-    assert {name for name in app if not name.startswith("-")} == {name for name in COMMANDS if name != "mcp pin"}
-    for name, (arguments, does) in COMMANDS.items():
-        assert f"  {name} {arguments}".rstrip() in HELP
-        assert f" {does}\n" in HELP
-    assert len({does for _, does in COMMANDS.values()}) == len(COMMANDS), "two commands share a sentence"
-    assert max(len(line) for line in HELP.splitlines()) <= 80
+    commands = {" ".join(names) for names, _ in every_command()}
+    assert commands == {name for name in COMMANDS if name != "cassette"}
+    for name, (_, does, _) in COMMANDS.items():
+        assert (f"\n  {name:<19} {does}\n" in HELP) == (" " not in name)
+    assert len({does for _, does, _ in COMMANDS.values()}) == len(COMMANDS), "two commands share a sentence"
+    assert max(map(len, HELP.splitlines())) <= 80
+    assert len(HELP.splitlines()) <= SCREEN
+    assert HELP.startswith("Example: journeyman run ")
+    assert all(f"\n  {name} " in HELP for name in SHARED)
+
+
+def every_command(of: App = app, *before: str) -> Iterator[tuple[tuple[str, ...], ArgumentCollection]]:
+    """Give each command that can be called, with its arguments and options."""
+    for name in [each for each in of if not each.startswith("-")]:
+        if of[name].default_command is not None:
+            yield (*before, name), of[name].assemble_argument_collection(parse_docstring=True)
+        yield from every_command(of[name], *before, name)
+
+
+def taken_options(of: App = app) -> list[tuple[str, str]]:
+    """Return each option with the command that takes it."""
+    every = every_command(of)
+    return [(" ".join(name), each.name) for name, arguments in every for each in arguments if each.name[:2] == "--"]
+
+
+def explained_options(of: App = app) -> list[str]:
+    """Return what somebody has to learn: the options of each command's own help, the shared ones once, and that of
+    all."""
+    taken = taken_options(of)
+    own = [f"{command} {option}" for command, option in taken if option not in SHARED]
+    return [*own, *sorted({option for _, option in taken} & SHARED.keys()), "--env-file"]
+
+
+def test_the_commands_and_their_options_become_no_more() -> None:
+    assert len([name for name in COMMANDS if " " not in name]) <= 18
+    assert (len(explained_options()) <= 109, len(taken_options()) <= 162) == (True, True)
+
+
+def test_a_planted_option_is_counted() -> None:
+    planted = App(name="journeyman")
+
+    def show(run: str, /, *, store: StoreName = None, steps: Flag = False) -> None: ...
+
+    planted.command(show, name="show")
+    planted.command(show, name="list")
+    assert explained_options(planted) == ["show --steps", "list --steps", "--store", "--env-file"]
+    assert len(taken_options(planted)) == 4
 
 
 @pytest.mark.share(one_in=3)
 @pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_each_command_fits_a_screen_and_begins_with_an_example(name: str, warm: Warm) -> None:
+    done = warm(*name.split(), "--help", env={"COLUMNS": "80"})
+    assert (done.code, done.stderr) == (0, "")
+    example, *rest = done.stdout.splitlines()
+    assert re.match(rf"Example: journeyman {name}\b", example)
+    assert len(rest) < SCREEN
+    assert EXIT_CODES in done.stdout
+    app.parse_args(shlex.split(example)[2:], print_error=False, exit_on_error=False)
+
+
+@pytest.mark.share(one_in=3)
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "cassette"])
 def test_each_command_says_in_one_sentence_what_it_does_and_names_its_arguments(name: str, warm: Warm) -> None:
     done = warm(*name.split(), "--help", env={"COLUMNS": "200"})
-    assert (done.code, done.stderr) == (0, "")
-    usage, _, sentence, *rest = [line.rstrip() for line in done.stdout.splitlines()]
-    arguments, does = COMMANDS[name]
+    _, _, usage, _, sentence, *rest = [line.rstrip() for line in done.stdout.splitlines()]
+    arguments, does, _ = COMMANDS[name]
     assert usage == f"Usage: journeyman {name} [OPTIONS] {arguments}".rstrip()
     assert sentence == does
     assert re.fullmatch(r"[A-Z][^.]*\.", sentence), "it is one sentence"
-    assert EXIT_CODES in " ".join(rest)
+    shared = [line for line in rest if line.startswith("Also ")]
+    assert all(line.endswith(": see journeyman --help.") for line in shared)
     _, _, named = "\n".join(rest).partition("─ Arguments ─")
     explained = re.findall(r"^│ (\*?) *([A-Z|:]+)  +\S", named.partition("╰")[0], re.MULTILINE)
     in_usage = [word for word in arguments.partition(" --")[0].split() if word.strip(".]")]
     assert [each for _, each in explained] == [word.strip("[]") for word in in_usage]
-    needed = [] if "..." in arguments else [word for word in in_usage if word[0] != "["]
+    needed = [] if "..." in arguments and name != "tell" else [word for word in in_usage if word[0] != "["]
     assert [each for star, each in explained if star] == needed
     options = [line for line in rest if re.match(r"│ [* ]*--", line)]
-    assert [line for line in options if not re.search(r"\S  +[A-Z]", line)] == [], "an option is not explained"
+    assert [line for line in options if not re.search(r"\S  +[A-Za-z]", line)] == [], "an option is not explained"
     required = re.findall(r"^│ \* +(--[a-z-]+)", done.stdout, re.MULTILINE)
     assert required == re.findall(r"--[a-z-]+", arguments), "an option that must be given is not in the usage"
+
+
+@pytest.mark.parametrize("old", OLD_COMMANDS)
+def test_a_command_of_before_is_refused_with_the_new_one(old: str, warm: Warm) -> None:
+    now = f"journeyman {OLD_COMMANDS[old]}"
+    assert_one_error_line(warm(old, "x"), 2, [f"{old} is written otherwise now. {now}"])
+    names = [" ".join(names) for names, _ in every_command()]
+    assert any(now.startswith(f"journeyman {name} ") for name in names)
+
+
+def test_an_option_of_before_is_refused_with_the_new_way(warm: Warm) -> None:
+    known = {option.name for _, arguments in every_command() for option in arguments}
+    assert known & OLD_OPTIONS.keys() == {"--durable"}, "it is no option of before"
+    for old, how in OLD_OPTIONS.items():
+        assert_one_error_line(warm("tell", "x", "hold", f"{old}=secret"), 2, [f"{old} {how}."])
 
 
 def test_the_version_is_the_packages() -> None:
@@ -74,7 +150,7 @@ def test_help_and_version_do_without_the_packages_of_the_commands() -> None:
 
 def test_the_help_of_a_command_does_without_what_the_command_speaks_to() -> None:
     told, heavy = modules_of("mcp", "--help")
-    assert COMMANDS["mcp"][1] in told
+    assert COMMANDS["mcp"].does in told
     assert heavy == ["cyclopts", "rich"]
 
 

@@ -36,9 +36,7 @@ async def open_async():
 
 @contextmanager
 def open_sync():
-    print("opened")
     yield made("sync")
-    print("closed")
 
 class Manager:
     async def __aenter__(self):
@@ -50,7 +48,7 @@ class Manager:
 async def later_open():
     return open_async()
 
-ready = open_sync()
+ready = open_async()
 other = partial(made, "other")
 
 def raises():
@@ -84,6 +82,7 @@ async def waits():
     await asyncio.Event().wait()
 
 def blocks():
+    print("blocking")
     threading.Event().wait()
 
 async def ignores():
@@ -105,8 +104,8 @@ async def open_sleeper():
     yield Agent(name="sleeper", model=ScriptedModel([call("sleep")]), tools=[sleep])
     print("closed")
 
-@contextmanager
-def closes_badly():
+@asynccontextmanager
+async def closes_badly():
     yield made("bad")
     raise RuntimeError('cannot close')
 
@@ -143,8 +142,7 @@ def test_a_function_is_called_and_gives_the_agent(folder: Path, warm: Warm, name
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
-    [("open_async", "async"), ("open_sync", "sync"), ("Manager", "class"), ("later_open", "async"), ("ready", "sync")],
+    ("name", "text"), [("open_async", "async"), ("Manager", "class"), ("later_open", "async"), ("ready", "async")]
 )
 def test_a_context_manager_is_closed_after_the_command(folder: Path, warm: Warm, name: str, text: str) -> None:
     done = warm("run", f"agents.py:{name}", "hi", cwd=folder)
@@ -158,10 +156,10 @@ def test_every_command_takes_what_gives_an_agent(folder: Path, warm: Warm) -> No
     chatted = warm("chat", "agents.py:open_async", "--session-file", "s.db", cwd=folder, stdin=b"hi\nyou?\n")
     assert (chatted.code, chatted.stdout) == (0, "I am async.\nI am async.\n")
     assert "closed" in chatted.stderr
-    served = warm("mcp", "agents.py:open_async", "agents.py:open_sync", cwd=folder)
+    served = warm("mcp", "agents.py:open_async", "agents.py:Manager", cwd=folder)
     assert (served.code, served.stdout, served.stderr.split()) == (0, "", ["opened", "opened", "closed", "closed"])
-    recorded = warm("record", "agents.py:open_async", "hi", "--cassette", "c.jsonl", cwd=folder)
-    replayed = warm("replay", "c.jsonl", "agents.py:open_async", cwd=folder)
+    recorded = warm("cassette", "record", "agents.py:open_async", "hi", "--out", "c.jsonl", cwd=folder)
+    replayed = warm("cassette", "replay", "c.jsonl", "agents.py:open_async", cwd=folder)
     assert recorded.stdout == replayed.stdout == "I am async.\n"
     begun = warm("run", "agents.py:open_async", "hi", "--durable", "--id", "one", "--detach", cwd=folder)
     assert (begun.code, begun.stdout) == (0, "one\n")
@@ -208,6 +206,7 @@ CASES = {
         f"agents.py:nothing ({place('def nothing():')}) gives None, not an agent. Return the agent from it.",
     ),
     "needs": (2, f"{place('def needs(db):')}: needs is called without arguments: missing a required argument: 'db'."),
+    "open_sync": (2, "not an agent. Begin the function with async def, and put @asynccontextmanager above it"),
     "forgot": (2, "gives an async_generator, not an agent. Put @asynccontextmanager above the function"),
 }
 
@@ -218,7 +217,7 @@ def test_what_gives_no_agent_is_one_line_with_the_place(folder: Path, warm: Warm
     assert_one_error_line(warm("run", f"agents.py:{name}", "hi", cwd=folder), code, [part])
 
 
-@pytest.mark.parametrize("name", ["waits", "blocks", "ignores", "blocks_a_thread"])
+@pytest.mark.parametrize("name", ["waits", "ignores", "blocks_a_thread"])
 def test_what_never_gives_an_agent_ends_after_the_timeout(folder: Path, warm: Warm, name: str) -> None:
     done = warm("run", f"agents.py:{name}", "hi", "--timeout", "0.05", cwd=folder)
     late = (
@@ -251,9 +250,10 @@ def test_an_interrupted_run_closes_its_agent(folder: Path, warm: Warm) -> None:
     assert done.stderr.splitlines()[-1] == "closed"
 
 
-def test_an_interrupt_ends_what_gives_no_agent(folder: Path, warm: Warm) -> None:
-    with running("run", "agents.py:waits", "hi", cwd=folder, start=warm.start) as program:
-        program.wait_for("waiting")
+@pytest.mark.parametrize(("name", "sign"), [("waits", "waiting\n"), ("blocks", "blocking\n")])
+def test_an_interrupt_ends_what_gives_no_agent(folder: Path, warm: Warm, name: str, sign: str) -> None:
+    with running("run", f"agents.py:{name}", "hi", cwd=folder, start=warm.start) as program:
+        program.wait_for(sign)
         program.send(SIGINT)
         done = program.done()
     assert (done.code, done.error) == (130, "error: interrupted. Nothing was running yet.")

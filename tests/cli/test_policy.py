@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import Done, Warm, assert_one_error_line, running
+from tests.cli.program import Done, Warm
 from tests.cli.terminal import Terminal, terminal
 
 AGENTS = Path(__file__).parent / "policy_agents.py"
@@ -183,23 +183,11 @@ def test_questions_come_one_after_the_other_and_a_line_typed_before_answers_none
 def test_a_durable_run_waits_where_nobody_is_there_and_goes_on_with_the_answer(warm: Warm, tmp_path: Path) -> None:
     waits = told(warm, tmp_path, BASH, "--durable", "--id", "a", "--mode", "auto")
     assert (waits.code, waits.stdout) == (3, "")
-    digest = waits.stderr.partition("journeyman approve a ")[2].split()[0]
+    digest = waits.stderr.partition("journeyman tell a approve ")[2].split()[0]
     env = {"XDG_DATA_HOME": str(tmp_path / "data")}
-    assert warm("approve", "a", digest, cwd=tmp_path, env=env).code == 0
+    assert warm("tell", "a", "approve", digest, cwd=tmp_path, env=env).code == 0
     done = warm("resume", "a", cwd=tmp_path, env=env)
     assert (done.code, (tmp_path / "made").read_text()) == (0, "hello\n"), done.stderr
-
-
-def test_with_ask_store_a_run_waits_for_an_answer_from_elsewhere(warm: Warm, tmp_path: Path) -> None:
-    words = ("run", WORKER, BASH, "--durable", "--id", "a", "--ask-store")
-    with running(*words, cwd=tmp_path, start=warm.start) as process:
-        process.wait_for("--deny WHY")
-        digest = process.shown().partition("journeyman approve a ")[2].split()[0]
-        assert warm("approve", "a", digest, cwd=tmp_path).code == 0
-        done = process.done()
-    assert (done.code, (tmp_path / "made").read_text()) == (0, "hello\n"), done.stderr
-    wrong = warm("run", WORKER, BASH, "--ask-store", cwd=tmp_path)
-    assert_one_error_line(wrong, 2, ["--ask-store is for a durable run. Add --durable."])
 
 
 def test_a_line_of_a_durable_batch_waits_and_the_others_are_done(warm: Warm, tmp_path: Path) -> None:
@@ -208,8 +196,8 @@ def test_a_line_of_a_durable_batch_waits_and_the_others_are_done(warm: Warm, tmp
     waits = warm(*words, cwd=tmp_path)
     assert waits.code == 3, waits.stderr
     assert [json.loads(line)["line"] for line in (tmp_path / "out.jsonl").read_text().splitlines()] == [2]
-    command = waits.stderr.partition("journeyman approve ")[2].splitlines()[0].split()
-    assert warm("approve", *command, cwd=tmp_path).code == 0
+    command = waits.stderr.partition("journeyman ")[2].splitlines()[0].split()
+    assert (command[0], warm(*command, cwd=tmp_path).code) == ("tell", 0)
     done = warm(*words, cwd=tmp_path)
     assert (done.code, (tmp_path / "made").exists()) == (0, True), done.stderr
 

@@ -4,10 +4,16 @@ import json
 import os
 from pathlib import Path
 from signal import SIGTERM
+from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
 
+from journeyman import Agent, tool
+from journeyman.cli.permit.asked import TerminalQuestion
+from journeyman.events import ApprovalRequested, QuestionAsked
+from journeyman.gate import Rewrite
+from journeyman.testing.scripted import ScriptedModel
 from tests.cli.program import Done, Warm
 from tests.cli.terminal import Terminal, terminal
 
@@ -102,7 +108,7 @@ def test_a_durable_run_asks_at_the_terminal_and_waits_in_the_store_where_nobody_
     assert "the old one" in durable(warm, tmp_path, *RUN, ASK, "--durable", "--id", "here").stdout
     waits = durable(warm, tmp_path, *RUN, ASK, "--durable", "--id", "away")
     assert (waits.code, waits.stdout) == (3, "")
-    assert "journeyman answer away " in waits.stderr
+    assert "journeyman tell away answer " in waits.stderr
     with terminal("resume", "away", folder=tmp_path, start=warm.start, XDG_DATA_HOME=str(tmp_path / "data")) as tty:
         answer_is(tty, "1")
     assert "Grand" in tty.text
@@ -137,18 +143,6 @@ def test_a_durable_batch_asks_at_the_terminal_one_question_after_the_other(warm:
         assert tty.end() == 0, tty.text
     outputs = sorted(json.loads(line)["output"] for line in (tmp_path / "out.jsonl").read_text().splitlines())
     assert outputs == ["Grand", "Harbour"]
-
-
-def test_with_ask_store_a_question_waits_for_an_answer_from_elsewhere_also_at_a_terminal(
-    warm: Warm, tmp_path: Path
-) -> None:
-    words = (*RUN, ASK, "--durable", "--id", "a", "--ask-store")
-    with terminal(*words, folder=tmp_path, start=warm.start, XDG_DATA_HOME=str(tmp_path / "data")) as tty:
-        digest = tty.see("TEXT").partition("journeyman answer a ")[2].split()[0]
-        assert durable(warm, tmp_path, "answer", "a", digest, "Neither.").code == 0
-        assert tty.end() == 0
-    assert "answer>" not in tty.text
-    assert "Neither." in tty.text
 
 
 # -- servers -----------------------------------------------------------------------------------------------------------
@@ -231,3 +225,32 @@ def test_a_server_behind_http_asks_its_client_and_nobody_else(warm: Warm, tmp_pa
     assert not (tmp_path / "made").exists()
     assert "allow?" not in tty.text
     assert "answer>" not in tty.text
+
+
+# -- what a line that is entered means ---------------------------------------------------------------------------------
+
+
+@tool
+def transfer(n: int) -> str:
+    """Move it."""
+    return str(n)
+
+
+def test_arguments_are_edited_until_they_fit_and_an_empty_line_goes_back() -> None:
+    call: dict[str, Any] = {"tool_use_id": "1", "tool_name": "transfer", "arguments": {"n": 1}, "question_id": "d"}
+    asked = ApprovalRequested(path=("a",), id="1", question="May it?", offers=("once",), **call)
+    question = TerminalQuestion(Agent(name="a", model=ScriptedModel([]), tools=[transfer]), asked, may_exit="turn")
+    given: list[str] = []
+    for line in ("m", "", "Go on.", "m", '{"m": 1}', "[1]", '{"n": 2}'):
+        assert bool([*question.enter(line)]) == (line in ("Go on.", '{"m": 1}', "[1]"))
+        given.append(question.prompt.given)
+    assert given == ['{"n": 1}', "", "", '{"n": 1}', '{"m": 1}', "[1]", ""]
+    assert question.answer == Rewrite({"n": 2}, "changed by the user")
+
+
+@pytest.mark.parametrize(("line", "answer"), [("2", "b"), ("3", "3"), (" b ", "b"), ("0", "0"), ("9" * 5_000,) * 2])
+def test_the_number_of_an_option_is_its_text_and_any_other_number_itself(line: str, answer: str) -> None:
+    asked = QuestionAsked(path=("a",), id="1", question="Which?", options=("a", "b"))
+    question = TerminalQuestion(Agent(name="a", model=ScriptedModel([])), asked, may_exit="run")
+    assert [*question.enter(line)] == []
+    assert question.answer == answer

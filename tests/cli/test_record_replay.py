@@ -1,4 +1,4 @@
-"""`journeyman record` and `replay`: the same run again, offline, with or without the agent."""
+"""`journeyman cassette record` and `replay`: the same run again, offline, with or without the agent."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ clerk = Agent(
 
 def recorded(warm: Warm, folder: Path) -> Path:
     cassette = folder / "trip.jsonl"
-    done = warm("record", f"{AGENTS}:planner", TRIP, "--cassette", cassette, "--quiet")
+    done = warm("cassette", "record", f"{AGENTS}:planner", TRIP, "--out", cassette, "--quiet")
     assert (done.code, done.stderr) == (0, "")
     return cassette
 
@@ -43,13 +43,13 @@ async def recorded_clerk(warm: Warm, folder: Path) -> Done:
     paying = answer("I pay.", tool_use("pay", {"invoice": "A7"}, id="1"))
     async with MessagesApi([fault(529, headers={"retry-after": "0"}), paying, answer("It is paid.")]) as api:
         env = {"ANTHROPIC_API_KEY": "sk-ant-0123456789", "ANTHROPIC_BASE_URL": api.url}
-        words = ("record", "clerk.py:clerk", "Pay A7.", "--cassette", "clerk.jsonl")
+        words = ("cassette", "record", "clerk.py:clerk", "Pay A7.", "--out", "clerk.jsonl")
         return await asyncio.to_thread(warm, *words, env=env, cwd=folder)
 
 
 def test_a_recorded_run_replays_with_the_same_tree_and_result(tmp_path: Path, warm: Warm) -> None:
-    first = warm("record", f"{AGENTS}:planner", TRIP, "--cassette", "trip.jsonl", cwd=tmp_path)
-    second = warm("replay", "trip.jsonl", f"{AGENTS}:planner", cwd=tmp_path)
+    first = warm("cassette", "record", f"{AGENTS}:planner", TRIP, "--out", "trip.jsonl", cwd=tmp_path)
+    second = warm("cassette", "replay", "trip.jsonl", f"{AGENTS}:planner", cwd=tmp_path)
     assert (first.code, second.code) == (0, 0)
     assert first.stdout == second.stdout == '{\n  "city": "Oslo",\n  "days": 2\n}\n'
     assert "Recording to trip.jsonl.\n" in first.stderr
@@ -61,8 +61,8 @@ async def test_a_provider_is_replayed_without_key_network_or_tools(tmp_path: Pat
     first = await recorded_clerk(warm, tmp_path)
     assert (first.code, first.stdout) == (0, "It is paid.\n")
     assert "sk-ant-0123456789" not in (tmp_path / "clerk.jsonl").read_text()
-    for words in (["clerk.py:clerk"], ["clerk.py:clerk", "Pay A7."], ["clerk.py:clerk", "--realtime"]):
-        again = warm("replay", "clerk.jsonl", *words, cwd=tmp_path)
+    for words in (["clerk.py:clerk"], ["clerk.py:clerk", "Pay A7."]):
+        again = warm("cassette", "replay", "clerk.jsonl", *words, cwd=tmp_path)
         assert (again.code, again.stdout) == (0, "It is paid.\n")
         assert "overloaded: " in again.stderr
     assert (tmp_path / "paid.txt").read_text() == "A7"
@@ -70,17 +70,19 @@ async def test_a_provider_is_replayed_without_key_network_or_tools(tmp_path: Pat
 
 async def test_a_document_of_a_replay_is_that_of_the_run(tmp_path: Path, warm: Warm) -> None:
     await recorded_clerk(warm, tmp_path)
-    document = json.loads(warm("replay", "clerk.jsonl", "clerk.py", "--json", "--quiet", cwd=tmp_path).stdout)
+    document = json.loads(
+        warm("cassette", "replay", "clerk.jsonl", "clerk.py", "--json", "--quiet", cwd=tmp_path).stdout
+    )
     assert (document["output"], document["usage"]["requests"]) == ("It is paid.", 2)
     assert document["history"][2]["content"][0]["content"] == "paid A7"
 
 
 async def test_an_agent_that_changed_fails_with_the_difference(tmp_path: Path, warm: Warm) -> None:
     await recorded_clerk(warm, tmp_path)
-    done = warm("replay", "clerk.jsonl", "clerk.py", cwd=tmp_path, env={"SYSTEM": "You never pay."})
+    done = warm("cassette", "replay", "clerk.jsonl", "clerk.py", cwd=tmp_path, env={"SYSTEM": "You never pay."})
     assert_one_error_line(done, 1, ["API_ERROR: ", "(not_recorded): request 1: system[0].text differs"])
     assert '  │ - system[0].text: "You pay."\n  │ + system[0].text: "You never pay."\n' in done.stderr
-    done = warm("replay", "clerk.jsonl", "clerk.py", "Pay B8.", "--quiet", cwd=tmp_path)
+    done = warm("cassette", "replay", "clerk.jsonl", "clerk.py", "Pay B8.", "--quiet", cwd=tmp_path)
     said = ["messages[0].content[0].text differs (clerk.jsonl, line 3", '+ messages[0].content[0].text: "Pay B8."']
     assert_one_error_line(done, 1, said)
     assert done.stderr.count("\n") == 1
@@ -89,7 +91,7 @@ async def test_an_agent_that_changed_fails_with_the_difference(tmp_path: Path, w
 async def test_a_cassette_is_shown_without_its_agent(tmp_path: Path, warm: Warm) -> None:
     await recorded_clerk(warm, tmp_path)
     (tmp_path / "clerk.py").unlink()
-    done = warm("replay", "clerk.jsonl", cwd=tmp_path)
+    done = warm("cassette", "replay", "clerk.jsonl", cwd=tmp_path)
     assert (done.code, done.stdout) == (0, "It is paid.\n")
     for line in ("clerk · anthropic:claude-sonnet-5-5", "Pay A7.", "  2 I pay.", "    ✓ pay A7", "overloaded: "):
         assert line in done.stderr
@@ -97,46 +99,37 @@ async def test_a_cassette_is_shown_without_its_agent(tmp_path: Path, warm: Warm)
 
 
 def test_what_was_handed_in_is_shown_without_the_agent(tmp_path: Path, warm: Warm) -> None:
-    done = warm("replay", recorded(warm, tmp_path), "--quiet")
+    done = warm("cassette", "replay", recorded(warm, tmp_path), "--quiet")
     assert (done.code, done.stdout, done.stderr) == (0, "{}\n", "")  # the last call was submit
 
 
 def test_what_is_not_asked_for_any_more_is_named(tmp_path: Path, warm: Warm) -> None:
     cassette = tmp_path / "a.jsonl"
-    warm("record", f"{AGENTS}:greeter", "Hello", "--cassette", cassette)
+    warm("cassette", "record", f"{AGENTS}:greeter", "Hello", "--out", cassette)
     lines = cassette.read_text().splitlines(keepends=True)
     second = lines[2].replace('"request": 1', '"request": 2').replace('"run": 1', '"run": 2')
     cassette.write_text("".join([*lines, second, lines[3].replace('"request": 1', '"request": 2')]))
-    done = warm("replay", cassette, f"{AGENTS}:greeter")
+    done = warm("cassette", "replay", cassette, f"{AGENTS}:greeter")
     assert (done.code, "! not asked for: request 2 (line 5)" in done.stderr) == (0, True)
 
 
 def test_a_failed_run_is_recorded_as_well(tmp_path: Path, warm: Warm) -> None:
     cassette = tmp_path / "a.jsonl"
-    first = warm("record", f"{AGENTS}:hopeless", "Hello", "--cassette", cassette, "--quiet")
-    second = warm("replay", cassette, f"{AGENTS}:hopeless", "--quiet")
+    first = warm("cassette", "record", f"{AGENTS}:hopeless", "Hello", "--out", cassette, "--quiet")
+    second = warm("cassette", "replay", cassette, f"{AGENTS}:hopeless", "--quiet")
     assert (first.code, first.stderr) == (second.code, second.stderr) == (1, second.stderr)
 
 
 GREETER = shlex.quote(f"{AGENTS}:greeter")
 CASES: dict[str, tuple[str, list[str]]] = {
-    "no cassette option": (f"record {GREETER} hi", ["--cassette requires an argument"]),
-    "a missing cassette": ("replay no.jsonl", ["There is no file no.jsonl. Record it: journeyman record"]),
-    "no json": ("replay text.jsonl", ["text.jsonl, line 1: this is not JSON", "Record it again."]),
-    "a cut cassette": (f"replay cut.jsonl {GREETER}", ["cut.jsonl, line 4: this is not JSON"]),
-    "another version": ("replay new.jsonl", ["new.jsonl, line 1: ", "version 9", "Update journeyman"]),
-    "a missing field": ("replay field.jsonl", ["field.jsonl, line 2: model has no 'model'. Record it again."]),
-    "an empty file": ("replay empty.jsonl", ["empty.jsonl is empty. Record it again."]),
-    "a folder": ("replay .", [". cannot be read: Is a directory."]),
+    "a cut cassette": (f"cassette replay cut.jsonl {GREETER}", ["cut.jsonl, line 4: this is not JSON"]),
+    "another version": ("cassette replay new.jsonl", ["new.jsonl, line 1: ", "version 9", "Update journeyman"]),
+    "a missing field": ("cassette replay field.jsonl", ["field.jsonl, line 2: model has no 'model'. Record it again."]),
     "a cassette without input": (
-        f"replay nobody.jsonl {GREETER}",
+        f"cassette replay nobody.jsonl {GREETER}",
         ["nobody.jsonl does not hold the agent's input. Give it as text after the agent."],
     ),
-    "a document without an agent": ("replay nobody.jsonl --json", ["--json is for an agent that runs again."]),
-    "a place that cannot be written": (
-        f"record {GREETER} hi --cassette text.jsonl/a.jsonl --quiet",
-        ["text.jsonl/a.jsonl cannot be written: ", "takes no files. Give another --cassette."],
-    ),
+    "a document without an agent": ("cassette replay nobody.jsonl --json", ["--json is for an agent that runs again."]),
 }
 
 

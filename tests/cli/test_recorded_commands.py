@@ -73,10 +73,12 @@ def test_recordings_are_compared_followed_exported_and_forgotten(desks: Callable
     for agent in ("scout", "scout", "lost"):
         desks("run", f"agents.py:{agent}", "What of <b>it</b>?")
     third, second, first = [each["id"] for each in json.loads(desks("runs", "--json").stdout)["recordings"]]
-    assert desks("diff", first, second).stdout == "Both did the same: 9 lines.\n"
-    assert desks("diff", first, third).stdout.startswith("0 lines the same")
-    assert desks("tail", first).stdout.splitlines()[-1] == "success: They rise."
-    assert [each["id"] for each in json.loads(desks("runs", "--failed", "--json").stdout)["recordings"]] == [third]
+    assert desks("show", first, "--diff", second).stdout == "Both did the same: 9 lines.\n"
+    assert desks("show", first, "--diff", third).stdout.startswith("0 lines the same")
+    assert desks("show", first, "--follow").stdout.splitlines()[-1] == "success: They rise."
+    assert [each["id"] for each in json.loads(desks("runs", "--status", "failed", "--json").stdout)["recordings"]] == [
+        third
+    ]
     assert desks("export", first, "--as", "html", "--out", "run.html").code == 0
     page = (tmp_path / "run.html").read_text("utf-8")
     assert "<b>it" not in page
@@ -84,10 +86,10 @@ def test_recordings_are_compared_followed_exported_and_forgotten(desks: Callable
     assert_one_error_line(desks("export", first, "--as", "html", "--out", "run.html"), 2, ["run.html is there already"])
     assert json.loads(desks("export", first).stdout.splitlines()[0])["run"]["id"] == first
     assert "### look" in desks("export", first, "--as", "markdown").stdout
-    assert desks("test", first, "agents.py:scout", "--out", "test_scout.py").code == 0
+    assert desks("cassette", "test", first, "agents.py:scout", "--out", "test_scout.py").code == 0
     assert json.loads(desks("show", first, "--wire").stdout.splitlines()[0])["messages"]
-    assert desks("prune", "--older-than", "0s", "--keep-failed", "--dry-run").stdout.split() == [first, second]
-    desks("prune", "--older-than", "0s", "--keep-failed")
+    assert desks("prune", "--older-than", "0s", "--status", "done", "--dry-run").stdout.split() == [first, second]
+    desks("prune", "--older-than", "0s", "--status", "done")
     assert [each["id"] for each in json.loads(desks("runs", "--json").stdout)["recordings"]] == [third]
     wrong = f"{third[:-1]}x"
     assert_one_error_line(desks("prune", third, wrong), 2, [wrong, "nearest is", third])
@@ -108,12 +110,17 @@ def test_a_durable_run_is_forgotten_with_its_recording_or_the_recording_alone(de
 
 def test_wrong_ids_and_places_get_one_line(desk: Callable[..., Done], tmp_path: Path) -> None:
     desk("run", "agents.py:scout", "?")
-    for words in (("diff", "x", "last"), ("tail", "nope"), ("export", "nope"), ("show", "last", "--path", "other")):
+    for words in (
+        ("show", "x", "--diff", "last"),
+        ("show", "nope", "--follow"),
+        ("export", "nope"),
+        ("show", "last", "--path", "other"),
+    ):
         assert_one_error_line(desk(*words), 2, ["has no"])
-    assert "nearest" in desk("tail", "nope").stderr
+    assert "nearest" in desk("show", "nope", "--follow").stderr
     (tmp_path / "note.txt").write_text("no store")
-    assert_one_error_line(desk("tail", "last", "--store", "note.txt"), 2, ["not a store"])
-    assert_one_error_line(desk("tail", "last", "--store", "missing.db"), 2, ["There is no store"])
+    assert_one_error_line(desk("show", "last", "--follow", "--store", "note.txt"), 2, ["not a store"])
+    assert_one_error_line(desk("show", "last", "--follow", "--store", "missing.db"), 2, ["There is no store"])
 
 
 # -- tests of recordings -----------------------------------------------------------------------------------------------
@@ -198,14 +205,16 @@ def test_a_recorded_run_becomes_a_test_that_passes(
 ) -> None:
     trip = '{"city": "Oslo", "days": 3}'
     assert planners("run", f"agents.py:{name}", trip, "--quiet").code == code
-    done = planners("test", "last", "--out", f"checks/test_{name}.py")
+    done = planners("cassette", "test", "last", "--out", f"checks/test_{name}.py")
     assert (done.code, done.stdout) == (0, ""), done.stderr
     assert asserted in (tmp_path / f"checks/test_{name}.py").read_text()
 
 
 def test_a_run_below_a_recorded_one_becomes_a_test_that_passes(planners: Callable[..., Done]) -> None:
     assert planners("run", "agents.py:lead", "Go.", "--quiet").code == 0
-    inside = planners("test", "last", "agents.py:helper", "--path", "lead/helper#1", "--out", "test_helper.py")
+    inside = planners(
+        "cassette", "test", "last", "agents.py:helper", "--path", "lead/helper#1", "--out", "test_helper.py"
+    )
     assert inside.code == 0, inside.stderr
 
 
@@ -234,7 +243,7 @@ def test_a_test_is_made_whatever_the_agent_and_its_module_are_called(
     file.write_text(ODD_NAMES)
     store = {"JOURNEYMAN_RECORD": "1", **QUICK_PYTEST}
     assert warm("run", f"{module}:{name}", "hello", cwd=tmp_path, env=store).code == 0
-    done = warm("test", "last", "--out", "checks/test_it.py", cwd=tmp_path, env=store)
+    done = warm("cassette", "test", "last", "--out", "checks/test_it.py", cwd=tmp_path, env=store)
     assert (done.code, "It passes: a success. Run it: pytest checks/test_it.py" in done.stderr) == (0, True), (
         done.stderr
     )
@@ -243,17 +252,17 @@ def test_a_test_is_made_whatever_the_agent_and_its_module_are_called(
 def test_a_made_test_that_does_not_pass_is_told_so(planners: Callable[..., Done], tmp_path: Path) -> None:
     planners("run", "agents.py:down", "?", "--quiet")
     (tmp_path / "conftest.py").write_text("raise OSError('no such disk')")
-    done = planners("test", "last", "--out", "test_down.py")
+    done = planners("cassette", "test", "last", "--out", "test_down.py")
     assert (done.code, "does not pass: OSError: no such disk. See all: pytest test_down.py" in done.stderr) == (1, True)
     (tmp_path / "types.py").write_text(PLANNERS)
     words = ["has the name of a module of Python", "Give it another name"]
-    assert_one_error_line(planners("test", "last", "types.py:down", "--out", "test_types.py"), 2, words)
+    assert_one_error_line(planners("cassette", "test", "last", "types.py:down", "--out", "test_types.py"), 2, words)
 
 
 def test_the_run_of_the_demo_says_where_its_agent_is(warm: Warm, tmp_path: Path) -> None:
     store = {"JOURNEYMAN_RECORD": "1", **QUICK_PYTEST}
     assert warm("demo", "--quiet", cwd=tmp_path, env=store).code == 0
-    done = warm("test", "last", cwd=tmp_path, env=store)
+    done = warm("cassette", "test", "last", cwd=tmp_path, env=store)
     assert (done.code, "It passes: a success." in done.stderr) == (0, True), done.stderr
 
 
@@ -261,7 +270,7 @@ def test_a_cassette_of_a_recording_gives_the_states_back(planners: Callable[...,
     trip = '{"city": "Oslo", "days": 3}'
     first = json.loads(planners("run", "agents.py:planner", trip, "--json").stdout)
     assert planners("export", "last", "--as", "cassette", "--out", "trip.jsonl").code == 0
-    done = planners("replay", "trip.jsonl", "agents.py:planner", "--json")
+    done = planners("cassette", "replay", "trip.jsonl", "agents.py:planner", "--json")
     again = json.loads(done.stdout)
     assert "looking" not in done.stderr
     assert [again[name] for name in ("code", "output", "state", "history")] == [
@@ -275,10 +284,10 @@ def test_files_that_are_there_are_replaced_only_with_force(planners: Callable[..
     made = tmp_path / "test_down.py"
     made.write_text("mine")
     words = ["is there already", "--force"]
-    assert_one_error_line(planners("test", "last", "--out", "test_down.py"), 2, words)
+    assert_one_error_line(planners("cassette", "test", "last", "--out", "test_down.py"), 2, words)
     assert_one_error_line(planners("export", "last", "--as", "cassette", "--out", "test_down.py"), 2, words)
     assert (made.read_text(), (tmp_path / "cassettes").exists()) == ("mine", False)
-    assert planners("test", "last", "--out", "test_down.py", "--force").code == 0
+    assert planners("cassette", "test", "last", "--out", "test_down.py", "--force").code == 0
     assert "def test_down_ends_as_recorded" in made.read_text()
 
 
@@ -292,8 +301,8 @@ def test_no_test_is_made_that_would_not_pass_or_cannot_be(planners: Callable[...
         (("last", "--path", "down/other", "agents.py:down"), 1, ["no request of down/other"]),
         (("nothing",), 2, ["no recording 'nothing'"]),
     ):
-        assert_one_error_line(planners("test", *words), code, parts)
+        assert_one_error_line(planners("cassette", "test", *words), code, parts)
     (tmp_path / "agents.py").write_text(PLANNERS.replace('name="down"', 'name="down", system="Be brief."'))
-    assert_one_error_line(planners("test", "last"), 1, ["asks now what it did not ask then"])
+    assert_one_error_line(planners("cassette", "test", "last"), 1, ["asks now what it did not ask then"])
     made = {path.name for path in tmp_path.iterdir()} - {"__pycache__"}
     assert made == {".journeyman", "agents.py"}

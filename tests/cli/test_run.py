@@ -44,13 +44,11 @@ def test_a_failure_shows_its_code_and_hint_below_the_tree(warm: Warm) -> None:
     assert done.error.endswith("Raise Limits(attempts=…) if it was close.")
 
 
-def test_the_input_is_read_from_a_file_or_from_stdin(tmp_path: Path, warm: Warm) -> None:
+def test_the_input_is_read_from_stdin(tmp_path: Path, warm: Warm) -> None:
     file = tmp_path / "question.txt"
     file.write_bytes(b"\xef\xbb\xbfWhat is up, caf\xc3\xa9?\n")
-    done = warm("run", f"{AGENTS}:echo", "--input-file", file)
+    done = warm("run", f"{AGENTS}:echo", stdin=file.read_bytes())
     assert done.stdout == "<What is up, café?\n>\n"
-    done = warm("run", f"{AGENTS}:echo", "--input-file", "-", stdin=b"From afar")
-    assert done.stdout == "<From afar>\n"
 
 
 def test_files_are_sent_after_the_text(tmp_path: Path, warm: Warm) -> None:

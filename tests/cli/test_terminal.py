@@ -29,7 +29,7 @@ def test_the_words_of_the_model_are_shown_as_they_come_and_then_go(warm: Warm) -
         assert tty.end() == 130
     assert "the model is writing" not in tty.text
     assert "■ stopped · 1 attempt, 1 iteration, 0 calls" in tty.text
-    assert "at least 7 tokens in" in tty.text
+    assert "at least 10 tokens in" in tty.text
     assert tty.has_cursor
 
 

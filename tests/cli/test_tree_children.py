@@ -9,12 +9,12 @@ import pytest
 from pydantic import JsonValue
 from rich.console import Console
 
-from journeyman import Metadata
 from journeyman import events as ev
 from journeyman.cli.show.lines import Line, laid_out
 from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.tail import Tail
 from journeyman.cli.show.tree import Tree
+from journeyman.result import Metadata
 from journeyman.types import RunPath, Usage
 from tests.cli.program import AGENTS, Warm, timeless
 from tests.cli.terminal import terminal
@@ -373,38 +373,20 @@ def test_the_live_tree_of_a_crew_is_nested(warm: Warm) -> None:
     assert "        │ API_ERROR: The model call failed (quota): No more." in lines
 
 
-def test_several_attempts_are_told_apart_and_background_work_is_summed_up_for_itself(warm: Warm) -> None:
+def test_several_attempts_are_told_apart(warm: Warm) -> None:
     done = warm("run", f"{AGENTS}:hopeless", "Hello", "--tree", "--quiet")
     assert "\n  attempt 1 · rejected " in done.stderr
     assert "\n  attempt 2 · rejected " in done.stderr
     assert done.stderr.count("\n    1 ✗ output ") == 2
     assert "in all · 1 run, 2 attempts, 2 iterations, 2 calls\n" in done.stderr
-    outline = Outline()
-    used = Metadata(usage=Usage(requests=1, input_tokens=10, output_tokens=5), latency_s=0)
-    for event in (
-        started(LEAD),
-        started(ONE, "background"),
-        ev.RunSucceeded(path=ONE, output="", metadata=used),
-        ev.RunSucceeded(path=LEAD, output="", metadata=used),
-    ):
-        outline.follow(event)
-    assert shown(list(outline.lines()))[-4:] == [
-        " in all · 1 run, 0 attempts, 0 iterations, 0 calls",
-        "    10 tokens in, 5 out · cost unknown",
-        " in the background · 1 run, 0 attempts, 0 iterations, 0 calls",
-        "    10 tokens in, 5 out · cost unknown",
-    ]
 
 
-def test_background_work_that_begins_after_the_run_above_is_counted_once() -> None:
-    outline = Outline()
-    used = Metadata(usage=Usage(requests=1, input_tokens=10, output_tokens=5), latency_s=0)
-    for event in (
-        started(LEAD),
-        ev.RunSucceeded(path=LEAD, output="", metadata=used),
-        started(ONE, "background"),
-        ev.RunSucceeded(path=ONE, output="", metadata=used),
-    ):
+@pytest.mark.parametrize("is_later", [False, True])
+def test_background_work_is_summed_up_once_and_for_itself_also_if_it_begins_later(is_later: bool) -> None:
+    outline, used = Outline(), Metadata(usage=Usage(requests=1, input_tokens=10, output_tokens=5), latency_s=0)
+    lead, one = (ev.RunSucceeded(path=path, output="", metadata=used) for path in (LEAD, ONE))
+    begins = started(ONE, "background")
+    for event in (started(LEAD), lead, begins, one) if is_later else (started(LEAD), begins, one, lead):
         outline.follow(event)
     assert shown(list(outline.lines()))[-4:] == [
         " in all · 1 run, 0 attempts, 0 iterations, 0 calls",

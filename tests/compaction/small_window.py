@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from journeyman import Agent, Limits, ProviderError, tool
+from journeyman import Agent, Limits, tool
+from journeyman.errors import ProviderError
 from journeyman.model import Facts, Model, Part, Request
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.testing.scripted import Answer, FunctionModel, call, say

@@ -10,22 +10,11 @@ from itertools import pairwise
 import pytest
 
 import journeyman.window as window
-from journeyman import (
-    Agent,
-    Chat,
-    ErrorCode,
-    Failure,
-    InMemoryJournal,
-    Limits,
-    ModelSettings,
-    Result,
-    Runtime,
-    Usage,
-    run,
-)
+from journeyman import Agent, Chat, ErrorCode, Failure, Limits, ModelSettings, Result, Runtime, Usage, run
 from journeyman.compaction import OPENING, ClearToolResults, Compaction, Summarise
 from journeyman.errors import ProviderError
 from journeyman.events import CompactionStep, ContextCompacted
+from journeyman.journal import InMemoryJournal
 from journeyman.model import Model, Prefix, Request
 from journeyman.testing.scripted import Answer, FunctionModel, call
 from journeyman.types import Base64, Document, Image, Message, Text, Thinking, ToolResult, ToolUse

@@ -100,6 +100,7 @@ def test_the_threshold_fits_the_window(window: int, given: int | None, max_token
     assert compaction.threshold_tokens(window, max_tokens=max_tokens) == threshold
 
 
-def test_a_reserve_that_is_none_is_refused() -> None:
-    with pytest.raises(DefinitionError, match=r"reserve_tokens is 0\. Give a number of tokens of at least 1"):
-        Compaction([], reserve_tokens=0)
+@pytest.mark.parametrize("given", [0, "3"])
+def test_a_reserve_that_is_none_is_refused(given: object) -> None:
+    with pytest.raises(DefinitionError, match=rf"reserve_tokens is {given!r}\. Give a number of tokens of at least 1"):
+        Compaction([], reserve_tokens=given)  # pyright: ignore[reportArgumentType] - the mistake in question

@@ -24,7 +24,7 @@ from journeyman.model import Model, ModelSettings, Prefix, Request, Response, To
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.google.model import GoogleModel
 from journeyman.models.openai.chat import OpenAIChatModel
-from journeyman.models.openai.endpoint import OLLAMA, VLLM
+from journeyman.models.openai.endpoint import OLLAMA, VLLM, InputMedia
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.testing.scripted import call, say
 from tests.contracts.carriers import VLLM_SERVICE, gemini_answer, openai_answer
@@ -427,7 +427,9 @@ MODELS: dict[str, AnyModel] = {
     "google": GoogleModel(GEMINI, api_key="k"),
     "gemini-2.5": GoogleModel("gemini-2.5-flash", api_key="k"),
     "vllm": OpenAIChatModel("qwen3", endpoint=VLLM),
-    "ollama": OpenAIChatModel("qwen3", endpoint=replace(OLLAMA, images=False, parallel_tool_calls=False)),
+    "ollama": OpenAIChatModel(
+        "qwen3", endpoint=replace(OLLAMA, media=InputMedia(images=False), parallel_tool_calls=False)
+    ),
     "responses": OpenAIModel("gpt-5.2", api_key="k"),
 }
 

@@ -63,7 +63,7 @@ GOOGLE: Final = Examined(
     name="google", server=GeminiApi, says=gemini_says, model=makers.google, n_events=1, nothing="it is not an answer"
 )
 AZURES: Final = Examined(name="azure-responses", model=makers.azure, **_OPENAI)
-BRIDGED: Final = Examined(name="bridge", model=makers.bridged, **_OPENAI)
+BRIDGED: Final = Examined(name="bridge", model=makers.bridged, n_events=6, **_OPENAI)
 OWN: Final = (ANTHROPIC, CHAT, GOOGLE, RESPONSES)
 """Those over the package's own transport."""
 
@@ -75,7 +75,7 @@ def each(*examined: Examined) -> pytest.MarkDecorator:
 # -- whole exchanges ---------------------------------------------------------------------------------------------------
 
 
-@each(*OWN, CLIENT)
+@each(*OWN, CLIENT, BRIDGED)
 async def test_parts_come_while_the_answer_is_still_being_written(carrier: Examined) -> None:
     reply = stall(carrier.says.answer("Hello there", delta_chars=5), after_events=carrier.n_events)
     async with carrier.server([reply]) as api, carrier.model(api.url) as model:
@@ -147,7 +147,7 @@ async def test_the_key_is_shown_nowhere(carrier: Examined, caplog: pytest.LogCap
     async with carrier.server([refusal]) as api, carrier.model(api.url, **more) as model:
         error = await failure_of(model)
         said = everything_said_by(error) + repr(model) + str(model) + caplog.text
-    assert "the key [key] is bad" in said
+    assert "the key [redacted] is bad" in said
     assert KEY not in said
     assert "bearer-secret" not in said
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from journeyman import Agent, ErrorCode, Event, Limits, ProviderError, Result, Success, Usage, run
+from journeyman import Agent, ErrorCode, Event, Limits, Result, Success, Usage, run
+from journeyman.errors import ProviderError
 from journeyman.events import ModelRetried
 from journeyman.loop.retry import LONGEST_WAIT_S, PASSING
 from tests.contracts.fault_adapters import ADAPTERS, Adapter

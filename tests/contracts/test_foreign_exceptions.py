@@ -19,7 +19,8 @@ from pydantic_ai import exceptions as bridged
 from pydantic_ai.messages import ModelMessage, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from journeyman import Agent, Limits, Model, ProviderError, run
+from journeyman import Agent, Limits, Model, run
+from journeyman.errors import ProviderError
 from journeyman.models.anthropic.client import AnthropicClientModel
 from journeyman.models.bridge.model import BridgeModel
 from tests.contracts.fault_wires import ANTHROPIC_EVENTS, EVENTS

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import orjson
 import pytest
 
-from journeyman import Agent, ErrorCode, ProviderError, Text, run, tool
+from journeyman import Agent, ErrorCode, Text, run, tool
+from journeyman.errors import ProviderError
 from journeyman.model import Response
 from journeyman.models.wrappers import FallbackModel
 from tests.contracts import fault_wires as wires

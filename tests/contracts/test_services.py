@@ -11,10 +11,12 @@ from typing import Any, Final
 
 import pytest
 
-from journeyman import Agent, Limits, ModelSettings, ModelUnavailable, Output, ProviderError, run, tool
+from journeyman import Agent, Limits, ModelSettings, Output, run, tool
 from journeyman.connect import connect
+from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.model import Prefix, Request, ThinkingLevel
-from journeyman.models.openai import Endpoint, OpenAIChatModel, OpenAIModel, services
+from journeyman.models.openai import Endpoint, OpenAIChatModel, OpenAIModel
+from journeyman.models.openai import endpoint as services
 from journeyman.types import Image, Message, Text, Thinking, ToolResult, ToolUse
 from tests.contracts.makers import KEY
 from tests.models.asking import QUERY, Json, unavailable
@@ -195,7 +197,7 @@ def body_of(served: Served, *messages: Message, **settings: Any) -> Json:
 
 
 def test_every_record_has_its_row_here_and_its_prefix() -> None:
-    assert {served.endpoint.provider for served in ALL} == {preset.provider for preset in services.PRESETS}
+    assert {served.endpoint.provider for served in ALL} == {preset.provider for preset in services.OTHERS}
 
 
 @each(*ALL)
@@ -335,7 +337,7 @@ async def test_a_conversation_of_another_provider_goes_on(served: Served) -> Non
     assert result.unwrap() == "De rien."  # the server judges what was sent
     sent = api.requests[0].raw.decode()
     assert "<thinking>" in sent
-    assert ("data:image/png" in sent) == served.endpoint.images
+    assert ("data:image/png" in sent) == served.endpoint.media.images
 
 
 # -- what only one has -------------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Allowance, Chat, Limits, Subagents, Success, Tasks, ToolContext, run, tool
+from journeyman import Agent, Chat, Limits, Subagents, Success, Tasks, ToolContext, run, tool
+from journeyman.budget import BudgetLeft
 from journeyman.durable import Durable, InMemoryEngine, RunInfo, Worker
 from journeyman.durable.records import Change, load_head
 from journeyman.errors import SubagentMisused
@@ -265,7 +266,7 @@ async def test_whoever_sends_out_what_another_process_would_not_find_hears_why_a
         for names, definition in ((("nobody",), known), (("payer",), other)):
             about: dict[str, Any] = {"input": "Go.", "exact": "", "description": "", "model": "", "number": 0}
             sent = SentRun(
-                agents=names, definition=definition, path=here.path, tool_use_id="s", allowance=Allowance(), **about
+                agents=names, definition=definition, path=here.path, tool_use_id="s", allowance=BudgetLeft(), **about
             )
             with pytest.raises(SubagentMisused) as refused:
                 await journal.sent.start(f"call/background/{names[0]}", sent)
@@ -322,7 +323,7 @@ async def test_a_stopped_run_leaves_what_it_has_sent_out_alone(stage: Stage) -> 
     async with stage.durable(suspend_after_s=0.02) as durable:
         running = asyncio.create_task(durable.run(lead(payer(world, "A")), "Pay.", id="top"))
         await world.reached.wait()
-        await durable.cancel("top", "enough")
+        await durable.stop("top", "enough")
         assert failed(await running).code == "EXECUTION_CANCELLED"
         (below,) = await runs_of(durable, "lead/payer")
         assert below.status == "running"
@@ -335,7 +336,7 @@ async def test_a_run_that_rests_in_a_later_life_can_be_stopped(stage: Stage) -> 
         running = asyncio.create_task(durable.run(crew, "Pay.", id="top"))
         await world.reached.wait()
         await until(durable, "top", "waiting")
-        await durable.cancel("top", "enough")
+        await durable.stop("top", "enough")
         result = failed(await running)
     assert result.code == "EXECUTION_CANCELLED"
 

@@ -18,7 +18,6 @@ from journeyman import (
     ErrorCode,
     Event,
     Failure,
-    InMemoryJournal,
     Limits,
     Output,
     Result,
@@ -36,6 +35,7 @@ from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import RunBlocked, RunDiffers, RunInUse, RunOver, RunUnknown, StoreError
 from journeyman.events import RunResumed
 from journeyman.gate import Allow, Approval, Decision, Deny
+from journeyman.journal import InMemoryJournal
 from journeyman.model import Request
 from journeyman.store.store import Store
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call
@@ -598,7 +598,7 @@ async def test_a_run_that_is_stopped_ends_with_what_it_has_gathered(process: Pro
     async with process() as durable:
         if when_stopped == "before":
             await durable.start(agent, "Pay.", id="7")
-        await durable.cancel("7", "not today")
+        await durable.stop("7", "not today")
         result = failed(await durable.resume("7", agent))
         assert (result.code, "not today" in result.error.message) == (ErrorCode.EXECUTION_CANCELLED, True)
         if when_stopped == "waiting":
@@ -606,7 +606,7 @@ async def test_a_run_that_is_stopped_ends_with_what_it_has_gathered(process: Pro
             assert result.metadata.usage is not None
             assert result.metadata.usage.requests == 2
         with pytest.raises(RunOver, match="EXECUTION_CANCELLED"):
-            await durable.cancel("7")
+            await durable.stop("7")
 
 
 async def test_a_run_is_stopped_from_another_process(process: Process) -> None:
@@ -614,7 +614,7 @@ async def test_a_run_is_stopped_from_another_process(process: Process) -> None:
     async with process() as durable, process() as other:
         living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
         await world.reached.wait()
-        await other.cancel("7", "not today")
+        await other.stop("7", "not today")
         assert failed(await living).code is ErrorCode.EXECUTION_CANCELLED
 
 

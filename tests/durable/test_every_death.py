@@ -13,34 +13,31 @@ import pytest
 from journeyman import (
     Agent,
     Chat,
-    ContinueRun,
-    FailRun,
-    InMemoryJournal,
     Limits,
     ModelSettings,
     Output,
-    Price,
-    ProviderError,
     Reflection,
     Rejected,
     Result,
     Runtime,
-    StopContext,
     Subagents,
     ToolContext,
     run,
     tool,
 )
 from journeyman.batch import run_many
-from journeyman.budget import Allowance
+from journeyman.budget import Budget
 from journeyman.compaction import ClearToolResults, Summarise
 from journeyman.durable.durable import Durable
 from journeyman.durable.memory import InMemoryEngine, Memory
+from journeyman.errors import ProviderError
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, GateRequest, Verdict
+from journeyman.journal import InMemoryJournal
 from journeyman.model import Request
+from journeyman.output import ContinueRun, FailRun, StopContext
 from journeyman.result import ChildRecord
 from journeyman.testing.scripted import Answer, FunctionModel, call, say
-from journeyman.types import Text
+from journeyman.types import Price, Text
 from tests.durable.worlds import Letter, is_long
 from tests.play import cancelled, n_answers, texts
 from tests.support.shares import thinned
@@ -113,7 +110,7 @@ def stateful() -> AnyAgent:
 
 def limited() -> AnyAgent:
     calls = [a_look(at) for at in "abcd"]
-    limits = Limits(calls=3, tokens=100_000, per_attempt=Allowance(calls=3))
+    limits = Limits(calls=3, tokens=100_000, per_attempt=Budget(calls=3))
     return Agent(name="limited", model=following(calls[0], calls[1:], "Done."), tools=[look], limits=limits)
 
 

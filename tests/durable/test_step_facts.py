@@ -18,7 +18,6 @@ from journeyman import (
     Callbacks,
     Event,
     Failure,
-    InMemoryJournal,
     Limits,
     Result,
     Runtime,
@@ -31,7 +30,7 @@ from journeyman import (
 from journeyman.durable.durable import Durable
 from journeyman.durable.memory import InMemoryEngine
 from journeyman.gate import Approval, Ask, Decision, Rewrite
-from journeyman.journal import Journal, StepFacts, StoredStep, StoringJournal, decode_step, encode_step
+from journeyman.journal import InMemoryJournal, Journal, StepFacts, StoredStep, StoringJournal, decode_step, encode_step
 from journeyman.model import Request
 from journeyman.store.store import Store
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say

@@ -61,7 +61,7 @@ async def test_a_word_is_heard_although_the_store_was_away_when_it_was_to_be_rea
     async with Durable(process, now=stage.now) as durable, stage.durable() as other, asyncio.timeout(30):
         living = asyncio.create_task(durable.run(agent, "Go.", id="run"))
         await door.reached.wait()
-        await other.cancel("run", "not today")
+        await other.stop("run", "not today")
         assert is_cancelled(await living)
     assert n_failed == 1
 

@@ -24,9 +24,10 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from journeyman import Agent, ErrorCode, InMemoryJournal, Output, Runtime, Subagents, run
+from journeyman import Agent, ErrorCode, Output, Runtime, Subagents, run
 from journeyman.durable import Durable, InMemoryEngine, Memory, Worker
 from journeyman.errors import InvalidArguments
+from journeyman.journal import InMemoryJournal
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call
 from tests.durable.processes import in_memory
 from tests.durable.talks import talked

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,27 @@ async def test_a_question_that_nobody_answers_in_time_is_denied(stage: Stage) ->
     assert isinstance(result, Success), "the wait does not count against the deadline"
     assert "nobody answered within 60s" in texts(result)[0]
     assert world.done == []
+
+
+@virtual_clock
+async def test_a_run_that_waits_for_a_person_says_so_at_once_and_each_minute_and_how_to_answer(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    async with stage.durable() as durable:
+        with caplog.at_level("INFO", logger="journeyman"):
+            waiting = asyncio.create_task(durable.run(asking_agent(world), "Go.", id="trip"))
+            await until(durable, "trip", "waiting")
+            lines = [each.getMessage() for each in caplog.records if "waits for" in each.getMessage()]
+            await asyncio.sleep(125)  # virtual
+        again = [each.getMessage() for each in caplog.records if "waits for" in each.getMessage()]
+        assert (len(lines), again) == (1, lines * 3)
+        assert lines[0].startswith("The run trip of clerk waits for a decision about once (")
+        there: dict[str, Any] = {"durable": durable, "Allow": Allow}
+        exec(f"async def answer(): {lines[0].partition('process: ')[2]}", there)
+        await there["answer"]()
+        succeeded(await waiting)
+    assert world.done == ["A"]
 
 
 @virtual_clock
@@ -122,7 +144,7 @@ async def test_a_run_that_is_cancelled_before_it_is_claimed_does_nothing(stage: 
     agent = Agent(name="clerk", model=following(do("once", "A"), "Done."), tools=world.tools())
     async with stage.durable() as durable, stage.durable() as other:
         handle = await durable.start(agent, "Go.", id="run", after_s=3_600)
-        await other.cancel("run", "not today")
+        await other.stop("run", "not today")
         await Worker(durable, agents=[agent]).run(until_idle=True)
         result = await handle.result()
     assert is_cancelled(result)
@@ -139,7 +161,7 @@ async def test_a_run_that_is_cancelled_while_it_waits_ends(stage: Stage) -> None
         handle = await durable.start(agent, "Go.", id="run")
         await Worker(durable, agents=[agent]).run(until_idle=True)
         await until(durable, "run", "waiting")
-        await other.cancel("run", "not today")
+        await other.stop("run", "not today")
         await Worker(other, agents=[agent]).run(until_idle=True)
         assert is_cancelled(await handle.result())
     assert world.done == []
@@ -154,7 +176,7 @@ async def test_a_run_that_is_cancelled_from_elsewhere_while_it_runs_ends(stage: 
     async with stage.durable(suspend_after_s=suspend_after_s) as durable, stage.durable() as other:
         running = asyncio.create_task(durable.run(agent, "Go.", id="run"))
         await world.reached.wait()
-        await other.cancel("run", "not today")
+        await other.stop("run", "not today")
         assert is_cancelled(await running)
         assert is_cancelled(await (await other.get("run")).result())
 
@@ -166,7 +188,7 @@ async def test_a_stop_holds_for_every_later_life(stage: Stage) -> None:
     agent = Agent(name="clerk", model=following(do("once", "A"), do("idempotent", "B"), "Done."), tools=world.tools())
     assert await stage.life(agent, until=world.reached) is None
     async with stage.durable() as other:
-        await other.cancel("run", "not today")
+        await other.stop("run", "not today")
     world.lives_on()
     result = await stage.life(agent)
     assert is_cancelled(result)

@@ -130,9 +130,9 @@ def test_a_command_that_is_named_on_a_database_shows_no_password(warm: Warm, tmp
     careful = f"{AGENTS}:careful"
     done = warm("run", careful, "Pay.", "--durable", "--id", "pay", "--store", named, cwd=tmp_path)
     assert done.code == 3
-    assert "journeyman approve pay " in done.stderr
+    assert "journeyman tell pay approve " in done.stderr
     assert "sesame" not in done.stderr
     digest = str(shown(warm, tmp_path, emptied)["pending"][0]["question_id"])  # pyright: ignore[reportIndexIssue, reportUnknownArgumentType]
-    assert warm("approve", "pay", digest, "--store", emptied, cwd=tmp_path).code == 0
+    assert warm("tell", "pay", "approve", digest, "--store", emptied, cwd=tmp_path).code == 0
     resumed = warm("resume", "pay", "--store", emptied, cwd=tmp_path)
     assert (resumed.code, resumed.stdout) == (0, "All is paid.\n"), resumed.stderr

@@ -33,8 +33,7 @@ from journeyman.compaction import ClearToolResults
 from journeyman.events import ContextCompacted, Event, ModelRetried, TextDelta
 from journeyman.loop.state import RunOptions
 from journeyman.models.cassette import Cassette
-from journeyman.models.local.model import LocalModel
-from journeyman.models.local.template import examples_of
+from journeyman.models.local.model import LocalModel, examples_of
 from journeyman.result import Result
 from journeyman.types import JsonObject
 from tests.live.conftest import WIRES, model_over, note

@@ -7,8 +7,9 @@ from typing import cast
 
 import pytest
 
-from journeyman import ErrorCode, ErrorPromptContext, Limits, ToolResult, Usage, dump_messages, run
+from journeyman import ErrorCode, Limits, ToolResult, Usage, dump_messages, run
 from journeyman.endings import AttemptsContext, InvalidInputContext, IterationsContext
+from journeyman.prompt import ErrorPromptContext
 from journeyman.testing.scripted import call
 from journeyman.types import ToolUse
 from tests.loop.callback_log import CallbackLog

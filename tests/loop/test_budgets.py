@@ -2,31 +2,20 @@
 
 import asyncio
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
-from journeyman import (
-    Abort,
-    Agent,
-    DefinitionError,
-    InMemoryJournal,
-    Price,
-    ProviderError,
-    Runtime,
-    Subagents,
-    Success,
-    ToolContext,
-    ToolResult,
-    Usage,
-    run,
-    tool,
-)
-from journeyman.budget import Allowance, Budget, LimitExceeded, Limits, Spending
+from journeyman import Abort, Agent, Runtime, Subagents, Success, ToolContext, ToolResult, Usage, run, tool
+from journeyman.budget import Budget, LimitExceeded, Limits, Spending
 from journeyman.endings import BudgetContext, ErrorCode, ModelUnavailableContext
+from journeyman.errors import ProviderError
 from journeyman.events import ModelResponded, ModelRetried, RunFailed
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest
+from journeyman.journal import InMemoryJournal
 from journeyman.model import ModelSettings, Request
 from journeyman.testing.scripted import Answer, ScriptedModel, call, say
+from journeyman.types import Price
 from tests.loop.parts import REFLECTED, STOPPED, end_of
 from tests.play import existing, following, instance_of
 from tests.play.agents import Report, report, reporter, submit, talker
@@ -94,7 +83,7 @@ async def test_a_rejected_output_that_used_up_the_budget_gets_no_further_attempt
 async def test_a_budget_is_the_runs_or_each_attempts(stage: Stage, per_attempt: bool) -> None:  # R79
     answers = [say(call("look"), usage=USED_900), say(report(7), usage=USED_900)]
     model = stage.model([*answers, say(call("look"), usage=USED_900), say(report(2, id="o2"), usage=USED_900)])
-    limits = Limits(per_attempt=Allowance(tokens=2_400)) if per_attempt else Limits(tokens=2_400)
+    limits = Limits(per_attempt=Budget(tokens=2_400)) if per_attempt else Limits(tokens=2_400)
     result = await run(reporter(model, limits=limits), "Go.")
     assert stage.n_requests == (4 if per_attempt else 2)
     if per_attempt:
@@ -104,7 +93,7 @@ async def test_a_budget_is_the_runs_or_each_attempts(stage: Stage, per_attempt: 
 
 
 async def test_an_attempts_budget_is_named_as_such(stage: Stage) -> None:  # R79
-    limits = Limits(per_attempt=Allowance(tokens=1_000), tokens=1_000_000)
+    limits = Limits(per_attempt=Budget(tokens=1_000), tokens=1_000_000)
     result = await run(talker(stage.model([say(call("look"), usage=USED_900)], repeat=True), limits=limits), "Go.")
     assert end_of(result) == (BudgetContext(policy="tokens", limit=1_000, used=900, scope="attempt"), 1, 2)
 
@@ -112,11 +101,11 @@ async def test_an_attempts_budget_is_named_as_such(stage: Stage) -> None:  # R79
 @virtual_clock
 async def test_failed_requests_count_too() -> None:  # R79, A31
     broke = ProviderError("cut", kind="stream_cut", usage=USED_900)
-    budget = Budget(Allowance(tokens=5_000), scope="all", now=0.0)
+    budget = Budget(tokens=5_000, scope="all")
     await run(
         talker(ScriptedModel([broke, "Done."]), limits=Limits(request_retries=1)), "Go.", runtime=Runtime(budget=budget)
     )
-    assert budget.tokens == 915
+    assert budget.used_tokens == 915
     model = ScriptedModel([broke, "never"])
     agent = talker(model, limits=Limits(tokens=1_000, request_retries=1))
     context = context_of(await run(agent, "Go."), BudgetContext)
@@ -167,7 +156,7 @@ async def test_calls_beyond_their_budget_are_answered_and_not_run(stage: Stage, 
 
 async def test_a_budget_of_calls_for_each_attempt_begins_anew(stage: Stage) -> None:  # A44, R79
     model = stage.model([[call("look"), call("look"), report(99)], [call("look"), call("look"), report(1)]])
-    result = await run(reporter(model, limits=Limits(per_attempt=Allowance(calls=1))), "Go.")
+    result = await run(reporter(model, limits=Limits(per_attempt=Budget(calls=1))), "Go.")
     assert (result.metadata.tools["look"].succeeded, result.metadata.tools["look"].errors) == (2, {"over_budget": 2})
 
 
@@ -199,7 +188,7 @@ async def test_a_response_whose_calls_do_not_all_fit_may_be_refused_as_a_whole(s
 
 
 async def test_calls_that_were_taken_together_and_not_made_are_left_for_others() -> None:
-    budget = Budget(Allowance(calls=3), scope="team", now=0.0)
+    budget = Budget(calls=3, scope="team")
     agent = talker(
         ScriptedModel([[call("quit"), call("look")], "Done."]), tools=[look], limits=Limits(whole_responses=True)
     )
@@ -210,7 +199,7 @@ async def test_calls_that_were_taken_together_and_not_made_are_left_for_others()
         return "quit"
 
     await run(replace(agent, tools=[look, quit]), "Go.", runtime=Runtime(budget=budget))
-    assert budget.calls == 1
+    assert budget.used_calls == 1
 
 
 @pytest.mark.parametrize("most", [2, 3])
@@ -293,7 +282,7 @@ async def test_a_time_budget_bounds_prompts_and_validators() -> None:  # R79
 @virtual_clock
 async def test_each_attempt_may_have_time_of_its_own() -> None:  # R79, A10, A45
     model = ScriptedModel([[call("nap", seconds=s), report(total)] for s, total in ((6, 7), (6, 8), (20, 2))])
-    result = await run(reporter(model, tools=[nap], limits=Limits(per_attempt=Allowance(seconds=10))), "Go.")
+    result = await run(reporter(model, tools=[nap], limits=Limits(per_attempt=Budget(seconds=10))), "Go.")
     assert len(result.metadata.attempts) == 3
     assert end_of(result) == (BudgetContext(policy="seconds", limit=10, used=10, scope="attempt"), 3, 1)
 
@@ -334,7 +323,7 @@ ASKING = Runtime(gate=Hesitant(), approver=approve)
 @pytest.mark.parametrize("scope", ["run", "attempt"])
 @virtual_clock
 async def test_time_does_not_run_while_somebody_is_asked_and_goes_on_where_it_stood(scope: str) -> None:  # R79
-    ten = Limits(seconds=10) if scope == "run" else Limits(per_attempt=Allowance(seconds=10))
+    ten = Limits(seconds=10) if scope == "run" else Limits(per_attempt=Budget(seconds=10))
     overlapping = [call("risky", answer_s=20), call("risky", ask_after_s=15, answer_s=30)]
     turns = [call("nap", seconds=4), overlapping, call("risky", answer_s=60), call("nap", seconds=99)]
     agent = talker(ScriptedModel(turns), tools=[risky, nap], limits=replace(ten, approval_seconds=100))
@@ -394,7 +383,7 @@ async def block(seconds: float) -> str:
 async def test_whoever_blocked_the_loop_past_the_deadline_is_followed_by_nothing(late: str) -> None:  # R79
     ran: list[str] = []
 
-    ten = Limits(per_attempt=Allowance(seconds=10)) if late == "attempt" else Limits(seconds=10)
+    ten = Limits(per_attempt=Budget(seconds=10)) if late == "attempt" else Limits(seconds=10)
     script = ScriptedModel([[call("block", seconds=30), call("act")], "never"])
     agent = talker(script, tools=[block, make_tool("act", into=ran)], limits=Limits() if late == "run above" else ten)
     if late == "run above":
@@ -453,24 +442,29 @@ async def test_policies_compose_and_the_first_to_object_is_named(stage: Stage) -
 
 
 async def test_a_budget_from_above_bounds_the_run(stage: Stage) -> None:  # R79, design 4.7
-    shared = Budget(Allowance(tokens=1_000), scope="house", now=asyncio.get_running_loop().time())
+    shared = Budget(tokens=1_000, scope="house")
     agent = talker(stage.model([say(call("look"), usage=USED_900)], repeat=True))
     result = await run(agent, "Go.", runtime=Runtime(budget=shared))
     assert context_of(result, BudgetContext).scope == "house"
-    assert shared.tokens == 900
+    assert shared.used_tokens == 900
 
 
 @virtual_clock
-async def test_the_seconds_of_a_budget_begin_when_it_is_made() -> None:
-    begun = asyncio.get_running_loop().time()
-    await asyncio.sleep(5)
-    assert Budget(Allowance(seconds=10), scope="house").deadline == begun + 15
+async def test_the_seconds_of_a_budget_begin_when_the_first_run_draws_on_it() -> None:
+    clock, above = asyncio.get_running_loop().time, Budget(seconds=8)
+    budget = Budget(seconds=10, scope="house", parent=above)
+    begun: list[float | None] = []
+    for _ in range(2):
+        await asyncio.sleep(5)
+        await run(talker(ScriptedModel(["Done."])), "Go.", runtime=Runtime(budget=budget))
+        begun += [budget.own_deadline, above.deadline, budget.deadline]
+    assert begun == [clock() + 5, clock() + 3, clock() + 3] * 2
 
 
-def test_a_budget_of_seconds_cannot_be_made_where_no_clock_runs() -> None:
-    assert Budget(Allowance(tokens=1_000), scope="house").deadline is None
-    with pytest.raises(DefinitionError, match=r"\[NO_EVENT_LOOP\] .* Make it in an async function"):
-        Budget(Allowance(seconds=10), scope="house")
+@pytest.mark.parametrize("wrong", [{"tokens": 0}, {"cost": -1.0}, {"seconds": float("nan")}, {"calls": "3"}])
+async def test_a_budget_of_nonsense_is_refused_where_it_is_given(wrong: dict[str, Any]) -> None:
+    result = await run(talker(ScriptedModel(["Done."])), "Go.", runtime=Runtime(budget=Budget(**wrong)))
+    assert f"Runtime.budget.{next(iter(wrong))} is" in str(result)
 
 
 # -- requests that are repeated ----------------------------------------------------------------------------------------

@@ -8,22 +8,11 @@ from typing import Annotated, Any, cast
 import pytest
 from pydantic import AfterValidator, BaseModel
 
-from journeyman import (
-    Agent,
-    Callbacks,
-    DefinitionError,
-    InMemoryJournal,
-    Limits,
-    Output,
-    ProviderError,
-    Rejected,
-    Runtime,
-    ToolResult,
-    run,
-    tool,
-)
+from journeyman import Agent, Callbacks, DefinitionError, Limits, Output, Rejected, Runtime, ToolResult, run, tool
 from journeyman.chat import Chat
 from journeyman.endings import InvalidInputContext, ValidationContext
+from journeyman.errors import ProviderError
+from journeyman.journal import InMemoryJournal
 from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.window import Compaction
 from tests.play import Report, Stage, context_of, failed, make_tool, report, reporter, submit, succeeded, talker

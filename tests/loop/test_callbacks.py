@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from journeyman import CallbackContext, Callbacks, ErrorCode, ErrorInfo, Limits, Output, Success, Usage, run, tool
-from journeyman.events import ModelResponded
+from journeyman import Callbacks, ErrorCode, ErrorInfo, Limits, Output, Success, Usage, run, tool
+from journeyman.events import CallbackContext, ModelResponded
 from journeyman.result import LayerOutcome
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.types import JsonObject

@@ -5,26 +5,14 @@ from typing import Any, cast
 
 import pytest
 
-from journeyman import (
-    Agent,
-    Chat,
-    Failure,
-    Image,
-    Output,
-    Reflection,
-    StopContext,
-    run,
-    run_many,
-    run_sync,
-    stream,
-    tool,
-    validation_context,
-)
+from journeyman import Agent, Chat, Failure, Image, Output, Reflection, run, run_many, run_sync, stream, tool
 from journeyman.agent import MessageContext
 from journeyman.durable import Durable
 from journeyman.errors import DefinitionError
 from journeyman.events import OutputDelta
+from journeyman.loop import validation_context
 from journeyman.model import Facts
+from journeyman.output import StopContext
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.tools import ToolContext
 from journeyman.types import Base64, Content, Message, Text, Url

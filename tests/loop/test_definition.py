@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from journeyman import Agent, Allowance, Limits, ModelSettings, Output, Reflection, SubmitTool, Text, Tool, run, tool
+from journeyman import Agent, Budget, Limits, ModelSettings, Output, Reflection, SubmitTool, Text, Tool, run, tool
 from journeyman.errors import DefinitionError, Problem
 from journeyman.model import ToolSpec
 from journeyman.types import JsonObject
@@ -96,14 +96,14 @@ def test_it_refuses(what: str) -> None:  # R10, X29, X30, D8, D13, D33, D44, A14
 @pytest.mark.parametrize("value", [0, -1, True, False, 1.5, 2.0, math.nan, math.inf, "3", None])
 @pytest.mark.parametrize("name", ["attempts", "iterations", "max_concurrency"])
 def test_counts_are_whole_and_positive(name: str, value: Any) -> None:  # R26, X29, X30, A32, D44  # noqa: ANN401
-    assert codes(limits=Limits(**{name: value})) == [f"INVALID_MAX_{name.upper()}"]
+    assert codes(limits=Limits(**{name: value})) == [f"INVALID_MAX_{name.removeprefix('max_').upper()}"]
 
 
 @pytest.mark.parametrize("value", [0, -1, True, math.nan, math.inf, "3"])
 @pytest.mark.parametrize("name", ["tokens", "calls", "seconds", "cost"])
 @pytest.mark.parametrize("scope", ["run", "attempt"])
-def test_allowances_are_positive_and_finite(scope: str, name: str, value: Any) -> None:  # R79, D44  # noqa: ANN401
-    limits = Limits(**{name: value}) if scope == "run" else Limits(per_attempt=Allowance(**{name: value}))
+def test_budgets_are_positive_and_finite(scope: str, name: str, value: Any) -> None:  # R79, D44  # noqa: ANN401
+    limits = Limits(**{name: value}) if scope == "run" else Limits(per_attempt=Budget(**{name: value}))
     assert codes(limits=limits) == ["INVALID_LIMIT"]
 
 

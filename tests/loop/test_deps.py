@@ -18,7 +18,6 @@ from journeyman import (
     Chat,
     DefinitionError,
     Event,
-    InMemoryJournal,
     Output,
     Reflection,
     Runtime,
@@ -29,6 +28,7 @@ from journeyman import (
     tool,
 )
 from journeyman.gate import Allow, Deny, GateRequest
+from journeyman.journal import InMemoryJournal
 from journeyman.output import FailRun, PerRun, StopContext, StopGuard
 from journeyman.prompt import ErrorPromptContext
 from journeyman.result import Failure

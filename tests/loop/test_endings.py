@@ -7,7 +7,7 @@ from typing import Any, Final, cast, get_args
 
 import pytest
 
-from journeyman import Abort, Agent, Callbacks, FailRun, Failure, Limits, Result, run, run_sync, stream
+from journeyman import Abort, Agent, Callbacks, Failure, Limits, Result, run, run_sync, stream
 from journeyman.endings import (
     ApiErrorContext,
     CancelledContext,
@@ -25,6 +25,7 @@ from journeyman.errors import ProviderError, ProviderErrorKind, RunError
 from journeyman.events import ModelRestarted, ModelRetried, RunFailed, RunSucceeded
 from journeyman.history import History
 from journeyman.model import Request, Response
+from journeyman.output import FailRun
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, say
 from journeyman.types import Message, StopReason, ToolUse, Usage, dump_messages, load_messages
 from tests.loop.callback_log import CallbackLog

@@ -8,25 +8,13 @@ from typing import Any
 
 import pytest
 
-from journeyman import (
-    Agent,
-    Callbacks,
-    ContinueRun,
-    ErrorPromptContext,
-    Failure,
-    Limits,
-    Output,
-    ProviderError,
-    Reflection,
-    Runtime,
-    StopContext,
-    Tool,
-    run,
-)
+from journeyman import Agent, Callbacks, Failure, Limits, Output, Reflection, Runtime, Tool, run
 from journeyman.compaction import Compaction
 from journeyman.endings import ApiErrorContext, ErrorCode, ModelUnavailableContext
+from journeyman.errors import ProviderError
 from journeyman.model import BlockFinished, Request, ResponseFinished, ResponseStarted
-from journeyman.output import PerRun, StopGuard
+from journeyman.output import ContinueRun, PerRun, StopContext, StopGuard
+from journeyman.prompt import ErrorPromptContext
 from journeyman.testing.scripted import FunctionModel, call
 from journeyman.tools.context import States
 from journeyman.types import JsonObject, Message, Text, ToolResult, Usage

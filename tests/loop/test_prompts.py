@@ -7,19 +7,9 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from journeyman import (
-    Agent,
-    ErrorCode,
-    ErrorPromptContext,
-    Image,
-    ModelSettings,
-    Output,
-    Success,
-    Text,
-    dump_messages,
-    run,
-)
+from journeyman import Agent, ErrorCode, Image, ModelSettings, Output, Success, Text, dump_messages, run
 from journeyman.endings import PromptContext
+from journeyman.prompt import ErrorPromptContext
 from journeyman.testing.scripted import call
 from journeyman.types import Base64
 from tests.loop.parts import broken, broken_later, leaking, long_talk, timing_out, unspeakable

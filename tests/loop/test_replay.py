@@ -17,7 +17,6 @@ from journeyman import (
     ErrorCode,
     Event,
     Failure,
-    InMemoryJournal,
     Limits,
     Output,
     Rejected,
@@ -29,11 +28,11 @@ from journeyman import (
     run,
     tool,
 )
-from journeyman.budget import Allowance, Budget
+from journeyman.budget import Budget
 from journeyman.endings import BudgetContext
 from journeyman.events import RunResumed, RunStarted, RunSucceeded, ToolCalled
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Verdict
-from journeyman.journal import worked_s
+from journeyman.journal import InMemoryJournal, worked_s
 from journeyman.loop.calls import SKIPPED
 from journeyman.model import Request
 from journeyman.output import ContinueRun, StopContext
@@ -127,18 +126,18 @@ async def test_a_budget_of_tokens_holds_for_all_lives_together() -> None:
 async def test_a_budget_that_outlives_the_lives_counts_each_once() -> None:
     """The program that goes on in the same process has counted what it recalls."""
     world, journal = World(dies_in="2"), InMemoryJournal()
-    budget = Budget(Allowance(tokens=100_000), scope="program", now=0.0)
+    budget = Budget(tokens=100_000, scope="program")
     usage = Usage(requests=1, input_tokens=100, output_tokens=100)
     answers: list[Answer] = [say(call("pay", invoice=each, id=each), usage=usage) for each in "12"]
     agent = Agent(name="payer", model=following(*answers, say("Done.", usage=usage)), tools=[world.pay()])
     assert await life(world, agent, journal, runtime=Runtime(budget=budget)) is None
-    assert budget.tokens == 400
+    assert budget.used_tokens == 400
     world.dies_in = ""
     assert isinstance(await life(world, agent, journal, runtime=Runtime(budget=budget)), Success)
-    assert budget.tokens == 600
-    elsewhere = Budget(Allowance(tokens=100_000), scope="program", now=0.0)
+    assert budget.used_tokens == 600
+    elsewhere = Budget(tokens=100_000, scope="program")
     assert isinstance(await life(world, agent, journal, runtime=Runtime(budget=elsewhere)), Success)
-    assert elsewhere.tokens == 600, "another one learns what was spent before"
+    assert elsewhere.used_tokens == 600, "another one learns what was spent before"
 
 
 def test_the_time_between_two_lives_does_not_count() -> None:

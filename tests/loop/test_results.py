@@ -13,11 +13,13 @@ import jsonschema_rs
 import pytest
 from pydantic import BaseModel
 
-from journeyman import Abort, Agent, Callbacks, Chat, Event, Limits, Output, Price, ProviderError, Usage, run, tool
+from journeyman import Abort, Agent, Callbacks, Chat, Event, Limits, Output, Usage, run, tool
+from journeyman.errors import ProviderError
 from journeyman.events import LayerCompleted, TextDelta, ToolFinished
 from journeyman.model import Facts, Part, Request, TextPart
 from journeyman.result import AttemptRecord, CallbackError, ChildRecord, Metadata, Success, ToolStats
 from journeyman.testing.scripted import ScriptedModel, call, say
+from journeyman.types import Price
 from tests.play import Recorder, Report, failed, look, raising, report, reporter, succeeded, talker, texts
 
 SCHEMA_FILE = Path(__file__).parents[2] / "docs" / "result-document.schema.json"

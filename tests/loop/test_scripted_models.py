@@ -2,8 +2,9 @@
 
 import asyncio
 
-from journeyman import Limits, ProviderError, Usage, run
+from journeyman import Limits, Usage, run
 from journeyman.endings import ApiErrorContext
+from journeyman.errors import ProviderError
 from journeyman.model import Request
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.types import Text, Thinking, ToolUse

@@ -9,23 +9,11 @@ from typing import Any, cast
 import pytest
 from pydantic import BaseModel
 
-from journeyman import (
-    Agent,
-    Event,
-    Limits,
-    ModelSettings,
-    Output,
-    Text,
-    Tool,
-    ToolContext,
-    ToolResult,
-    run,
-    tool,
-    validation_context,
-)
+from journeyman import Agent, Event, Limits, ModelSettings, Output, Text, Tool, ToolContext, ToolResult, run, tool
 from journeyman.budget import BudgetPolicy
 from journeyman.endings import ProjectionContext
 from journeyman.events import RunSucceeded
+from journeyman.loop import validation_context
 from journeyman.testing.scripted import call
 from journeyman.tools.context import States
 from journeyman.types import JsonObject

@@ -8,23 +8,10 @@ from typing import TypeVar
 
 import pytest
 
-from journeyman import (
-    Abort,
-    Agent,
-    ErrorPromptContext,
-    Limits,
-    Output,
-    ProviderError,
-    Runtime,
-    Subagents,
-    Tool,
-    ToolContext,
-    run,
-    tool,
-    validation_context,
-)
+from journeyman import Abort, Agent, Limits, Output, Runtime, Subagents, Tool, ToolContext, run, tool
 from journeyman.cancellation import within
 from journeyman.endings import CancelledContext, ErrorCode
+from journeyman.errors import ProviderError
 from journeyman.events import (
     AttemptCompleted,
     AttemptStarted,
@@ -48,7 +35,9 @@ from journeyman.events import (
     ValidationFailed,
 )
 from journeyman.history import History
+from journeyman.loop import validation_context
 from journeyman.model import Request
+from journeyman.prompt import ErrorPromptContext
 from journeyman.result import Failure, Result, Success
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.types import Message, Text, ToolResult, Usage

@@ -6,21 +6,9 @@ from typing import Any
 
 import pytest
 
-from journeyman import (
-    Agent,
-    Chat,
-    Failure,
-    InMemoryJournal,
-    Limits,
-    Output,
-    Runtime,
-    Subagents,
-    ToolContext,
-    run,
-    stream,
-    tool,
-)
+from journeyman import Agent, Chat, Failure, Limits, Output, Runtime, Subagents, ToolContext, run, stream, tool
 from journeyman.endings import CancelledContext
+from journeyman.journal import InMemoryJournal
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.toolbox import deferred_tools
 from journeyman.tools.tools import CallNext, MiddlewareCall
@@ -111,10 +99,7 @@ async def test_a_middleware_and_a_deferred_tool_stop_the_run_too() -> None:
     assert texts(result) == ["found here"]
     assert "the middleware has had enough" in str(result.error)
 
-    through = [
-        call("tool_search", query="select:give_up"),
-        call("call_tool", name="give_up", arguments={"why": "gone"}),
-    ]
+    through = [call("tool_search", query="give_up"), call("call_tool", name="give_up", arguments={"why": "gone"})]
     result = failed(await run(quitter(*through, tools=deferred_tools([give_up])), "Go."))
     assert result.error.context == CancelledContext(reason="gone", doing="running tools")
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Limits, ProviderError, ToolContext, run, stream, tool
+from journeyman import Agent, Limits, ToolContext, run, stream, tool
+from journeyman.errors import ProviderError
 from journeyman.events import (
     AttemptStarted,
     Event,

@@ -13,27 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from journeyman import (
-    Abort,
-    Agent,
-    Failure,
-    InMemoryJournal,
-    Limits,
-    ModelSettings,
-    Price,
-    ProviderError,
-    Result,
-    Runtime,
-    Success,
-    Usage,
-    run,
-    stream,
-    tool,
-)
-from journeyman.budget import Allowance, Budget
+from journeyman import Abort, Agent, Failure, Limits, ModelSettings, Result, Runtime, Success, Usage, run, stream, tool
+from journeyman.budget import Budget
 from journeyman.endings import BudgetContext, ErrorCode
+from journeyman.errors import ProviderError
 from journeyman.events import Event, TextDelta
-from journeyman.journal import Journal
+from journeyman.journal import InMemoryJournal, Journal
 from journeyman.model import (
     BlockFinished,
     InputPart,
@@ -48,7 +33,7 @@ from journeyman.model import (
 from journeyman.models.wrappers import FallbackModel, RateLimitedModel
 from journeyman.store import Store
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
-from journeyman.types import Effect, Text
+from journeyman.types import Effect, Price, Text
 from tests.contracts.fault_adapters import ADAPTERS, Adapter
 from tests.loop.parts import Speaking
 from tests.models.raw_server import RawServer, hanging_after
@@ -62,7 +47,7 @@ def broken_off(usage: Usage | None = None) -> ProviderError:
 
 
 def budget_of(tokens: int) -> Budget:
-    return Budget(Allowance(tokens=tokens), scope="all", now=0.0)
+    return Budget(tokens=tokens, scope="all")
 
 
 async def spend(model: Model, budget: Budget, *, max_tokens: int = 500, retries: int = 0) -> Success[str] | Failure:
@@ -93,7 +78,7 @@ async def test_aborted_streams_use_up_a_budget() -> None:  # A31, R79
         n_words += heard
         ends.append(events.result.code if isinstance(events.result, Failure) else "SUCCESS")
     assert ends[-1] == ErrorCode.BUDGET_EXCEEDED
-    assert n_words * len(WORD) / 4 <= budget.tokens <= 1_500
+    assert n_words * len(WORD) / 4 <= budget.used_tokens <= 1_500
 
 
 @pytest.mark.parametrize(
@@ -105,7 +90,7 @@ async def test_whatever_was_written_counts(part: Part, wrap: Callable[[Model], M
     result = await spend(model if wrap is None else wrap(model), budget)
     usage = result.metadata.usage
     assert usage is not None
-    assert (usage.output_tokens, usage.exact, usage.total_tokens) == (350, False, budget.tokens)
+    assert (usage.output_tokens, usage.exact, usage.total_tokens) == (350, False, budget.used_tokens)
     assert usage.input_tokens > 0
 
 
@@ -136,7 +121,7 @@ async def test_over_every_wire_an_aborted_answer_counts(adapter: Adapter) -> Non
         result = await run(agent, "Hello.", abort=abort, runtime=Runtime(budget=budget), on_event=hear)
     assert isinstance(result, Failure)
     seen = adapter.wire.seen.total_tokens if adapter.wire.seen is not None else 12
-    assert budget.tokens == (seen if adapter.wire.is_stream else 510)
+    assert budget.used_tokens == (seen if adapter.wire.is_stream else 510)
 
 
 @pytest.mark.parametrize(
@@ -152,27 +137,27 @@ async def test_zero_tokens_of_an_answer_with_words_are_not_believed(told: Usage 
         n += 1
         assert n < 20
     assert context_of(result, BudgetContext).policy == "tokens"
-    assert 2_000 < budget.tokens <= 3_000 or told == Usage(requests=1, output_tokens=500)
+    assert 2_000 < budget.used_tokens <= 3_000 or told == Usage(requests=1, output_tokens=500)
 
 
 async def test_an_answer_without_a_request_or_without_words_is_believed() -> None:
     budget = budget_of(1_000)
     for answer in (say("From a cache.", usage=Usage()), say(usage=Usage(requests=1, input_tokens=9))):
         result = await spend(ScriptedModel([answer, "Well."]), budget)
-        assert isinstance(result, Success) or budget.tokens == 9
-    assert budget.tokens in (9, 24)
+        assert isinstance(result, Success) or budget.used_tokens == 9
+    assert budget.used_tokens in (9, 24)
 
 
 # -- nothing -----------------------------------------------------------------------------------------------------------
 
 
 async def test_where_nothing_is_known_the_reservation_counts() -> None:  # A31, R79
-    budget, price = Budget(Allowance(tokens=10_000, cost=1.0), scope="all", now=0.0), Price(input=1, output=10)
+    budget, price = Budget(tokens=10_000, cost=1.0, scope="all"), Price(input=1, output=10)
     lost = ScriptedModel([ProviderError("gone", kind="network")], price=price)
     result = await spend(lost, budget)
     assert result.metadata.usage == Usage(requests=1, cost=0.0, exact=False)  # nobody knows
-    assert 500 < budget.tokens < 600
-    assert budget.cost == pytest.approx(500 * 10 / 1e6, rel=0.1)
+    assert 500 < budget.used_tokens < 600
+    assert budget.used_cost == pytest.approx(500 * 10 / 1e6, rel=0.1)
 
 
 @pytest.mark.parametrize("n", [1, 3])
@@ -181,7 +166,7 @@ async def test_what_is_not_billed_gives_the_reservation_back(n: int) -> None:
     budget = budget_of(10_000)
     refused = ProviderError("busy", kind="overloaded", usage=Usage())
     await spend(ScriptedModel([*[refused] * n, "Done."]), budget, retries=3)
-    assert budget.tokens == 15
+    assert budget.used_tokens == 15
 
 
 # -- one request after the other ---------------------------------------------------------------------------------------
@@ -206,7 +191,7 @@ async def test_each_request_of_a_call_is_reserved(by: str) -> None:
             models[0] if by == "retries" else FallbackModel(*models), budget, retries=3 * (by == "retries")
         )
         assert isinstance(result, Failure)
-        assert budget.tokens <= limit
+        assert budget.used_tokens <= limit
         assert (result.code == ErrorCode.BUDGET_EXCEEDED) is (len(asked) < 4)
         assert len(asked) == n_asked
         assert budget.overshoot_tokens == 0
@@ -286,7 +271,7 @@ class Mortal:
         return Agent(name="teller", model=FunctionModel(answer), tools=[look], settings=settings, limits=limits)
 
     async def _die(self) -> None:
-        self.counted = self._budget.tokens
+        self.counted = self._budget.used_tokens
         self._died.set()
         await asyncio.Event().wait()
 
@@ -301,7 +286,7 @@ class Mortal:
         await asyncio.wait([living, dying], return_when=asyncio.FIRST_COMPLETED)
         dying.cancel()
         if living.done():
-            self.counted = self._budget.tokens
+            self.counted = self._budget.used_tokens
             return living.result()
         living.cancel()
         await asyncio.wait([living])
@@ -370,7 +355,7 @@ async def test_a_life_that_ended_in_good_order_has_not_died(kind: str, tmp_path:
         assert [isinstance(each, Failure) for each in (down, other)] == [True, True]
     result = await live("Go.", "Done.")
     assert succeeded(result).metadata.usage == Usage(requests=1, input_tokens=10, output_tokens=5)
-    assert budget.tokens == 15
+    assert budget.used_tokens == 15
 
 
 _DEATHS = st.tuples(st.sampled_from(["model", "model", "tool"]), st.integers(0, 1))

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from journeyman import Limits, Output, ProviderError, Reflection, Rejected, SubmitTool, run, tool
+from journeyman import Limits, Output, Reflection, Rejected, SubmitTool, run, tool
+from journeyman.errors import ProviderError
 from journeyman.events import ModelResponded
 from journeyman.model import Response
 from journeyman.result import ToolStats

@@ -8,10 +8,10 @@ from typing import Annotated, Any, cast
 import pytest
 from pydantic import AfterValidator, BaseModel, Field, field_serializer
 
-from journeyman import Agent, ErrorCode, Limits, Output, Rejected, ToolResult, run, validation_context
+from journeyman import Agent, ErrorCode, Limits, Output, Rejected, ToolResult, run
 from journeyman.endings import AttemptsContext, ValidationContext
 from journeyman.events import LayerCompleted, LayerStarted
-from journeyman.loop import validator_from
+from journeyman.loop import validation_context, validator_from
 from journeyman.testing.scripted import call
 from tests.loop.parts import Unspeakable, end_of
 from tests.play import Recorder, Report, Stage, context_of, failed, raising, report, reporter, succeeded

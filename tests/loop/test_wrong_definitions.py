@@ -83,6 +83,7 @@ REFUSED: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "an unentered server": ({"tools": Tasks()}, ["INVALID_SECTION"], "async with mcp(…) as tools"),
     "a bare type": ({"output": Report}, ["INVALID_SECTION"], "Write output=Output(Report)."),
     "a feedback": ({"output": Output(Report, feedback_role="tool")}, ["INVALID_SECTION"], "'result' or 'text'"),  # pyright: ignore[reportArgumentType]
+    "a name of no text": ({"output": Output(Report, name=3)}, ["INVALID_TOOL_NAME"], "The output tool's name 3"),  # pyright: ignore[reportArgumentType]
     "instructions": ({"instructions": "Be brief."}, ["UNKNOWN_NAME"], "Write system='Be brief.'."),
     "an output type": ({"output_type": Report}, ["UNKNOWN_NAME"], "Write output=Output(Report)."),
     "dependencies": ({"deps_type": int}, ["UNKNOWN_NAME"], "Write deps=int."),

@@ -11,8 +11,8 @@ import pytest
 from journeyman import Agent, DefinitionError, Image, Text, ToolResult, run
 from journeyman.events import Event, ToolProgress
 from journeyman.mcp import connection, mcp
-from journeyman.mcp.stdio import StdioTransport
 from journeyman.mcp.tools import unique_names
+from journeyman.mcp.transports import StdioTransport
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.tools.tools import AnyTool
 from tests.cli.program import Warm

@@ -8,7 +8,8 @@ import pytest
 
 from journeyman import DefinitionError
 from journeyman.mcp import Http, Stdio, load_servers
-from journeyman.mcp.servers import scrub_text, to_servers
+from journeyman.mcp.servers import to_servers
+from journeyman.tools.redaction import scrub_secrets
 
 GIVEN = {"HOME": "/home/ada", "GITHUB_TOKEN": "hunter2hunter2", "PORT": "8080"}
 
@@ -295,7 +296,10 @@ def test_a_value_of_the_environment_is_sent_as_it_is(tmp_path: Path) -> None:
 
 def test_secrets_are_taken_out_of_texts() -> None:
     server = Stdio("x", env={"TOKEN": "abc", "COLOR": "red", "LONG": "0123456789"}, hidden=["xyz"])
-    assert scrub_text("abc red 0123456789 xyz", server.secrets) == "*** red *** ***"
+    assert scrub_secrets("abc red 0123456789 xyz", server.secrets) == "[redacted] red [redacted] [redacted]"
     web = Http("https://ada:pass@example.org/mcp?key=k-1", headers={"Authorization": "Bearer t-1234"})
-    assert scrub_text("Bearer t-1234, t-1234, pass, key=k-1", web.secrets) == "***, ***, ***, ***"
+    assert (
+        scrub_secrets("Bearer t-1234, t-1234, pass, key=k-1", web.secrets)
+        == "[redacted], [redacted], [redacted], [redacted]"
+    )
     assert (web.shown, repr(web)) == ("https://example.org/mcp", "Http(only=None, without=())")

@@ -4,11 +4,13 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from journeyman import Message, Model, ModelSettings, ModelUnavailable, Price, ProviderError, Text
+from journeyman import Message, Model, ModelSettings, Text
 from journeyman.connect import connect
+from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.model import Collector, Part, Prefix, Request, Response, ToolSpec, price_of
 from journeyman.model import context_window_of as window_of
 from journeyman.model import max_output_tokens_of as longest_of
+from journeyman.types import Price
 
 Json: TypeAlias = dict[str, Any]
 

@@ -15,7 +15,7 @@ from tests.contracts import makers
 from tests.models.asking import failure_of
 from tests.models.raw_server import RawServer, http
 
-DATED = replace(AZURE, chat_path="/openai/deployments/{model}/chat/completions", query={"api-version": "2026-01-01"})
+DATED = replace(AZURE, chat_path="/openai/deployments/{model}/chat/completions")
 CHAT = partial(OpenAIChatModel, "m")
 MAKERS = (CHAT, partial(OpenAIModel, "m"), partial(AnthropicModel, "m"), partial(GoogleModel, "m"))
 
@@ -36,7 +36,9 @@ def url_of(model: Any) -> str:  # noqa: ANN401 - each adapter has it under its o
         (CHAT, "https://h/d?api-version=1&b=", "https://h/d/chat/completions?api-version=1&b="),
         (partial(CHAT, endpoint=AZURE), "https://h/openai/v1/", "https://h/openai/v1/chat/completions"),
         (partial(CHAT, endpoint=DATED), "https://h?api-version=1&x=2",
-         "https://h/openai/deployments/m/chat/completions?api-version=2026-01-01&x=2"),
+         "https://h/openai/deployments/m/chat/completions?api-version=1&x=2"),
+        (partial(OpenAIChatModel, "my/model", endpoint=DATED), "https://h?v=a+b",
+         "https://h/openai/deployments/my%2Fmodel/chat/completions?v=a+b"),
         (MAKERS[1], "https://h/v1/responses?x=1", "https://h/v1/responses?x=1"),
         (MAKERS[2], "https://h/v1/messages", "https://h/v1/messages"),
         (MAKERS[2], "https://h/v1?x=1", "https://h/v1/messages?x=1"),

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journeyman import Agent, DefinitionError, ProviderError, Tool
+from journeyman import Agent, DefinitionError, Tool
+from journeyman.errors import ProviderError
 from journeyman.model import CachePolicy, ModelSettings, Prefix, Request, ThinkingLevel
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.openai import OpenAIModel

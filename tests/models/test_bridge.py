@@ -450,20 +450,6 @@ async def test_pydantic_ais_own_settings_may_be_given_with_the_model() -> None:
 # -- leases and cancellation -------------------------------------------------------------------------------------------
 
 
-@each
-async def test_parts_come_while_the_answer_is_still_being_written(service: Service) -> None:
-    reply = anthropic_says.stall(service.says.answer("Hello there", delta_chars=5), after_events=6)
-    async with service.server([reply]) as api:
-        model = over(api, service.name)
-        async with model.stream(request()) as parts:
-            async for part in parts:
-                if isinstance(part, TextPart | ResponseStarted):
-                    break
-            else:
-                pytest.fail("The answer ended before its first part came.")
-        await api.until(lambda: api.requests[0].hung_up)
-
-
 async def test_the_last_lease_closes_what_the_first_opened() -> None:
     async with OpenAiApi(lambda _: openai_says.answer("Hi.")) as api:
         model = over(api, "openai-chat:gpt-5")
@@ -488,7 +474,6 @@ async def test_the_last_lease_closes_what_the_first_opened() -> None:
 def test_three_event_loops_in_a_row_leave_nothing_open(service: Service) -> None:
     script = [anthropic_says.stall(service.says.answer("Hello there", delta_chars=5), after_events=6)]
     script.append(service.says.answer("Hi."))
-    model: BridgeModel | None = None
 
     async def once() -> Response:
         async with service.server(script) as api:
@@ -498,13 +483,11 @@ def test_three_event_loops_in_a_row_leave_nothing_open(service: Service) -> None
                     if isinstance(part, ResponseStarted):
                         break
             response = await ask(model)
-            assert len(asyncio.all_tasks()) >= 1
         return response
 
     for _ in range(3):
         assert isinstance(asyncio.run(once()).content[-1], Text)
         gc.collect()  # warnings about what was left open are errors
-    assert model is None
 
 
 # -- names -------------------------------------------------------------------------------------------------------------

@@ -14,8 +14,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from journeyman.connect import connect
 from journeyman.errors import ProviderError
 from journeyman.model import Collector
-from journeyman.models.bridge.failure import failure
-from journeyman.models.bridge.model import BridgeModel
+from journeyman.models.bridge.model import BridgeModel, failure
 from journeyman.types import Usage
 from tests.contracts.patient_clock import on_patient_clock
 from tests.contracts.test_foreign_exceptions import classes_of, made
@@ -60,7 +59,7 @@ async def test_a_refusal_is_mapped_and_costs_nothing(
     assert (error.kind, error.status, error.retry_after_s) == (kind, status, retry_after_s)
     assert error.usage == Usage()
     assert len(api.requests) == 1  # nothing is retried unseen
-    assert "not with [key]" in str(error)
+    assert "not with [redacted]" in str(error)
     assert error.request_id == "req_1"
 
 
@@ -203,5 +202,5 @@ async def test_the_key_is_shown_nowhere(
         assert isinstance(model, BridgeModel)
         error = await failure_of(model)
     said = everything_said_by(error) + repr(model) + caplog.text
-    assert "the key [key] is bad" in said
+    assert "the key [redacted] is bad" in said
     assert KEY not in said

@@ -8,12 +8,13 @@ import orjson
 import pytest
 from pydantic import BaseModel
 
-from journeyman import Agent, Output, Price, Success, Text, ToolContext, Usage, run, tool
+from journeyman import Agent, Output, Success, Text, ToolContext, Usage, run, tool
 from journeyman.cli.show.lines import usage_sentence
 from journeyman.connect import connect
 from journeyman.model import CachePolicy, ModelSettings
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.result import dump_document, result_document
+from journeyman.types import Price
 from tests.play import existing, succeeded
 from tests.support import openai_answers as openai_says
 from tests.support.messages_answers import answer, thinking, tool_use

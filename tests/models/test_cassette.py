@@ -318,7 +318,7 @@ def test_a_changed_prompt_fails_with_a_diff_of_the_message(tmp_path: Path, monke
 request 1: messages[0].content[0].text differs (weather.jsonl, line 3; - recorded, + now):
 - messages[0].content[0].text: "Is it warm in Oslo?"
 + messages[0].content[0].text: "Is it cold in Oslo?"
-Undo the change, or record again: mode="all", pytest --journeyman-record=all, journeyman record.\
+Undo the change, or record again: mode="all", pytest --journeyman-record=all, journeyman cassette record.\
 """)
     assert isinstance(result.error.cause, NotRecorded)
     assert result.metadata.usage == Usage()

@@ -13,8 +13,9 @@ from typing import assert_type
 
 import pytest
 
-from journeyman import Agent, Limits, Model, ProviderError, run
+from journeyman import Agent, Limits, Model, run
 from journeyman.connect import connect
+from journeyman.errors import ProviderError
 from journeyman.model import opened
 from journeyman.models import transport
 from journeyman.models.anthropic import AnthropicModel

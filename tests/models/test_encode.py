@@ -13,7 +13,8 @@ import orjson
 import pytest
 from hypothesis import given
 
-from journeyman import Document, ProviderError, ToolResult, Usage
+from journeyman import Document, ToolResult, Usage
+from journeyman.errors import ProviderError
 from journeyman.model import ModelSettings, ThinkingLevel
 from journeyman.models.anthropic import AnthropicModel
 from journeyman.models.openai import (
@@ -24,6 +25,7 @@ from journeyman.models.openai import (
     OPENROUTER,
     VLLM,
     Endpoint,
+    InputMedia,
     OpenAIChatModel,
     OpenAIModel,
 )
@@ -332,7 +334,7 @@ NOT_HERE = "that cannot be sent to this model is left out.]"
     ("endpoint", "block", "said"),
     [
         (LM_STUDIO, Image(Url(PICTURE_URL)), f"[An image ({PICTURE_URL}) {NOT_HERE}"),
-        (replace(OLLAMA, images=False), Image(PICTURE), f"[An image (image/png) {NOT_HERE}"),
+        (replace(OLLAMA, media=InputMedia(images=False)), Image(PICTURE), f"[An image (image/png) {NOT_HERE}"),
         (VLLM, Document(PDF, "Plan"), f"[A document 'Plan' (application/pdf) {NOT_HERE}"),
     ],
     ids=["address", "picture", "document"],
@@ -429,7 +431,7 @@ ONE_BY_ONE = OpenAIModel("gpt-5", endpoint=replace(OPENAI, parallel_tool_calls=F
 NEVER_BOTH = on(OPENAI, "gpt-5.6")
 FIELDS: dict[str, tuple[AnyModel, Json, Json]] = {
     "a server that cannot stream": (NO_STREAM, {"tools": ()}, {"stream": False, "stream_options": LEFT_OUT}),
-    "usage in the stream": (on(replace(VLLM, usage_in_stream=False)), {}, {"stream_options": LEFT_OUT}),
+    "usage in the stream": (on(replace(VLLM, usage="none")), {}, {"stream_options": LEFT_OUT}),
     "the endpoint's longest answer": (on(replace(VLLM, max_output_tokens=2_000)), {}, {"max_tokens": 2_000}),
     "extra fields together with ours": (
         on(OPENROUTER),
@@ -453,7 +455,7 @@ FIELDS: dict[str, tuple[AnyModel, Json, Json]] = {
     "calls one by one": (ONE_BY_ONE, {}, {"parallel_tool_calls": False}),
     "no calls": (ONE_BY_ONE, {"tools": ()}, {"parallel_tool_calls": LEFT_OUT}),
     "nothing stored": (OpenAIModel("m", endpoint=VLLM), {}, {"store": False}),
-    "stored if the endpoint says so": (OpenAIModel("m", endpoint=replace(VLLM, store=True)), {}, {"store": True}),
+    "stored if the settings say so": (GPT, {"settings": ModelSettings(extra={"store": True})}, {"store": True}),
 }
 
 
@@ -692,16 +694,6 @@ def test_a_tool_without_parameters_has_an_empty_object_of_them(model: AnyModel) 
     [tool] = body["tools"]
     assert tool.get("function", tool)["parameters"] == {"type": "object", "properties": {}}
     assert faults_of(model, body) == []
-
-
-@pytest.mark.parametrize("adapter", [OpenAIChatModel, OpenAIModel])
-def test_a_model_without_tools_is_not_asked_to_use_some(adapter: type[OpenAIChatModel | OpenAIModel]) -> None:
-    model = adapter("m", endpoint=replace(VLLM, tools=False))
-    with pytest.raises(ProviderError) as caught:
-        body_of(model)
-    assert str(caught.value).startswith("vllm:m is set up without tools, and the request has some.")
-    assert "supports tools" in str(caught.value)
-    assert len(conversation_of(body_of(model, tools=()))) == 1
 
 
 PLAIN_SAMPLING = ModelSettings(temperature=0.2, top_p=0.9)

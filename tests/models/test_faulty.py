@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Failure, ProviderError, Success, Usage, run
+from journeyman import Agent, DefinitionError, Failure, Success, Usage, run
+from journeyman.errors import ProviderError
 from journeyman.model import Collector
 from journeyman.testing import FaultyModel, ScriptedModel
 from journeyman.testing.faulty import FAULTS, FaultKind, InjectedFault
@@ -135,9 +136,9 @@ async def test_a_run_bears_every_fault_or_says_why_not() -> None:  # X39
     assert outcomes <= {"SUCCESS", "INVALID_RESPONSE", "API_ERROR", "RATE_LIMIT_ERROR"}
 
 
-def test_faults_that_do_not_exist_and_rates_that_are_none_are_refused() -> None:
+@pytest.mark.parametrize(("rate", "faults"), [(2, ["fire"]), (-1, []), ("1", 3)])
+def test_faults_that_do_not_exist_and_rates_that_are_none_are_refused(rate: object, faults: object) -> None:
     with pytest.raises(DefinitionError) as caught:
-        FaultyModel(ScriptedModel([]), 1, rate=2, faults=["fire"])  # pyright: ignore[reportArgumentType] - the mistake in question
-    assert [problem.message for problem in caught.value.problems] == ["rate is 2.", "faults is ['fire']."]
-    with pytest.raises(DefinitionError, match="Choose from: refused, "):
-        FaultyModel(ScriptedModel([]), 1, faults=[])
+        FaultyModel(ScriptedModel([]), 1, rate=rate, faults=faults)  # pyright: ignore[reportArgumentType] - the mistake in question
+    assert [problem.message for problem in caught.value.problems] == [f"rate is {rate!r}.", f"faults is {faults!r}."]
+    assert caught.value.problems[1].hint.startswith("Choose from: refused, ")

@@ -11,8 +11,9 @@ import orjson
 import pytest
 from google.genai import types as official
 
-from journeyman import Agent, Limits, ModelUnavailable, run
+from journeyman import Agent, Limits, run
 from journeyman.connect import connect
+from journeyman.errors import ModelUnavailable
 from journeyman.models.google import GoogleModel
 from journeyman.models.transport import Timeouts
 from journeyman.types import Message, Text, Thinking, ToolResult, ToolUse, Usage

@@ -11,10 +11,10 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from journeyman import Agent, Chat, Limits, ModelSettings, Price, run, tool
+from journeyman import Agent, Chat, Limits, ModelSettings, run, tool
 from journeyman.compaction import Compaction
 from journeyman.models.google import GoogleModel
-from journeyman.types import Message, Opaque, Text, Thinking, ToolResult, ToolUse, Usage
+from journeyman.types import Message, Opaque, Price, Text, Thinking, ToolResult, ToolUse, Usage
 from journeyman.window import Shortened
 from tests.contracts.makers import GEMINI
 from tests.contracts.makers import google as made

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from journeyman import Agent, DefinitionError, ErrorCode, Limits, ModelSettings, Price, Runtime, Success, run
+from journeyman import Agent, DefinitionError, ErrorCode, Limits, ModelSettings, Runtime, Success, run
 from journeyman.errors import ProviderError
 from journeyman.events import Event, HostedToolRan, ModelResponded
 from journeyman.hosted import CodeExecution, FileSearch, HostedTool, Location, SearchHit, WebSearch, hosted_calls
@@ -22,7 +22,7 @@ from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import VLLM
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.testing.scripted import ScriptedModel, say
-from journeyman.types import Message, Opaque, Text, Usage
+from journeyman.types import Message, Opaque, Price, Text, Usage
 from tests.contracts import makers
 from tests.models.asking import Json, ask
 from tests.play import existing, failed, make_tool, succeeded

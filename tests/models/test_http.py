@@ -5,7 +5,6 @@ What all of them must do alike is in `tests/contracts`.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 import anthropic
@@ -76,7 +75,7 @@ async def test_a_conversation_of_tools_and_reasoning_is_one_that_the_server_take
     )
     assert (responses[0].id, responses[0].model) == ("chatcmpl-1", "gpt-4.1")
     sent = cast("list[dict[str, Any]]", api.requests[1].body["messages"])
-    assert sent[2][endpoint.reasoning_field] == "Hm."
+    assert sent[2][endpoint.reasoning.message_field] == "Hm."
     assert api.n_unserved == 0
 
 
@@ -203,15 +202,6 @@ async def test_a_server_without_keys_is_asked_without_one() -> None:
     async with server, CHAT.model(server.url, api_key=None, endpoint=OLLAMA) as model:
         await failure_of(model)
     assert b"authorization" not in server.requests[0].lower()
-
-
-async def test_the_path_and_the_query_are_the_endpoints() -> None:
-    path = "/openai/deployments/{model}/chat/completions"
-    older = replace(AZURE, chat_path=path, query={"api-version": "2024-10-21"})
-    async with RawServer(http(status=404)) as server:
-        await failure_of(OpenAIChatModel("my model", endpoint=older, base_url=server.url + "/", api_key=KEY))
-    line = server.requests[0].partition(b"\r\n")[0]
-    assert line == b"POST /openai/deployments/my%20model/chat/completions?api-version=2024-10-21 HTTP/1.1"
 
 
 @pytest.mark.parametrize("adapter", [OpenAIChatModel, OpenAIModel])

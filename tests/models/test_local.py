@@ -23,9 +23,7 @@ from pydantic import BaseModel
 
 from journeyman import Agent, Output, run, tool
 from journeyman.connect import connect
-from journeyman.models.local.model import LocalModel
-from journeyman.models.local.server import server_of
-from journeyman.models.local.template import TEMPLATE, examples_of
+from journeyman.models.local.model import TEMPLATE, LocalModel, examples_of, server_of
 from journeyman.result import Failure
 from tests.models.asking import unavailable
 from tests.support.messages_json import Json, as_list, as_object

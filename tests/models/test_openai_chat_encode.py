@@ -12,10 +12,21 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
-from journeyman import Document, Message, ProviderError, ToolResult, Usage
+from journeyman import Document, Message, ToolResult, Usage
+from journeyman.errors import ProviderError
 from journeyman.model import CachePolicy, ModelSettings, Prefix, Request, ThinkingLevel, ToolSpec
 from journeyman.models.openai.chat import OpenAIChatModel
-from journeyman.models.openai.endpoint import AZURE, LLAMA_CPP, LM_STUDIO, OLLAMA, OPENAI, OPENROUTER, VLLM, Endpoint
+from journeyman.models.openai.endpoint import (
+    AZURE,
+    LLAMA_CPP,
+    LM_STUDIO,
+    OLLAMA,
+    OPENAI,
+    OPENROUTER,
+    VLLM,
+    Endpoint,
+    Reasoning,
+)
 from journeyman.types import Base64, Block, Image, JsonObject, Opaque, RedactedThinking, Text, Thinking, ToolUse, Url
 from tests.models.asking import HELLO, QUERY
 from tests.models.encoding import JUDGED_HEADERS, Json, assistant, body_of, request, user
@@ -65,18 +76,21 @@ def test_a_request_to_a_plain_server_has_only_what_every_server_knows() -> None:
 
 
 def test_the_names_of_fields_are_those_of_the_endpoint() -> None:
-    fields = {"system_role": "developer", "max_tokens_field": "max_completion_tokens"}
-    endpoint = replace(VLLM, **fields, store=True, parallel_tool_calls=False)
-    body = sent(model=on(endpoint), system=(Text("S"),))
-    assert body["messages"][0] == {"role": "developer", "content": "S"}
-    assert (body["max_completion_tokens"], body["store"], body["parallel_tool_calls"]) == (8_192, True, False)
+    fields = {"max_tokens": "max_completion_tokens", "seed": "random_seed", "stop": ""}
+    endpoint = replace(VLLM, field_names=fields, parallel_tool_calls=False)
+    body = sent(model=on(endpoint), settings=ModelSettings(seed=7, top_p=0.5))
+    assert (body["max_completion_tokens"], body["parallel_tool_calls"]) == (8_192, False)
+    assert (body["random_seed"], body["top_p"]) == (7, 0.5)
+    with pytest.raises(ProviderError, match="takes no stop over Chat Completions"):
+        sent(model=on(endpoint), settings=ModelSettings(stop=("END",)))
+    assert "max_tokens" not in sent(model=on(replace(VLLM, field_names={"max_tokens": ""})))
     assert "parallel_tool_calls" not in sent(model=on(endpoint), tools=())
 
 
 # -- reasoning ---------------------------------------------------------------------------------------------------------
 
 Thought: TypeAlias = ThinkingLevel | int
-NO_EFFORT = on(replace(VLLM, effort_field=None))
+NO_EFFORT = on(replace(VLLM, reasoning=Reasoning()))
 
 
 @pytest.mark.parametrize(
@@ -128,12 +142,12 @@ BACK: dict[str, tuple[Endpoint, tuple[Block, ...], Json]] = {
     "calls without words": (OPENAI, (ToolUse("call_1", "query"),), {"content": None, "tool_calls": [CALLED]}),
     **{
         f"reasoning of {endpoint.provider} in {field}": (
-            replace(endpoint, reasoning_field=field),
+            replace(endpoint, reasoning=replace(endpoint.reasoning, message_field=field)),
             (Thinking("Hm.", None, endpoint.provider), YES),
             {**SAID_YES, field: "Hm."},
         )
         for endpoint in (OLLAMA, VLLM)
-        for field in (str(endpoint.reasoning_field), "reasoning_content")
+        for field in (endpoint.reasoning.message_field, "reasoning_content")
     },
     **{
         f"reasoning, which {endpoint.provider} does not take": (endpoint, (Thinking("Hm.", "sig"), YES), SAID_YES)
@@ -384,8 +398,8 @@ def test_any_conversation_is_one_the_api_takes(said: list[Message], endpoint: En
     system = (Text("S", cache_mark=True), Text("T"))
     body = sent(*said, model=on(endpoint, "gpt-4.1"), system=system, settings=ModelSettings(cache=cache))
     service = Service(
-        reasoning_field=endpoint.reasoning_field,
-        extensions=frozenset({"usage"} if endpoint.tells_cost else ()),
+        reasoning_field=endpoint.reasoning.message_field,
+        extensions=frozenset({"usage"} if endpoint.usage == "cost" else ()),
         takes_marks=bool(endpoint.cache_marks),
     )
     assert judge("chat", body, JUDGED_HEADERS, service=service) == []

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -13,8 +14,18 @@ from journeyman.connect import connect
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import Facts, ModelSettings, Prefix, Request, ThinkingLevel, ToolSpec
 from journeyman.models.error_reports import error_within
-from journeyman.models.openai import LLAMA_CPP, LM_STUDIO, OPENROUTER, OpenAIChatModel, OpenAIModel
-from journeyman.models.openai.endpoint import AZURE, OLLAMA, OPENAI, VLLM, Endpoint, look_up_model
+from journeyman.models.openai import Endpoint, InputMedia, OpenAIChatModel, OpenAIModel, Reasoning
+from journeyman.models.openai.endpoint import (
+    AZURE,
+    LLAMA_CPP,
+    LM_STUDIO,
+    OLLAMA,
+    OPENAI,
+    OPENROUTER,
+    VLLM,
+    look_up_model,
+)
+from journeyman.models.openai.names import PREFIXES
 from journeyman.models.transport import Timeouts
 from journeyman.types import JsonObject, Message, Price, Text
 from tests.models.asking import unavailable
@@ -59,16 +70,7 @@ def test_services_have_names_addresses_and_variables_of_their_own() -> None:
 
 
 def test_an_endpoint_can_be_kept_in_sets() -> None:
-    assert len({OPENAI, AZURE, replace(OPENAI), replace(AZURE, query={"api-version": "x"})}) == 3
-
-
-def test_a_url_is_made_of_address_path_and_query() -> None:
-    assert OpenAIModel("m").url == "https://api.openai.com/v1/responses"
-    assert OpenAIChatModel("m", endpoint=replace(VLLM, chat_path="/a"), base_url="http://x/").url == "http://x/a"
-    query = {"api-version": "2024-10-21", "x": "a b"}
-    with_query = replace(AZURE, query=query, chat_path="/deployments/{model}/chat")
-    url = OpenAIChatModel("my/model", endpoint=with_query, base_url="https://r").url
-    assert url == "https://r/deployments/my%2Fmodel/chat?api-version=2024-10-21&x=a+b"
+    assert len({OPENAI, AZURE, replace(OPENAI), replace(AZURE, media=InputMedia())}) == 3
 
 
 # -- models, their errors and extra fields -----------------------------------------------------------------------------
@@ -134,7 +136,7 @@ def test_a_model_that_always_reasons_cannot_be_told_not_to() -> None:
         (OPENAI, "gpt-5.4-mini", "without reasoning"),
         (OPENAI, "gpt-5", "yes"),
         (OPENROUTER, "openai/gpt-6-astra", "yes"),
-        (replace(OPENAI, efforts=("low",)), "gpt-6-astra", "yes"),
+        (replace(OPENAI, reasoning=Reasoning(effort_field="reasoning_effort", efforts=("low",))), "gpt-6-astra", "yes"),
     ],
 )
 def test_which_models_have_tools_over_chat_completions(endpoint: Endpoint, name: str, tools: str) -> None:
@@ -250,13 +252,6 @@ def test_openai_speaks_responses_and_chat_completions(monkeypatch: pytest.Monkey
     assert chat("ollama:qwen3").headers == {}
 
 
-@pytest.mark.parametrize("name", ["openai:gpt-5", "openai-chat:gpt-5"])
-def test_both_apis_stream_unless_they_are_told_not_to(name: str) -> None:
-    reached = responses if name.startswith("openai:") else chat
-    assert reached(name, api_key="k").streaming
-    assert not reached(name, api_key="k", streaming=False).streaming
-
-
 def test_options_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://from-environment")
@@ -264,11 +259,12 @@ def test_options_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
     given: dict[str, Any] = {"api_key": "given", "base_url": "http://given/v1"}
     model = chat("openai-chat:gpt-5", **given, streaming=False, timeouts=timeouts, price=price)
     assert (model.api_key, model.base_url, model.streaming) == ("given", "http://given/v1", False)
+    assert chat("openai-chat:gpt-5").streaming
     assert (model.timeouts, model.price) == (timeouts, price)
 
 
 def test_every_field_of_the_endpoint_can_be_given() -> None:
-    given = replace(VLLM, provider="gpu", tools=False, reasoning_field="reasoning_content", context_window=32_768)
+    given = replace(VLLM, provider="gpu", tools=False, media=InputMedia(images=False), context_window=32_768)
     model = chat("vllm:qwen3", endpoint=given)
     assert (model.endpoint, model.provider, model.facts.context_window) == (given, "gpu", 32_768)
     own = Endpoint(provider="acme", base_url="https://acme.example/v1", key_variable="ACME_API_KEY", needs_key=True)
@@ -282,24 +278,25 @@ def test_an_option_that_does_not_exist_is_named() -> None:
         connect("vllm:qwen3", temprature=1)
 
 
-@pytest.mark.parametrize("how", ["variable", "query"])
-def test_a_dated_version_of_azure_has_paths_of_its_own(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    options: dict[str, Any] = {"api_key": "k", "base_url": "https://acme.openai.azure.com"}
-    if how == "variable":
-        monkeypatch.setenv("OPENAI_API_VERSION", "2024-10-21")
-    else:
-        options["endpoint"] = replace(AZURE, query={"api-version": "2024-10-21"})
-    endpoint = chat("azure:my-deployment", **options).endpoint
-    assert endpoint.query == {"api-version": "2024-10-21"}
-    assert endpoint.chat_path == "/openai/deployments/{model}/chat/completions"
-    endpoint = responses("azure-responses:my-deployment", **options).endpoint
-    assert (endpoint.responses_path, endpoint.query) == ("/openai/responses", {"api-version": "2024-10-21"})
+@pytest.mark.parametrize("name", ["azure:m", "azure-responses:m"])
+@pytest.mark.parametrize("version", ["2024-10-21", "preview"])
+def test_a_version_of_azures_older_api_is_refused(name: str, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_VERSION", version)
+    options: dict[str, Any] = {"api_key": "k", "base_url": "https://acme.openai.azure.com?api-version=preview"}
+    error = unavailable(name, **options)
+    assert str(error).startswith(f"OPENAI_API_VERSION is {version!r}, and Azure is asked over its v1 API")
+    assert "?api-version=preview" in error.hint
+    older = replace(AZURE, chat_path="/openai/deployments/{model}/chat/completions")
+    assert chat("azure:m", **options, endpoint=older).url.endswith("/m/chat/completions?api-version=preview")
+    monkeypatch.delenv("OPENAI_API_VERSION")
+    assert chat("azure:m", **options).url.endswith("/openai/v1/chat/completions?api-version=preview")
 
 
-def test_a_version_of_azure_without_a_date_is_only_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_VERSION", "preview")
-    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://acme.openai.azure.com")
-    assert chat("azure:m", api_key="k").endpoint == replace(AZURE, query={"api-version": "preview"})
+def test_connect_knows_every_prefix_of_the_table() -> None:
+    hint = unavailable("nobody:m").hint
+    assert [prefix for prefix in PREFIXES if not re.search(rf" {prefix}[,.]", hint)] == []
+    made = {type(connect(f"{prefix}:m", api_key="k", base_url="http://x")) for prefix in PREFIXES}
+    assert made == {OpenAIChatModel, OpenAIModel}
 
 
 def test_a_token_serves_azure_instead_of_a_key(monkeypatch: pytest.MonkeyPatch) -> None:

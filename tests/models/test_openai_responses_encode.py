@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from journeyman import Document, ModelSettings, ToolResult
-from journeyman.models.openai.endpoint import AZURE, VLLM
+from journeyman.models.openai.endpoint import AZURE, VLLM, InputMedia
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.types import Base64, Block, Image, JsonObject, Message, Role, Text, Thinking, ToolUse, Url
 from tests.models.asking import HELLO
@@ -48,7 +48,10 @@ PAPER = Document(Base64("aGk=", "application/pdf"), "Report")
 
 def test_services_that_take_different_things_do_not_share_bytes() -> None:
     message = user(PICTURE)
-    able, unable = OpenAIModel("m", endpoint=VLLM), OpenAIModel("m", endpoint=replace(VLLM, image_urls=False))
+    able, unable = (
+        OpenAIModel("m", endpoint=VLLM),
+        OpenAIModel("m", endpoint=replace(VLLM, media=InputMedia(image_urls=False))),
+    )
     first, second = (sent(message, model=model)["input"] for model in (able, unable))
     assert (first[0]["content"][0]["type"], second[0]["content"][0]["type"]) == ("input_image", "input_text")
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import DefinitionError, Price, Usage
+from journeyman import DefinitionError, Usage
 from journeyman.connect import connect
 from journeyman.model import price_of
 from journeyman.models import load_prices, price_for, prices_as_of
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.prices import BUNDLED
-from journeyman.types import NOTHING_USED
+from journeyman.types import NOTHING_USED, Price
 from tests.support import price_table
 
 STEPPED = Price(input=1, output=2, cache_read=0.1, above=((1_000, Price(input=10, output=20)),))

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from journeyman import Abort, Agent, DefinitionError, Limits, ProviderError, Text, Usage, run
+from journeyman import Abort, Agent, DefinitionError, Limits, Text, Usage, run
+from journeyman.errors import ProviderError
 from journeyman.model import Request
 from journeyman.models import RateLimitedModel
 from journeyman.testing import ScriptedModel

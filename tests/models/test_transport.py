@@ -20,11 +20,12 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from journeyman.errors import ProviderError
+from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.models import transport
 from journeyman.models.answers import read_refusal
 from journeyman.models.sse import Event, Parser, TooLarge
 from journeyman.models.transport import EVENT_LIMIT_BYTES, HttpAnswer, Timeouts, open_stream
+from journeyman.models.vendor_errors import find_meaning
 from journeyman.types import Usage
 from tests.models.raw_server import Answer as RawAnswer
 from tests.models.raw_server import RawServer, closing_after, hanging_after, http
@@ -307,6 +308,15 @@ def test_no_exception_of_aiohttp_leaves(kind: type[Exception]) -> None:
     for failure in (transport.failure_before(error, exchange), transport.failure_within(error, exchange)):
         assert str(failure).startswith("host ")
         assert KEY not in str(failure)
+
+
+@pytest.mark.parametrize(("begun", "kind"), [(False, "timeout"), (True, "stream_idle")])
+@pytest.mark.parametrize("silence", [aiohttp.SocketTimeoutError, aiohttp.ServerTimeoutError, TimeoutError])
+def test_a_silence_is_one_over_any_carrier(silence: type[Exception], begun: bool, kind: ProviderErrorKind) -> None:
+    read, exchange = transport.failure_within if begun else transport.failure_before, transport.Exchange("http://h", {})
+    known = find_meaning(silence("quiet"), begun=begun)
+    assert known is not None
+    assert (known.kind, read(silence("quiet"), exchange).kind) == (kind, kind)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Limits, Price, Runtime, Text, Usage, run, tool
+from journeyman import Agent, DefinitionError, Limits, Runtime, Text, Usage, run, tool
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.events import ModelAnswered, ModelResponded, ModelRestarted
 from journeyman.model import Answered, BlockFinished, Facts, ResponseFinished, ResponseStarted, Restarted, TextPart
@@ -18,7 +18,7 @@ from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.wrappers import PASSED_ON
 from journeyman.testing import FaultyModel, ScriptedModel
 from journeyman.testing.scripted import call
-from journeyman.types import NOTHING_USED
+from journeyman.types import NOTHING_USED, Price
 from tests.models.asking import Request, ask, failure_of, known_of, parts_of, request
 from tests.models.decoding import Part, Response, summed
 from tests.play import stage as stage

@@ -15,8 +15,9 @@ from typing import Any, cast
 import pytest
 from opentelemetry.trace import NoOpTracerProvider, Tracer, get_current_span
 
-from journeyman import Agent, Chat, Limits, ProviderError, Rejected, Runtime, Subagents, Tasks, Team, run, tool
+from journeyman import Agent, Chat, Limits, Rejected, Runtime, Subagents, Tasks, Team, run, tool
 from journeyman.durable import Durable
+from journeyman.errors import ProviderError
 from journeyman.gate import Deny
 from journeyman.model import ModelSettings, Request, Response
 from journeyman.otel import OpenTelemetry, names

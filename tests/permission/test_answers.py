@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from journeyman import Agent, Chat, Event, Runtime
-from journeyman.cli.chat.asking import Asking
+from journeyman.cli.permit.asked import TerminalQuestion
 from journeyman.errors import ApprovalsUnreadable
 from journeyman.events import ApprovalRequested
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop
@@ -164,7 +164,7 @@ async def test_the_terminal_shows_the_end_of_a_long_command_too_and_the_rule(tmp
         path=("a",), id="1", question=approval.question, offers=approval.offers, rule=approval.rule, **facts
     )
     agent = Agent(name="a", model=ScriptedModel([]))
-    lines = [line.text for line in Asking(agent, lambda id, answer: None, lambda prompt: None, lambda: 40).add(asked)]
+    lines = [line.text for line in TerminalQuestion(agent, asked, may_exit="turn").lines(40)]
     *shown, not_all, rule = lines
     assert any("rm -rf ~ #end" in line for line in shown)
     assert not_all == "Not all of it is shown: v shows it"

@@ -78,7 +78,7 @@ async def test_a_tool_behind_call_tool_gets_nothing_for_its_name(tmp_path: Path,
     impostors = Impostors("once", untrusted=False)
     behind = [each for each in impostors.tools if each.name not in ("tool_search", "call_tool")]
     wanted = [call("call_tool", name=each.name, arguments=FITTING.get(each.name, {})) for each in behind]
-    search = call("tool_search", query="select:" + ",".join([each.name for each in behind]))
+    search = call("tool_search", query=" ".join([each.name for each in behind]), limit=20)
     await play(deferred_tools(behind), search, wanted, runtime=Runtime(gate=gate))
     assert len(impostors.ran) == (len(wanted) if mode == "trust" else 0)
 
@@ -182,7 +182,7 @@ async def test_a_ready_tool_is_known_under_another_name_and_behind_call_tool(tmp
     )
     assert [text.split()[0] for text in texts(told)] == ["a", "Error:"]
     passed = [call("call_tool", name="shell", arguments={"command": text}) for text in ("echo a", "ls")]
-    search = call("tool_search", query="select:shell")
+    search = call("tool_search", query="shell")
     told = await play(deferred_tools([shell]), search, passed, runtime=Runtime(gate=gate))
     assert [text.split()[0] for text in texts(told)[1:]] == ["a", "Error:"]
 

@@ -97,7 +97,7 @@ async def test_no_file_tool_writes_what_decides_about_the_agent(home: Home, mode
         assert isinstance(verdict, Deny if mode == "plan" else Allow), path
 
 
-SEARCH = call("tool_search", query="select:read,write,edit")
+SEARCH = call("tool_search", query="read write edit")
 
 
 async def test_a_real_workspace_leaves_them_as_they_are(home: Home) -> None:

@@ -101,7 +101,7 @@ async def test_a_description_that_a_search_finds_taints(bank: Bank, untrusted: A
 async def test_an_error_that_quotes_a_schema_from_outside_taints(bank: Bank) -> None:
     tools = [*deferred_tools([echo("throughout")]), *bank.tools()]
     wrong = call("call_tool", name="echo", arguments={"kind": "x"}, id="w")
-    search = call("tool_search", query="select:echo", id="s")
+    search = call("tool_search", query="echo", id="s")
     result = await play(tools, search, wrong, PAY, runtime=Runtime(gate=TaintGate()))
     assert "mallory@evil.example" in texts(result)[1]
     assert bank.paid == []

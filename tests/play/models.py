@@ -1,7 +1,6 @@
 """Models beside `ScriptedModel` and those of a `Stage`; and the door at which whoever plays waits for the test."""
 
 import asyncio
-from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -10,7 +9,7 @@ import pytest
 from journeyman import Result, tool
 from journeyman.chat import Turn
 from journeyman.model import Request
-from journeyman.testing.scripted import Answer, FunctionModel, Policy
+from journeyman.testing.scripted import Answer, FunctionModel, Policy, play_by_history
 from journeyman.tools.background import TaskContext
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect
@@ -25,13 +24,7 @@ def n_answers(request: Request) -> int:
 
 def following(*answers: Answer | Policy, repeat: bool = False) -> FunctionModel:
     """Return a model that knows by the conversation how far it is, so that it answers the same in every life."""
-
-    def answer(request: Request) -> Answer | Awaitable[Answer]:
-        number = n_answers(request)
-        given = answers[min(number, len(answers) - 1) if repeat else number]
-        return given(request) if callable(given) else given
-
-    return FunctionModel(answer)
+    return FunctionModel(play_by_history(answers, repeat=repeat))
 
 
 def echo() -> FunctionModel:

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from journeyman import ProviderError, Usage
-from journeyman.errors import ProviderErrorKind
+from journeyman import Usage
+from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import (
     BlockFinished,
     Facts,

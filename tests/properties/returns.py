@@ -8,8 +8,11 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from journeyman import ContinueRun, ErrorPromptContext, FailRun, LimitExceeded, Message, Spending, Text
+from journeyman import Message, Text
+from journeyman.budget import LimitExceeded, Spending
 from journeyman.gate import Allow, Approval, Ask, Deny, GateRequest, Rewrite
+from journeyman.output import ContinueRun, FailRun
+from journeyman.prompt import ErrorPromptContext
 from journeyman.tools.context import States
 from tests.properties.acts import tool_value
 from tests.properties.world import Act

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, given
 
-from journeyman import Allowance, Failure
+from journeyman import Budget, Failure
 from tests.properties.examples import examples, patient
 from tests.properties.played_model import PlayedModel
 from tests.properties.world import World
@@ -37,7 +37,7 @@ def test_every_run_holds_what_every_run_must_hold(world: World) -> None:  # desi
 @given(worlds())
 def test_a_run_ends_the_same_whoever_watches(world: World) -> None:  # R74, design 4.2: there is one loop
     """Where nobody watches the loop takes shorter ways, and `stream` runs it in a task of its own."""
-    limits = replace(world.limits, seconds=None, per_attempt=Allowance())
+    limits = replace(world.limits, seconds=None, per_attempt=Budget())
     quiet = replace(world, limits=limits, stops=(), callbacks={}, on_message=None)
     listened, streamed, unseen = (run_world(replace(quiet, watch=watch)) for watch in ("listener", "stream", "nobody"))
     for record in (listened, streamed, unseen):

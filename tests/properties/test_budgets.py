@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from journeyman import Agent, Allowance, Budget, Failure, Limits, ModelSettings, Price, Runtime, Success, Usage, run
-from journeyman.budget import SMALLEST_ANSWER_TOKENS, Grant
+from journeyman import Agent, Budget, Failure, Limits, ModelSettings, Runtime, Success, Usage, run
+from journeyman.budget import SMALLEST_ANSWER_TOKENS, Grant, open_budget
 from journeyman.endings import BudgetContext
 from journeyman.errors import BudgetRefused
 from journeyman.model import Request, Response
 from journeyman.testing.scripted import FunctionModel, call, say
+from journeyman.types import Price
 from tests.properties.examples import examples, patient
 from tests.support.counting_loop import on_counting_loop
 
@@ -40,8 +41,8 @@ class Spending:
 class Family:
     """A budget, the budgets that draw on it, and who spends from which."""
 
-    root: Allowance
-    children: tuple[Allowance, ...]
+    root: Budget
+    children: tuple[Budget, ...]
     spendings: tuple[tuple[int, Spending], ...]
     """The number of the child, and what it spends."""
     price: Price | None
@@ -64,13 +65,12 @@ class Ledger:
 
     def check(self, overshoot_cost: float) -> None:
         """Nothing beyond the limit is reserved or used, but for what was reported as a surplus."""
-        allowance = self.budget.allowance
-        if allowance.tokens is not None:
-            assert self.tokens() <= allowance.tokens + self.overshoot
+        if self.budget.tokens is not None:
+            assert self.tokens() <= self.budget.tokens + self.overshoot
             assert self.budget.overshoot_tokens == self.overshoot
-        if allowance.cost is not None:
-            assert self.cost() <= allowance.cost + overshoot_cost + A_MICRODOLLAR
-        assert self.budget.tokens == sum(usage.total_tokens for usage in self.used)
+        if self.budget.cost is not None:
+            assert self.cost() <= self.budget.cost + overshoot_cost + A_MICRODOLLAR
+        assert self.budget.used_tokens == sum(usage.total_tokens for usage in self.used)
 
 
 def spendings(reports: SearchStrategy[float]) -> SearchStrategy[Spending]:
@@ -87,15 +87,13 @@ def spendings(reports: SearchStrategy[float]) -> SearchStrategy[Spending]:
 
 
 def families(reports: SearchStrategy[float]) -> SearchStrategy[Family]:
-    allowances = st.builds(
-        Allowance,
-        tokens=st.one_of(st.none(), st.integers(1, 20_000)),
-        cost=st.one_of(st.none(), st.floats(0.0001, 0.3)),
+    budgets = st.builds(
+        Budget, tokens=st.one_of(st.none(), st.integers(1, 20_000)), cost=st.one_of(st.none(), st.floats(0.0001, 0.3))
     )
     return st.builds(
         Family,
-        root=allowances,
-        children=st.lists(allowances, min_size=3, max_size=3).map(tuple),
+        root=budgets,
+        children=st.lists(budgets, min_size=3, max_size=3).map(tuple),
         spendings=st.lists(st.tuples(st.integers(0, 2), spendings(reports)), min_size=1, max_size=12).map(tuple),
         price=st.sampled_from([PRICE, Price(input=3.0, output=0.0), None]),
     )
@@ -121,15 +119,14 @@ def test_a_budget_is_never_exceeded_when_nobody_reports_more_than_was_reserved(f
 @given(families(BEYOND))
 def test_a_surplus_is_kept_and_told_and_stops_what_comes_after(family: Family) -> None:  # 4.7 "marked overshoot"
     for ledger in on_counting_loop(lambda: _spend(family)):
-        allowance = ledger.budget.allowance
-        if allowance.tokens is not None:
-            assert ledger.budget.tokens <= allowance.tokens + ledger.budget.overshoot_tokens
+        if ledger.budget.tokens is not None:
+            assert ledger.budget.used_tokens <= ledger.budget.tokens + ledger.budget.overshoot_tokens
 
 
 async def _spend(family: Family) -> list[Ledger]:
     """Let everybody spend at once. Whoever waits in vain is a `Deadlock` of the virtual clock."""
-    root = Budget(family.root, scope="root", now=0.0)
-    children = [Budget(each, scope=f"child {n}", now=0.0, parent=root) for n, each in enumerate(family.children)]
+    root = open_budget(family.root, scope="root", parent=None)
+    children = [open_budget(each, scope=f"child {n}", parent=root) for n, each in enumerate(family.children)]
     ledgers = [Ledger(root), *map(Ledger, children)]
     async with asyncio.TaskGroup() as tasks:
         for number, spending in family.spendings:
@@ -165,7 +162,7 @@ async def _use(spending: Spending, grant: Grant, ledgers: list[Ledger], price: P
         for ledger in ledgers:
             ledger.reserved.remove(grant)
             ledger.used.append(usage)
-            if ledger.budget.allowance.tokens is not None:
+            if ledger.budget.tokens is not None:
                 ledger.overshoot += max(0, usage.total_tokens - grant.tokens)
             ledger.check(ledger.budget.overshoot_cost)
 
@@ -181,15 +178,15 @@ def _reported(spending: Spending, grant: Grant, price: Price | None) -> Usage:
 def _check_refusal(refused: BudgetRefused, spending: Spending, ledgers: list[Ledger], price: Price | None) -> None:
     """It would not have fitted either if all reservations had been given back, and the one that is named says why."""
     ledger = next(each for each in ledgers if each.budget.scope == refused.scope)
-    allowance, smallest = ledger.budget.allowance, min(spending.max_tokens, SMALLEST_ANSWER_TOKENS)
+    budget, smallest = ledger.budget, min(spending.max_tokens, SMALLEST_ANSWER_TOKENS)
     if refused.policy == "tokens":
-        assert (refused.limit, refused.used) == (allowance.tokens, ledger.budget.tokens)
+        assert (refused.limit, refused.used) == (budget.tokens, budget.used_tokens)
         assert refused.used + spending.input_tokens + smallest > refused.limit
     else:
         assert price is not None
         dearest = max(price.input, price.cache_write or 0.0)
         least = (spending.input_tokens * dearest + smallest * price.output) / 1_000_000
-        assert (refused.policy, refused.limit, refused.used) == ("cost", allowance.cost, ledger.budget.cost)
+        assert (refused.policy, refused.limit, refused.used) == ("cost", budget.cost, budget.used_cost)
         assert refused.used + least > refused.limit - A_MICRODOLLAR
 
 
@@ -205,13 +202,13 @@ def test_runs_at_the_same_time_never_exceed_the_budget_they_share(  # 4.7, R79
     tokens: int, parts: list[float], parallel: int
 ) -> None:
     budget = on_counting_loop(lambda: _runs(tokens, parts, parallel))
-    assert budget.tokens <= tokens
+    assert budget.used_tokens <= tokens
     assert budget.overshoot_tokens == 0
 
 
 async def _runs(tokens: int, parts: list[float], parallel: int) -> Budget:
     """Let several runs draw on one budget; each answer takes a second, and uses a part of what it may."""
-    budget = Budget(Allowance(tokens=tokens), scope="all", now=0.0)
+    budget = Budget(tokens=tokens, scope="all")
     allowed: list[int] = []
 
     async def answer(request: Request) -> Response:
@@ -229,7 +226,7 @@ async def _runs(tokens: int, parts: list[float], parallel: int) -> Budget:
     used = 0
     for task in running:
         used += _used_until_refused(task.result())
-    assert used == budget.tokens
+    assert used == budget.used_tokens
     assert all(SMALLEST_ANSWER_TOKENS <= each <= 2_000 for each in allowed)
     return budget
 
@@ -245,21 +242,22 @@ def _used_until_refused(result: Success[str] | Failure) -> int:
 
 @given(limits=st.lists(st.integers(0, 6), min_size=3, max_size=3), calls=st.lists(st.integers(0, 2), max_size=30))
 def test_calls_are_counted_exactly_here_and_above(limits: list[int], calls: list[int]) -> None:  # 4.7 "exact"
-    root = Budget(Allowance(calls=5), scope="root", now=0.0)
-    children = [Budget(Allowance(calls=limit), scope="child", now=0.0, parent=root) for limit in limits]
+    root = Budget(calls=5, scope="root")
+    children = [Budget(calls=limit, scope="child", parent=root) for limit in limits]
     taken = [0, 0, 0]
     for child in calls:
         fits = taken[child] < limits[child] and sum(taken) < 5
         assert children[child].take_calls() is fits
         taken[child] += fits
-    assert [child.calls for child in children] == taken
-    assert root.calls == sum(taken)
+    assert [child.used_calls for child in children] == taken
+    assert root.used_calls == sum(taken)
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(0.1, 100)), min_size=1, max_size=5))
 def test_a_deadline_is_the_earliest_of_all_above(seconds: list[float | None]) -> None:  # 4.7 "inherited"
     budget: Budget | None = None
     for number, each in enumerate(seconds):
-        budget = Budget(Allowance(seconds=each), scope=str(number), now=10.0, parent=budget)
+        budget = Budget(seconds=each, scope=str(number), parent=budget)
     assert budget is not None
+    budget.begin(10.0)
     assert budget.deadline == min((10.0 + each for each in seconds if each is not None), default=None)

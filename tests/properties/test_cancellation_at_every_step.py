@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from journeyman import Allowance
+from journeyman import Budget
 from tests.properties import stopped_everywhere as stopped
 from tests.properties.stopped_everywhere import EVERYTHING, Plan, ending
 from tests.properties.world import Act, ToolPlan, World
@@ -41,7 +41,7 @@ async def _nothing_is_reserved(record: RunRecord) -> None:
     if budget is not None and record.replies is not None:
         replies = [reply for each in (record, *record.inside) for reply in each.replies or ()]
         used = sum(reply.usage.total_tokens for reply in replies)
-        spent = budget.tokens
+        spent = budget.used_tokens
         # The words of an answer that was cut are estimated; where nothing is known of it, what was reserved counts.
         assert 0 <= spent - used <= 20 or 8_192 < spent - used < 9_000
         grant = await budget.reserve(input_tokens=0, max_tokens=LIMITLESS - spent, price=None)
@@ -49,7 +49,7 @@ async def _nothing_is_reserved(record: RunRecord) -> None:
 
 
 WITH_LIMIT = replace(EVERYTHING, limits=replace(EVERYTHING.limits, seconds=100.0))
-WITH_LIMIT_OF_THE_ATTEMPT = replace(EVERYTHING, limits=replace(EVERYTHING.limits, per_attempt=Allowance(seconds=100.0)))
+WITH_LIMIT_OF_THE_ATTEMPT = replace(EVERYTHING, limits=replace(EVERYTHING.limits, per_attempt=Budget(seconds=100.0)))
 STOPPED: dict[str, tuple[Plan, str]] = {
     "an abort is a failure": (stopped.abort, "EXECUTION_CANCELLED"),
     "a cancellation is raised": (stopped.cancel, "CancelledError"),

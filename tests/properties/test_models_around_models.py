@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journeyman import Message, ModelSettings, Price, ProviderError, Text, Usage
+from journeyman import Message, ModelSettings, Text, Usage
+from journeyman.errors import ProviderError
 from journeyman.model import (
     BlockFinished,
     Collector,
@@ -22,6 +23,7 @@ from journeyman.model import (
     ResponseStarted,
 )
 from journeyman.models import FallbackModel, RateLimitedModel, SwappableModel
+from journeyman.types import Price
 from tests.play import instance_of
 from tests.properties.examples import examples, patient
 from tests.support.counting_loop import CountingLoop

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import pytest
 
-from journeyman import Abort, Agent, Callbacks, Event, Listener, Success, run, stream, tool
-from journeyman.events import RunSucceeded
+from journeyman import Abort, Agent, Callbacks, Event, Success, run, stream, tool
+from journeyman.events import Listener, RunSucceeded
 from journeyman.testing.scripted import ScriptedModel, call
 from tests.properties.played_model import PlayedModel
 from tests.properties.stopped_everywhere import EVERYTHING, SLOW, ending

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import orjson
 
-from journeyman import Limits, Price, Text, Usage
+from journeyman import Budget, Limits, Text, Usage
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.transport import Timeouts
-from journeyman.types import Block, Opaque, RedactedThinking, Thinking, ToolUse
+from journeyman.types import Block, Opaque, Price, RedactedThinking, Thinking, ToolUse
 from tests.properties.played_model import FaultKind, Turn
 from tests.properties.world import Act, Site, World
 from tests.properties.world_run import WorldRun
@@ -256,7 +256,9 @@ def fit_for_the_wire(world: World) -> World:
 def _unhurried(limits: Limits, *, hangs: bool) -> Limits:
     """Return the limits with time enough for what is real: sockets, and the machine."""
     seconds = 20.0 if hangs or limits.seconds is not None else None
-    return replace(limits, seconds=seconds, per_attempt=replace(limits.per_attempt, seconds=None))
+    each = limits.per_attempt or Budget()
+    each = Budget(tokens=each.tokens, cost=each.cost, calls=each.calls)
+    return replace(limits, seconds=seconds, per_attempt=each)
 
 
 def _unhung(site: Site) -> Site:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
-from journeyman import Limits, Message, Price
+from journeyman import Limits, Message
+from journeyman.types import Price
 from tests.properties.played_model import Turn
 
 Waiting: TypeAlias = Literal["fine", "slow", "hang", "swallow", "convert"]

@@ -9,11 +9,8 @@ from typing import Any, cast
 
 from journeyman import (
     Agent,
-    Allowance,
     Budget,
     Callbacks,
-    InMemoryJournal,
-    Listener,
     Message,
     Model,
     ModelSettings,
@@ -27,7 +24,9 @@ from journeyman import (
 )
 from journeyman.budget import Spending
 from journeyman.compaction import Compaction
+from journeyman.events import Listener
 from journeyman.gate import GateRequest
+from journeyman.journal import InMemoryJournal
 from journeyman.output import TEXT, Reflection
 from journeyman.tools.tools import AnyTool, CallNext, MiddlewareCall
 from journeyman.window import Shortened
@@ -181,13 +180,12 @@ class WorldRun:
 
     def _runtime(self) -> Runtime:
         world = self.world
-        unlimited = Allowance(tokens=LIMITLESS)
         approve: Any = self.actor.coroutine_function(world.approve, returns.decided) if world.approve else None
         return Runtime(
             journal=InMemoryJournal() if world.is_journalled else None,
             gate=_Gate(self.actor, world.runtime_gate) if world.runtime_gate else None,
             approver=approve,
-            budget=Budget(unlimited, scope="runtime", now=0.0) if world.has_runtime_budget else None,
+            budget=Budget(tokens=LIMITLESS, scope="runtime") if world.has_runtime_budget else None,
         )
 
     # -- tools

@@ -7,9 +7,9 @@ from typing import Any, Literal, TypeVar, get_args
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from journeyman import Allowance, Callbacks, Limits, Message, Price, Text, ToolResult, Usage
+from journeyman import Budget, Callbacks, Limits, Message, Text, ToolResult, Usage
 from journeyman.errors import ProviderErrorKind
-from journeyman.types import Block, Opaque, RedactedThinking, StopReason, Thinking, ToolUse
+from journeyman.types import Block, Opaque, Price, RedactedThinking, StopReason, Thinking, ToolUse
 from tests.properties.played_model import Fault, Turn
 from tests.properties.world import (
     Act,
@@ -206,7 +206,7 @@ def tools() -> SearchStrategy[tuple[ToolPlan, ...]]:
 
 def limits() -> SearchStrategy[Limits]:
     allowance = st.builds(
-        Allowance,
+        Budget,
         tokens=maybe(st.integers(600, 3_000), 10),
         cost=maybe(st.sampled_from([0.01, 0.05]), 10),
         seconds=maybe(st.sampled_from([0.5, 5.0]), 10),
@@ -327,5 +327,6 @@ def _without_senseless_limits(world: World) -> World:
     """Leave out limits of money where the price is unknown: no such run begins."""
     if world.price is not None:
         return world
-    each = replace(world.limits.per_attempt, cost=None)
+    each = world.limits.per_attempt or Budget()
+    each = Budget(tokens=each.tokens, seconds=each.seconds, calls=each.calls)
     return replace(world, limits=replace(world.limits, cost=None, per_attempt=each))

@@ -7,16 +7,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import psycopg
 import pytest
 
-from journeyman import Agent, Chat, Limits, Runtime, Subagents, run, tool
+from journeyman import Agent, Chat, Limits, Output, Runtime, Subagents, run, tool
 from journeyman.durable import Durable
 from journeyman.errors import StoreError
-from journeyman.events import RecordingEnded
+from journeyman.events import Event, RecordingEnded, TurnEnded, to_json
 from journeyman.gate import Allow, Ask, Deny
 from journeyman.model import Response
 from journeyman.record import RecordedEvent, RecordedRun, Recorder, Recordings
+from journeyman.record.packing import dumped
+from journeyman.record.recorder import DELTAS
 from journeyman.store.store import Store
 from journeyman.testing.faulty import FaultyModel
 from journeyman.testing.scripted import ScriptedModel, call, say
@@ -70,6 +73,23 @@ def recorded(path: Path | str) -> tuple[RecordedRun, list[RecordedEvent]]:
     with Recordings(path) as recordings:
         found = recordings.find("last")
         return found, list(recordings.all_events(found))
+
+
+async def test_an_event_is_the_same_json_live_and_recorded(tmp_path: Path) -> None:
+    heard: list[Event] = []
+    answers = [say(call("look", topic="tides", id="c1")), say(call("output", value="x")), say(call("output", value=5))]
+    agent = Agent(name="scout", model=ScriptedModel(answers), tools=[look], output=Output(int))
+    result = succeeded(
+        await run(agent, "What?\ud83d", on_event=heard.append, runtime=Runtime(recorder=tmp_path / "runs.db"))
+    )
+    ended = orjson.loads(to_json(TurnEnded(path=("scout",), result=result)))
+    assert (ended["code"], "result" in ended) == ("SUCCESS", False)
+    _, events = recorded(tmp_path / "runs.db")
+    told = {type(each).__name__ for each in heard}  # the other lines are notes
+    documents = [orjson.loads(dumped(each.document())) for each in events if each.kind in told]
+    assert all(each.pop("n") > 0 and each.pop("at") > 0 for each in documents)
+    assert documents == [orjson.loads(to_json(each)) for each in heard if type(each) not in DELTAS]
+    assert {"RunSucceeded", "ToolFinished", "MessageCommitted"} <= {each["type"] for each in documents}
 
 
 def kinds(events: Sequence[RecordedEvent]) -> list[str]:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from journeyman.cancellation import Abort
-from journeyman.serve.http_guard import HALF_OPEN_S, SLOW_S, listening_socket, serve_on
+from journeyman.serve.http_guard import HALF_OPEN_S, SLOW_S, listen, serve_on
 from tests.play import virtual_clock
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -34,7 +34,7 @@ async def connected(
         await Response(body)(exchange, receive, send)
 
     abort = Abort()
-    with on or listening_socket("127.0.0.1", 0) as listening:
+    with on or listen("127.0.0.1", 0) as listening:
         serving = asyncio.create_task(serve_on(listening, answer, abort=abort))
         reader, writer = await asyncio.open_connection(*listening.getsockname())
         try:
@@ -128,7 +128,7 @@ async def test_no_response_waits_for_an_acknowledgement_whoever_made_the_socket(
 
 def test_a_socket_that_listens_passes_on_that_nothing_waits() -> None:
     with (
-        listening_socket("127.0.0.1", 0) as listening,
+        listen("127.0.0.1", 0) as listening,
         socket.create_connection(listening.getsockname()),
         listening.accept()[0] as accepted,
     ):

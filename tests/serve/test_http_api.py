@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from journeyman import Agent, DefinitionError, InMemoryJournal, Runtime
+from journeyman import Agent, DefinitionError, Runtime
+from journeyman.journal import InMemoryJournal
 from journeyman.serve import ServeLimits, create_app
 from journeyman.testing.scripted import FunctionModel, ScriptedModel
 from tests.play import Door

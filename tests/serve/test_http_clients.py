@@ -18,6 +18,7 @@ import pytest
 
 from journeyman import Agent
 from journeyman.serve import ServeLimits
+from journeyman.serve.http_guard import SLOW_S
 from journeyman.testing.scripted import FunctionModel
 from tests.cli.program import Warm
 from tests.play import Door, virtual_clock
@@ -61,10 +62,11 @@ async def settled(served: Served, tasks: int) -> None:
 # -- those that are slow ----------------------------------------------------------------------------------------------
 
 
+@virtual_clock
 async def test_a_client_that_never_reads_is_cut_off_and_nobody_waits_for_it() -> None:
     door, text = Door(), "x" * 900_000
     agent = Agent(name="long", model=FunctionModel(door.before(text)))
-    async with serving([agent, echo()], limits=ServeLimits(slow_s=0.05), on_disconnect="continue") as served:
+    async with serving([agent, echo()], on_disconnect="continue") as served:
         await served.ask("GET", "/ready")
         before = len(asyncio.all_tasks())
         async with connected(served) as (_, writer):
@@ -74,6 +76,7 @@ async def test_a_client_that_never_reads_is_cut_off_and_nobody_waits_for_it() ->
             other = asyncio.create_task(served.told("GET", "/runs/r/events"))
             door.opened.set()
             assert len((await other)[-1]["output"]) == len(text)
+            await asyncio.sleep(SLOW_S)
             await settled(served, before)
             assert (await served.ask("POST", "/agents/echo/runs", {"input": "Hi."}))[1]["output"] == "Hi."
             assert (await served.ended("r"))["code"] == "SUCCESS"
@@ -259,7 +262,7 @@ async def test_a_signal_ends_all_runs_as_it_is_said(warm: Warm, tmp_path: Path, 
     store = ("--store", "runs.db") if is_stored else ()
     n_runs = 20 if is_stored and "JOURNEYMAN_FUZZ" not in os.environ else 100
     async with (
-        started(warm.start, tmp_path, "--grace", "0", "--runs", "100", *store) as (url, server),
+        started(warm.start, tmp_path, "--grace", "0", "--max-concurrency", "100", *store) as (url, server),
         aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(limit=0)) as client,
     ):
         asking = [asyncio.create_task(asked_for(client, number)) for number in range(n_runs)]

@@ -14,7 +14,7 @@ from starlette.routing import Mount
 from journeyman.cancellation import Abort
 from journeyman.durable import Durable
 from journeyman.serve import AgentApp, create_app
-from journeyman.serve.http_guard import listening_socket, serve_on
+from journeyman.serve.http_guard import listen, serve_on
 from tests.play import Door
 from tests.serve.http_served import Served, clerk, waiter
 
@@ -29,7 +29,7 @@ async def mounted(agents: AgentApp, *, has_lifespan: bool = False) -> AsyncGener
     """Serve another application with the agents below /ai."""
     around = Starlette(routes=[Mount("/ai", agents)], lifespan=agents.lifespan if has_lifespan else None)
     abort = Abort()
-    with listening_socket("127.0.0.1", 0) as listening:
+    with listen("127.0.0.1", 0) as listening:
         server = asyncio.create_task(serve_on(listening, around, abort=abort))
         async with aiohttp.ClientSession() as client:
             yield Served(f"http://127.0.0.1:{listening.getsockname()[1]}/ai", client, agents)

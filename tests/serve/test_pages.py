@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from journeyman import Runtime, run
 from journeyman.mcp_server import create_mcp_server, serve_mcp_http
-from journeyman.serve.http_guard import LOOPBACK, naming
+from journeyman.serve.http_guard import LOOPBACK, HttpGuard
 from tests.serve.http_served import clerk, serving
 from tests.view.desk import viewing
 
@@ -40,6 +40,9 @@ ASKED: tuple[tuple[str, str, dict[str, str], int], ...] = (
     ("a form of another port", "POST", {"sec-fetch-site": "same-site"}, 403),
     ("its own form", "POST", {"sec-fetch-site": "same-origin"}, 200),
     ("a link elsewhere", "GET", {"sec-fetch-site": "cross-site"}, 200),
+    ("a link in a browser", "GET", {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, 200),
+    ("an image of another page", "GET", {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}, 403),
+    ("a question of another page", "HEAD", {"sec-fetch-site": "cross-site"}, 403),
 )
 
 
@@ -48,7 +51,7 @@ def test_only_pages_of_the_server_itself_and_of_allowed_places_may_use_it(
     method: str, headers: dict[str, str], status: int
 ) -> None:
     allowed = ("ui.example.org", "localhost:3000")
-    guarded = naming([*LOOPBACK, *allowed], PlainTextResponse("ok"), pages=allowed)
+    guarded = HttpGuard(PlainTextResponse("ok"), hosts=[*LOOPBACK, *allowed], origins=allowed)
     client = TestClient(guarded, headers={"host": OWN})
     assert client.request(method, "/", headers=headers).status_code == status
 

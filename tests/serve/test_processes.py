@@ -212,11 +212,12 @@ async def test_pages_and_strange_names_are_refused(warm: Warm) -> None:
         ({"address": "127.0.0.1", "allowed_hosts": ["agents.example.org", ""]}, ["NO_HOST_NAME"]),
         ({"token": "short"}, ["WEAK_TOKEN"]),
         ({"token": ""}, ["WEAK_TOKEN"]),
+        ({"port": 65_536}, ["NO_PORT"]),
     ],
 )
 async def test_a_server_that_others_could_use_unasked_is_refused(options: dict[str, object], codes: list[str]) -> None:
     with pytest.raises(DefinitionError) as caught:
-        await serve_mcp_http(create_mcp_server(echo), port=0, **options)  # pyright: ignore[reportArgumentType]
+        await serve_mcp_http(create_mcp_server(echo), **{"port": 0, **options})  # pyright: ignore[reportArgumentType]
     assert [problem.code for problem in caught.value.problems] == codes
 
 
@@ -234,7 +235,7 @@ async def test_a_public_server_answers_under_its_names_only() -> None:
 
 
 async def test_a_taken_port_is_an_error() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="the next free one is"):
         await serve_mcp_http(create_mcp_server(echo), port=taken.getsockname()[1])
 
 

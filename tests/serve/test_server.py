@@ -7,10 +7,11 @@ import pytest
 from mcp import Client, MCPError, types
 from pydantic import BaseModel, field_serializer
 
-from journeyman import Abort, Agent, Allowance, Budget, DefinitionError, Event, InMemoryJournal, Output, Runtime, tool
+from journeyman import Abort, Agent, Budget, DefinitionError, Event, Output, Runtime, tool
 from journeyman.errors import StoreError
 from journeyman.events import RunFailed, RunStarted
 from journeyman.gate import Allow, Approval, Ask, Decision
+from journeyman.journal import InMemoryJournal
 from journeyman.mcp_server import create_mcp_server
 from journeyman.mcp_server.server import served_tool
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, say
@@ -214,7 +215,7 @@ async def test_more_calls_at_once_than_there_may_be_are_refused(mode: str) -> No
 async def test_the_budget_of_the_host_holds_for_all_calls_together(mode: str) -> None:
     spent = say("Spent.", usage=Usage(requests=1, input_tokens=1_000, output_tokens=900))
     spender = Agent(name="spender", model=ScriptedModel([spent], repeat=True))
-    runtime = Runtime(budget=Budget(Allowance(tokens=2_000), scope="server", now=asyncio.get_running_loop().time()))
+    runtime = Runtime(budget=Budget(tokens=2_000, scope="server"))
     async with Client(create_mcp_server(spender, runtime=runtime), mode=mode) as client:
         assert text_of(await client.call_tool("spender", {"input": "Go"})) == "Spent."
         result = await client.call_tool("spender", {"input": "Go"})

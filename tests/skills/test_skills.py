@@ -10,13 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from journeyman import Agent, DefinitionError, InMemoryJournal, Runtime, Subagents, ToolResult, run
+from journeyman import Agent, DefinitionError, Runtime, Subagents, ToolResult, run
 from journeyman.errors import InvalidArguments
 from journeyman.gate import Gate
+from journeyman.journal import InMemoryJournal
 from journeyman.model import Request
 from journeyman.permission import Permission, TaintGate
 from journeyman.skills import Skills
-from journeyman.skills.format import MAX_FILES, MAX_FRONT_MATTER_BYTES, MAX_INSTRUCTIONS_BYTES
+from journeyman.skills.skills import MAX_FILES, MAX_FRONT_MATTER_BYTES, MAX_INSTRUCTIONS_BYTES
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.toolbox import Workspace
 from tests.play import texts
@@ -210,91 +211,8 @@ def front(*lines: str) -> str:
     return "\n".join(["---", *lines, "---", "Body."])
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "told"),
-    [
-        ("# Forms", "NO_FRONT_MATTER", "pdf-forms/SKILL.md has no front matter between two lines ---. Begin with"),
-        ("", "NO_FRONT_MATTER", "has no front matter"),
-        (front("description: x"), "MISSING_SKILL_NAME", "has no name. Add its folder's: name: pdf-forms"),
-        (front("name: PDF", "description: x"), "INVALID_SKILL_NAME", "The name 'PDF' in"),
-        (front("name: a--b", "description: x"), "INVALID_SKILL_NAME", "The name 'a--b' in"),
-        (front(f"name: {'a' * 65}", "description: x"), "INVALID_SKILL_NAME", "Use 1 to 64"),
-        (front("name: [a]", "description: x"), "INVALID_SKILL_NAME", "The name ['a'] in"),
-        (front("name: letters", "description: x"), "INVALID_SKILL_NAME", "is 'letters', and its folder's 'pdf-forms'."),
-        (front("name: pdf-forms"), "MISSING_SKILL_DESCRIPTION", "has no description."),
-        (front("name: pdf-forms", "description: ' '"), "MISSING_SKILL_DESCRIPTION", "has no description."),
-        (
-            front("name: pdf-forms", f"description: {'x' * 1025}"),
-            "INVALID_SKILL_FIELD",
-            "has 1,025 characters; the most is 1,024",
-        ),
-        (
-            front("name: pdf-forms", "description: x", "compatibility: [x]"),
-            "INVALID_SKILL_FIELD",
-            "is not a text: ['x']",
-        ),
-        (front("name: pdf-forms", "description: x", "metadata: {a: [b]}"), "INVALID_SKILL_FIELD", "metadata in"),
-        (
-            front("name: pdf-forms", "description: x", "allowed-tools: {a: b}"),
-            "INVALID_SKILL_FIELD",
-            "allowed-tools in",
-        ),
-        (
-            front("name: pdf-forms", "description: Use it when: asked"),
-            "INVALID_FRONT_MATTER",
-            "line 3: mapping values are not allowed here. Put a value that holds ': '",
-        ),
-        (front("name: a", "name: b"), "INVALID_FRONT_MATTER", "line 3: the field 'name' is there twice."),
-        (front("- name"), "INVALID_FRONT_MATTER", "it is not a list of fields"),
-        (front("a: &a [b]", "c: [*a, *a]"), "INVALID_FRONT_MATTER", "an alias stands for more than a text"),
-        (front("a: &a [*a]"), "INVALID_FRONT_MATTER", "an alias"),
-        (front(f"a: {'[' * 9_000}"), "INVALID_FRONT_MATTER", "nested too deeply"),
-        (front("a: \x07"), "INVALID_FRONT_MATTER", "special characters are not allowed"),
-        (front("a: " + "x" * MAX_FRONT_MATTER_BYTES), "INVALID_FRONT_MATTER", "it is larger than 16,384 bytes"),
-        (b"---\nname: pdf\xff", "UNREADABLE_SKILL", "is not UTF-8: byte 0xff at offset 13. Save it in UTF-8."),
-        ("x" * (MAX_INSTRUCTIONS_BYTES + 1), "SKILL_TOO_LARGE", "SKILL.md is larger than 262,144 bytes."),
-        (
-            f"{GOOD}[a](../../letters/SKILL.md)",
-            "OUTSIDE_SKILL",
-            "a link that leads out of the skill: '../../letters/SKILL.md'",
-        ),
-        (
-            front("name: pdf-forms", "description: x", "disable-model-invocation: maybe"),
-            "INVALID_SKILL_FIELD",
-            "disable-model-invocation in",
-        ),
-        (f"{GOOD}[a](/etc/passwd)", "OUTSIDE_SKILL", "a link that leads out of the skill: '/etc/passwd'"),
-    ],
-)
-def test_a_skill_with_something_wrong_is_one_line_each(shelf: Shelf, text: str | bytes, code: str, told: str) -> None:
-    shelf.add(text=text)
-    ((found, said),) = shelf.problems()
-    assert found == code
-    assert told in said
-
-
-def test_what_is_no_link_out_of_the_skill_may_stand(shelf: Shelf) -> None:
-    body = (
-        "[a](notes.md) [b](https://x.example/../y) [c](#top) [d](mailto:x@y.example) `[e](../f)`\n```\n[g](/h)\n```\n"
-    )
-    folder = shelf.add(text=f"{GOOD}{body}", notes__md="x")
-    (folder / "same.md").symlink_to("notes.md")
-    (skill,) = Skills(shelf.root).skills.values()
-    assert skill.files == ("notes.md", "same.md")
-
-
-def test_all_fields_of_the_format_are_read_and_unknown_ones_may_stand(shelf: Shelf) -> None:
-    lines = ["description: x", "license: MIT", "compatibility: Needs git", "metadata:", "  version: 1.0", "mine: [1]"]
-    shelf.add("a", front("name: a", *lines, "allowed-tools: Bash(git:*) Read"))
-    shelf.add("b", front("name: b", "description: >", "  one", "  two", "allowed-tools:", "  - Read"))
-    one, two = Skills(shelf.root).skills.values()
-    assert (one.license, one.compatibility, one.metadata) == ("MIT", "Needs git", {"version": "1.0"})
-    assert (one.allowed_tools, two.allowed_tools, two.description) == (("Bash(git:*)", "Read"), ("Read",), "one two")
-    assert (one.instructions, one.folder) == ("Body.", str(shelf.root / "a"))
-
-
-def link_out(shelf: Shelf) -> None:
-    (shelf.add() / "keys").symlink_to(Path.home())
+def field(*lines: str) -> str:
+    return front("name: pdf-forms", "description: x", *lines)
 
 
 def linked_folder(shelf: Shelf) -> None:
@@ -314,51 +232,107 @@ def many(shelf: Shelf) -> None:
         (folder / f"{number}.txt").touch()
 
 
-def misspelled(shelf: Shelf) -> None:
-    (shelf.add() / "SKILL.md").rename(shelf.root / "pdf-forms" / "skill.md")
-
-
-def pipe(shelf: Shelf) -> None:
-    os.mkfifo(shelf.add() / "pipe")
-
-
-def odd_name(shelf: Shelf) -> None:
-    (shelf.add() / "a\nb.md").touch()
-
-
-def empty(shelf: Shelf) -> None:
-    (shelf.root / "notes").mkdir(parents=True)
-
-
-def nothing(shelf: Shelf) -> None:
-    """Make no folder."""
-
-
-@pytest.mark.parametrize(
-    ("make", "code", "told"),
-    [
-        (link_out, "OUTSIDE_SKILL", "pdf-forms/keys is a link that leads out of the skill, to"),
-        (linked_folder, "OUTSIDE_SKILL", "elsewhere/pdf-forms. Give the folder that it leads to, too: Skills("),
-        (
-            large,
-            "SKILL_TOO_LARGE",
-            "has more than 8,388,608 bytes. Keep in it what its tasks need, or raise max_bytes.",
-        ),
-        (many, "SKILL_TOO_LARGE", "has more than 1,000 files."),
-        (misspelled, "NO_SKILL_FILE", "pdf-forms/SKILL.md does not exist."),
-        (pipe, "INVALID_SKILL_FILE", "pdf-forms/pipe is neither a file nor a folder."),
-        (odd_name, "INVALID_SKILL_FILE", "a\\nb.md' has a name that is not plain text."),
-        (empty, "NO_SKILLS", "skills holds no skills. Put each skill into a folder of its own, with a SKILL.md."),
-        (nothing, "NO_SKILLS", "skills holds no skills: No such file or directory."),
+ALIASES = [f"a{n}: &a{n + 1} [{f'*a{n}, ' * 9}]" for n in range(1, 99)]
+WRONG: dict[str, list[tuple[str | bytes | Callable[[Shelf], object], str]]] = {
+    "NO_FRONT_MATTER": [
+        ("# Forms", "pdf-forms/SKILL.md has no front matter between two lines ---. Begin with"),
+        ("", "has no front matter"),
     ],
-)
-def test_a_folder_with_something_wrong_is_one_line(
-    shelf: Shelf, make: Callable[[Shelf], None], code: str, told: str
+    "MISSING_SKILL_NAME": [(front("description: x"), "has no name. Add its folder's: name: pdf-forms")],
+    "INVALID_SKILL_NAME": [
+        (front("name: PDF", "description: x"), "The name 'PDF' in"),
+        (front("name: a--b", "description: x"), "The name 'a--b' in"),
+        (front(f"name: {'a' * 65}", "description: x"), "Use 1 to 64"),
+        (front("name: [a]", "description: x"), "The name an array of 1 in"),
+        (front("name: letters", "description: x"), "is 'letters', and its folder's 'pdf-forms'."),
+    ],
+    "MISSING_SKILL_DESCRIPTION": [
+        (front("name: pdf-forms"), "has no description."),
+        (field("description: ' '"), "has no description."),
+    ],
+    "INVALID_SKILL_FIELD": [
+        (field(f"description: {'x' * 1025}"), "has 1,025 characters; the most is 1,024"),
+        (field("compatibility: [x]"), "compatibility in {shown} is an array of 1. Write one text."),
+        (field("metadata: {a: [b]}"), "metadata in"),
+        (field("metadata: x"), "metadata in {shown} is 'x'. Write names with one text each below it."),
+        (field("allowed-tools: {a: b}"), "allowed-tools in"),
+        (field("disable-model-invocation: maybe"), "disable-model-invocation in"),
+        (
+            field("a: &a1 [x]", *ALIASES, "description: *a99"),
+            "description in {shown} is an array of 9. Write one text.",
+        ),
+    ],
+    "INVALID_FRONT_MATTER": [
+        (field("license: MIT: 2"), "line 4: mapping values are not allowed here. Put a value that holds ': '"),
+        (front("- name"), "it is not a list of fields"),
+        (front("a: &a [*a]"), "line 2: found unconstructable recursive node."),
+        (front("? [a]", ": b"), "line 2: found unhashable key."),
+        (front(f"a: {'[' * 9_000}"), "nested too deeply"),
+        (front("a: \x07"), "special characters are not allowed"),
+        (front("a: " + "x" * MAX_FRONT_MATTER_BYTES), "it is larger than 16,384 bytes"),
+    ],
+    "UNREADABLE_SKILL": [(b"---\nname: pdf\xff", "is not UTF-8: byte 0xff at offset 13. Save it in UTF-8.")],
+    "SKILL_TOO_LARGE": [
+        ("x" * (MAX_INSTRUCTIONS_BYTES + 1), "SKILL.md is larger than 262,144 bytes."),
+        (large, "has more than 8,388,608 bytes. Keep in it what its tasks need, or raise max_bytes."),
+        (many, "has more than 1,000 files."),
+    ],
+    "OUTSIDE_SKILL": [
+        (f"{GOOD}[a](../../letters/SKILL.md)", "a link that leads out of the skill: '../../letters/SKILL.md'"),
+        (f"{GOOD}[a](/etc/passwd)", "a link that leads out of the skill: '/etc/passwd'"),
+        (lambda shelf: (shelf.add() / "keys").symlink_to(Path.home()), "pdf-forms/keys is a link that leads out of"),
+        (linked_folder, "elsewhere/pdf-forms. Give the folder that it leads to, too: Skills("),
+    ],
+    "NO_SKILL_FILE": [
+        (lambda shelf: (shelf.add() / "SKILL.md").rename(shelf.root / "pdf-forms/skill.md"), "SKILL.md does not exist.")
+    ],
+    "INVALID_SKILL_FILE": [
+        (lambda shelf: os.mkfifo(shelf.add() / "pipe"), "pdf-forms/pipe is neither a file nor a folder."),
+        (lambda shelf: (shelf.add() / "a\nb.md").touch(), "a\\nb.md' has a name that is not plain text."),
+    ],
+    "NO_SKILLS": [
+        (
+            lambda shelf: (shelf.root / "notes").mkdir(parents=True),
+            "skills holds no skills. Put each skill into a folder",
+        ),
+        (lambda shelf: None, "skills holds no skills: No such file or directory."),
+    ],
+}
+
+
+@pytest.mark.parametrize(("code", "make", "told"), [(code, *each) for code, cases in WRONG.items() for each in cases])
+def test_a_skill_with_something_wrong_is_one_line_each(
+    shelf: Shelf, code: str, make: str | bytes | Callable[[Shelf], object], told: str
 ) -> None:
-    make(shelf)
+    if isinstance(make, str | bytes):
+        shelf.add(text=make)
+    else:
+        make(shelf)
     ((found, said),) = shelf.problems()
     assert found == code
-    assert told in said
+    assert told.replace("{shown}", f"{shelf.root}/pdf-forms/SKILL.md") in said
+
+
+def test_what_is_no_link_out_of_the_skill_may_stand(shelf: Shelf) -> None:
+    body = (
+        "[a](notes.md) [b](https://x.example/../y) [c](#top) [d](mailto:x@y.example) `[e](../f)`\n```\n[g](/h)\n```\n"
+    )
+    folder = shelf.add(text=f"{GOOD}{body}", notes__md="x")
+    (folder / "same.md").symlink_to("notes.md")
+    (skill,) = Skills(shelf.root).skills.values()
+    assert skill.files == ("notes.md", "same.md")
+
+
+def test_all_fields_of_the_format_are_read_and_unknown_ones_may_stand(shelf: Shelf) -> None:
+    lines = ["description: y", "description: !!int x", "license: MIT", "metadata:", "  version: 1.0", "mine: [1]"]
+    shelf.add("a", front("name: a", *lines, "compatibility: Needs git", "allowed-tools: Bash(git:*) Read"))
+    lines = ["license:", "metadata:", "description: >", "  one", "  two", "allowed-tools:", "  - Read"]
+    shelf.add("b", front("name: b", *lines))
+    one, two = Skills(shelf.root).skills.values()
+    assert one.description == "x", "of two fields of one name, the last counts"
+    assert (one.license, one.compatibility, one.metadata) == ("MIT", "Needs git", {"version": "1.0"})
+    assert (one.allowed_tools, two.allowed_tools, two.description) == (("Bash(git:*)", "Read"), ("Read",), "one two")
+    assert (one.instructions, one.folder) == ("Body.", str(shelf.root / "a"))
 
 
 def test_a_larger_skill_may_be_allowed(shelf: Shelf) -> None:
@@ -426,6 +400,7 @@ def test_no_skill_file_does_more_than_being_refused(tmp_path: Path, data: bytes,
         ("['Read, Grep', 'Bash(ls -l)']", ("Read", "Grep", "Bash(ls -l)")),
         ("mcp__git__log mcp__docs", ("mcp__git__log", "mcp__docs")),
         ("''", ()),
+        (f"[&a '{'Read ' * 1_000}', {'*a, ' * 2_000}]", ("Read",) * 1_000),
     ],
 )
 def test_commas_and_blanks_separate_tools_and_parentheses_hold_together(

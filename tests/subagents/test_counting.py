@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Budget, Limits, Output, Runtime, Subagents, Tasks, Team, run, tool
+from journeyman import Agent, Budget, Output, Runtime, Subagents, Tasks, Team, run, tool
 from journeyman.errors import DefinitionError, SubagentFailed
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
 from journeyman.testing.scripted import ScriptedModel, call
@@ -51,7 +51,7 @@ async def test_what_the_budget_counts_is_what_the_run_and_its_background_used_to
     deep = Subagents(scout(stage, call("look", id="a"), "found"))
     model = stage.model([call("subagent", agent="scout", task="look", id="m"), "done"])
     crew = Subagents(Agent(name="middle", model=model, tools=[deep]))
-    budget = Budget(Limits(tokens=100_000), scope="caller", now=0.0)
+    budget = Budget(tokens=100_000, scope="caller")
 
     @tool
     async def rest() -> str:
@@ -68,7 +68,7 @@ async def test_what_the_budget_counts_is_what_the_run_and_its_background_used_to
     assert metadata.usage is not None
     assert metadata.background_usage is not None
     assert metadata.background_usage.requests == 4
-    assert metadata.usage.total_tokens + metadata.background_usage.total_tokens == budget.tokens
+    assert metadata.usage.total_tokens + metadata.background_usage.total_tokens == budget.used_tokens
 
 
 async def test_a_child_that_cancels_itself_has_its_usage_in_the_result(stage: Stage) -> None:

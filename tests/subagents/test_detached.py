@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from pydantic_core import from_json
 
-from journeyman import Abort, Agent, Chat, InMemoryJournal, Limits, Runtime, Subagents, Tasks, ToolContext, run, tool
-from journeyman.budget import Allowance, Budget
+from journeyman import Abort, Agent, Chat, Limits, Runtime, Subagents, Tasks, ToolContext, run, tool
+from journeyman.budget import Budget
 from journeyman.errors import SubagentMisused, TeamError
 from journeyman.events import RunStarted
+from journeyman.journal import InMemoryJournal
 from journeyman.model import ModelSettings
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
 from journeyman.testing.scripted import ScriptedModel, call, say
@@ -116,7 +117,7 @@ async def test_stopping_the_task_kills_it(stage: Stage, told: Told) -> None:  # 
 
 
 async def test_its_tokens_are_still_those_of_the_budget_above_and_its_usage_is_its_tasks(stage: Stage) -> None:
-    budget = Budget(Allowance(tokens=10_000), scope="day", now=0.0)
+    budget = Budget(tokens=10_000, scope="day")
     door = Door()
     async with Tasks(notify=Told()) as tasks:
         crew = Subagents(scout(stage, door.before("found"), settings=SHORT), tasks=tasks)
@@ -126,7 +127,7 @@ async def test_its_tokens_are_still_those_of_the_budget_above_and_its_usage_is_i
         assert tasks.get("bg-1").usage.total_tokens == 15
     assert result.metadata.usage is not None
     assert (result.metadata.usage.requests, result.metadata.children) == (2, ())
-    assert budget.tokens == 45
+    assert budget.used_tokens == 45
 
 
 async def test_the_listeners_of_the_run_hear_it_too(stage: Stage, recorder: Recorder) -> None:  # S1.8

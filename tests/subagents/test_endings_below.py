@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import pytest
 
-from journeyman import Abort, Agent, Allowance, Chat, Limits, Output, Subagents, Tasks, Team, run, tool
+from journeyman import Abort, Agent, Budget, Chat, Limits, Output, Subagents, Tasks, Team, run, tool
 from journeyman.events import AttemptCompleted, RunFailed, RunStarted
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call
 from tests.play import Recorder, cancelled, check_balance, hang, raising, virtual_clock
@@ -91,9 +91,7 @@ async def test_children_tell_of_their_end_when_the_run_above_is_aborted(mode: st
 
 
 @pytest.mark.parametrize("where", ["model", "tool", "validator", "error prompt", "project"])
-@pytest.mark.parametrize(
-    "limits", [Limits(seconds=2), Limits(per_attempt=Allowance(seconds=2))], ids=["run", "attempt"]
-)
+@pytest.mark.parametrize("limits", [Limits(seconds=2), Limits(per_attempt=Budget(seconds=2))], ids=["run", "attempt"])
 @virtual_clock
 async def test_children_tell_of_their_end_when_the_run_above_is_out_of_time(
     limits: Limits, where: Where, recorder: Recorder

@@ -286,12 +286,20 @@ async def test_a_field_of_a_typed_output_is_handed_on(stage: Stage) -> None:
     assert read(result)["results"][1]["task"] == '4 in attic: ["attic"] {"total":4,"places":["attic"]}'
 
 
-async def test_a_field_that_is_not_there_stops_the_chain(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    ("field", "there"),
+    [
+        ("sum", "are the fields total, places"),
+        ("places.²", "is a list of 1"),
+        (f"places.{'9' * 5_000}", "is a list of 1"),
+    ],
+)
+async def test_a_field_that_is_not_there_stops_the_chain(stage: Stage, field: str, there: str) -> None:
     crew = Subagents(counter(stage), scout(stage))
-    result = await play(stage, crew, {"chain": tasks(("counter", "x"), ("scout", "{previous.sum}"), ("scout", "y"))})
-    answer = read(result)
+    steps = tasks(("counter", "x"), ("scout", f"{{previous.{field}}}"), ("scout", "y"))
+    answer = read(await play(stage, crew, {"chain": steps}))
     assert answer["error"] == (
-        "Step 2 failed. {previous.sum} means nothing: there are the fields total, places. "
+        f"Step 2 failed. {{previous.{field}}} means nothing: there {there}. "
         "To go on from there, call again with start_at=2 and previous."
     )
     assert [each.get("is_error", False) for each in answer["results"]] == [False, True]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from journeyman import Abort, Agent, Chat, InMemoryJournal, Limits, Runtime, Subagents, ToolContext, run, stream, tool
-from journeyman.budget import Allowance, Budget, LimitExceeded, Spending
+from journeyman import Abort, Agent, Chat, Limits, Runtime, Subagents, ToolContext, run, stream, tool
+from journeyman.budget import Budget, LimitExceeded, Spending
 from journeyman.endings import BudgetContext, CancelledContext
 from journeyman.events import (
     ApprovalRequested,
@@ -21,6 +21,7 @@ from journeyman.events import (
     ToolFinished,
 )
 from journeyman.gate import Allow, Ask, Deny, GateRequest, Verdict
+from journeyman.journal import InMemoryJournal
 from journeyman.loop.state import current_run
 from journeyman.loop.watch import Watch
 from journeyman.model import ModelSettings, Request
@@ -158,10 +159,10 @@ async def test_a_policy_of_the_parents_is_asked_before_every_call_of_the_childre
 
 
 async def test_the_hosts_budget_holds_for_the_tree(stage: Stage) -> None:
-    budget = Budget(Allowance(calls=2), scope="day", now=0.0)
+    budget = Budget(calls=2, scope="day")
     crew = Subagents(scout(stage, call("look", id="a"), call("look", id="b"), "found"))
     await play(stage, crew, LOOK, runtime=Runtime(budget=budget))
-    assert budget.calls == 2
+    assert budget.used_calls == 2
 
 
 async def test_a_price_is_needed_where_the_parent_limits_the_cost(stage: Stage) -> None:

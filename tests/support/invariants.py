@@ -270,7 +270,7 @@ def limit_faults(record: RunRecord) -> Iterator[str]:
     tokens = 0 if metadata.usage is None else metadata.usage.total_tokens
     if limits.tokens is not None and tokens > limits.tokens + metadata.overshoot_tokens:
         yield f"{tokens} tokens of {limits.tokens}, and an overshoot of {metadata.overshoot_tokens}"
-    if limits.tokens is None and limits.per_attempt.tokens is None and metadata.overshoot_tokens:
+    if limits.tokens is None and (limits.per_attempt or limits).tokens is None and metadata.overshoot_tokens:
         yield f"an overshoot of {metadata.overshoot_tokens} without a limit"
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from journeyman import Abort, Agent, Callbacks, Event, Failure, Listener, Message, Runtime, Success, Usage, run, stream
-from journeyman.events import CallbackContext, ModelResponded
+from journeyman import Abort, Agent, Callbacks, Event, Failure, Message, Runtime, Success, Usage, run, stream
+from journeyman.events import CallbackContext, Listener, ModelResponded
 from journeyman.types import Block, StopReason
 from tests.support.counting_loop import the_counting_loop
 

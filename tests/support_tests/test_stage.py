@@ -1,7 +1,8 @@
 """The stage itself: both halves ask and answer alike."""
 
-from journeyman import Agent, Limits, ProviderError, Usage, run, tool
+from journeyman import Agent, Limits, Usage, run, tool
 from journeyman.endings import ApiErrorContext
+from journeyman.errors import ProviderError
 from journeyman.testing.scripted import call, say
 from journeyman.types import Opaque, RedactedThinking, Text, Thinking, ToolResult
 from tests.play import Recorder, Stage, broken, calls, check_balance, failed, names, succeeded, transcript

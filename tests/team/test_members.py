@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from journeyman import Agent, InMemoryJournal, Limits, Message, Output, ProviderError, Runtime, Tasks, Text, Usage
+from journeyman import Agent, Limits, Message, Output, Runtime, Tasks, Text, Usage
 from journeyman.agent import SystemMode, TeamPrompt
-from journeyman.budget import Allowance, Budget
-from journeyman.errors import DefinitionError, TeamError
+from journeyman.budget import Budget
+from journeyman.errors import DefinitionError, ProviderError, TeamError
 from journeyman.events import ApprovalRequested, ModelResponded, RunStarted, TeamMessage
 from journeyman.gate import Allow, Ask
+from journeyman.journal import InMemoryJournal
 from journeyman.loop.state import current_path
 from journeyman.team import TeamHooks
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call
@@ -247,8 +248,7 @@ async def test_a_model_of_the_request_is_used_instead_of_the_agents() -> None:
 
 
 async def test_the_budget_of_the_team_holds_for_all_members_together() -> None:
-    clock = asyncio.get_running_loop().time
-    budget = Budget(Allowance(calls=3), scope="team", now=clock())
+    budget = Budget(calls=3, scope="team")
 
     script = {1: call("look", id="1"), 3: call("look", id="3"), 5: "Done."}
     model = FunctionModel(lambda request: script[len(request.messages)])
@@ -256,7 +256,7 @@ async def test_the_budget_of_the_team_holds_for_all_members_together() -> None:
         for name in ("ada", "max"):
             await team.spawn(wanted(Agent(name="scout", model=model, tools=[make_tool("look", "seen")]), name=name))
         await until_idle(team)
-        assert budget.calls == 3
+        assert budget.used_calls == 3
         assert team.usage.requests == 6
 
 

@@ -308,74 +308,16 @@ async def test_the_model_cannot_ask_for_more_time_than_is_allowed(folder: Path) 
     assert "timed out after 0.3 s" in await player.text("bash", command="sleep 100")
 
 
+SECRET_NAMES = (
+    "API_KEY aws_secret_access_key GITHUB_TOKEN DB_PASSWORD SSH_AUTH_SOCK SMTP_PASS DB_PASS PASS GITHUB_PAT "
+    "PAT SERVICE_JWT JWT BEARER API_BEARER BEARER_TOKEN MYSQL_PWD REDIS_PW PGPASSWORD SSHPASS_PASS OPENAI_KEY "
+    "OPENAI_APIKEY apiKey client_secret CLIENTSECRET MNEMONIC APP_CREDS CRED GOOGLE_CREDENTIALS DB_PASSPHRASE "
+    "PASSCODE SESSION_ID SESSIONID COOKIE SENTRY_DSN CONNECTION_STRING AzureConnectionString "
+    "SLACK_WEBHOOK_URL ENCRYPTION_SALT USER_PIN WIFI_PSK TOTP AUTH NPM_AUTH AUTHORIZATION PRIVATE SSH_PRIVATE "
+    "AZURE_SAS pass db_pat2 DB_PASS_2 PASS1 JWT_SIGNING X_SIGNATURE USER_OTP"
+)
 SECRET_VARIABLES = {
-    **dict.fromkeys(
-        (
-            *(
-                "API_KEY",
-                "aws_secret_access_key",
-                "GITHUB_TOKEN",
-                "DB_PASSWORD",
-                "SSH_AUTH_SOCK",
-                "SMTP_PASS",
-                "DB_PASS",
-            ),
-            *(
-                "PASS",
-                "GITHUB_PAT",
-                "PAT",
-                "SERVICE_JWT",
-                "JWT",
-                "BEARER",
-                "API_BEARER",
-                "BEARER_TOKEN",
-                "MYSQL_PWD",
-                "REDIS_PW",
-            ),
-            *(
-                "PGPASSWORD",
-                "SSHPASS_PASS",
-                "OPENAI_KEY",
-                "OPENAI_APIKEY",
-                "apiKey",
-                "client_secret",
-                "CLIENTSECRET",
-                "MNEMONIC",
-            ),
-            *(
-                "APP_CREDS",
-                "CRED",
-                "GOOGLE_CREDENTIALS",
-                "DB_PASSPHRASE",
-                "PASSCODE",
-                "SESSION_ID",
-                "SESSIONID",
-                "COOKIE",
-            ),
-            *(
-                "SENTRY_DSN",
-                "CONNECTION_STRING",
-                "AzureConnectionString",
-                "SLACK_WEBHOOK_URL",
-                "ENCRYPTION_SALT",
-                "USER_PIN",
-            ),
-            *(
-                "WIFI_PSK",
-                "TOTP",
-                "AUTH",
-                "NPM_AUTH",
-                "AUTHORIZATION",
-                "PRIVATE",
-                "SSH_PRIVATE",
-                "AZURE_SAS",
-                "pass",
-                "db_pat2",
-            ),
-            *("DB_PASS_2", "PASS1", "JWT_SIGNING", "X_SIGNATURE", "USER_OTP"),
-        ),
-        "x",
-    ),
+    **dict.fromkeys(SECRET_NAMES.split(), "x"),
     "DATABASE_URL": "postgres://user:word@host/db",
     "SOMETHING": "sk-" + "a1" * 12,
     "OTHER": "AKIAABCDEFGHIJKLMNOP",
@@ -383,45 +325,13 @@ SECRET_VARIABLES = {
     "HOOK": "https://hooks.slack.com/services/T00000000/B00000000/XXXXXXXX",
     "MORE": '{"password": "hunter2"}',
 }
+PLAIN_NAMES = (
+    "PATH GIT_AUTHOR_NAME TOKENIZERS_PARALLELISM KEYBOARD PWD PATTERN PATCH_LEVEL COMPASS BYPASS PASSENGER "
+    "PASSES MONKEY TURKEY XKB_KEYMAP KEYWORDS SPATIAL COMPAT PINNED SHOPPING SALTED_BUTTER SASS_PATH CREDITS "
+    "COUNTS LANG EDITOR USER PYTHONPATH"
+)
 PLAIN_VARIABLES = {
-    **dict.fromkeys(
-        (
-            *(
-                "PATH",
-                "GIT_AUTHOR_NAME",
-                "TOKENIZERS_PARALLELISM",
-                "KEYBOARD",
-                "PWD",
-                "PATTERN",
-                "PATCH_LEVEL",
-                "COMPASS",
-            ),
-            *(
-                "BYPASS",
-                "PASSENGER",
-                "PASSES",
-                "MONKEY",
-                "TURKEY",
-                "XKB_KEYMAP",
-                "KEYWORDS",
-                "SPATIAL",
-                "COMPAT",
-                "PINNED",
-            ),
-            *(
-                "SHOPPING",
-                "SALTED_BUTTER",
-                "SASS_PATH",
-                "CREDITS",
-                "PIN_COUNTS"[4:],
-                "LANG",
-                "EDITOR",
-                "USER",
-                "PYTHONPATH",
-            ),
-        ),
-        "x",
-    ),
+    **dict.fromkeys(PLAIN_NAMES.split(), "x"),
     "HOME": "/home/me",
     "OLDPWD": "/",
     "HOMEPAGE": "https://example.org:8080/a@b",

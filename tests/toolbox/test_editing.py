@@ -56,11 +56,12 @@ FOUND: dict[str, list[tuple[str, str, str, str]]] = {
             "class A:\n    def f(self):\n        if x:\n            return 2\n        return 1\n",
         ),
         (
-            "if a:\n\tb()\n\tc()\n",
-            "    if a:\n        b()\n        c()\n",
-            "    if a:\n        b()\n        if c:\n            d()\n",
-            "if a:\n\tb()\n\tif c:\n\t\td()\n",
+            "if a:\n    b()\n\tc()\n",
+            "    if a:\n        b()\n    \tc()\n",
+            "    if a:\n        b()\n        if c:\n            d()\n  e()\n\tf()\n",
+            "if a:\n    b()\n    if c:\n        d()\ne()\nf()\n",
         ),
+        ("\tif a:\n\t    b()\n", "if a:\n    b()\n", "if a:\n    c()\nd()\n", "\tif a:\n\t    c()\n\td()\n"),
         ("  {\n      x\n  }\n", "{\n    x\n}", "{\n    y\n}", "  {\n      y\n  }\n"),
         ("  a\r\n\r\n  b\r\n", "a\n\nb", "a\n\nc", "  a\r\n\r\n  c\r\n"),
     ],
@@ -73,16 +74,21 @@ def test_the_old_text_is_found_in_the_first_way_that_finds_it(how: str, case: tu
     assert edited(text, old, new) == (how, after)
 
 
-def test_indentation_that_differs_in_another_way_for_each_line_is_no_match() -> None:
-    assert find("if a:\n    b\n    c\n", "if a:\n  b\nc", "x", every=False) is None
+ADDED = "def f(a, b):\n    total = a + b\n    print('the total is', total)\n    return total\n"
 
 
-def test_a_block_is_found_by_its_ends_only_if_it_is_similar_in_between() -> None:
-    text = "def f(a, b):\n    total = a + b\n    print('the total is', total)\n    return total\n"
-    near = "def f(a, b):\n    total = a + b\n    print('total is', total)\n    return total"
-    assert edited(text, near, "def f(): ...") == ("anchored", "def f(): ...\n")
-    far = "def f(a, b):\n    connect(database)\n    send_everything()\n    return total"
-    assert find(text, far, "x", every=False) is None
+@pytest.mark.parametrize(
+    ("text", "old"),
+    [
+        ("if a:\n    b\n    c\n", "if a:\n  b\nc"),
+        ("if a:\n    b\n", "if a:\n  b"),
+        ("if a:\n\tb\n", "if a:\n    b"),
+        ("\tif a:\n\t\tb\n", "    if a:\n        b"),
+        (ADDED, ADDED.replace("the total", "total")),
+    ],
+)
+def test_lines_that_are_not_all_moved_by_the_same_blanks_or_only_similar_are_no_match(text: str, old: str) -> None:
+    assert find(text, old, "x", every=False) is None
 
 
 def test_more_than_one_place_is_found_also_where_they_overlap() -> None:
@@ -124,14 +130,28 @@ async def test_a_text_that_is_not_there_shows_what_is_similar(player: Player, fo
     await write(player, folder, "import os\n\ndef load(path):\n    return open(path).read()\n\nx = 1\n")
     similar = "87% similar, from line 3:\n3\tdef load(path):\n4\t    return open(path).read()"
     numbered = similar.replace("87%", "84%")
+    blanks = similar.replace("87% similar", "The same words with other blanks")
     for old, text in (
         ("def load(name):\n    return open(name).read()", f". The most similar there:\n{similar}"),
         ("completely different words", ", nor anything like it. Read the file again."),
         ("1\timport os\n2\t", ". Give it without the line numbers."),
+        ("def load(path):\n\treturn open(path).read()", f". The most similar there:\n{blanks}"),
         ("1\tdef load(name):\n    return open(name).read()", f". The most similar there:\n{numbered}"),
     ):
         told = await player.refused("edit", path="a.py", old_text=old, new_text="x")
         assert told == f"old_text is not in a.py{text}"
+
+
+async def test_of_similar_blocks_the_three_most_similar_are_shown(player: Player, folder: Path) -> None:
+    blocks = [
+        f"def total(a, b):\n    print('{word}', a + b)\n    return a + b" for word in ("x y z", "x y", "x", "x y z q")
+    ]
+    await write(player, folder, "\n\n".join(blocks))
+    old = "def total(a, b):\n    print('x y z w', a + b)\n    return a + b"
+    told = await player.refused("edit", path="a.py", old_text=old, new_text="pass")
+    shares = [line for line in told.split("\n") if "similar, from" in line]
+    assert shares == [f"{share}% similar, from line {line}:" for share, line in ((98, 1), (96, 13), (96, 5))]
+    assert "\n13\tdef total(a, b):\n14\t    print('x y z q', a + b)\n15\t    return a + b\n" in told
 
 
 async def test_an_edit_that_would_change_nothing_is_refused(player: Player, folder: Path) -> None:

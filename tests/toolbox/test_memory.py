@@ -3,6 +3,7 @@
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,11 +58,11 @@ def test_nothing_above_the_project_is_read(project: Path) -> None:
     assert words(load_agents_md(project / "src", top=project)) == ["Use tabs.", "Use spaces."]
 
 
-def test_of_one_folder_the_first_name_that_is_there_counts(project: Path) -> None:
+@pytest.mark.parametrize("options", [{}, {"names": ("AGENTS.md", "CLAUDE.md")}])
+def test_of_one_folder_the_first_name_that_is_there_counts(project: Path, options: Any) -> None:  # noqa: ANN401 - names
     (project / "CLAUDE.md").write_text("Use semicolons.")
     (project / "docs" / "CLAUDE.md").symlink_to("../CLAUDE.md")
-    memory = load_agents_md(project / "docs", names=("AGENTS.md", "CLAUDE.md"))
-    assert words(memory) == ["Use tabs.", "Use semicolons."]
+    assert words(load_agents_md(project / "docs", **options)) == ["Use tabs.", "Use semicolons."]
 
 
 def test_what_cannot_be_read_is_one_line(project: Path) -> None:
@@ -148,9 +149,3 @@ def test_imports_end_after_five_files(project: Path) -> None:
         (project / f"{number}.md").write_text(f"Part {number}. @{number + 1}.md")
     (project / "AGENTS.md").write_text("@0.md")
     assert len(load_agents_md(project)) == 6
-
-
-def test_claude_md_counts_where_there_is_no_agents_md(project: Path) -> None:
-    (project / "CLAUDE.md").write_text("Not read.")
-    (project / "docs" / "CLAUDE.md").write_text("Use semicolons.")
-    assert words(load_agents_md(project / "docs")) == ["Use tabs.", "Use semicolons."]

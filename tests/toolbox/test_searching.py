@@ -2,13 +2,15 @@
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 
 from journeyman.toolbox import ToolRefused, Workspace
 from journeyman.toolbox.walk import Deadline, compile_pattern, files_below
+from tests.support.stopwatch import STALL_S, longest_stall
 from tests.toolbox.player import Player
 
 # From the environment of the tests, where ripgrep has a wheel for this machine; else as somebody has installed it.
@@ -128,7 +131,7 @@ async def test_many_files_are_cut(player: Player, folder: Path) -> None:
     assert lines[-1] == "[3 more. Use a narrower pattern, or a folder further down.]"
 
 
-@pytest.mark.parametrize("pattern", ["[a", "{a,b", "a{b{c}"])
+@pytest.mark.parametrize("pattern", ["[a", "{a,b", "a{b{c}", "a}", "[!]", "[z-a]", "a\\", "{" * 200 + "}" * 200])
 async def test_a_pattern_that_is_none_is_refused(player: Player, pattern: str) -> None:
     assert "is not a pattern for paths" in await player.refused("glob", pattern=pattern)
 
@@ -147,7 +150,14 @@ async def test_a_pattern_that_is_none_is_refused(player: Player, pattern: str) -
         ("a.b", ["a.b"], ["axb"]),
         ("a/", [], ["a", "a/b"]),
         ("[[:a&&-]", ["[", "&", "-"], ["b", "/"]),
+        ("d[!a]x", ["dbx", "d]x", "d&x"], ["dax", "d/x"]),
+        ("d[]&~|^]x", ["d]x", "d&x", "d~x", "d|x", "d^x"], ["dax", "d/x", "dx"]),
         ("a{b,[,]}c", ["abc", "a,c"], ["ac"]),
+        ("a{b,{c,d/**}}", ["ab", "ac", "ad/e/f"], ["ad", "a"]),
+        ("{**/a,b/**}", ["a", "x/a", "b/x"], ["b", "x/b"]),
+        ("a/***", ["a/b"], ["a", "a/b/c"]),
+        ("[+--a-c]?", ["-x", ",x", "a/bx"], [".x", "dx"]),
+        ("?", ["\u00e4", "\n", "a/b"], ["ab"]),
     ],
 )
 def test_a_pattern_matches_whole_paths(pattern: str, matching: Sequence[str], others: Sequence[str]) -> None:
@@ -228,27 +238,69 @@ async def test_an_unlucky_expression_finds_nothing_and_ends(player: Player, fold
     assert text == "No line matches ^(a+)+$."
 
 
-# -- that both ways find the same --------------------------------------------------------------------------------------
+# -- that ripgrep, git and we find the same ---------------------------------------------------------------------------
 
-NAMES = st.sampled_from(["a", "b.py", "c.txt", ".d", "build", "x.log", ".git", "src"])
+NAMES = st.sampled_from(["a", "b.py", "c.txt", ".d", "build", "x.log", ".git", "src", "a b", "\u00e4", "a*b", "-"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
-RULES = st.sampled_from(
-    [
-        *("a", "*.py", "!b.py", "/c.txt", "build/", "src/*", "!src/a", "**/x.log", "src/**", ".*", "# x"),
-        *("[ab]*", "a/b.py", "!*/", "{a,b}*", " ", "**/src/", "src/**/b.py", "[!a]*", "[[:alpha:]]"),
-        *("[]a&&-]", "[a", "{a,b", "a\\", r"\!b.py", r"\*.py", "{a,src/b}*", "?.?y "),
-    ]
-)
+COMMON = [
+    *(
+        "a",
+        "b",
+        "*",
+        "**",
+        "?",
+        "*.py",
+        "x.*",
+        "[ab]*",
+        "[!a]*",
+        "[^b-c]",
+        "[]a]",
+        "[--a]",
+        "*[\u00e4]",
+        "src",
+        "\u00e4",
+        "?.?y",
+    ),
+    *(r"\*", r"a\*b", r"\a", "build", ".*", "?*"),
+]
+NOT_IN_GIT = [
+    "{a,b}",
+    "{a,b*}.py",
+    "{a/b,src}",
+    "a{,b}",
+    "{**/a,src}",
+    "***",
+    "a**b",
+    "[]a&&-]",
+    "[[:alpha:]]",
+    "[a",
+    "{a,b",
+    "a\\",
+]
+
+
+def rules(parts: Sequence[str]) -> st.SearchStrategy[list[str]]:
+    starts, ends = st.sampled_from(["", "", "!", "/", "!/", "#", r"\!"]), st.sampled_from(["", "", "/", "  ", r"\ "])
+    paths = st.lists(st.sampled_from(parts), min_size=1, max_size=4).map("/".join)
+    return st.lists(st.builds("{}{}{}".format, starts, paths, ends) | st.sampled_from(["", " ", "/"]), max_size=4)
+
+
 IGNORE_FILES = st.sampled_from(
     [".gitignore", ".ignore", ".rgignore", "src/.gitignore", "a/.ignore", "build/.gitignore"]
 )
 
 
+def place(root: Path, paths: Sequence[str], ignored: Mapping[str, list[str]]) -> None:
+    for path in [*paths, *ignored]:
+        if not (root / path).exists() and all(not above.is_file() for above in (root / path).parents):
+            fill(root, {path: "\n".join(ignored.get(path, ["one", "two"])) + "\n"})
+
+
 @needs_ripgrep
-@settings(max_examples=30)  # each runs four processes
+@settings(max_examples=30)  # each runs two processes
 @given(
     paths=st.lists(PATHS, max_size=8),
-    ignored=st.dictionaries(IGNORE_FILES, st.lists(RULES, max_size=4), max_size=3),
+    ignored=st.dictionaries(IGNORE_FILES, rules([*COMMON, *NOT_IN_GIT]), max_size=3),
     start=st.sampled_from([".", "src", "a", "build", ".d"]),
 )
 def test_with_ripgrep_and_without_it_the_same_files_and_lines_are_found(
@@ -257,18 +309,34 @@ def test_with_ripgrep_and_without_it_the_same_files_and_lines_are_found(
     with tempfile.TemporaryDirectory() as name:
         root = Path(name).resolve()
         (root / start).mkdir(exist_ok=True)
-        for n, path in enumerate([*paths, *ignored]):
-            place = root / path
-            if not place.exists() and all(not above.is_file() for above in place.parents):
-                content = "\n".join(ignored.get(path, ["one", "two"])) + "\n"
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_text(content)
-                os.utime(place, (n, n))
+        place(root, paths, ignored)
         found: list[object] = []
         for program in (RIPGREP, None):
             glob, grep = Workspace(root, ripgrep=program).tools("glob", "grep")
             found.append((glob(pattern="**", path=start), grep(pattern="^t.o$", path=start)))
         assert found[0] == found[1]
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+@settings(max_examples=30)  # each runs two processes
+@given(
+    paths=st.lists(PATHS.filter(lambda path: ".git" not in path.split("/")), min_size=1, max_size=8),
+    ignored=st.dictionaries(st.sampled_from([".gitignore", "src/.gitignore"]), rules(COMMON), min_size=1, max_size=2),
+)
+def test_without_ripgrep_files_are_left_out_as_git_does(paths: list[str], ignored: dict[str, list[str]]) -> None:
+    alone = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "XDG_CONFIG_HOME": os.devnull}
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name).resolve()
+        place(root, paths, ignored)
+        files = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
+        shown = [path for path in files if not re.search(r"(^|/)\.[^/]*/", path)]  # no hidden folders
+        git: dict[str, Any] = {"cwd": root, "env": alone, "capture_output": True, "text": True, "check": False}
+        subprocess.run(["git", "init", "-q"], **git)
+        judged = subprocess.run(["git", "check-ignore", "--no-index", "-z", "--stdin"], input="\0".join(shown), **git)
+        assert judged.stderr == ""
+        bench = Workspace(root, ripgrep=None).bench
+        found = {*files_below(bench, bench.reach.locate("."), Deadline.from_now())}
+        assert found == {*shown} - {*judged.stdout.split("\0")}
 
 
 def script(path: Path, *lines: str) -> str:
@@ -353,3 +421,29 @@ async def test_what_is_nested_too_deeply_is_left_out_and_told(folder: Path, n_fo
             *(n_folders == 200, n_folders == 300),
         )
     assert "deep.txt" in await player.text("grep", pattern="hit", path="/".join(["d"] * 150))
+
+
+LINES = {
+    "names": "name{}",
+    "names that come back": "name{0}\n!name{0}",
+    "stars in a name": "*a" * 200 + "{}z",
+    "three stars": "/a/***" * 9 + "/b{}",
+    "one line": "*a" * 500_000 + "{}",
+}
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+async def test_ignore_files_of_a_stranger_take_linear_time_and_what_is_not_heeded_is_told(
+    folder: Path, line: str
+) -> None:
+    rules = "".join([f"{line.format(n)}\n" for n in range(1 + 400_000 // len(line))])
+    fill(folder, {".gitignore": rules, "a/" * 100 + "b": "hit", **{"a" * 240 + str(n): "" for n in range(20)}})
+    player = Player(Workspace(folder, ripgrep=None))
+    note = "\n[The ignore files in . hold too many rules; those at their ends are not heeded.]"
+    found: list[str] = []
+
+    async def search() -> None:
+        found.append(await player.text("grep", pattern="hit"))
+
+    assert await longest_stall(search) < STALL_S
+    assert {*found} == {"a/" * 100 + f"b\n1:hit{note}"}

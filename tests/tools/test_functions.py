@@ -254,13 +254,10 @@ def test_a_tool_runs_in_a_thread_unless_it_is_async_or_says_otherwise() -> None:
     assert not tool(hidden, thread=False).in_thread
 
 
-async def test_a_decorated_tool_is_still_the_function() -> None:
+async def test_a_decorated_tool_is_still_the_function_with_its_types() -> None:
     assert add(2, b=3) == 5
     assert_type(await query("x", limit=2), list[str])
     assert await query("x", limit=2) == ["x", "x"]
-
-
-def test_a_decorated_tool_keeps_its_types() -> None:
     assert_type(add(1), int)
     assert_type(shout_tool("x"), str)
     some: AnyTool = add
@@ -316,9 +313,10 @@ def test_types_of_the_function_around_are_found() -> None:
 
 
 # D44: all of them, at once, each with a hint
-def test_a_definition_lists_everything_that_is_wrong() -> None:
+@pytest.mark.parametrize("none", [0, "3", True])
+def test_a_definition_lists_everything_that_is_wrong(none: object) -> None:
     worst = defined("def it(a, b, /, c: Missing, *d: int, e: ToolContext, f: ToolContext, **g: str): ...")
-    wrong: Any = {"name": "not a name", "cache": "run", "effect": "some", "timeout_s": 0, "max_chars": 0}
+    wrong: Any = {"name": "not a name", "cache": "run", "effect": "some", "timeout_s": none, "max_chars": none}
     assert problems_of(lambda: tool(worst, **wrong)) == [
         *("UNSUPPORTED_PARAMETER", "UNSUPPORTED_PARAMETER", "UNRESOLVED_ANNOTATION", "UNSUPPORTED_PARAMETER"),
         *("DUPLICATE_CONTEXT", "UNSUPPORTED_PARAMETER", "INVALID_TOOL_NAME", "INVALID_EFFECT"),
@@ -339,8 +337,8 @@ def test_a_parameter_needs_a_name_and_a_type_that_can_be_found_and_described() -
 
 
 # D13
-@pytest.mark.parametrize("name", ["", "a b", "größe", "a.b", "x" * 129, "a\n", "a/b"])
-def test_a_name_that_providers_refuse_is_a_problem(name: str) -> None:
+@pytest.mark.parametrize("name", ["", "a b", "größe", "a.b", "x" * 129, "a\n", "a/b", 3])
+def test_a_name_that_providers_refuse_is_a_problem(name: Any) -> None:  # noqa: ANN401
     problems = tool_problems(Tool(name, "", {"type": "object"}, print))
     assert [problem.code for problem in problems] == ["INVALID_TOOL_NAME" if name else "MISSING_TOOL_NAME"]
 
@@ -370,15 +368,12 @@ def test_what_is_no_function_with_typed_parameters_is_no_tool(thing: object) -> 
 
 
 # D33: nothing but the name identifies a tool
-def test_a_right_tool_has_no_problems_and_can_be_renamed() -> None:
+def test_a_right_tool_has_no_problems_and_can_be_renamed_and_told_apart() -> None:
     assert tool_problems(query) == tool_problems(add) == []
     renamed = replace(query, name="ask")
     assert (renamed.spec.name, renamed.spec.input_schema) == ("ask", query.spec.input_schema)
     with pytest.raises(InvalidArguments, match="tool 'ask'"):
         renamed.parse("{}")
-
-
-def test_tools_are_told_apart_by_identity() -> None:
     assert add != replace(add)
     assert len({add, query, add}) == 2
 

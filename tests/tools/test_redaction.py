@@ -12,12 +12,11 @@ import pytest
 from hypothesis import settings
 
 from journeyman import Agent, Event, Limits, Runtime, run_sync, tool
-from journeyman.mcp.servers import scrub_text
 from journeyman.model import Request
 from journeyman.models.cassette.cassette import Cassette
 from journeyman.models.transport import Exchange
 from journeyman.testing.scripted import ScriptedModel, call
-from journeyman.tools.redaction import MARK, without_secrets
+from journeyman.tools.redaction import MARK, scrub_secrets, without_secrets
 from tests.play import failed
 from tests.tools.secret_texts import INNOCENTS, SECRETS
 
@@ -181,11 +180,5 @@ def test_no_secret_that_a_model_raises_is_in_the_events_or_the_error() -> None:
 def test_no_error_of_a_provider_or_an_mcp_server_quotes_a_secret() -> None:
     exchange = Exchange(url="https://api.example.org/v1", headers={})
     texts = [parts(each) for each in SECRETS]
-    said = [
-        (text, secret, str(exchange.failure("refused", "auth", text)), scrub_text(text, [])) for text, secret in texts
-    ]
-    assert [text for text, secret, *errors in said if any(secret in each for each in errors)] == []
-
-
-def test_the_error_of_an_mcp_server_quotes_no_secret() -> None:
-    assert scrub_text("connect postgres://ada:hunter2@db failed", []) == f"connect postgres://ada:{MARK}@db failed"
+    assert [text for text, secret in texts if secret in str(exchange.failure("refused", "auth", text))] == []
+    assert scrub_secrets("connect postgres://ada:hunter2@db failed", []) == f"connect postgres://ada:{MARK}@db failed"

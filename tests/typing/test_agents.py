@@ -13,7 +13,6 @@ from pydantic import BaseModel
 
 from journeyman import (
     Agent,
-    CallbackContext,
     Callbacks,
     DefinitionError,
     ErrorInfo,
@@ -34,10 +33,10 @@ from journeyman import (
     run_sync,
     stream,
     tool,
-    validation_context,
 )
 from journeyman.endings import IterationsContext
-from journeyman.events import OutputDelta
+from journeyman.events import CallbackContext, OutputDelta
+from journeyman.loop import validation_context
 from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.types import Base64, JsonObject
 

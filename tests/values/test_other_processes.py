@@ -7,12 +7,13 @@ from multiprocessing import get_context
 
 import pytest
 
-from journeyman import Agent, Limits, Output, RunError, run, run_sync, tool
+from journeyman import Agent, Limits, Output, run, run_sync, tool
 from journeyman import errors as errors_module
-from journeyman.definition import StoredError
+from journeyman.definition import StoredError, join_sentences
 from journeyman.errors import (
     BudgetRefused,
     DefinitionError,
+    Hinted,
     InvalidArguments,
     JourneymanError,
     McpUnavailable,
@@ -24,6 +25,7 @@ from journeyman.errors import (
     ProviderError,
     Rejected,
     RunDiffers,
+    RunError,
     RunInUse,
     RunOver,
     RunUnknown,
@@ -68,6 +70,14 @@ def test_an_error_reaches_another_process_whole(error: JourneymanError) -> None:
         assert str(again) == str(error)
         assert again.args == error.args
         assert vars(again) == vars(error)
+
+
+def test_an_error_with_a_hint_says_both_apart() -> None:
+    told = [error for error in ERRORS if hasattr(error, "hint") and not isinstance(error, ProviderError)]
+    assert {type(each) for each in told} == {ModelUnavailable, McpUnavailable, StoreError, SessionInUse}
+    for error in told:
+        assert isinstance(error, Hinted)
+        assert error.args == (join_sentences(error.message, error.hint),)
 
 
 class Foreign(Exception):

@@ -3,7 +3,8 @@
 import pytest
 from pydantic import BaseModel
 
-from journeyman import Agent, Limits, Metadata, Output, Rejected, Success, Usage, run, tool
+from journeyman import Agent, Limits, Output, Rejected, Success, Usage, run, tool
+from journeyman.result import Metadata
 from journeyman.testing.scripted import ScriptedModel, call
 from tests.play import raising
 

@@ -24,7 +24,6 @@ from journeyman.journal import StepFacts, decode_step, encode_step
 from journeyman.models.cassette import Cassette
 from journeyman.otel import OpenTelemetry
 from journeyman.record import Recordings
-from journeyman.record.page import event_document
 from journeyman.testing.scripted import ScriptedModel, say
 from journeyman.tools.schema import Fields, Parameter, output_schema
 from journeyman.types import ToolUse
@@ -127,7 +126,7 @@ async def test_arguments_are_the_same_in_records_traces_and_documents(tmp_path: 
     assert sum(str(WEI) in each and RATE in each for each in said) == 3  # the answer, the call, the next request
     with Recordings(place) as recordings:
         [called] = [each for each in recordings.all_events(recordings.find("last")) if each.kind == "ToolCalled"]
-        assert str(event_document(called)["facts"]["tool_input"]) == f"{{'wei': {WEI}, 'rate': {RATE}}}"
+        assert str(called.document()["tool_input"]) == f"{{'wei': {WEI}, 'rate': {RATE}}}"
 
 
 async def test_a_gate_that_passes_arguments_on_and_an_approval_keep_them() -> None:

@@ -79,7 +79,7 @@ class Desk:
         """Return the question that a run waits with, once it does."""
         async for kind, told in self.live(f"?run={run}"):
             for event in told if kind == "events" else ():
-                if event["kind"] in ("ApprovalRequested", "QuestionAsked"):
+                if event["type"] in ("ApprovalRequested", "QuestionAsked"):
                     return event
         raise AssertionError("It never asked.")
 

@@ -6,10 +6,12 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from signal import SIGINT
 
 import pytest
 from playwright.async_api import Page, Route, expect
 
+from journeyman.durable import Durable
 from journeyman.processes import somebody
 from journeyman.record import Recorder, Recordings
 from tests.cli.program import Done, Running, Warm, running
@@ -23,11 +25,7 @@ from tests.view.stores import mender
 pytestmark = pytest.mark.browser
 
 AGENTS = Path(__file__).with_name("agents.py")
-ASKED = {
-    "recorded": ["--record"],
-    "durable": ["--durable", "--id", "it", "--ask-store", "--no-record"],
-    "durable and recorded": ["--durable", "--id", "it", "--ask-store", "--record"],
-}
+ASKED = {"recorded": ("run", "--record"), "durable": ("worker",), "durable and recorded": ("worker", "--record")}
 """How a run is begun that somebody else answers."""
 every_kind = pytest.mark.parametrize("kind", ASKED)
 
@@ -44,9 +42,24 @@ class Floor:
         """Run an agent in a process of its own, which stops where it is told to."""
         for stop in stops:
             (self.folder / stop).touch()
-        words = ("run", f"{AGENTS}:{agent}", "What of the tides?", *ASKED[kind], "--store", self.store)
+        command, *options = ASKED[kind]
+        given = (f"{AGENTS}:{agent}", "What of the tides?")
+        if command == "worker":
+            stored = await self.told("run", *given, "--durable", "--id", "it", "--detach")
+            assert stored.code == 0, stored.stderr
+        words = (command, *given[: 2 if command == "run" else 1], *options, "--store", self.store)
         with running(*words, cwd=self.folder, env=STEERABLE, start=self.warm.start) as process:
             yield process
+
+    async def ended(self, process: Running, kind: str) -> Done:
+        """Wait for the end of the run, and return what a terminal is told of it."""
+        if kind == "recorded":
+            return await asyncio.to_thread(process.done)
+        async with Durable(self.store) as durable:
+            await (await durable.get("it")).result()
+        process.send(SIGINT)
+        await asyncio.to_thread(process.done)
+        return await self.told("resume", "it")
 
     def go_on(self, stop: str) -> None:
         (self.folder / stop).unlink()
@@ -119,7 +132,8 @@ async def test_what_is_said_in_the_browser_is_heard_by_a_run_of_another_process(
     floor: Floor, open_page: Opened, kind: str
 ) -> None:
     page = await looked_at(floor, open_page)
-    async with floor.going("asker", kind, "words-2") as process:
+    stop = "words-2" if kind != "durable" else "stop-2"  # where nobody listens, no words are streamed
+    async with floor.going("asker", kind, stop) as process:
         await shown(page, "asker")
         card = page.locator(".approval")
         await expect(card).to_contain_text("May it look?")
@@ -141,8 +155,8 @@ async def test_what_is_said_in_the_browser_is_heard_by_a_run_of_another_process(
         await expect(card).to_have_count(0)
         if kind != "durable":  # of one that is not recorded nobody knows the words
             await expect(page.get_by_role("tabpanel")).to_contain_text(FIRST_WORDS.strip())
-        floor.go_on("words-2")
-        done = await asyncio.to_thread(process.done)
+        floor.go_on(stop)
+        done = await floor.ended(process, kind)
     assert done.code == 0, done.stderr
     # A durable run reads what was steered before it makes the call again that waits: then it does not ask any more.
     heard = ("about moon", "In one line.", *(("north",) if kind == "recorded" else ()))
@@ -176,7 +190,7 @@ async def test_a_call_is_denied_with_a_reason_and_the_run_is_stopped(
         await page.keyboard.press(".")
         await page.keyboard.type("enough")
         await page.keyboard.press("Enter")
-        done = await asyncio.to_thread(process.done)
+        done = await floor.ended(process, kind)
     assert (done.code, "EXECUTION_CANCELLED" in done.stderr, "enough" in done.stderr) == (1, True, True), done.stderr
     await expect(page.locator(".head")).to_contain_text("EXECUTION_CANCELLED")
     await page.get_by_role("treeitem").filter(has_text="Ending").click()
@@ -259,7 +273,7 @@ async def test_a_click_that_comes_late_says_what_was_decided_meanwhile(
         digest = (await page.locator(".approval header code").last.inner_text()).strip()
 
         async def decided() -> None:
-            done = await floor.told("approve", "it" if "durable" in kind else "last", digest)
+            done = await floor.told("tell", "it" if "durable" in kind else "last", "approve", digest)
             assert done.code == 0, done.stderr
 
         await before_it_is_heard(page, decided)

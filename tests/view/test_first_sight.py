@@ -28,7 +28,7 @@ async def test_the_list_says_which_run_waits_for_a_person_until_it_is_answered(t
             question = await desk.waiting(id)
             [shown] = (await desk.get("/api/runs"))["runs"]
             assert shown["waits"] == "approval"
-            await desk.say(id, kind="approve", question_id=question["facts"]["question_id"], decision="allow")
+            await desk.say(id, kind="approve", question_id=question["question_id"], decision="allow")
             (await going).unwrap()
             await recorder.flush()
             assert "waits" not in (await desk.get("/api/runs"))["runs"][0]

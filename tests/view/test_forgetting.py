@@ -69,7 +69,7 @@ async def test_while_one_of_them_goes_on_none_is_forgotten(place: str) -> None:
             )
             assert told["hint"] == "Stop what goes on first, or leave it out."
             assert await shown(desk) == ["scout", "one"]
-            await desk.say(id, kind="approve", decision="allow", question_id=asked["facts"]["question_id"])
+            await desk.say(id, kind="approve", decision="allow", question_id=asked["question_id"])
             (await going).unwrap()
             await recorder.flush()
         async with viewing(place) as desk:
@@ -87,7 +87,7 @@ async def test_a_durable_run_is_forgotten_once_it_has_ended(place: str, *, is_re
             told = await desk.forget(handle.id)
             assert (told["http"], "has not ended" in told["error"]) == (409, True)
             asked = await desk.waiting(handle.id)
-            await desk.say(handle.id, kind="approve", decision="allow", question_id=asked["facts"]["question_id"])
+            await desk.say(handle.id, kind="approve", decision="allow", question_id=asked["question_id"])
             assert isinstance(await durable.resume(handle.id, agent, runtime=runtime), Success)
             assert (await desk.forget(handle.id))["forgotten"] == 1
             assert await shown(desk) == []

@@ -5,8 +5,7 @@ import json
 import re
 import socket
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,11 @@ from starlette.routing import Mount
 from journeyman import Agent, Chat, Limits, Runtime, Success, Text, ask_user, run
 from journeyman.durable import Durable
 from journeyman.errors import DefinitionError, RunUnknown, StoreError
-from journeyman.model import Part, Request, TextPart
+from journeyman.model import Request
 from journeyman.record import Recorder, Recordings
+from journeyman.serve.http_guard import HttpGuard
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.view import create_viewer, serve_view
-from journeyman.view.auth import Doorkeeper
 from journeyman.view.live import MOST_WATCHERS, Reader
 from journeyman.view.queries import StoreReader
 from journeyman.view.steering import Given, Steering
@@ -61,11 +60,11 @@ async def test_a_run_is_shown_with_its_events_requests_and_figures(place: str) -
         assert shown == await desk.get(f"/api/runs/{id}")
         assert (shown["agent"], shown["status"], shown["calls"]) == ("scout", "success", 1)
         page = await desk.get(f"/api/runs/{id}/events?most=5")
-        assert [each["kind"] for each in page["events"]][:3] == ["RunStarted", "Input", "AttemptStarted"]
-        finished = next(each for each in page["events"] if each["kind"] == "ToolFinished")
-        assert finished["facts"]["tool_result"] == {"cut": "about", "characters": 11}
+        assert [each["type"] for each in page["events"]][:3] == ["RunStarted", "Input", "AttemptStarted"]
+        finished = next(each for each in page["events"] if each["type"] == "ToolFinished")
+        assert finished["tool_result"] == {"cut": "about", "characters": 11}
         whole = await desk.get(f"/api/runs/{id}/events/{finished['n']}")
-        assert whole["facts"]["tool_result"] == "about tides"
+        assert whole["tool_result"] == "about tides"
         first = await desk.get(f"/api/runs/{id}/events?limit=2")
         assert (len(first["events"]), first["more"]) == (2, True)
         rest = await desk.get(f"/api/runs/{id}/events?after=0&skip=2&most=5")
@@ -87,7 +86,7 @@ async def test_the_input_is_shown_with_what_the_run_may_use_of_what_is_limited(p
     async with viewing(place) as desk:
         [shown] = (await desk.get("/api/runs"))["runs"]
         events = (await desk.get(f"/api/runs/{shown['id']}/events"))["events"]
-    [told] = [each["facts"]["limits"] for each in events if each["kind"] == "Input"]
+    [told] = [each["limits"] for each in events if each["type"] == "Input"]
     assert told == {"tokens": 9_000, "seconds": 60.5}
 
 
@@ -139,14 +138,10 @@ async def test_durable_runs_that_are_not_recorded_appear_with_what_they_wait_for
             assert "It is waiting" in shown["why"]
             asked = await desk.waiting(handle.id)
             told = await desk.say(
-                handle.id,
-                kind="approve",
-                decision="allow",
-                question_id=asked["facts"]["question_id"],
-                idempotency_key="mine",
+                handle.id, kind="approve", decision="allow", question_id=asked["question_id"], idempotency_key="mine"
             )
             assert (told["status"], told["told"]) == ("taken", "It is allowed.")
-            late = await desk.say(handle.id, kind="approve", decision="deny", question_id=asked["facts"]["question_id"])
+            late = await desk.say(handle.id, kind="approve", decision="deny", question_id=asked["question_id"])
             assert late["status"] == "known"
             assert "answered before: allow, by" in late["told"]
             assert isinstance(await durable.resume(handle.id, agent), Success)
@@ -163,7 +158,7 @@ async def test_a_recorded_run_is_approved_steered_and_goes_on(place: str) -> Non
         async with viewing(place) as desk:
             id = await desk.newest()
             asked = await desk.waiting(id)
-            assert (asked["tool_use_id"], asked["facts"]["arguments"]) == ("c1", {"topic": "tides"})
+            assert (asked["tool_use_id"], asked["arguments"]) == ("c1", {"topic": "tides"})
             steered = await desk.say(id, kind="steer", text="Be short.", idempotency_key="a")
             assert steered == await desk.say(id, kind="steer", text="Be short.", idempotency_key="a")
             [waits] = (await desk.get(f"/api/runs/{id}/signals"))["signals"]
@@ -175,7 +170,7 @@ async def test_a_recorded_run_is_approved_steered_and_goes_on(place: str) -> Non
             wrong = await desk.say(id, kind="approve", decision="allow", question_id="0" * 64, idempotency_key="x")
             assert (wrong["status"], "No question waits" in wrong["told"]) == ("known", True)
             given = {"kind": "approve", "decision": "allow", "arguments": {"topic": "moon"}, "idempotency_key": "y"}
-            taken = await desk.say(id, **given, question_id=asked["facts"]["question_id"])
+            taken = await desk.say(id, **given, question_id=asked["question_id"])
             assert taken["told"] == "It is allowed, with other arguments."
             result = await going
             await recorder.flush()
@@ -197,7 +192,7 @@ async def test_two_operators_answer_and_the_second_is_told_who_was_first(place: 
         going = asyncio.create_task(run(asking(LOOK, say("No.")), "What?", runtime=Runtime(recorder=recorder)))
         async with viewing(place) as one, viewing(place) as two:
             id = await one.newest()
-            digest = (await one.waiting(id))["facts"]["question_id"]
+            digest = (await one.waiting(id))["question_id"]
             answers = await asyncio.gather(
                 one.say(id, kind="approve", decision="deny", text="not now", question_id=digest, idempotency_key="1"),
                 two.say(id, kind="approve", decision="allow", question_id=digest, idempotency_key="2"),
@@ -215,14 +210,14 @@ async def test_a_run_is_held_released_and_stopped(path: Path) -> None:
         going = asyncio.create_task(run(agent, "What?", runtime=Runtime(recorder=recorder)))
         async with viewing(path) as desk:
             id = await desk.newest()
-            digest = (await desk.waiting(id))["facts"]["question_id"]
+            digest = (await desk.waiting(id))["question_id"]
             await desk.say(id, kind="hold", idempotency_key="h")
             await desk.say(id, kind="approve", decision="allow", question_id=digest, idempotency_key="a")
             held = await desk.get(f"/api/runs/{id}")
             assert held["iterations"] == 1
             await desk.say(id, kind="release", idempotency_key="r")
             async for kind, told in desk.live(f"?run={id}"):
-                if kind == "events" and any(each["tool_use_id"] == "c2" for each in told):
+                if kind == "events" and any(each.get("tool_use_id") == "c2" for each in told):
                     break
             assert (await desk.say(id, kind="stop", text="enough", idempotency_key="s"))["status"] == "taken"
             result = failed(await going)
@@ -243,37 +238,23 @@ async def test_a_chat_is_answered_from_outside_while_its_own_user_may_answer_too
             turn = chat.start("Go.")
             id = await desk.newest()
             asked = await desk.waiting(id)
-            assert asked["facts"]["options"] == ["a", "b"]
-            told = await desk.say(id, kind="answer", text="a", question_id=asked["facts"]["id"])
+            assert asked["options"] == ["a", "b"]
+            told = await desk.say(id, kind="answer", text="a", question_id=asked["id"])
             assert told["told"] == "It is answered."
             assert (await turn).unwrap() == "So a."
             assert chat.state.open_questions == ()
     assert "QuestionAnswered" in heard
 
 
-class Writing(ScriptedModel):
-    """Writes the beginning of its second answer, and the rest once it may."""
-
-    may_end: asyncio.Event
-
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncGenerator[Part]]:
-        is_second = bool(self.requests)
-
-        async def parts(real: AsyncIterator[Part]) -> AsyncGenerator[Part]:
-            if is_second and request.deltas:
-                yield TextPart("The tide rises, and sk-ant-api03-")
-                await self.may_end.wait()
-            async for part in real:
-                yield part
-
-        async with super().stream(request) as real:
-            yield parts(real)
-
-
 async def test_the_last_words_are_shown_while_an_answer_is_written(place: str) -> None:
-    model = Writing([LOOK, say("moon.")])
-    model.may_end = asyncio.Event()
+    may_end = asyncio.Event()
+
+    async def write(request: Request) -> AsyncGenerator[str]:
+        yield "The tide rises, and sk-ant-api03-"
+        await may_end.wait()
+        yield "moon."
+
+    model = ScriptedModel([LOOK, write])
     with Recorder(place, asks=True) as recorder:
         agent = replace(asking(LOOK), model=model)
         going = asyncio.create_task(run(agent, "What?", runtime=Runtime(recorder=recorder)))
@@ -281,12 +262,12 @@ async def test_the_last_words_are_shown_while_an_answer_is_written(place: str) -
             id = await desk.newest()
             told: list[dict[str, object]] = []
             async for kind, value in desk.live(f"?run={id}"):
-                if kind == "events" and any(each["kind"] == "ApprovalRequested" for each in value):
-                    digest = next(each["facts"]["question_id"] for each in value if "question_id" in each["facts"])
+                if kind == "events" and any(each["type"] == "ApprovalRequested" for each in value):
+                    digest = next(each["question_id"] for each in value if "question_id" in each)
                     await desk.say(id, kind="approve", decision="allow", question_id=digest)
                 if kind == "words":
                     told.append(value)
-                    model.may_end.set()
+                    may_end.set()
             await going
     # What may be the beginning of a secret is held back until it is whole.
     first = {"path": ["scout"], "attempt": 1, "iteration": 2, "text": "The tide rises, and "}
@@ -344,7 +325,7 @@ async def test_the_token_of_the_address_becomes_a_cookie(path: Path) -> None:
 
 async def test_a_viewer_that_is_mounted_asks_for_its_token_and_finds_its_files(path: Path) -> None:
     await recorded(path, "one")
-    viewer = instance_of(Doorkeeper, create_viewer(path, token=TOKEN, hosts=["a.example.org"]))
+    viewer = instance_of(HttpGuard, create_viewer(path, token=TOKEN, hosts=["a.example.org"]))
     assert isinstance(viewer.app, Starlette)
     outer = Starlette(routes=[Mount("/seen", viewer)], lifespan=viewer.app.router.lifespan_context)
     headers, base = {"authorization": f"Bearer {TOKEN}"}, "http://a.example.org"
@@ -449,10 +430,10 @@ async def test_hostile_texts_come_as_they_are(path: Path) -> None:
         id = recordings.runs()[0].id
     async with viewing(path) as desk:
         page = await desk.get(f"/api/runs/{id}/events?most=4000")
-        inputs = next(each for each in page["events"] if each["kind"] == "Input")
-        assert inputs["facts"]["input"] == f"{text}?"
-        result = next(each for each in page["events"] if each["kind"] == "ToolFinished")
-        assert result["facts"]["tool_result"] == {"cut": "y" * 4000, "characters": len(long)}
+        inputs = next(each for each in page["events"] if each["type"] == "Input")
+        assert inputs["input"] == f"{text}?"
+        result = next(each for each in page["events"] if each["type"] == "ToolFinished")
+        assert result["tool_result"] == {"cut": "y" * 4000, "characters": len(long)}
         whole = await desk.get(f"/api/runs/{id}/events")
         assert whole["more"] is True  # it is cut into pages by bytes
 
@@ -520,7 +501,7 @@ async def test_the_stream_goes_on_when_the_connections_to_a_database_were_cut(
             stream = desk.live(f"?run={id}&after={asked['n']}")
             first = await anext(stream)
             postgres.kill_connections("application_name LIKE 'journeyman r%%'")
-            taken = await desk.say(id, kind="approve", decision="allow", question_id=asked["facts"]["question_id"])
+            taken = await desk.say(id, kind="approve", decision="allow", question_id=asked["question_id"])
             ended = [told["status"] async for kind, told in stream if kind == "run"]
             await going
     assert (first[0], taken["status"], ended[-1]) == ("run", "taken", "success")
@@ -528,24 +509,27 @@ async def test_the_stream_goes_on_when_the_connections_to_a_database_were_cut(
 
 async def test_a_port_that_is_taken_names_the_next_free_one(path: Path) -> None:
     await recorded(path, "one")
+    last = ("127.0.0.1", 65_535)
+    with (
+        socket.create_server(last),
+        pytest.raises(OSError, match="the port 65535 is taken, and so are those behind it"),
+    ):
+        await serve_view(path, port=last[1])
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=f"the port {port} is taken; the next free one is {port + 1}|next free one"):
             await serve_view(path, port=port)
 
 
-@pytest.mark.parametrize(
-    ("options", "code"),
-    [
-        ({"address": "192.0.2.1"}, "NO_TOKEN"),
-        ({"address": "0.0.0.0", "token": TOKEN}, "NO_HOST_NAME"),
-        ({"token": "short"}, "WEAK_TOKEN"),
-    ],
-)
-async def test_others_get_in_with_a_token_only(path: Path, options: dict[str, Any], code: str) -> None:
-    with pytest.raises(DefinitionError) as refused:
-        await serve_view(path, **options)
-    assert [each.code for each in refused.value.problems] == [code]
+async def test_others_get_in_with_a_token_only(path: Path) -> None:
+    refused: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"address": "::"}, "NO_TOKEN"),
+        ({"names": [""]}, "NO_HOST_NAME"),
+    )
+    for options, code in refused:
+        with pytest.raises(DefinitionError) as caught:
+            await serve_view(path, **options)
+        assert caught.value.problems[0].code == code
 
 
 async def test_a_store_that_cannot_be_read_is_said_before_anything_is_served(path: Path) -> None:

@@ -39,17 +39,17 @@ export interface Run {
   waits?: "approval" | "an answer"; // What a live run waits for from a person.
 }
 
-/** Something that happened in a run: an event of `journeyman.events` by the name of its class, or a note. */
+/** Something that happened in a run: an event of `journeyman.events`, or a note, in its JSON form. */
 export interface Happened {
   n: number; // Its number in the store.
   at: number; // Seconds since 1970.
+  type: string; // The name of the event's class.
   path: string[];
-  kind: string; // The name of the event's class.
-  attempt: number | null; // The attempt in which it happened, from 1; None outside of any.
-  iteration: number | null; // The iteration within the attempt, from 1; None outside of any.
-  tool_use_id: string | null; // The call that it is about; None: it is about none.
-  tool_name: string | null; // The tool that it is about; None: it is about none.
-  facts: Facts; // The other fields of the event.
+  attempt?: number; // The attempt in which it happened, from 1.
+  iteration?: number; // The iteration within the attempt, from 1.
+  tool_use_id?: string; // The call that it is about.
+  tool_name?: string; // The tool that it is about.
+  [fact: string]: Json; // The other fields of the event.
 }
 
 /** One request to a model, and what came back. */

@@ -7,7 +7,7 @@ import { Tree } from "./logic/tree";
 import { isCut } from "./logic/values";
 
 /** Names the iteration to which something belongs. */
-function placeOf({ attempt, iteration }: { attempt: number | null; iteration: number | null }): string {
+function placeOf({ attempt, iteration }: { attempt?: number; iteration?: number }): string {
   return `${attempt}/${iteration}`;
 }
 
@@ -84,11 +84,11 @@ export class Recording {
     heard<Happened[]>("events", (events) => {
       this.tree?.add(events);
       for (const event of events) {
-        if (event.kind === "ModelResponded") this.spent.set(event.path.join("/"), placeOf(event));
-        else if (event.kind === "IterationStarted") this.spent.delete(event.path.join("/"));
+        if (event.type === "ModelResponded") this.spent.set(event.path.join("/"), placeOf(event));
+        else if (event.type === "IterationStarted") this.spent.delete(event.path.join("/"));
       }
       this.write();
-      if (events.some((event) => /^(ModelResponded|RunFailed|SignalTaken)$/.test(event.kind))) this.askSoon();
+      if (events.some((event) => /^(ModelResponded|RunFailed|SignalTaken)$/.test(event.type))) this.askSoon();
     });
     heard<Run>("run", (run) => {
       this.run = run;
@@ -164,7 +164,7 @@ export class Recording {
 
   /** An event as it is in the store, with all of its texts. */
   entire(event: Happened): Promise<Happened> {
-    if (!isCut(event.facts)) return Promise.resolve(event);
+    if (!isCut(event)) return Promise.resolve(event);
     let known = this.whole.get(event.n);
     if (!known) {
       known = eventOf(this.id, event.n);

@@ -17,15 +17,15 @@ export class Script {
   attempt = 1;
   iteration = 1;
 
-  add(kind: string, facts: Facts = {}, more: Partial<Happened> = {}): this {
+  add(type: string, facts: Facts = {}, more: Partial<Happened> = {}): this {
     const n = this.events.length + 1;
-    this.events.push({ n, at: 100 + n, path: this.path, kind, attempt: this.attempt, iteration: this.iteration, tool_use_id: null, tool_name: null, facts, ...more });
+    this.events.push({ ...facts, n, at: 100 + n, path: this.path, type, attempt: this.attempt, iteration: this.iteration, ...more });
     return this;
   }
 
   start(path = this.path, more: Partial<Happened> = {}): this {
     this.path = path;
-    return this.add("RunStarted", { agent: path[path.length - 1] ?? "", model: "p:m", max_attempts: 3, max_iterations: 9 }, { attempt: null, iteration: null, ...more });
+    return this.add("RunStarted", { agent: path[path.length - 1] ?? "", model: "p:m", max_attempts: 3, max_iterations: 9 }, { attempt: 0, iteration: 0, ...more });
   }
 
   /** An iteration: what is said, and the calls, each by its tool. */
@@ -33,7 +33,7 @@ export class Script {
     this.add("IterationStarted");
     const content: Json[] = words ? [{ type: "text", text: words }] : [];
     for (const [id, name] of calls) content.push({ type: "tool_use", id, name });
-    this.add("MessageCommitted", { message: { role: "assistant", content }, index: this.events.length }, { attempt: null, iteration: null });
+    this.add("MessageCommitted", { message: { role: "assistant", content }, index: this.events.length }, { attempt: 0, iteration: 0 });
     this.add("ModelResponded", { stop_reason: calls.length ? "tool_use" : "end_turn", text: words, model: "m", usage: { requests: 1, input_tokens: 100, output_tokens: 10, cost: 0.01 } });
     for (const [id, tool, input = {}, kind = "tool"] of calls) this.add("ToolCalled", { kind, tool_input: input }, { tool_use_id: id, tool_name: tool });
     return this;
@@ -44,18 +44,18 @@ export class Script {
   }
 
   layer(name: string, passed: boolean, feedback = ""): this {
-    this.add("LayerStarted", { name, description: "", kind: "validator" }, { iteration: null });
-    return this.add("LayerCompleted", { outcome: { name, kind: "validator", description: "", passed, feedback } }, { iteration: null });
+    this.add("LayerStarted", { name, description: "", kind: "validator" }, { iteration: 0 });
+    return this.add("LayerCompleted", { outcome: { name, kind: "validator", description: "", passed, feedback } }, { iteration: 0 });
   }
 
   succeed(): this {
-    this.add("AttemptCompleted", { succeeded: true }, { iteration: null });
-    return this.add("RunSucceeded", { output: "done", metadata: {} }, { attempt: null, iteration: null });
+    this.add("AttemptCompleted", { succeeded: true }, { iteration: 0 });
+    return this.add("RunSucceeded", { output: "done", metadata: {} }, { attempt: 0, iteration: 0 });
   }
 
   fail(code: string, context: Facts = {}): this {
-    this.add("AttemptCompleted", { succeeded: false }, { iteration: null });
-    return this.add("RunFailed", { error: { code, category: "limit", message: "It is over.", hint: "Do less.", phase: "iteration", attempt: 1, iteration: 1, context }, metadata: {} }, { attempt: null, iteration: null });
+    this.add("AttemptCompleted", { succeeded: false }, { iteration: 0 });
+    return this.add("RunFailed", { error: { code, category: "limit", message: "It is over.", hint: "Do less.", phase: "iteration", attempt: 1, iteration: 1, context }, metadata: {} }, { attempt: 0, iteration: 0 });
   }
 }
 

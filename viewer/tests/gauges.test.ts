@@ -9,7 +9,7 @@ function crew(limits: Facts, end: (script: Script) => Script): { tree: Tree; lea
   const script = new Script().start().add("Input", { input: "Go.", limits }).say("I send two.", ["a", "subagent"], ["b", "subagent"]);
   script.start(["lead", "scout#1"], { tool_use_id: "a" }).say("Mine.", ["c", "look"]).finish("c", "look", "seen").succeed();
   const checker = script.start(["lead", "checker#2"], { tool_use_id: "b" });
-  Object.assign(checker.events[checker.events.length - 1]?.facts ?? {}, { mode: "background" });
+  Object.assign(checker.events[checker.events.length - 1] ?? {}, { mode: "background" });
   script.say("Checked.").succeed();
   script.path = ["lead"];
   const tree = new Tree(recording({ children: 2 }));

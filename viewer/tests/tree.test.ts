@@ -82,8 +82,8 @@ test("what waits for a person is selected at first, and no more when it was answ
 });
 
 test("the turns of a chat stand above, and their usage adds up", () => {
-  const script = new Script().start().add("Input", { input: "First." }).say("One.").succeed().add("TurnEnded", { result: {} });
-  script.start(["lead"]).add("Input", { input: "Second." }).say("Two.").succeed().add("TurnEnded", { result: {} });
+  const script = new Script().start().add("Input", { input: "First." }).say("One.").succeed().add("TurnEnded", { code: "SUCCESS" });
+  script.start(["lead"]).add("Input", { input: "Second." }).say("Two.").succeed().add("TurnEnded", { result: {} }); // as older recordings have it
   const tree = new Tree(recording({ kind: "chat", status: "left" }));
   tree.add(script.events);
   assert.deepEqual(told(tree), ["Turn 1", "  One.", "Turn 2", "  Two."]);

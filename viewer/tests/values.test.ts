@@ -1,5 +1,5 @@
 import { assert, test } from "vitest";
-import { allTokens, blocks, firstOf, inOneLine, isCut, isObject, length, list, NOTHING, number, object, sentTokens, sum, text, usage, wordsOf } from "../src/logic/values.ts";
+import { allTokens, blocks, factsOf, firstOf, inOneLine, isCut, isObject, length, list, NOTHING, number, object, sentTokens, sum, text, usage, wordsOf } from "../src/logic/values.ts";
 import { Script } from "./events.ts";
 
 test("a text that was cut or not kept is told as what it is", () => {
@@ -16,6 +16,11 @@ test("whatever facts hold is read as what it should be, or as nothing", () => {
   assert.deepEqual(odd.map(list), [[], [], [], [], [1], []]);
   assert.deepEqual(odd.map(number), [null, null, 3, null, null, null]);
   assert.deepEqual(odd.map(text), ["", "", "3", "x", "[1]", '{"a":1}']);
+});
+
+test("what an event says is told without where and when it happened", () => {
+  const [event] = new Script().add("ToolFinished", { kind: "tool", is_error: true }, { tool_use_id: "c1", tool_name: "look" }).events;
+  assert.deepEqual(event && factsOf(event), { kind: "tool", is_error: true });
 });
 
 test("a text is as long as it was, though only its beginning is here", () => {

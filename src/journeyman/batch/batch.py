@@ -26,10 +26,11 @@ from typing import Any, Final, Generic, Literal, Protocol, Self, TypeAlias, Unpa
 from typing_extensions import TypeVar
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
-from journeyman.budget import Allowance, Budget
+from journeyman.budget import Budget, limits_of
 from journeyman.cancellation import Abort, is_failure, running_loop, wait_until_ended
+from journeyman.definition import COUNT, Kind, is_one_of, none_or, raise_problems, value_problems
 from journeyman.endings import BudgetContext, CancelledContext, Context, ErrorInfo, InternalContext
-from journeyman.errors import DefinitionError, JourneymanError, Problem, name_and_words
+from journeyman.errors import JourneymanError, Problem, name_and_words
 from journeyman.events import BatchEvent, BatchPaused, Callbacks, InputFinished, Listener
 from journeyman.foreign import refuse_old_arguments
 from journeyman.loop.prepare import begin
@@ -37,7 +38,7 @@ from journeyman.loop.retry import RatePause, rate_pause
 from journeyman.loop.run import carry_out
 from journeyman.loop.state import Options, Origin, RunOptions, current_path, current_run
 from journeyman.result import Failure, Metadata, Result
-from journeyman.tools.check import is_count, signal_problems
+from journeyman.tools.check import budget_problems, signal_problems
 from journeyman.types import NOTHING_USED, Content, Message, RunPath, Usage
 
 _log = logging.getLogger("journeyman")
@@ -50,6 +51,7 @@ Order: TypeAlias = Literal["input", "done"]
 
 HELD_FOR_EACH: Final = 4
 """For each run that it does at once, a batch holds at most so many inputs whose pairs were not given out yet."""
+# Not None, which may be an input.
 _END: Final = object()
 
 Do: TypeAlias = Callable[[int, Given, Budget | None], Coroutine[Any, Any, Result[Handed]]]
@@ -77,7 +79,7 @@ class BatchOptions(RunOptions, total=False):
     """How many runs go on at the same time."""
     order: Order
     """`input`: results come in the order of the inputs; `done`: as they end."""
-    budget: Budget | Allowance | None
+    budget: Budget | None
     """What all runs together may use; None: no limit but each run's own."""
 
 
@@ -115,7 +117,7 @@ def run_many(  # noqa: PLR0913 - one for each option, all by name
     deps: object = None,
     max_concurrency: int = 16,
     order: Order = "input",
-    budget: Budget | Allowance | None = None,
+    budget: Budget | None = None,
     key: Callable[[Any], str] | None = None,
     durable: DurableRuns | None = None,
     max_attempts: int | None = None,
@@ -154,8 +156,7 @@ def run_many(  # noqa: PLR0913 - one for each option, all by name
     """
     runtime = DEFAULT_RUNTIME if runtime is None else runtime
     problems = [*_wrong_inputs(agent, inputs, max_concurrency, order), *_wrong_around(budget, runtime)]
-    if problems := [*problems, *signal_problems(abort), *_wrong_keeping(key, durable)]:
-        raise DefinitionError("run_many", problems)
+    raise_problems("run_many", [*problems, *signal_problems(abort), *_wrong_keeping(key, durable)])
     options = Options(
         deps=deps,
         max_attempts=max_attempts,
@@ -213,6 +214,7 @@ def _keeping(
 
 async def leaving(abort: Abort | None, work: Coroutine[Any, Any, Result[Out]]) -> Result[Out]:
     """Drive a durable run. When the signal fires, it is left, and not ended: the next batch goes on with it."""
+    # A task of its own: the signal must end the run, and not whoever reads the batch.
     driving = asyncio.create_task(work)
 
     def leave() -> None:
@@ -223,6 +225,7 @@ async def leaving(abort: Abort | None, work: Coroutine[Any, Any, Result[Out]]) -
         await wait_until_ended(driving, on_cancel=driving.cancel)
         return driving.result()
     except asyncio.CancelledError:
+        # Only the signal makes a result of it. Any other cancellation was meant for the reader.
         if abort is None or not abort.aborted:
             raise
         return _make_failure(CancelledContext(reason=abort.reason or "", doing="the durable run"))
@@ -236,9 +239,8 @@ def _make_failure(context: Context) -> Failure:
 
 
 def _wrong_keeping(key: object, durable: object) -> Iterator[Problem]:
-    if key is not None and not callable(key):
-        hint = "Pass a function from an input to its key: key=lambda order: order.id"
-        yield Problem("INVALID_ARGUMENT", f"key is {key!r}.", hint)
+    hint = "Pass a function from an input to its key: key=lambda order: order.id"
+    yield from value_problems("INVALID_ARGUMENT", "key", key, (none_or(callable), hint))
     if key is not None and durable is None:
         hint = "Pass durable=, an open Durable(…), too, or leave key out."
         yield Problem("INVALID_ARGUMENT", "There is a key, and nothing that keeps runs under it.", hint)
@@ -253,25 +255,20 @@ def _wrong_inputs(agent: object, inputs: object, max_concurrency: object, order:
     if isinstance(inputs, str | bytes) or not isinstance(inputs, Iterable | AsyncIterable):
         hint = "Pass a list, a generator or an async generator of inputs."
         yield Problem("INVALID_ARGUMENT", f"inputs is a {type(inputs).__name__}, not many inputs.", hint)
-    if not is_count(max_concurrency):
-        yield Problem(
-            "INVALID_ARGUMENT", f"max_concurrency is {max_concurrency!r}.", "Pass a whole number of at least 1."
-        )
-    if order not in get_args(Order):
-        yield Problem("INVALID_ARGUMENT", f"order is {order!r}.", "Pass 'input' or 'done'.")
+    yield from value_problems("INVALID_ARGUMENT", "max_concurrency", max_concurrency, COUNT)
+    orders: Kind = (is_one_of(*get_args(Order)), "Pass 'input' or 'done'.")
+    yield from value_problems("INVALID_ARGUMENT", "order", order, orders)
 
 
 def _wrong_around(budget: object, runtime: object) -> Iterator[Problem]:
-    if budget is not None and not isinstance(budget, Budget | Allowance):
-        hint = "Pass an Allowance(tokens=…, cost=…), or a Budget."
-        yield Problem("INVALID_ARGUMENT", f"budget is {budget!r}.", hint)
+    yield from budget_problems("budget", budget)
     if not isinstance(runtime, Runtime):
         yield Problem("INVALID_ARGUMENT", f"runtime is {runtime!r}.", "Pass a Runtime(…), or leave it out.")
         return
     if runtime.journal is not None:
         hint = "A journal remembers one run. Pass run_many(…, durable=…), which keeps all of them."
         yield Problem("INVALID_ARGUMENT", "runtime has a journal.", hint)
-    if isinstance(budget, Budget) and runtime.budget is not None and not budget.draws_on(runtime.budget):
+    if isinstance(budget, Budget) and runtime.budget is not None and not budget.draw_on(runtime.budget):
         hint = "Give one of them, or make one draw on the other: Budget(…, parent=runtime.budget)."
         yield Problem("INVALID_ARGUMENT", "There are two budgets, budget and runtime.budget.", hint)
 
@@ -354,7 +351,7 @@ class BatchWork(Generic[Given, Handed]):
         *,
         max_concurrency: int,
         order: Order,
-        budget: Budget | Allowance | None,
+        budget: Budget | None,
     ) -> None:
         """`do` carries out one run, `name` is its agent's. Of the options only the listeners, the signal and the budget
         of the runtime count here."""
@@ -384,13 +381,17 @@ class BatchWork(Generic[Given, Handed]):
         loop = running_loop()
         self._path, above = current_path.get(), current_run.get()
         budget, given = self._spending, self._options.runtime.budget
-        if isinstance(budget, Allowance):
-            parent = given if given is not None or above is None else above.attempt.budget
-            budget = Budget(budget, scope="batch", now=loop.time(), parent=parent)
+        parent = given if given is not None or above is None else above.attempt.budget
+        if budget is not None and parent is not None:
+            budget.draw_on(parent)
         self._budget = given if budget is None else budget
+        if self._budget is not None:
+            self._budget.begin(loop.time())
         taker = self._taker = loop.create_task(self._take_all())
+        # Whoever waits learns that no more will come, and what the inputs raised.
         taker.add_done_callback(lambda _: self._news.set())
 
+        # Runs under way have the signal themselves.
         def stop_taking() -> None:
             taker.cancel()
 
@@ -404,14 +405,17 @@ class BatchWork(Generic[Given, Handed]):
             Exception: what the inputs raised, when everything was given.
         """
         while True:
+            # The first in line only: in the order of the inputs, whatever is done waits behind what is not.
             if self._queue and self._queue[0] not in self._running:
                 self._n_held -= 1
                 self._room.set()
                 return self._queue.popleft()
             if self._taker is None or (self._taker.done() and not self._n_held):
+                # Only now: the results of all runs that began were to be given first.
                 if self._taker is not None and not self._taker.cancelled():
                     self._taker.result()
                 return None
+            # Without a step between this and the look above, so that no news is lost.
             self._news.clear()
             await self._news.wait()
 
@@ -421,6 +425,7 @@ class BatchWork(Generic[Given, Handed]):
             self._unsubscribe()
         if self._taker is None:
             return
+        # Taken before the runs are cancelled, since each leaves the lists when it ends.
         held = {*self._queue, *self._running}
         tasks = [self._taker, *[each.run for each in self._running]]
         for task in tasks:
@@ -448,6 +453,7 @@ class BatchWork(Generic[Given, Handed]):
         rate_pause.set(self._pause)  # in the context of this task, and so of the runs that it begins
         take_next = self._source()
         while True:
+            # The first bounds how much goes on at once, the second how much is held in memory.
             while len(self._running) >= self._at_once or self._n_held >= HELD_FOR_EACH * self._at_once:
                 self._room.clear()
                 await self._room.wait()
@@ -467,6 +473,7 @@ class BatchWork(Generic[Given, Handed]):
         plain = iter(self._inputs)
 
         async def take() -> object:
+            # In a coroutine, `StopIteration` would become a `RuntimeError`.
             return next(plain, _END)
 
         return take
@@ -523,7 +530,7 @@ class BatchWork(Generic[Given, Handed]):
         if self._budget is None or not isinstance(context, BudgetContext):
             return None
         for level in self._budget.levels():
-            if level.scope == context.scope and getattr(level.allowance, context.policy, None) == context.limit:
+            if level.scope == context.scope and limits_of(level).get(context.policy) == context.limit:
                 return context
         return None
 
@@ -543,12 +550,12 @@ def _find_spent_limit(budget: Budget | None) -> BudgetContext | None:
     if budget is None:
         return None
     for level in budget.levels():
-        allowed, late_s = level.allowance, None if level.own_deadline is None else now - level.own_deadline
-        if allowed.tokens is not None and level.tokens >= allowed.tokens:
-            return BudgetContext(policy="tokens", limit=allowed.tokens, used=level.tokens, scope=level.scope)
-        if allowed.cost is not None and level.cost >= allowed.cost:
-            return BudgetContext(policy="cost", limit=allowed.cost, used=level.cost, scope=level.scope)
-        if allowed.seconds is not None and late_s is not None and late_s >= 0:
-            used_s = allowed.seconds + late_s
-            return BudgetContext(policy="seconds", limit=allowed.seconds, used=used_s, scope=level.scope)
+        late_s = None if level.own_deadline is None else now - level.own_deadline
+        if level.tokens is not None and level.used_tokens >= level.tokens:
+            return BudgetContext(policy="tokens", limit=level.tokens, used=level.used_tokens, scope=level.scope)
+        if level.cost is not None and level.used_cost >= level.cost:
+            return BudgetContext(policy="cost", limit=level.cost, used=level.used_cost, scope=level.scope)
+        if level.seconds is not None and late_s is not None and late_s >= 0:
+            used_s = level.seconds + late_s
+            return BudgetContext(policy="seconds", limit=level.seconds, used=used_s, scope=level.scope)
     return None

@@ -11,6 +11,7 @@ from journeyman.data import lazy_dataclass
 
 _SEPARATORS: Final = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 """What stands between the cells of a table, and its name."""
+# `csv` itself refuses more than 131,072 characters.
 _LONGEST_CELL: Final = 16 * 1024 * 1024
 _END: Final = "unexpected end of data"
 """How `csv` tells that a quote is still open where the file ends."""
@@ -52,7 +53,9 @@ def read_table(lines: Iterator[str], separator: str = ",") -> tuple[list[str], I
     Raises:
         TableError: there is no header, or two of its columns have one name.
     """
+    # It holds for the whole process, where others may have set it since.
     csv.field_size_limit(_LONGEST_CELL)
+    # Without `strict`, quotes in wrong places are read as something, and nobody is told.
     reader = csv.reader(lines, strict=True, delimiter=separator)
     try:
         header = next((row for row in reader if row), list[str]())
@@ -77,10 +80,12 @@ def _table_rows(reader: _RowReader, n_columns: int) -> Iterator[TableRow]:
     while True:
         first = reader.line_num + 1
         try:
+            # By hand: a `for` would end with the first fault, and a reader can go on behind one.
             cells = reader.__next__()
         except StopIteration:
             return
         except csv.Error as error:
+            # `csv` has one class for all faults, so only the words tell which it is.
             fault = "its quote is never closed" if str(error) == _END else f"it is no CSV: {error}"
             yield TableRow(first_line=first, last_line=reader.line_num, fault=fault, error=str(error))
             continue

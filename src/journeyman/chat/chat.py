@@ -23,7 +23,7 @@ from journeyman.chat.questions import Questions
 from journeyman.chat.runs import Runs, end_of
 from journeyman.chat.turn import ChatOptions, ChatState, Hold, OpenOptions, Turn, opened_model, problems_of
 from journeyman.connect import connect, connect_session
-from journeyman.definition import explain_arguments
+from journeyman.definition import explain_arguments, raise_problems
 from journeyman.endings import ErrorCode
 from journeyman.errors import ChatBusy, ChatHeld, DefinitionError, NothingToContinue, NothingToUndo, Problem
 from journeyman.events import Callbacks, ContextCompacted, Event, Listener, TurnEnded
@@ -83,8 +83,7 @@ class Chat(Generic[Out, In]):
         problems = [*problems_of(agent, deps, history), *runtime_problems(runtime), *callback_problems(callbacks)]
         if on_event is not None:
             problems += listener_problems(on_event)
-        if problems:
-            raise DefinitionError("Chat", problems)
+        raise_problems("Chat", problems)
         self.agent: Final = agent if deps is None else agent.with_deps(deps)
         self._path = (agent.name,)
         self._listeners = [] if on_event is None else [on_event]
@@ -187,11 +186,13 @@ class Chat(Generic[Out, In]):
             if await self._runs.find():
                 self._begin(None, goes_on=True, is_new=False, resumes=True)
         except BaseException:
+            # Python leaves no block that could not be entered.
             await self.__aexit__()
             raise
         return self
 
     async def __aexit__(self, *raised: object) -> None:
+        # First, so that a text that comes from now on is refused: nobody would say it.
         self._has_closed = True
         stack, self._open = self._open, None
         try:
@@ -200,9 +201,11 @@ class Chat(Generic[Out, In]):
                 await self._turn.wait_until_settled()
             await self._stop("the chat was left")
             if self._compaction is not None:
+                # It uses the model and the session, which are closed next.
                 self._compaction.cancel()
                 await wait_until_ended(self._compaction)
         finally:
+            # Also after a failure: somebody may wait for what becomes of a text.
             self._runs.writer.leave()
             await end_tape(self._runs.runtime, self._watch.tape, "left")
             if stack is not None:
@@ -301,6 +304,7 @@ class Chat(Generic[Out, In]):
         self._check_ended()
         self._last, last = None, self._last
         if not self._runs.undo():
+            # Nothing was hidden, so the last result still holds.
             self._last = last
             raise NothingToUndo("There is no turn to undo: no turn has said anything, or all are undone.")
 
@@ -321,6 +325,7 @@ class Chat(Generic[Out, In]):
         """
         self._check_free()
         self._check_ended()
+        # A hold, so that no turn begins while the strategies work.
         self._holds += 1
         try:
             work = self._runs.compact()
@@ -343,10 +348,11 @@ class Chat(Generic[Out, In]):
             ChatHeld: the chat is held.
         """
         self._check_free()
-        if problems := [] if isinstance(model, str) else [*model_problems("The model", model or "")]:
-            raise DefinitionError("Chat.use", problems)
+        raise_problems("Chat.use", () if isinstance(model, str) else model_problems("The model", model or ""))
+        # A hold: a turn that began now would lose its model below.
         self._holds += 1
         try:
+            # Opened before the other one is closed: if it fails, the chat goes on with that.
             stack = AsyncExitStack()
             model = connect(model) if isinstance(model, str) else model
             await stack.enter_async_context(opened(model))
@@ -366,6 +372,7 @@ class Chat(Generic[Out, In]):
     def _check_idle(self) -> None:
         if self._open is None:
             raise RuntimeError("The chat is not open. Use it inside 'async with Chat(agent) as chat:'.")
+        # A task belongs to the loop of its thread, and asyncio makes none from another.
         if get_ident() != self._thread:
             raise RuntimeError("A turn can begin only in the thread of the chat. From another thread, use inject().")
         if self._turn is not None:
@@ -385,6 +392,7 @@ class Chat(Generic[Out, In]):
             self._runs.begin_turn()
         self._turn = turn = Turn[Out](self.agent.name)
         self._last = None
+        # Before the task exists: a text that comes before its first step is steered, and said in this turn.
         self._inbox.open()
         turn.task = asyncio.create_task(
             self._drive(turn, input, goes_on=goes_on, resumes=resumes), name=f"turn of chat {self.agent.name}"
@@ -397,10 +405,12 @@ class Chat(Generic[Out, In]):
         # An eager task takes this step before `_begin` has it.
         turn.task = own_task()
         try:
+            # Only what this run says may be taken back.
             start = end_of(self._runs.history.messages)
             begun = self._runs.resume(turn) if resumes else self._runs.run(turn, input, goes_on=goes_on)
             result = await begun
             while isinstance(result, Success) and result.terminal_result is None:
+                # An abort between two runs finds no run that could end with it.
                 if turn.signal.aborted or not self._inbox.pick_up():
                     break
                 start = end_of(self._runs.history.messages)
@@ -452,6 +462,7 @@ class Chat(Generic[Out, In]):
             raise ChatHeld("The chat is held. Nothing was queued; try again when it has been released.")
         receipt = self._put(text, "steering")
         if receipt.disposition == "queued" and self._may_resume():
+            # Told here: from another thread, the turn begins later than this returns.
             receipt.disposition = "resumed"
             call_in(self._loop, self._resume)
         elif receipt.disposition == "queued" and self._turn is not None:  # in another thread, while a turn was ending
@@ -489,17 +500,17 @@ class Chat(Generic[Out, In]):
     def hold(self) -> Hold:
         """Return a `Hold`, which keeps the chat from beginning turns: `async with chat.hold():` stops the one that goes
         on first. The model is not told, and the queues stay. Holds add up.
-
-        The model is not told, and the queues stay. Holds add up.
         """
         return Hold(self._hold, self._release)
 
     async def _hold(self) -> None:
         self._check_elsewhere("held")
+        # Counted before the turn is stopped, so that none begins while its end is awaited.
         self._holds += 1
         try:
             await self._stop("the chat is held")
         except BaseException:
+            # Nobody releases what could not be held.
             self._holds -= 1
             raise
 
@@ -526,6 +537,7 @@ class Chat(Generic[Out, In]):
         Background work that was started by then goes on, but its notifications no longer come here.
         """
         async with self.hold():
+            # Whoever opens the chat next would go on with a turn that was cut off.
             await self._runs.finish()
             self._last = None
             self._runs.reset()
@@ -560,8 +572,7 @@ class Chat(Generic[Out, In]):
         Raises:
             DefinitionError: it is not a function, or it is async: listeners are not awaited.
         """
-        if problems := [*listener_problems(listener)]:
-            raise DefinitionError("The listener", problems)
+        raise_problems("The listener", listener_problems(listener))
         self._listeners.append(listener)
 
         def unsubscribe() -> None:

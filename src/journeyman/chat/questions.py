@@ -56,13 +56,16 @@ class Questions:
         expects, future = waiting
         if not isinstance(answer, _FITTING[expects]):
             raise TypeError(f"{id!r} needs {expects}, not {type(answer).__name__}.")
+        # Two threads may answer at once: whoever takes it out was first.
         if self._open.pop(id, None) is None:
             raise KeyError(f"{id!r} was answered just now.")
 
         def resolve() -> None:
+            # The turn may have stopped waiting since.
             if not future.done():
                 future.set_result(answer)
 
+        # Only the thread of its loop may end a future.
         call_in(future.get_loop(), resolve)
 
     async def approve(self, approval: Approval, *, opened: Callable[[str], None] | None = None) -> Decision:
@@ -179,6 +182,7 @@ async def ask_user(
 ) -> str | ToolResult:
     """Ask the user, and wait for the answer. Ask only for what you cannot find out yourself."""
     asker = current_asker.get()
+    # The same in each life of a durable run, so that a question is asked once.
     call = f"attempt/{context.attempt}/iteration/{context.iteration}/call/{context.tool_use_id}"
     answer = None if asker is None else await asker.ask(context.path, question, options or (), call=call)
     if answer is None:

@@ -36,7 +36,9 @@ from journeyman.types import NOTHING_USED, Message, RunPath, Usage
 from journeyman.window import CompactedView
 
 _PATIENCE_S: Final = 60.0
-"""So long what another process keeps from being written is tried again before it is an error."""
+"""So long what another process keeps from being written is tried again before it is an error. SQLite's own limit of
+5 seconds once ended turns during a backup, which holds the file for longer."""
+# It bounds how often the file is looked at, and how long a turn waits once it is free.
 _AGAIN_S: Final = 0.02
 
 
@@ -96,6 +98,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
 
     def listen(self, say: Callable[[str], Receipt], stop: Callable[[str], None]) -> None:
         """Connect the chat to those outside of the process: they can say texts in it, withdraw them, and stop it."""
+        # A shared tape is somebody else's: what is said there is not for this chat.
         if self.tape is None or self.tape.outside is None or isinstance(self.runtime.recorder, SharedTape):
             return
         self._questions.outside = self.tape.outside
@@ -112,11 +115,14 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         the chat next.
         """
         if self._durable is not None:
+            # A turn that was cut off has the number that this one would have.
             await self.finish()
             if self._begins_later:
                 self._begins_later = False
                 self.begin_turn()
+            # Each life of the turn begins with what is stored, so nothing new may stand in memory only.
             await self._durable.call(self.keep)
+            # A cancellation may come after the store has it, and before this is told.
             self._is_unsure = True
             try:
                 await self._durable.begin_turn(
@@ -141,6 +147,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         try:
             result = await carry_out(turn.run)
         except BaseException as error:
+            # What is kept must be able to go on: providers refuse a call without a result.
             self.history.close(self.closing)
             try:
                 self._end(turn)
@@ -242,6 +249,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         until_s = loop.time() + _PATIENCE_S
         while True:
             try:
+                # SQLite would wait in this thread, and with it every other run of the loop.
                 return self.writer.write(self.history, self.usage + more, self.n_runs, self.turns, waits=False)
             except StoreError as error:
                 if not error.is_busy or loop.time() > until_s:
@@ -254,6 +262,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
 
     async def compact(self) -> ContextCompacted:
         """Make what is sent of the conversation shorter now."""
+        # The number names the place in the journal: no other run may have it.
         self.n_runs += 1
         current_path.set(self._above)
         current_run.set(self._run_above)
@@ -263,6 +272,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         try:
             return await compact(run)
         finally:
+            # However it ended: what the strategies asked is paid for.
             self.usage += run.ledger.usage
             await self.keep_patiently()
 
@@ -306,6 +316,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         if len(messages) == len(before) and messages[-1:] == [*before[-1:]]:
             return False
         view, self.history = self.history.view, History(messages, closing=self.closing)
+        # Only what is not the same any more is written.
         self.history.changed_from = first_difference(before, self.history.messages)
         self.writer.bring_view(self.history, view)
         return True
@@ -318,6 +329,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
     def reset(self) -> None:
         """Forget the conversation, the queues and the usage, and let go of background work."""
         self.history, self.input, self.usage, self.turns = History(), "", NOTHING_USED, []
+        # Background work knows its conversation by this object, so its notification finds that it is gone.
         self.inbox.conversation = object()
         self.writer.clear()
         self.keep()

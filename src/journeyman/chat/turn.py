@@ -114,6 +114,7 @@ class Turn(NeverAwaited, Generic[Out]):
         """Stop the turn. `note` is for the model, if it is interrupted."""
         with self._lock:
             if not self.is_over and not self.signal.aborted:
+                # Before the signal, since whoever it wakes reads the note.
                 self.note = note
                 self.signal.abort(reason)
 
@@ -129,6 +130,7 @@ class Turn(NeverAwaited, Generic[Out]):
     async def wait_until_settled(self) -> None:
         """Wait until the turn has ended and all listeners were told."""
         if self.task is not None and not self.task.done():
+            # `asyncio.wait` neither raises what the task raised, nor cancels it if this wait is cancelled.
             await asyncio.wait([self.task])
         await self._let_chat_tell()
 

@@ -43,6 +43,7 @@ class SessionWriter:
             session.write_at_once if isinstance(session, PatientSession) else None if session is None else session.write
         )
         self._inbox = inbox
+        # Any thread may queue or withdraw a text while the chat writes.
         self._lock = RLock()
         if snapshot is None:
             snapshot = Snapshot() if session is None else session.snapshot
@@ -66,8 +67,10 @@ class SessionWriter:
         """The list of messages in which it is sent; another one is another view."""
 
         for text in snapshot.waiting:
+            # They are stored already.
             self._numbers[inbox.put(text.text, text.queue, is_kept=True)] = text.number
         if session is not None:
+            # Only now: what was put in above is stored already.
             inbox.on_put = self._put
 
     def read(self, snapshot: Snapshot) -> None:
@@ -81,14 +84,16 @@ class SessionWriter:
             )
             self._n_messages, self._staged = len(snapshot.messages), []
             self._kept_view = snapshot.view
-            waiting = {text.number: text for text in snapshot.waiting}
-            gone = [number for number in self._numbers.values() if number not in waiting]
-            self.take_out(gone)
-            known = {*self._numbers.values()}
-            self._numbers = {receipt: number for receipt, number in self._numbers.items() if number not in gone}
-            for number, text in waiting.items():
-                if number not in known:
-                    self._numbers[self._inbox.put(text.text, text.queue, is_kept=True)] = number
+            waiting = {text.number for text in snapshot.waiting}
+            gone = [receipt for receipt, number in self._numbers.items() if number not in waiting]
+            known = {self._numbers.pop(receipt) for receipt in gone} | {*self._numbers.values()}
+        # Outside of the lock, as in `clear`: whoever queues a text holds the inbox's lock, and waits for this one.
+        self._inbox.take_out(gone)
+        for text in snapshot.waiting:
+            if text.number not in known:
+                receipt = self._inbox.put(text.text, text.queue, is_kept=True)
+                with self._lock:
+                    self._numbers[receipt] = text.number
 
     def take_out(self, numbers: Collection[int]) -> None:
         """Let these texts wait no more: they were said in another life of the turn."""
@@ -142,6 +147,7 @@ class SessionWriter:
             step, note = self.step(history, usage, n_runs, turns)
             if step is not None:
                 (self.session.write if waits else self._write_at_once)(step)
+            # Not before it is written: what failed is part of the next step.
             note()
 
     def _view_of(self, history: History) -> tuple[list[Message] | None, SentView | None]:
@@ -157,6 +163,7 @@ class SessionWriter:
         sent, kept = self._view_of(history)
         position, total = history.changed_from, len(history.messages)
         has_changed = position < total or total < self._n_messages
+        # By identity, since two results may be equal.
         staged, known = list(history.staged), set(map(id, self._staged))
         n_turns = min(len(turns), len(self.turns))
         while n_turns and turns[n_turns - 1] is not self.turns[n_turns - 1]:
@@ -186,6 +193,7 @@ class SessionWriter:
 
     def clear(self, *queues: Queue) -> tuple[str, ...]:
         """Withdraw what waits, and return it; raise a `StoreError` if that could not be written. Any thread may."""
+        # Before the lock is taken: whoever queues a text holds the inbox's lock, and waits for this one.
         withdrawn = self._inbox.clear(*(queues or BOTH))
         with self._lock:
             gone = self._list_numbers("withdrawn")

@@ -1,4 +1,4 @@
-"""The command line: `journeyman run`, `batch`, `chat`, `check`, `record`, `replay`, `test`, `serve`, `mcp` and `demo`.
+"""The command line: the commands, the options that they share, and `journeyman --help`.
 
 It answers the plainest questions by itself, and imports what they do not need only for the others.
 """
@@ -9,63 +9,104 @@ import codecs
 import os
 import sys
 from pkgutil import resolve_name
-from typing import Final
+from typing import Final, NamedTuple
 from unicodedata import category, name, normalize
 
 from journeyman.cli.outputs import OutputLost, guard_stream
 from journeyman.version import package_version
 
-COMMANDS: Final = {
-    "run": ("FILE:AGENT [INPUT]", "Run an agent, and print what it hands in."),
-    "batch": ("FILE:AGENT INPUTS --out FILE", "Run an agent on every line of a file."),
-    "chat": ("[FILE:AGENT]", "Talk with an agent, also while it works."),
-    "check": ("FILE:AGENT", "Show an agent's definition without calling a model."),
-    "record": ("FILE:AGENT [INPUT] --cassette FILE", "Run an agent, and record its conversation."),
-    "replay": ("CASSETTE [FILE:AGENT] [INPUT]", "Play a recorded conversation, offline."),
-    "runs": ("", "List durable runs, and recordings."),
-    "show": ("RUN", "Show a durable run, or a recording."),
-    "diff": ("RUN OTHER", "Show where two recordings differ."),
-    "tail": ("RUN", "Follow a recording while it is made."),
-    "view": ("[STORE]", "Look at runs in a browser, and steer them."),
-    "export": ("RUN", "Write a recording as a file, or a cassette."),
-    "test": ("RUN [FILE:AGENT]", "Make a test of a recorded run."),
-    "resume": ("RUN", "Go on with a durable run."),
-    "cancel": ("RUN", "End a run as cancelled."),
-    "stop": ("RUN", "Do what cancel does, by another name."),
-    "steer": ("RUN TEXT", "Say something to a run that goes on."),
-    "approve": ("RUN QUESTION", "Allow a call that waits for an answer."),
-    "deny": ("RUN QUESTION [REASON]", "Deny a call that waits for an answer."),
-    "answer": ("RUN QUESTION TEXT", "Answer a question of a run's model."),
-    "hold": ("RUN", "Let no further step of a run begin."),
-    "release": ("RUN", "Let a run go on that was held."),
-    "fork": ("RUN --at ATTEMPT/ITERATION", "Begin a run with what another one had done."),
-    "prune": ("[RUN ...]", "Forget runs that have ended, and recordings."),
-    "queues": ("", "Show how many durable runs wait in each queue."),
-    "worker": ("FILE:AGENT ...", "Do durable runs that were started."),
-    "serve": ("FILE:AGENT ...", "Serve agents behind HTTP, for programs and pages."),
-    "mcp": ("FILE:AGENT ...", "Serve agents as MCP tools, over stdio or HTTP."),
-    "mcp pin": ("CONFIG|URL|COMMAND ...", "Pin the tools of MCP servers, and print what is new."),
-    "demo": ("[QUESTION]", "Watch an analyst at work, with or without a key."),
-    "completion": ("SHELL", "Print what completes commands in a shell."),
-}
-"""For each command its arguments, and what it does."""
-_WIDEST: Final = 24
-_ROWS: Final = "\n".join(
-    f"  {words:<{_WIDEST}} {does}" if len(words) <= _WIDEST else f"  {words}\n{'':<{_WIDEST + 2}} {does}"
-    for words, does in ((f"{name} {arguments}".strip(), does) for name, (arguments, does) in COMMANDS.items())
-)
-HELP: Final = f"""\
-Usage: journeyman COMMAND
 
-Run agents that hand in checked work.
+class CommandText(NamedTuple):
+    """The description of a command in its help: its arguments, a sentence that says what it does, and an example."""
+
+    arguments: str
+    does: str
+    example: str
+
+
+COMMANDS: Final = {
+    "run": CommandText(
+        "FILE:AGENT [INPUT]", "Run an agent, and print what it hands in.", 'run agents.py:analyst "What sold best?"'
+    ),
+    "batch": CommandText(
+        "FILE:AGENT INPUTS --out FILE",
+        "Run an agent on every line of a file.",
+        "batch agents.py:analyst questions.jsonl --out answers.jsonl",
+    ),
+    "chat": CommandText("[FILE:AGENT]", "Talk with an agent, also while it works.", "chat agents.py:analyst"),
+    "check": CommandText(
+        "FILE:AGENT", "Show an agent's definition without calling a model.", "check agents.py:analyst"
+    ),
+    "runs": CommandText("", "List durable runs, and recordings.", "runs --status failed --since 7d"),
+    "show": CommandText("RUN", "Show a durable run, or a recording.", "show last"),
+    "view": CommandText("[STORE]", "Look at runs in a browser, and steer them.", "view"),
+    "tell": CommandText(
+        "RUN VERB [WORD ...]", "Speak to a run: approve, answer, steer, hold, stop.", 'tell trip-7 steer "Be brief."'
+    ),
+    "resume": CommandText("RUN", "Go on with a durable run.", "resume trip-7"),
+    "fork": CommandText(
+        "RUN --at ATTEMPT/ITERATION", "Begin a run with what another one had done.", "fork trip-7 --at 1/3"
+    ),
+    "export": CommandText(
+        "RUN", "Write a recording as a file, or a cassette.", "export last --as html --out trip.html"
+    ),
+    "prune": CommandText(
+        "[RUN ...]", "Forget runs that have ended, and recordings.", "prune --older-than 30d --dry-run"
+    ),
+    "cassette": CommandText(
+        "COMMAND", "Record, replay or test the conversation of a run.", "cassette replay trip.jsonl agents.py:planner"
+    ),
+    "cassette record": CommandText(
+        "FILE:AGENT [INPUT] --out FILE",
+        "Run an agent, and record its conversation.",
+        'cassette record agents.py:planner "Oslo" --out trip.jsonl',
+    ),
+    "cassette replay": CommandText(
+        "CASSETTE [FILE:AGENT] [INPUT]",
+        "Play a recorded conversation, offline.",
+        "cassette replay trip.jsonl agents.py:planner",
+    ),
+    "cassette test": CommandText(
+        "RUN [FILE:AGENT]", "Make a test of a recorded run.", "cassette test last --out tests/test_trip.py"
+    ),
+    "worker": CommandText("FILE:AGENT ...", "Do durable runs that were started.", "worker agents.py:analyst"),
+    "serve": CommandText(
+        "FILE:AGENT ...", "Serve agents behind HTTP, for programs and pages.", "serve agents.py:analyst --port 8080"
+    ),
+    "mcp": CommandText("FILE:AGENT ...", "Serve agents as MCP tools, over stdio or HTTP.", "mcp agents.py:analyst"),
+    "mcp pin": CommandText(
+        "CONFIG|URL|COMMAND ...",
+        "Pin the tools of MCP servers, and print what is new.",
+        "mcp pin --name git uvx mcp-server-git",
+    ),
+    "demo": CommandText("[QUESTION]", "Watch an analyst at work, with or without a key.", "demo"),
+    "completion": CommandText("SHELL", "Print what completes commands in a shell.", "completion bash"),
+}
+"""The commands, in the order of the help; those of a group have its name before their own."""
+SHARED: Final = {
+    "--model": ("-m NAME", "Use this model instead of the agent's."),
+    "--mode": ("MODE", "Do unasked: strict, balanced (else), auto, trust, plan."),
+    "--store": ("PLACE", "A file or URL; else JOURNEYMAN_STORE, .journeyman/runs.db."),
+    "--record": ("", "Record what happens; --no-record does not."),
+    "--otel": ("", "Send traces and metrics, as OTEL_... variables say."),
+    "--debug": ("", "Show tracebacks of the agent's own code."),
+    "--quiet": ("", "Print nothing but the result, or the error."),
+    "--timeout": ("SECONDS", "What gives the agent may take so long (30)."),
+}
+"""The options that several commands have: each with its value, and what it says. They are explained in one place."""
+_ROWS: Final = "\n".join(f"  {name:<19} {each.does}" for name, each in COMMANDS.items() if " " not in name)
+_SHARED_ROWS: Final = "\n".join(f"  {f'{name} {value}'.strip():<19} {does}" for name, (value, does) in SHARED.items())
+HELP: Final = f"""\
+Example: journeyman {COMMANDS["run"].example}
+Usage: journeyman COMMAND; journeyman COMMAND --help shows its options.
 
 {_ROWS}
 
-  --help (-h)              Show this; after a command, show its options.
-  --version (-V)           Show the version.
-  --env-file FILE          Before the command: set the variables in FILE that
-                           are not set, as JOURNEYMAN_ENV_FILE=FILE does.
+Options that several commands share; the help of each names those it takes:
+{_SHARED_ROWS}
 
+Before the command: --help (-h), --version (-V), and --env-file FILE, which sets
+the variables in FILE that are not set, as JOURNEYMAN_ENV_FILE=FILE does.
 The result goes to stdout, everything else to stderr.
 Exit code: 0 success, 1 failure, 2 usage, 130 after Ctrl-C, 143 after SIGTERM;
 of a durable run also 3: it waits for a person, 4: it is blocked.
@@ -74,7 +115,7 @@ of a durable run also 3: it waits for a person, 4: it is blocked.
 
 def main() -> None:
     """Do what the command line asks for, and exit."""
-    nothing = os.open(os.devnull, os.O_WRONLY)
+    nothing = os.open(os.devnull, os.O_RDWR)  # it is stdin where that was closed: the first free number
     if sys.stdout is None:  # it was closed
         sys.stdout = os.fdopen(os.dup(nothing), "w")
     if sys.stderr is None:

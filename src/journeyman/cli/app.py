@@ -1,6 +1,7 @@
 """The commands, as cyclopts sees them: each is one function, imported when it is called.
 
-What cannot be done as it was said is a `Mistake`: one line that says what is wrong and what to do, and exit code 2.
+What cannot be done as it was said is a `Mistake`, or another error with a hint: one line that says what is wrong and
+what to do, and exit code 2.
 """
 
 from __future__ import annotations
@@ -8,15 +9,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Literal
+from typing import Literal, TypedDict
 
-from cyclopts import App, CycloptsError, UnknownOptionError, UnusedCliTokensError
+from cyclopts import App, CycloptsError, Parameter, UnknownOptionError, UnusedCliTokensError
 
 from journeyman.cli import COMMANDS
 from journeyman.cli.show.screen import print_error
-from journeyman.definition import join_sentences
-from journeyman.errors import DefinitionError, JourneymanError, quoted
-from journeyman.foreign import OLD_OPTIONS
+from journeyman.errors import DefinitionError, Hinted, quoted
+from journeyman.foreign import OLD_COMMANDS, OLD_OPTIONS
 from journeyman.version import package_version
 
 USAGE, INTERRUPTED = 2, 130
@@ -26,9 +26,19 @@ _NEEDED = {"serve": ("starlette", "uvicorn", "ag_ui"), "view": ("starlette", "uv
 """The packages without which the options of a command cannot be told."""
 
 
-def usage(name: str) -> str:
-    """Return the line that says how a command is called."""
-    return f"Usage: journeyman {name} [OPTIONS] {COMMANDS[name][0]}".rstrip()
+class CommandHelp(TypedDict):
+    """The lines of a command's help before its options, as cyclopts takes them."""
+
+    help_prologue: str
+    usage: str
+    help: str
+
+
+def describe(name: str) -> CommandHelp:
+    """Return what the help of a command says before its options: an example, how it is called, and what it does."""
+    arguments, does, example = COMMANDS[name]
+    usage = f"Usage: journeyman {name} [OPTIONS] {arguments}".rstrip()
+    return {"help_prologue": f"Example: journeyman {example}", "usage": usage, "help": does}
 
 
 app = App(
@@ -42,61 +52,46 @@ app = App(
     exit_on_error=False,
     print_error=False,
     suppress_keyboard_interrupt=False,
+    default_parameter=Parameter(show_default=False),
 )
-for _name, _place in {
+_cassette = App(name="cassette", **describe("cassette"))
+for _full, _place in {
     "run": "run:run",
     "batch": "batch.command:batch",
     "chat": "chat.command:chat",
     "check": "check:check",
-    "record": "cassettes:record",
-    "replay": "cassettes:replay",
     "runs": "runs:runs",
     "show": "runs:show",
-    "diff": "recorded:diff",
-    "tail": "recorded:tail",
     "view": "view.command:view",
-    "export": "recorded:export",
-    "test": "cassettes:make_test",
+    "tell": "view.operator:tell_run",
     "resume": "durable:resume",
-    "cancel": "durable:cancel",
-    "stop": "durable:cancel",
-    "steer": "view.operator:steer",
-    "approve": "view.operator:approve",
-    "deny": "view.operator:deny",
-    "answer": "view.operator:answer",
-    "hold": "view.operator:hold",
-    "release": "view.operator:release",
     "fork": "runs:fork",
-    "queues": "worker:queues",
+    "export": "recorded:export",
     "prune": "runs:prune",
+    "cassette record": "cassettes:record",
+    "cassette replay": "cassettes:replay",
+    "cassette test": "cassettes:make_test",
     "worker": "worker:worker",
     "serve": "serve:serve",
-    "completion": "app:completion",
     "demo": "demo:demo",
+    "completion": "app:completion",
 }.items():
-    app.command(f"journeyman.cli.{_place}", name=_name, help=COMMANDS[_name][1], usage=usage(_name))
-app.command("journeyman.cli.mcp:mcp", name="mcp", help=COMMANDS["mcp"][1])  # an App, which has its own usage
+    _group, _, _name = _full.rpartition(" ")
+    _home = _cassette if _group else app
+    _home.command(f"journeyman.cli.{_place}", name=_name, **describe(_full))
+app.command(_cassette)
+app.command("journeyman.cli.mcp:mcp", name="mcp", help=COMMANDS["mcp"].does)  # an App, which has its own
 
 
 def execute(words: Sequence[str]) -> int:
     """Execute the command that the words on the command line ask for, and return the exit code."""
     try:
+        if words[0] in OLD_COMMANDS:
+            raise Mistake(f"{words[0]} is written otherwise now.", f"journeyman {OLD_COMMANDS[words[0]]}")
         return app(_complete_resume(words)) or 0
-    except Mistake as mistake:
-        print_error(mistake.message, mistake.hint)
-        return mistake.code
-    except CycloptsError as error:
-        told = str(error).removesuffix(".")
-        if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
-            told = f"{quoted(error.unused_tokens[0])} is one word too many"
-        if isinstance(error, UnknownOptionError) and (now := OLD_OPTIONS.get(error.token.keyword or "")) is not None:
-            told = f"{error.token.keyword} is called {now} now"
-        named = next((name for name in (" ".join(words[:2]), words[0]) if name in COMMANDS), "")
-        see = " ".join(["See: journeyman", *named.split(), "--help"])
-        if any(word.startswith("--env-file") for word in words):
-            see = "--env-file stands before the command: journeyman --env-file FILE run …"
-        print_error(f"{told.rstrip('.')} …" if told.endswith("..") else told if told.endswith("?") else f"{told}.", see)
-        return USAGE
+    except (Hinted, DefinitionError, CycloptsError) as error:
+        print_error(*_explain(error, words))
+        return error.code if isinstance(error, Mistake) else USAGE
     except ImportError as error:  # cyclopts imports a command when it is called, and says so
         cause = error.__cause__ if isinstance(error.__cause__, ModuleNotFoundError) else error
         missing = cause.name or ""
@@ -110,6 +105,33 @@ def execute(words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print_error("interrupted.", "Nothing was running yet.")
         return INTERRUPTED
+
+
+def _explain(error: Exception, words: Sequence[str]) -> tuple[str, str]:
+    """Return what is wrong, and what to do."""
+    match error:
+        case Hinted():
+            return error.message, error.hint
+        case DefinitionError():
+            return error.problems[0].message, error.problems[0].hint
+        case _:
+            return _explain_words(error, words)
+
+
+def _explain_words(error: Exception, words: Sequence[str]) -> tuple[str, str]:
+    """Return what is wrong with the words of the command line, and what to do."""
+    if isinstance(error, UnknownOptionError):
+        option = (error.token.keyword or error.token.value).partition("=")[0]
+        if option in OLD_OPTIONS:
+            return f"{option} {OLD_OPTIONS[option]}.", ""
+    told = str(error).removesuffix(".")
+    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        told = f"{quoted(error.unused_tokens[0])} is one word too many"
+    named = next((name for name in (" ".join(words[:2]), words[0]) if name in COMMANDS), "")
+    see = " ".join(["See: journeyman", *named.split(), "--help"])
+    if any(word.startswith("--env-file") for word in words):
+        see = "--env-file stands before the command: journeyman --env-file FILE run …"
+    return f"{told.rstrip('.')} …" if told.endswith("..") else told if told.endswith("?") else f"{told}.", see
 
 
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
@@ -140,15 +162,11 @@ def _complete_resume(words: Sequence[str]) -> list[str]:
     return completed
 
 
-class Mistake(JourneymanError):
+class Mistake(Hinted):
     """The command line, or a file that it names, cannot be used."""
 
     def __init__(self, message: str, hint: str) -> None:
-        super().__init__(join_sentences(message, hint))
-        self.message = message
-        """What is wrong, with the values."""
-        self.hint = hint
-        """What to do about it."""
+        super().__init__(message, hint)
         self.code = USAGE
         """The exit code."""
 

@@ -1,4 +1,4 @@
-"""`journeyman record`, `replay` and `test`: cassettes of runs, which are shown or run again, and tests made of them.
+"""`journeyman cassette record`, `replay` and `test`: runs that are shown or run again, and tests made of them.
 
 A cassette that is shown without its agent is turned back into events: what was asked, said and called, as it went.
 """
@@ -10,8 +10,7 @@ import os
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from keyword import iskeyword
@@ -28,14 +27,28 @@ from journeyman import events
 from journeyman.agent import Agent, Runtime
 from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.durable import find_store, tell
-from journeyman.cli.load_agent import OPENING_S, AgentLoop, ModeName, find_object
+from journeyman.cli.load_agent import AgentLoop, find_object
+from journeyman.cli.options import (
+    OPENING_S,
+    AgentName,
+    ForceFlag,
+    InputText,
+    JsonFlag,
+    ModelName,
+    ModeName,
+    QuietFlag,
+    RunName,
+    StoreName,
+    Timeout,
+    TreeFlag,
+)
 from journeyman.cli.recorded import open_recordings, refuse_existing, write_new
-from journeyman.cli.run import Flag, Job, ModelName, Stdout, perform, read_text
+from journeyman.cli.run import Job, Stdout, perform, read_text
 from journeyman.cli.show.lines import EMPTY, Line, duration, one_line, usage_sentence
 from journeyman.cli.show.played import cassette_lines
 from journeyman.cli.show.screen import Screen, open_screen
 from journeyman.cli.show.seen import SeenRun, SeenRuns
-from journeyman.errors import CassetteError, ProviderError, count
+from journeyman.errors import ProviderError, count
 from journeyman.loop.run import run as run_agent
 from journeyman.model import Collector, InputPart, Part, TextPart, ThinkingPart
 from journeyman.models.cassette.cassette import Cassette
@@ -48,43 +61,32 @@ from journeyman.types import JsonObject, Message, RunPath, Text, Usage, adapter_
 
 
 def record(  # noqa: PLR0913 - one for each option, all by name
-    target: Annotated[str, Parameter(name="FILE:AGENT")],
-    input: str | None = None,
+    target: AgentName,
+    input: InputText = None,
     /,
     *,
-    cassette: Path,
-    input_file: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
+    out: Annotated[Path, Parameter(help="The cassette to write; one that is there is replaced at the end.")],
     model: ModelName = None,
     mode: ModeName = None,
-    json: Flag = False,
-    quiet: Flag = False,
-    tree: Flag = False,
-    timeout: float = OPENING_S,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+    tree: TreeFlag = False,
+    timeout: Timeout = OPENING_S,
 ) -> int:
     """Run an agent as `run` does, and record what its model and its tools answer.
 
-    Keys and what else looks like a secret are taken out. `journeyman replay` plays the file again.
-
-    Args:
-        target: A Python file or a module, a colon, and the agent in it: agents.py:analyst.
-        input: The agent's input: a text as it is; for any other input type JSON.
-        cassette: The file to record to, for example trip.jsonl. One that is there is replaced when the run has ended.
-        input_file: Read the input from this file; - is stdin.
-        json: Print one JSON document: the result, usage, attempts and history.
-        quiet: Print nothing but the result, or the error.
-        tree: At the end, print the whole tree: runs, attempts, iterations, calls, and what each used.
-        timeout: How many seconds a function or context manager may take to give the agent.
+    Keys and what else looks like a secret are taken out. `journeyman cassette replay` plays the file again.
     """
     stdout = Stdout(drop_others=quiet)
-    if cassette.is_dir():
-        raise Mistake(f"{cassette} is a folder.", f"Name a file in it: --cassette {cassette / 'trip.jsonl'}")
-    above = next(each for each in cassette.absolute().parents if each.exists())
+    if out.is_dir():
+        raise Mistake(f"{out} is a folder.", f"Name a file in it: --out {out / 'trip.jsonl'}")
+    above = next(each for each in out.absolute().parents if each.exists())
     if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
-        raise Mistake(f"{cassette} cannot be written: {above} takes no files.", "Give another --cassette.")
-    recording = Cassette(cassette, "all")
+        raise Mistake(f"{out} cannot be written: {above} takes no files.", "Give another --out.")
+    recording = Cassette(out, "all")
     with AgentLoop(timeout) as loop:
         job = Job(
-            text=read_text(input, input_file),
+            text=read_text(input),
             agent=loop.agent(target, mode=mode),
             loop=loop,
             stdout=stdout,
@@ -93,85 +95,68 @@ def record(  # noqa: PLR0913 - one for each option, all by name
             json=json,
             quiet=quiet,
             tree=tree,
-            notice=f"Recording to {cassette}.",
+            notice=f"Recording to {out}.",
             cassette=recording,
         )
         recording.describe(agent=target, input=job.text)
-        try:
-            with recording:
-                return perform(job)
-        except CassetteError as error:
-            raise Mistake(error.message, error.hint) from error
+        with recording:
+            return perform(job)
 
 
 def replay(
-    file: Annotated[Path, Parameter(name="CASSETTE")],
-    target: Annotated[str | None, Parameter(name="FILE:AGENT")] = None,
-    input: str | None = None,
+    file: Annotated[Path, Parameter(name="CASSETTE", help="What was recorded: trip.jsonl.")],
+    target: Annotated[
+        str | None, Parameter(name="FILE:AGENT", help="The agent to run again; without one the recording is shown.")
+    ] = None,
+    input: Annotated[str | None, Parameter(name="INPUT", help="Another input than the recorded one.")] = None,
     /,
     *,
-    realtime: Flag = False,
-    json: Flag = False,
-    quiet: Flag = False,
-    timeout: float = OPENING_S,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+    timeout: Timeout = OPENING_S,
 ) -> int:
     """Play a cassette: by itself, or as the answers to an agent that runs again.
 
     No model is asked, and no tool is run. An agent that now asks something else fails, and is shown what differs.
-
-    Args:
-        file: What `journeyman record` or a test has recorded.
-        target: The agent to run again: a Python file or a module, a colon, and the agent in it. Without it, the
-            recording is shown.
-        input: The agent's input, where it shall not be the recorded one.
-        realtime: Take as long as it took.
-        json: Print one JSON document: the result, usage, attempts and history. Needs an agent.
-        quiet: Print nothing but the result, or the error.
-        timeout: How many seconds a function or context manager may take to give the agent.
     """
     stdout = Stdout(drop_others=quiet)
     if not file.exists():
-        raise Mistake(f"There is no file {file}.", f"Record it: journeyman record FILE:AGENT INPUT --cassette {file}")
-    try:
-        cassette = Cassette(file, "none", realtime=realtime)
-        with offline("a cassette is replayed"), AgentLoop(timeout) as loop:
-            if target is None:
-                if json:
-                    raise Mistake(
-                        "--json is for an agent that runs again.", "Name it after the cassette: agents.py:analyst."
-                    )
-                return _show(cassette, stdout, realtime=realtime, quiet=quiet)
-            job = Job(
-                text=_input_text(cassette, input),
-                agent=loop.agent(target, is_guarded=False),  # no tool is run
-                loop=loop,
-                stdout=stdout,
-                check=f"journeyman check {target}",
-                json=json,
-                quiet=quiet,
-                notice=f"Replaying {file}.",
-                cassette=cassette,
-            )
-            code = perform(job)
-            if cassette.unused and not cassette.misses and not quiet:
-                text = f"not asked for: {', '.join(cassette.unused)}"
-                open_screen(quiet=False).say([Line(mark="warning", text=text, rows=4)])
-            return code
-    except CassetteError as error:
-        raise Mistake(error.message, error.hint) from error
+        raise Mistake(
+            f"There is no file {file}.", f"Record it: journeyman cassette record FILE:AGENT INPUT --out {file}"
+        )
+    cassette = Cassette(file, "none")
+    with offline("a cassette is replayed"), AgentLoop(timeout) as loop:
+        if target is None:
+            if json:
+                raise Mistake(
+                    "--json is for an agent that runs again.", "Name it after the cassette: agents.py:analyst."
+                )
+            return _show(cassette, stdout, quiet=quiet)
+        text = input if input is not None or cassette.header is None else cassette.header.input
+        if text is None:
+            raise Mistake(f"{cassette.path} does not hold the agent's input.", "Give it as text after the agent.")
+        job = Job(
+            text=text,
+            agent=loop.agent(target, is_guarded=False),  # no tool is run
+            loop=loop,
+            stdout=stdout,
+            check=f"journeyman check {target}",
+            json=json,
+            quiet=quiet,
+            notice=f"Replaying {file}.",
+            cassette=cassette,
+        )
+        code = perform(job)
+        if cassette.unused and not cassette.misses and not quiet:
+            text = f"not asked for: {', '.join(cassette.unused)}"
+            open_screen(quiet=False).say([Line(mark="warning", text=text, rows=4)])
+        return code
 
 
-def _input_text(cassette: Cassette, given: str | None) -> str:
-    recorded = cassette.header.input if cassette.header is not None else None
-    if given is None and recorded is None:
-        raise Mistake(f"{cassette.path} does not hold the agent's input.", "Give it as text after the agent.")
-    return given if given is not None else recorded or ""
-
-
-def _show(cassette: Cassette, stdout: Stdout, *, realtime: bool, quiet: bool) -> int:
+def _show(cassette: Cassette, stdout: Stdout, *, quiet: bool) -> int:
     screen = open_screen(quiet=quiet)
     try:
-        said = ShownCassette(cassette, screen, time.sleep if realtime else None).show()
+        said = ShownCassette(cassette, screen).show()
     finally:
         screen.close()
     stdout.write_text(said)
@@ -182,29 +167,20 @@ def _show(cassette: Cassette, stdout: Stdout, *, realtime: bool, quiet: bool) ->
 
 
 def make_test(
-    run: str,
-    target: Annotated[str | None, Parameter(name="FILE:AGENT")] = None,
+    run: RunName,
+    target: Annotated[str | None, Parameter(name="FILE:AGENT", help="The agent, if not the recorded one.")] = None,
     /,
     *,
-    path: str | None = None,
-    out: Path | None = None,
-    force: Flag = False,
-    store: str | None = None,
-    timeout: float = OPENING_S,
+    path: Annotated[str | None, Parameter(help="A run inside of the recording: lead/scout#2.")] = None,
+    out: Annotated[Path | None, Parameter(help="The test to write; else test_AGENT_ID.py here.")] = None,
+    force: ForceFlag = False,
+    store: StoreName = None,
+    timeout: Timeout = OPENING_S,
 ) -> int:
     """Make a test of a recorded run: a cassette, and a file for pytest that replays it and asserts how it ends.
 
     The run is replayed at once, and nothing is written unless it ends as it did. Then pytest runs the file. What the
     run's calls of other agents came to is replayed as it was: a sub-agent gets a test of its own with --path.
-
-    Args:
-        run: The recording's id, the beginning of it, or last.
-        target: The agent: a Python file or a module, a colon, and the agent in it. Without it, what `run` has recorded.
-        path: A run inside of the recording: lead/scout#2.
-        out: The file for pytest to write. Without it: test_AGENT_ID.py in this folder.
-        force: Replace the files if they are there.
-        store: A file. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-        timeout: How many seconds a function or context manager may take to give the agent.
     """
     Stdout()
     with open_recordings(find_store(store)) as recordings:
@@ -212,7 +188,9 @@ def make_test(
         told = _RecordedFacts.of(recordings, found, path)
     agent_place = target or (told.target if path is None else None)
     if agent_place is None:
-        raise Mistake("The recording does not say where its agent is.", f"Name it: journeyman test {run} FILE:AGENT")
+        raise Mistake(
+            "The recording does not say where its agent is.", f"Name it: journeyman cassette test {run} FILE:AGENT"
+        )
     name = re.sub(r"\W+", "_", f"{told.name}_{found.id[-8:]}").lower()
     place = Path(f"test_{name}.py") if out is None else out
     if place.suffix != ".py" or not place.stem.isidentifier():
@@ -371,7 +349,7 @@ def _test_file(
         *(["from pydantic_core import to_jsonable_python"] if code is None else []),
     ]
     lines = [
-        f'"""Made by `journeyman test` of the recording {id}: {"success" if code is None else code}."""',
+        f'"""Made by `journeyman cassette test` of the recording {id}: {"success" if code is None else code}."""',
         "",
         *([*standard, ""] if standard else []),
         *([*installed, ""] if installed else []),
@@ -434,11 +412,9 @@ def _literal(value: JsonValue) -> str:
 class ShownCassette:
     """A cassette that is shown by itself, without the agent that was recorded."""
 
-    def __init__(self, cassette: Cassette, screen: Screen, wait: Callable[[float], None] | None) -> None:
-        """`wait` waits for so many seconds; None shows everything at once."""
+    def __init__(self, cassette: Cassette, screen: Screen) -> None:
         self._cassette = cassette
         self._screen = screen
-        self._wait = wait
         self._seen = SeenRuns()
         self._usage = Usage()
         self._took_s = {
@@ -488,7 +464,6 @@ class ShownCassette:
             if call is None or call.is_error is not None:
                 continue
             took_s = self._took_s.get((request.run, call.id), 0.0)
-            self._pause(took_s)
             yield events.ToolFinished(
                 path=run.path,
                 attempt=1,
@@ -503,10 +478,8 @@ class ShownCassette:
             )
 
     def _answer(self, run: SeenRun, request: RecordedRequest) -> None:
-        collector, so_far = Collector(), 0.0
-        for ms, part in request.parts:
-            self._pause((ms - so_far) / 1000)
-            so_far = ms
+        collector = Collector()
+        for _, part in request.parts:
             collector.add(part)
             for event in _deltas(run.path, part):
                 self._tell(event)
@@ -523,10 +496,6 @@ class ShownCassette:
         said = Message("assistant", response.content)
         for event in _answer_events(run, said, response.usage, response.model):
             self._tell(event)
-
-    def _pause(self, seconds: float) -> None:
-        if self._wait is not None and seconds > 0:
-            self._wait(seconds)
 
 
 def _deltas(path: RunPath, part: Part) -> list[events.Event]:

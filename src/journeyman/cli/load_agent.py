@@ -22,28 +22,19 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from pkgutil import resolve_name
 from types import FrameType, ModuleType, TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypeAlias, TypeVar, cast
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from journeyman.agent import Agent
 from journeyman.cli.app import USAGE, Misdefined, Mistake, Refused
 from journeyman.cli.faults import line_of, missing_module, place_of_import, place_of_raise, short_path
+from journeyman.cli.options import OPENING_S
 from journeyman.cli.permit.policy import load_rules, with_policy
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, print_error, stderr_console
 from journeyman.closing import TimeToEnd
 from journeyman.connect import connect
-from journeyman.errors import (
-    DefinitionError,
-    McpUnavailable,
-    ModelUnavailable,
-    PinsDiffer,
-    count,
-    name_and_words,
-    quoted,
-)
+from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, count, name_and_words, quoted
 from journeyman.model import Model
 from journeyman.narrowing import is_group
 from journeyman.permission.permission import PermissionMode
@@ -97,7 +88,7 @@ def load_value(target: str) -> object:
 
 
 def is_context(value: object) -> bool:
-    """Return whether a value is a context manager, of either kind, or a class of such."""
+    """Return whether a value is a context manager, or a class of such; one that is not async is refused by name."""
     return hasattr(value, "__aenter__") or hasattr(value, "__enter__")
 
 
@@ -113,12 +104,9 @@ def load_model(name: str | None) -> Model | None:
     """Return the model of that name, or None for None.
 
     Raises:
-        Mistake: it cannot be used.
+        ModelUnavailable: it cannot be used.
     """
-    try:
-        return None if name is None else connect(name)
-    except ModelUnavailable as error:
-        raise Mistake(str(error), error.hint) from error
+    return None if name is None else connect(name)
 
 
 def load_file(path: Path) -> ModuleType:
@@ -298,36 +286,7 @@ def describe_kind(value: object) -> str:
 
 # -- the agent that is open --------------------------------------------------------------------------------------------
 
-ModeName: TypeAlias = Annotated[
-    PermissionMode | None,
-    Parameter(
-        help="What is done unasked: strict, balanced (if nothing is said), auto, trust, or plan; see permissions. Where"
-        " nobody is there to ask, the rest is denied. An agent's own gate stays."
-    ),
-]
-McpFile: TypeAlias = Annotated[
-    Path | None,
-    Parameter(
-        help="Give the agent the tools of the MCP servers in this file, too: mcp.json, as desktop programs have it."
-    ),
-]
-PinsFile: TypeAlias = Annotated[
-    Path | None, Parameter(help="Refuse tools that are not as `journeyman mcp pin` has pinned them in this file.")
-]
-RulesFile: TypeAlias = Annotated[
-    Path | None,
-    Parameter(help="Take the rules below permissions in this file, such as .claude/settings.json: allow, ask, deny."),
-]
-SkillFolders: TypeAlias = Annotated[
-    list[Path] | None, Parameter(negative=(), help="Give the agent the skills in this folder, too. May be repeated.")
-]
-Timeout: TypeAlias = Annotated[
-    float, Parameter(help="How many seconds a function or context manager may take to give the agent.")
-]
-
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
-OPENING_S: Final = 30.0
-"""How many seconds an agent may take to open, and again to close, where nothing else is said."""
 _SAID_CHARACTERS: Final = 500
 _GRACE_S: Final = 0.5
 """How many seconds what was cancelled has to end."""
@@ -417,7 +376,7 @@ class AgentLoop:
         if isinstance(found, Agent) and mcp is None:
             return found  # pyright: ignore[reportUnknownVariableType] - its types are known to its file only
         opening = _OpenAgent(target, cast("object", found), mcp=mcp, pins=pins, timeout_s=self._timeout_s)
-        with _alarm(opening.late("gives no agent"), after_s=opening.limit_s):
+        with _ended_by_one_interrupt():
             agent = self.run(opening.open())
         self._open.append(opening)
         return agent
@@ -433,9 +392,7 @@ class AgentLoop:
             while self._open:
                 last = self._open.pop()
                 try:
-                    limit_s = self._end.part_s(last.limit_s)
-                    with _alarm(last.late("is not closed", limit_s), after_s=limit_s):
-                        self.run(last.close(limit_s))
+                    self.run(last.close(self._end.part_s(last.limit_s)))
                 except Mistake as mistake:
                     mistakes.append(mistake)
         if mistakes:
@@ -525,7 +482,7 @@ class _OpenAgent:
                 agent = await self._enter_agent(stack)
                 opened.set_result(agent if self._mcp is None else await self._add_servers(agent, self._mcp, stack))
                 await self._left.wait()
-        except (KeyboardInterrupt, _TooLate, Mistake):
+        except (KeyboardInterrupt, Mistake):
             raise
         except BaseException as error:
             task = asyncio.current_task()
@@ -546,8 +503,6 @@ class _OpenAgent:
         made = value
         if hasattr(value, "__aenter__"):
             value = await stack.enter_async_context(cast("Any", value))
-        elif hasattr(value, "__enter__"):
-            value = stack.enter_context(cast("Any", value))
         if isinstance(value, Agent):
             return value  # pyright: ignore[reportUnknownVariableType] - as above
         given = "None" if value is None else describe_kind(value)
@@ -615,41 +570,31 @@ def _check_no_parameters(made: Callable[..., object], place: str) -> None:
 def _hint(made: object, value: object) -> str:
     if inspect.isasyncgen(value):
         return "Put @asynccontextmanager above the function; contextlib has it."
-    if inspect.isgenerator(value):
-        return "Put @contextmanager above the function; contextlib has it."
+    if inspect.isgenerator(value) or hasattr(value, "__enter__"):
+        return "Begin the function with async def, and put @asynccontextmanager above it; contextlib has it."
     return "Return the agent from it." if made is value else "Yield the agent from it."
 
 
 # -- the time ----------------------------------------------------------------------------------------------------------
 
 
-class _TooLate(BaseException):
-    """The time is up. No `except Exception` of a stranger's file shall catch it."""
-
-
 @contextmanager
-def _alarm(late: Mistake, *, after_s: float) -> Generator[None]:
-    """Interrupt what blocks the whole loop, a little after the time of what does not.
-
-    Raises:
-        Mistake: it was interrupted.
-    """
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+def _ended_by_one_interrupt() -> Generator[None]:
+    """Let the first Ctrl-C end the block, also what blocks the loop in it. The runner's own handler would only cancel
+    the task, and so wait for what blocks."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
 
-    def ring(number: int, frame: FrameType | None) -> None:
-        raise _TooLate
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, after_s + 2 * _GRACE_S)
+    signal.signal(signal.SIGINT, interrupt)
     try:
         yield
-    except _TooLate:
-        raise late from None
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 async def _give_up(task: asyncio.Task[None], late: Mistake) -> NoReturn:

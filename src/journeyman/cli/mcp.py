@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
@@ -18,23 +18,34 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import App, Parameter
 
 import journeyman.mcp_server as serving
-from journeyman.agent import Agent, Runtime
 from journeyman.cancellation import Abort
-from journeyman.cli import COMMANDS
-from journeyman.cli.app import Mistake, usage
-from journeyman.cli.ending import Interrupt
-from journeyman.cli.load_agent import OPENING_S, AgentLoop, Timeout, check_names, load_model
+from journeyman.cli.app import Mistake, describe
+from journeyman.cli.ending import TERMINATED_S
+from journeyman.cli.load_agent import check_names
+from journeyman.cli.options import (
+    OPENING_S,
+    AgentNames,
+    Flag,
+    HostNames,
+    ModelName,
+    ModeName,
+    OtelFlag,
+    Port,
+    RecordFlag,
+    Timeout,
+)
 from journeyman.cli.outputs import OutputLost
-from journeyman.cli.run import Flag, ModelName, Stdout, recording_in, telemetry_in
+from journeyman.cli.run import Stdout
+from journeyman.cli.serving import Frame, check_named, frame_of, listening_told, until_told
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.screen import print_error
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer
 from journeyman.mcp.servers import Target, load_servers
 from journeyman.mcp.tools import pin as pin_tools
-from journeyman.permission.permission import PermissionMode
 
 if TYPE_CHECKING:
     from journeyman.mcp_server import AgentServer
+    from journeyman.permission.permission import PermissionMode
 
 TOKEN: Final = "JOURNEYMAN_MCP_TOKEN"
 """The environment variable with the token that HTTP clients must bring."""
@@ -47,102 +58,78 @@ _EXAMPLE: Final = "journeyman mcp pin --name git uvx mcp-server-git"
 _PINS: Final = Path("mcp-pins.json")
 _ADDRESS: Final = "127.0.0.1"
 _PORT: Final = 8000
-_LAST_PORT: Final = 65_535
-mcp = App(name="mcp", help=COMMANDS["mcp"][1], usage=usage("mcp"))
+mcp = App(name="mcp", **describe("mcp"))
 
 
 @mcp.default
 def serve(  # noqa: PLR0913 - one for each option, all by name
-    *targets: Annotated[str, Parameter(name="FILE:AGENT")],
-    http: Flag = False,
-    host: str | None = None,
-    port: int | None = None,
-    allow_host: Annotated[list[str] | None, Parameter(negative=())] = None,
+    *targets: AgentNames,
+    http: Annotated[Flag, Parameter(help="Serve at http://127.0.0.1:8000/mcp, not over stdio.")] = False,
+    host: Annotated[
+        str | None, Parameter(help="The address to listen on; JOURNEYMAN_MCP_TOKEN if others reach it.")
+    ] = None,
+    port: Port = None,
+    allow_host: HostNames = None,
     model: ModelName = None,
-    mode: PermissionMode | None = None,
-    record: Flag = False,
+    mode: ModeName = None,
+    record: RecordFlag = False,
     timeout: Timeout = OPENING_S,
-    otel: Flag = False,
+    otel: OtelFlag = False,
 ) -> int:
     """Serve agents as MCP tools: each is a tool, each call a run.
 
-    Over stdio, for a client that starts this command. What agents print goes to stderr.
-
-    Args:
-        targets: The agents, as for run: agents.py:analyst. Each is a tool under its name.
-        http: Serve over streamable HTTP instead, at http://127.0.0.1:8000/mcp. Where the environment has
-            JOURNEYMAN_MCP_TOKEN, clients must bring it: Authorization: Bearer …
-        host: The address to listen on. One that others can reach needs a token.
-        port: The port to listen on; 0 takes a free one.
-        allow_host: A further name under which clients reach the server. May be repeated.
-        mode: What is done unasked: strict, balanced (if nothing is said), auto, trust, or plan. The client is asked
-            about the rest, if it can be; else that is denied.
-        record: Record what happens, in JOURNEYMAN_STORE or the nearest .journeyman/runs.db.
-        otel: Send traces and metrics where the OTEL_… variables say. A call is a part of its client's trace.
+    Over stdio, for a client that starts this command. What agents print goes to stderr. The client is asked about what
+    may not be done unasked, if it can be; else that is denied. A call is a part of its client's trace.
     """
-    if not targets:
-        raise Mistake("No agent is named.", "Name one or more: journeyman mcp agents.py:analyst")
-
-    def agents(loop: AgentLoop) -> list[Agent[Any, Any, Any]]:
-        return [loop.agent(target, mode=mode) for target in targets]
-
+    check_named(targets, "mcp")
+    if not http and (host is not None or port is not None or allow_host):
+        raise Mistake("--host, --port and --allow-host are for HTTP.", "Add --http, or leave them out.")
+    opened = frame_of(
+        None, model=model, record=record is True, otel=otel, grace=TERMINATED_S, timeout=timeout, debug=None
+    )
     if not http:
-        if host is not None or port is not None or allow_host:
-            raise Mistake("--host, --port and --allow-host are for HTTP.", "Add --http, or leave them out.")
         take: Callable[[], AbstractContextManager[Any]] = resolve_name("journeyman.mcp_server.stdio:standard_streams")
         # The streams come first, before files are imported: these may print.
-        with take() as streams, AgentLoop(timeout) as loop, _open_runtime(model, record, otel) as around:
-            to_client = partial(serving.serve_mcp_stdio, streams=streams)
-            return _serve(loop, agents(loop), around, lambda server, abort: to_client(server, abort=abort), http=False)
+        with take() as streams:
+            try:
+                to_client = partial(serving.serve_mcp_stdio, streams=streams)
+                return _serve(opened, targets, mode, lambda server, abort: to_client(server, abort=abort))
+            except OSError as error:
+                raise OutputLost(error) from error
     Stdout()
     check_names(allow_host or ())
-    if port is not None and not 0 <= port <= _LAST_PORT:
-        raise Mistake(f"--port {port} is no port.", f"Give a number from 0 to {_LAST_PORT}; 0 takes a free one.")
+    address = _ADDRESS if host is None else host
 
-    def serve_at_port(server: AgentServer, abort: Abort) -> Coroutine[Any, Any, None]:
-        return serving.serve_mcp_http(
-            server,
-            address=_ADDRESS if host is None else host,
-            port=_PORT if port is None else port,
-            token=os.environ.get(TOKEN) or None,
-            allowed_hosts=allow_host or (),
-            abort=abort,
-            on_ready=lambda url: _write_notice(f"serving at {url}; Ctrl-C ends it"),
-        )
+    async def serve_at_port(server: AgentServer, abort: Abort) -> None:
+        with listening_told(address, _HINTS):
+            await serving.serve_mcp_http(
+                server,
+                address=address,
+                port=_PORT if port is None else port,
+                token=os.environ.get(TOKEN) or None,
+                allowed_hosts=allow_host or (),
+                abort=abort,
+                on_ready=lambda url: _write_notice(f"serving at {url}; Ctrl-C ends it"),
+            )
 
-    with AgentLoop(timeout) as loop, _open_runtime(model, record, otel) as around:
-        return _serve(loop, agents(loop), around, serve_at_port, http=True)
-
-
-@contextmanager
-def _open_runtime(model: str | None, record: bool, otel: bool) -> Generator[Runtime]:
-    with recording_in(None, wish=record) as tape, telemetry_in(wish=otel) as telemetry:
-        yield Runtime(model=load_model(model), recorder=tape, telemetry=telemetry)
+    return _serve(opened, targets, mode, serve_at_port)
 
 
 def _serve(
-    loop: AgentLoop,
-    agents: Sequence[Agent[Any, Any, Any]],
-    runtime: Runtime,
-    serve_with: Callable[[AgentServer, Abort], Coroutine[Any, Any, None]],
-    *,
-    http: bool,
+    opened: AbstractContextManager[Frame],
+    targets: Sequence[str],
+    mode: PermissionMode | None,
+    serve_client: Callable[[AgentServer, Abort], Coroutine[Any, Any, None]],
 ) -> int:
-    abort = Abort()
-    interrupt = Interrupt(abort, lambda: _write_notice("stopping; interrupt again to quit at once"))
-    try:
-        server = serving.create_mcp_server(*agents, runtime=runtime, abort=abort)
-        with interrupt.listening(), closing(loop):
-            loop.run(serve_with(server, abort))
-            interrupt.has_ended = True
-    except DefinitionError as error:
-        problem = error.problems[0]
-        raise Mistake(problem.message, _HINTS.get(problem.code, problem.hint)) from error
-    except OSError as error:
-        if not http:
-            raise OutputLost(error) from error
-        raise Mistake(f"That address cannot be used: {error.strerror or error}.", "Choose another --port.") from error
-    return interrupt.exit_code or 0
+    """Serve agents until the client leaves, or a signal says that it is enough."""
+    with opened as frame:
+        agents = [frame.loop.agent(target, mode=mode) for target in targets]
+
+        def serve_agents(abort: Abort) -> Coroutine[Any, Any, None]:
+            return serve_client(serving.create_mcp_server(*agents, runtime=frame.runtime, abort=abort), abort)
+
+        notice = partial(_write_notice, "stopping; interrupt again to quit at once")
+        return until_told(frame.loop, serve_agents, notice, end=frame.end)
 
 
 def _write_notice(text: str) -> None:
@@ -153,21 +140,22 @@ def _write_notice(text: str) -> None:
 # -- pins -------------------------------------------------------------------------------------------------------------
 
 
-@mcp.command(help=COMMANDS["mcp pin"][1], usage=usage("mcp pin"))
+@mcp.command(**describe("mcp pin"))
 def pin(
-    *target: Annotated[str, Parameter(name="CONFIG|URL|COMMAND", allow_leading_hyphen=True)],
-    name: str | None = None,
-    pins: Path = _PINS,
+    *target: Annotated[
+        str,
+        Parameter(
+            name="CONFIG|URL|COMMAND",
+            allow_leading_hyphen=True,
+            help="A JSON file of servers; or one server: its address, or its command, after all options.",
+        ),
+    ],
+    name: Annotated[str | None, Parameter(help="The name of the one server, as your program calls it.")] = None,
+    pins: Annotated[Path, Parameter(help="The file with the pins (mcp-pins.json); others in it stay.")] = _PINS,
 ) -> int:
     """Start MCP servers, pin what their tools are now, and print what is new or differs from the pins so far.
 
     Look at what it prints before you use it: the descriptions of tools are instructions to a model.
-
-    Args:
-        target: A JSON file that lists servers, as for desktop programs; or one server: its address, or the words of its
-            command. Options of this command come before it.
-        name: The name of the one server, as your program calls it.
-        pins: The file with the pins. Those of other servers in it stay.
     """
     stdout = Stdout()
     try:

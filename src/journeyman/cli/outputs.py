@@ -5,12 +5,12 @@ A lost stdout ends the command, and one place says so. What stderr does not take
 
 from __future__ import annotations
 
-import os
 from io import BufferedWriter, FileIO, TextIOWrapper
-from select import select
 from typing import TextIO, cast
 
 from typing_extensions import Buffer
+
+from journeyman.descriptors import write_all
 
 
 class OutputLost(Exception):
@@ -20,20 +20,6 @@ class OutputLost(Exception):
         super().__init__(f"Stdout takes no more: {error.strerror or error}. Make room, or send it elsewhere.")
         self.has_reader = not isinstance(error, BrokenPipeError)
         """False: whoever read it has seen enough, which is no error."""
-
-
-def write_all(descriptor: int, data: bytes | memoryview) -> None:
-    """Write all of it, however slowly it is read.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    left = memoryview(data)
-    while left:
-        try:
-            left = left[os.write(descriptor, left) :]
-        except BlockingIOError:  # the pipe is shared with a program that does not wait for pipes
-            select([], [descriptor], [])
 
 
 class _Guarded(FileIO):

@@ -1,4 +1,4 @@
-"""Recorded runs on the command line: what `runs`, `show` and `prune` say of them, and `diff`, `tail` and `export`.
+"""Recorded runs on the command line: what `runs`, `show` and `prune` say of them, and `export`.
 
 A recording is found in the same store as durable runs. Whatever is stored is cleaned before a terminal shows it.
 """
@@ -20,8 +20,9 @@ from rich.cells import cell_len
 
 from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.durable import StorePlace, find_store, tell
+from journeyman.cli.options import ForceFlag, RunName, StoreName
 from journeyman.cli.project import FOLDER
-from journeyman.cli.run import Flag, Stdout
+from journeyman.cli.run import Stdout
 from journeyman.cli.show.lines import clean, duration, one_line
 from journeyman.cli.show.played import cassette_lines, text_of_value
 from journeyman.errors import StoreError, count, quoted
@@ -35,6 +36,7 @@ from journeyman.store.repair import StoreRepaired
 from journeyman.types import adapter_of
 
 Form = Literal["jsonl", "markdown", "html", "cassette"]
+Ended = Literal["done", "failed"]
 
 _COLUMNS: Final = (
     *("recording", "kind", "agent", "status", "attempts", "iterations", "children", "tokens", "cost", "time", "input"),
@@ -50,7 +52,7 @@ def open_recordings(place: StorePlace) -> Generator[Recordings]:
     """Open the recordings of a store.
 
     Raises:
-        Mistake: it cannot be opened, or there is no such recording.
+        StoreError: it cannot be opened, or there is no such recording.
     """
     recordings, told = None, None
     with warnings.catch_warnings():
@@ -59,8 +61,6 @@ def open_recordings(place: StorePlace) -> Generator[Recordings]:
             with Recordings(place.path) as recordings:
                 tell(*filter(None, (told := recordings.notice,)))
                 yield recordings
-        except StoreError as error:
-            raise Mistake(error.message, error.hint) from error
         finally:
             if recordings is not None and recordings.notice not in (None, told):
                 tell(recordings.notice)
@@ -120,8 +120,7 @@ def show(
         if wire:
             return _show_wire(recordings, run, stdout, where=where, iteration=iteration)
         if json:
-            told = [adapter_of(RecordedEvent).dump_python(each) for each in events]
-            stdout.write_json(write_json({**documents([run])[0], "events": told}))
+            stdout.write_json(write_json({**documents([run])[0], "events": [each.document() for each in events]}))
             return 0
         for line in [*_fact_lines(run), "", *[line for each in events for line in lines_of_event(each, full=full)]]:
             stdout.write_text(line)
@@ -222,19 +221,13 @@ _WORDS: Final[dict[str, Callable[[RecordedEvent, dict[str, Any]], str]]] = {
 # -- following, comparing ----------------------------------------------------------------------------------------------
 
 
-def tail(run: str, /, *, store: str | None = None, json: Flag = False) -> int:
-    """Follow a recording while it is made, also by another process, until it ends.
-
-    Args:
-        run: Its id, the beginning of it, or last.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-        json: Print each event as one line of JSON.
-    """
+def follow(place: StorePlace, run: str, *, json: bool) -> int:
+    """Follow a recording while it is made, also by another process, until it ends."""
     stdout = Stdout()
-    with open_recordings(find_store(store)) as recordings:
+    with open_recordings(place) as recordings:
         for event in _follow(recordings, recordings.find(run)):
             if json:
-                stdout.write_json(write_json(adapter_of(RecordedEvent).dump_python(event)))
+                stdout.write_json(write_json(event.document()))
                 continue
             for line in lines_of_event(event):
                 stdout.write_text(line)
@@ -254,17 +247,10 @@ def _follow(recordings: Recordings, run: RecordedRun) -> Iterator[RecordedEvent]
         time.sleep(_LOOK_S)
 
 
-def diff(run: str, other: str, /, *, store: str | None = None, json: Flag = False) -> int:
-    """Show where two recordings first differ, and what each did from there on, side by side.
-
-    Args:
-        run: The id of one, the beginning of it, or last.
-        other: The id of the other.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-        json: Print one JSON document.
-    """
+def compare(place: StorePlace, run: str, other: str, *, json: bool) -> int:
+    """Show where two recordings first differ, and what each did from there on, side by side."""
     stdout = Stdout()
-    with open_recordings(find_store(store)) as recordings:
+    with open_recordings(place) as recordings:
         one, two = recordings.find(run), recordings.find(other)
         told = [
             [line for event in recordings.all_events(each) for line in lines_of_event(event)] for each in (one, two)
@@ -293,23 +279,15 @@ def diff(run: str, other: str, /, *, store: str | None = None, json: Flag = Fals
 
 
 def export(
-    run: str,
+    run: RunName,
     /,
     *,
-    as_: Annotated[Form, Parameter(name="--as")] = "jsonl",
-    out: Path | None = None,
-    force: Flag = False,
-    store: str | None = None,
+    as_: Annotated[Form, Parameter(name="--as", help="How it is written.")] = "jsonl",
+    out: Annotated[Path | None, Parameter(help="The file to write; else stdout.")] = None,
+    force: ForceFlag = False,
+    store: StoreName = None,
 ) -> int:
-    """Write a recording as JSON lines, as Markdown, as one HTML file that opens offline, or as a cassette.
-
-    Args:
-        run: Its id, the beginning of it, or last.
-        as_: How it is written: jsonl, markdown, html or cassette.
-        out: The file to write. Without it: stdout.
-        force: Replace the file if it is there.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-    """
+    """Write a recording as JSON lines, as Markdown, as one HTML file that opens offline, or as a cassette."""
     stdout = Stdout()
     refuse_existing(out, force=force)
     with open_recordings(find_store(store)) as recordings:
@@ -352,7 +330,7 @@ def write_new(place: Path, data: bytes, *, force: bool) -> None:
 def _as_jsonl(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
     yield to_json({"run": documents([run])[0]}).decode()
     for event in recordings.all_events(run):
-        yield write_json({"event": adapter_of(RecordedEvent).dump_python(event)}).decode()
+        yield write_json({"event": event.document()}).decode()
     for request in all_requests(recordings, run):
         body = recordings.body(request)
         document = adapter_of(StoredRequest).dump_python(request, mode="json")
@@ -405,9 +383,9 @@ FORMS: Final[dict[str, Callable[[Recordings, RecordedRun], Iterator[str]]]] = {
 
 
 def prune(
-    place: StorePlace, ids: Sequence[str], *, older_s: float, keep_failed: bool, dry: bool
+    place: StorePlace, ids: Sequence[str], *, older_s: float, ended: Ended | None, dry: bool
 ) -> tuple[list[str], dict[str, bool]]:
-    """Forget recordings that have ended: those with these ids, or those that ended so long ago. Return their ids, and
+    """Forget recordings that have `ended`: those with these ids, or those that ended so long ago. Return their ids, and
     those of durable runs: False where there is no recording, True where there is one, too.
 
     Raises:
@@ -420,8 +398,7 @@ def prune(
             chosen, durable = [run for run in recordings.older(time.time() - older_s) if run.status != "live"], {}
         if live := [run.id for run in chosen if run.status == "live"]:
             raise Refused(f"The recording {live[0]} goes on.", "Forget it once its run has ended.")
-        kept = ("failure", "died", "cancelled") if keep_failed else ()
-        chosen = [run for run in chosen if run.status not in kept]
+        chosen = [run for run in chosen if ended in (None, "done" if run.status == "success" else "failed")]
         if not dry and chosen and (notice := recordings.forget(chosen)) is not None:
             tell(notice)
     return [run.id for run in chosen], durable
@@ -465,8 +442,6 @@ def recorder(store: str | None, *, target: str | None = None, quiet: bool = Fals
         folder = place.path.parent if isinstance(place.path, Path) else None
         if folder is not None and folder.name == FOLDER and not (folder / ".gitignore").exists():
             (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-    except StoreError as error:
-        raise Mistake(error.message, error.hint) from error
     except OSError as error:
         raise Mistake(f"{place.shown} cannot be written: {error.strerror}.", "Name a file with --store.") from error
     if not quiet:

@@ -11,7 +11,7 @@ import stat
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from pkgutil import resolve_name
 from threading import Timer
@@ -19,24 +19,35 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 from pydantic import JsonValue
-from pydantic_core import to_json, to_jsonable_python
+from pydantic_core import to_json
 
+from journeyman import events
 from journeyman.agent import Agent, Runtime
 from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.ending import Interrupt
-from journeyman.cli.load_agent import (
+from journeyman.cli.load_agent import AgentLoop, lasting
+from journeyman.cli.options import (
     OPENING_S,
-    AgentLoop,
+    AgentName,
+    DebugFlag,
+    Flag,
+    InputText,
+    JsonFlag,
     McpFile,
+    ModelName,
     ModeName,
+    OtelFlag,
     PinsFile,
+    QuietFlag,
+    RecordFlag,
     RulesFile,
     SkillFolders,
+    StoreName,
     Timeout,
-    lasting,
+    TreeFlag,
 )
-from journeyman.cli.outputs import OutputLost, guard_stream, write_all
+from journeyman.cli.outputs import OutputLost, guard_stream
 from journeyman.cli.permit.asker import asked_by, asking
 from journeyman.cli.show.lines import EMPTY, Line, clean, one_line
 from journeyman.cli.show.log import log_shown
@@ -46,11 +57,13 @@ from journeyman.closing import TimeToEnd
 from journeyman.connect import connect
 from journeyman.content.media import LARGEST_BYTES, kind_of
 from journeyman.content.signatures import media_type_of
+from journeyman.descriptors import STDIN, take_stdout, write_all
 from journeyman.endings import ErrorCode, ErrorInfo, InvalidInputContext, ModelUnavailableContext
-from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded, count, visible_json
+from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded, StoreError, count, visible_json
 from journeyman.events import Event, Listener
+from journeyman.foreign import STREAM_CHANGED
 from journeyman.journal import OpenRecords, Telemetry
-from journeyman.json_numbers import holds_written_numbers, read_json, write_json
+from journeyman.json_numbers import read_json, write_json
 from journeyman.loop.run import run as run_agent
 from journeyman.result import Failure, Metadata, Result, plain_output
 from journeyman.types import Audio, Document, Image, Usage, UserContent
@@ -60,53 +73,15 @@ if TYPE_CHECKING:
     from journeyman.otel.export import Exporting
     from journeyman.otel.telemetry import OpenTelemetry
 
-Flag = Annotated[bool, Parameter(negative=())]
-ModelName = Annotated[
-    str | None,
-    Parameter(
-        name=("--model", "-m"), help="Use this model instead of the agent's, for example anthropic:claude-sonnet-5-5."
-    ),
-]
-JsonFlag = Annotated[
-    bool, Parameter(negative=(), help="Print one JSON document: the result, usage, attempts and history.")
-]
-StreamName = Annotated[
-    Literal["jsonl"] | None,
-    Parameter(help="Print each event as a line of JSON as it happens, and last the document of --json."),
-]
-QuietFlag = Annotated[bool, Parameter(negative=(), help="Print nothing but the result, or the error.")]
-TreeFlag = Annotated[
-    bool,
-    Parameter(
-        negative=(), help="At the end, print the whole tree: runs, attempts, iterations, calls, and what each used."
-    ),
-]
-DebugFlag = Annotated[
-    bool,
-    Parameter(
-        negative=(), help="Show the traceback of whatever the agent's own code raises, also where the run goes on."
-    ),
-]
-OtelFlag = Annotated[
-    bool,
-    Parameter(negative=(), help="Send traces and metrics to an OpenTelemetry collector, as the OTEL_… variables say."),
-]
-RecordFlag = Annotated[
-    bool | None,
-    Parameter(help="Record what happens, or do not. Else it is recorded unless JOURNEYMAN_RECORD is 0, or CI is set."),
-]
-InputFile = Annotated[
-    Path | None,
-    Parameter(allow_leading_hyphen=True, help="Read the input from this file; - is stdin, as is a pipe without it."),
+StreamName = Annotated[Literal["jsonl"] | None, Parameter(help="Print each event as it happens: jsonl.")]
+Files = Annotated[
+    list[Path] | None, Parameter(negative=(), help="Send this picture, document or sound, too; repeatable.")
 ]
 _SUCCESS, _FAILURE = 0, 1
 _FALSE: Final = ("", "0", "false", "no")
 _PATIENCE_S: Final = 3.0
 """After so many seconds it is said that stdin is still being read."""
 _MISS_ROWS: Final = 30
-_STDIN: Final = 0
-_STDOUT: Final = 1
-_STDERR: Final = 2
 
 
 @Parameter(name="*")
@@ -115,36 +90,29 @@ class Kept:
     """The options of the command line that say what is kept of a run, and in which store."""
 
     durable: Flag = False
-    """Keep each finished step, so that the run can go on after the death of its process."""
-    store: str | None = None
-    """A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db."""
+    """Keep each finished step: it can go on after its process has died."""
     id: str | None = None
-    """A name for the durable run. One that is there goes on, or its stored result is printed."""
+    """A name for the durable run; one that is there goes on."""
     detach: Flag = False
     """Only store the durable run, and print its id."""
-    record: bool | None = None
-    """Record what happens, or do not. Else it is recorded unless JOURNEYMAN_RECORD is 0, or CI is set."""
-    ask_store: Flag = False
-    """Wait until `journeyman approve` answers what is asked, instead of leaving it for later."""
-    otel: Flag = False
-    """Send traces and metrics to an OpenTelemetry collector, as the OTEL_… variables say."""
+    store: StoreName = None
+    record: RecordFlag = None
+    otel: OtelFlag = False
 
     def check(self) -> None:
         """Raise a `Mistake` if an option of durable runs is given for another."""
         store = None if wants_record(self.record) else self.store
         given = {"--store": store, "--id": self.id, "--detach": self.detach or None}
-        given["--ask-store"] = self.ask_store or None
         if not self.durable and (names := [name for name, value in given.items() if value is not None]):
             raise Mistake(f"{names[0]} is for a durable run.", "Add --durable.")
 
 
 def run(  # noqa: PLR0913 - one for each option, all by name
-    target: Annotated[str, Parameter(name="FILE:AGENT")],
-    input: str | None = None,
+    target: AgentName,
+    input: InputText = None,
     /,
     *,
-    input_file: InputFile = None,
-    file: Annotated[list[Path] | None, Parameter(negative=())] = None,
+    file: Files = None,
     model: ModelName = None,
     json: JsonFlag = False,
     stream: StreamName = None,
@@ -159,14 +127,7 @@ def run(  # noqa: PLR0913 - one for each option, all by name
     skills: SkillFolders = None,
     timeout: Timeout = OPENING_S,
 ) -> int:
-    """Run an agent, and print what it hands in: a text as it is, anything else as JSON. All else goes to stderr.
-
-    Args:
-        target: A Python file or a module, a colon, and the agent in it, or what gives one: agents.py:analyst.
-        input: The agent's input: a text as it is; for any other input type JSON.
-        file: Send this picture, document or sound after the text; may be given again.
-        kept: What is kept of it.
-    """
+    """Run an agent, and print what it hands in: a text as it is, anything else as JSON. All else goes to stderr."""
     kept = kept or Kept()
     kept.check()
     if json and stream is not None:
@@ -175,7 +136,7 @@ def run(  # noqa: PLR0913 - one for each option, all by name
     with AgentLoop(timeout, rules=rules) as loop, telemetry_in(wish=kept.otel) as telemetry:
         job = Job(
             stdout=Stdout(drop_others=quiet),  # before the agent's file prints
-            text=read_text(input, input_file),
+            text=read_text(input),
             files=[*read_files(file or ()), *([] if input is None else piped_document())],
             agent=loop.agent(target, mcp=mcp, pins=pins, skills=skills, durable=kept.durable, mode=mode),
             loop=loop,
@@ -267,7 +228,7 @@ def recorder_in(
     recorder: Callable[..., OpenRecords] = resolve_name("journeyman.cli.recorded:recorder")
     try:
         return recorder(store, target=target, quiet=quiet)
-    except Mistake as mistake:
+    except (Mistake, StoreError) as mistake:
         if wish:
             raise
         stderr_console().print(f"Nothing is recorded: {one_line(mistake.message)}")
@@ -318,6 +279,8 @@ def _perform(job: Job, screen: Screen) -> int:
         value, runtime = input_of_job(job), _runtime_of_job(job)
     except (InvalidArguments, ModelUnavailable) as error:
         return present(job, screen, not_started(error))
+    if job.is_streamed and not job.stdout.is_terminal:
+        screen.say([Line(text=STREAM_CHANGED, rows=2)])
     abort = Abort()
     interrupt = Interrupt(abort, screen.stopping)
     outline = Outline() if job.tree else None
@@ -381,7 +344,7 @@ def present(job: Job, screen: Screen, result: Result[Any], outline: Outline | No
     if outline is not None:
         PlainScreen(stderr_console()).say(list(outline.lines()))
     if job.is_streamed:
-        job.stdout.write_json(b'{"event":"Result","result":' + result.to_json().encode() + b"}")
+        job.stdout.write_json(b'{"type":"Result","result":' + result.to_json().encode() + b"}")
     elif job.json:
         job.stdout.write_json(result.to_json(indent=2 if job.stdout.is_terminal else None).encode())
     if isinstance(result, Failure):
@@ -422,41 +385,32 @@ def output_json(agent: Agent[Any, Any, Any], output: object) -> JsonValue:
 # -- the input --------------------------------------------------------------------------------------------------------
 
 
-def read_text(text: str | None, file: Path | None) -> str:
-    """Return the input as it was given.
+def read_text(text: str | None) -> str:
+    """Return the input as it was given: as an argument, else over a pipe.
 
     Raises:
-        Mistake: it was given twice or not at all, or the file cannot be read or is not UTF-8.
+        Mistake: it was not given, or is not UTF-8.
     """
-    if text is not None and file is not None:
-        raise Mistake("The input is given twice.", "Leave out INPUT or --input-file.")
     if text is not None:
         return text
-    place = Path("-") if file is None and is_piped() else file
-    name = "stdin" if str(place) == "-" else str(place)
-    data = b"" if place is None else _bytes(place, name)
-    if file is None and not data.strip():
-        raise Mistake("There is no input.", "Give it as text after the agent, with --input-file FILE, or over a pipe.")
+    data = _read_stdin() if is_piped() else b""
+    if not data.strip():
+        raise Mistake("There is no input.", "Give it as text after the agent, or from a file: < FILE.")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         where = f"byte 0x{data[error.start]:02x} at offset {error.start}"
-        raise Mistake(f"{name} is not UTF-8: {where}.", "Convert it, for example with iconv.") from error
+        raise Mistake(f"stdin is not UTF-8: {where}.", "Convert it, for example with iconv.") from error
 
 
-def _bytes(file: Path, name: str) -> bytes:
+def _read_stdin() -> bytes:
     hint = Timer(_PATIENCE_S, lambda: stderr_console().print("Reading stdin to its end; < /dev/null gives nothing."))
     hint.daemon = True
+    hint.start()
     try:
-        if name != "stdin":
-            return file.read_bytes()
-        hint.start()
         return sys.stdin.buffer.read()
-    except FileNotFoundError as error:
-        raise Mistake(f"There is no file {name}.", "Check the path; it is relative to the current folder.") from error
-    except (OSError, AttributeError) as error:  # stdin is None where it is closed
-        reason = getattr(error, "strerror", None) or "it is closed"
-        raise Mistake(f"{name} cannot be read: {reason}.", "Give a file that you may read.") from error
+    except OSError as error:
+        raise Mistake(f"stdin cannot be read: {error.strerror}.", "Give a file that you may read.") from error
     finally:
         hint.cancel()
 
@@ -464,7 +418,7 @@ def _bytes(file: Path, name: str) -> bytes:
 def is_piped() -> bool:
     """Tell whether stdin is a pipe or a file: somebody may have given the input there."""
     try:
-        mode = os.fstat(_STDIN).st_mode
+        mode = os.fstat(STDIN).st_mode
     except OSError:  # closed
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
@@ -477,7 +431,7 @@ def piped_document() -> Sequence[UserContent]:
     Raises:
         Mistake: it cannot be read, or is no document.
     """
-    data = _bytes(Path("-"), "stdin") if is_piped() else b""
+    data = _read_stdin() if is_piped() else b""
     if not data.strip():
         return []
     try:
@@ -545,7 +499,9 @@ class Stdout:
 
     def __init__(self, *, drop_others: bool = False) -> None:
         """With `drop_others`, what others print goes nowhere instead of to stderr."""
-        self._descriptor = _take_stdout(drop_others=drop_others)
+        if sys.stdout is not None:
+            sys.stdout = guard_stream(sys.stdout, may_be_lost=True, by_line=True)  # it goes to stderr from now on
+        self._descriptor = take_stdout(drop_others=drop_others)
         self.is_terminal = os.isatty(self._descriptor)
         self._encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
         self._is_lost = False
@@ -561,13 +517,9 @@ class Stdout:
         self._write(shown + b"\n")
 
     def write_event(self, event: Event) -> None:
-        """Write an event as one line of JSON: its class, and its fields. What JSON has no form for is its `repr`."""
-        if self._is_lost:  # whoever wanted to read it is told so with the result
-            return
-        named = {each.name: getattr(event, each.name) for each in fields(event)}
-        document = to_jsonable_python({"event": type(event).__name__, **named}, fallback=repr, inf_nan_mode="null")
-        exact = {name: value for name, value in named.items() if holds_written_numbers(value)}
-        self.write_json(write_json({**document, **exact}))
+        """Write an event as one line of JSON."""
+        if not self._is_lost:  # else whoever wanted to read it is told so with the result
+            self.write_json(events.to_json(event))
 
     def _write(self, data: bytes) -> None:
         try:
@@ -577,24 +529,3 @@ class Stdout:
         except OSError as error:
             self._is_lost = True
             raise OutputLost(error) from error
-
-
-def _take_stdout(*, drop_others: bool) -> int:
-    if sys.stdout is not None:
-        sys.stdout = guard_stream(sys.stdout, may_be_lost=True, by_line=True)  # it goes to stderr from now on
-    try:
-        descriptor = os.dup(_STDOUT)
-    except OSError:  # closed by whoever started the program
-        return os.open(os.devnull, os.O_WRONLY)
-    others = os.open(os.devnull, os.O_WRONLY) if drop_others or not _is_open(_STDERR) else os.dup(_STDERR)
-    os.dup2(others, _STDOUT)
-    os.close(others)
-    return descriptor
-
-
-def _is_open(descriptor: int) -> bool:
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return False
-    return True

@@ -33,13 +33,14 @@ from journeyman.cli.durable import (
     tell,
     ways_out,
 )
-from journeyman.cli.load_agent import OPENING_S, AgentLoop, lasting
-from journeyman.cli.run import Flag, Stdout, parse_input
+from journeyman.cli.load_agent import AgentLoop, lasting
+from journeyman.cli.options import OPENING_S, Flag, JsonFlag, OwnAgent, RunName, StoreName, Timeout
+from journeyman.cli.run import Stdout, parse_input
 from journeyman.cli.show.lines import clean, duration, one_line
 from journeyman.durable.binding import Program
 from journeyman.durable.durable import Durable
 from journeyman.durable.journal import place_of_key
-from journeyman.durable.records import BEGUN, Head, Record, RunInfo, Status, info_of, load_head
+from journeyman.durable.records import BEGUN, Head, QueueState, Record, RunInfo, Status, info_of, load_head
 from journeyman.errors import InvalidArguments, RunBlocked, RunUnknown, count, quoted
 from journeyman.types import adapter_of
 
@@ -48,6 +49,7 @@ _SHORT_IDS: Final = (18, 23, 36)
 """How much of an id is shown: as much as tells it from the others. The first 18 characters tell the moment."""
 _NAME_SHOWN: Final = 40
 _COLUMNS: Final = ("run", "agent", "status", "at", "age", "tokens", "cost", "leases", "waits for")
+_QUEUE_COLUMNS: Final = ("delayed", "running", "waiting", "held", "blocked")
 _INPUT_SHOWN: Final = 500
 _WAITS_SHOWN: Final = 200
 _TAKEN_S: Final = 60.0
@@ -71,29 +73,20 @@ def _check_wanted(number: int, over_cost: float | None) -> None:
 
 def runs(
     *,
-    status: Status | None = None,
-    agent: str | None = None,
-    store: str | None = None,
-    number: Annotated[int, Parameter(name=("--number", "-n"))] = 50,
-    failed: Flag = False,
-    since: str | None = None,
-    over_cost: float | None = None,
-    json: Flag = False,
+    status: Annotated[Status | None, Parameter(help="Only with this status; failed: also died, cancelled.")] = None,
+    agent: Annotated[str | None, Parameter(help="Only those of the agent with this name.")] = None,
+    store: StoreName = None,
+    number: Annotated[int, Parameter(name=("--number", "-n"), help="How many at most (50).")] = 50,
+    since: Annotated[str | None, Parameter(help="Only recordings that are no older: 7d (s, m, h, d, w).")] = None,
+    over_cost: Annotated[float | None, Parameter(help="Only recordings that cost more US dollars.")] = None,
+    queues: Annotated[Flag, Parameter(help="Count the durable runs of each queue instead.")] = False,
+    json: JsonFlag = False,
 ) -> int:
-    """List the runs of a store, newest first: durable ones, and then the recordings of all.
-
-    Args:
-        status: Only those with this status.
-        agent: Only those of the agent with this name.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-        number: How many at most.
-        failed: Only recordings of runs that failed, died, or were cancelled.
-        since: Only recordings that began no longer ago than this: 7d. Units: s, m, h, d, w.
-        over_cost: Only recordings of runs that cost more, in US dollars.
-        json: Print one JSON document.
-    """
+    """List the runs of a store, newest first: durable ones, and then the recordings of all."""
+    if queues:
+        return _show_queues(find_store(store), json=json)
     stdout = Stdout()
-    about_recordings = failed or since is not None or over_cost is not None
+    about_recordings = since is not None or over_cost is not None
     since_s = None if since is None else recorded.seconds_ago(_seconds(since))
     _check_wanted(number, over_cost)
 
@@ -102,9 +95,10 @@ def runs(
         return infos, await find_abandoned(durable, infos), durable.hub.now()
 
     place, recordings = find_store(store), list[recorded.RecordedRun]()
-    if status is None:
+    if status in (None, "failed"):
         with recorded.open_recordings(place) as found:
-            recordings = found.runs(agent=agent, failed=failed, since=since_s, over_cost=over_cost, limit=number)
+            is_failed = status is not None
+            recordings = found.runs(agent=agent, failed=is_failed, since=since_s, over_cost=over_cost, limit=number)
     infos, dead, now = ((), set[str](), 0.0) if about_recordings else in_store(place, list_runs)
     if json:
         documents = [{**_run_document(info), "process_died": info.id in dead} for info in infos]
@@ -123,11 +117,33 @@ def runs(
     length = next(each for each in _SHORT_IDS if len({info.id[:each] for info in infos}) == len(infos))
     names = [one_line(info.name, _NAME_SHOWN) if info.name else info.id[:length] for info in infos]
     rows = [_COLUMNS, *[_row(info, name, info.id in dead, now) for info, name in zip(infos, names, strict=True)]]
-    widths = [max(cell_len(row[index]) for row in rows) for index in range(len(_COLUMNS))]
+    _write_table(stdout, rows)
+    return 0
+
+
+def _show_queues(place: StorePlace, *, json: bool) -> int:
+    """Show how many durable runs are where, for each queue with a run that is not over."""
+    stdout, states = Stdout(), in_store(place, Durable.queues)
+    if json:
+        stdout.write_json(to_json({"queues": adapter_of(list[QueueState]).dump_python(list(states), mode="json")}))
+        return 0
+    if not states:
+        tell("No run of this store is open.")
+        return 0
+    table: list[tuple[str, ...]] = [("queue", "ready", "oldest", *_QUEUE_COLUMNS)]
+    for state in states:
+        oldest = f"{state.oldest_s:,.0f} s" if state.ready else "-"
+        counts = [f"{getattr(state, name):,}" for name in _QUEUE_COLUMNS]
+        table.append((one_line(state.queue, 40), f"{state.ready:,}", oldest, *counts))
+    _write_table(stdout, table)
+    return 0
+
+
+def _write_table(stdout: Stdout, rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(cell_len(row[index]) for row in rows) for index in range(len(rows[0]))]
     for row in rows:
         cells = [cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
         stdout.write_text("  ".join(cells).rstrip())
-    return 0
 
 
 def _row(info: RunInfo, name: str, is_dead: bool, now: float) -> tuple[str, ...]:
@@ -162,31 +178,31 @@ def _run_document(info: RunInfo) -> dict[str, Any]:
     return {**adapter_of(RunInfo).dump_python(info, mode="json"), "is_over": info.is_over}
 
 
-def show(
-    run: str,
+def show(  # noqa: PLR0913 - one for each option, all by name
+    run: RunName,
     /,
     *,
-    store: str | None = None,
-    steps: Flag = False,
-    path: str | None = None,
-    iteration: int | None = None,
-    wire: Flag = False,
-    full: Flag = False,
-    json: Flag = False,
+    store: StoreName = None,
+    steps: Annotated[Flag, Parameter(help="Of a durable run, also its steps: key, effect, size, time.")] = False,
+    path: Annotated[str | None, Parameter(help="Of a recording, only this run in it: lead/scout#2.")] = None,
+    iteration: Annotated[int | None, Parameter(help="Of a recording, only iterations of this number.")] = None,
+    wire: Annotated[Flag, Parameter(help="The requests of a recording, exactly as they were sent.")] = False,
+    full: Annotated[Flag, Parameter(help="The texts of a recording in full.")] = False,
+    follow: Annotated[Flag, Parameter(help="Follow a recording until it ends.")] = False,
+    diff: Annotated[str | None, Parameter(help="Where another recording differs from this one.")] = None,
+    json: JsonFlag = False,
 ) -> int:
-    """Show a durable run: what is known of it, what it waits for, and why it is blocked. Or show a recording.
-
-    Args:
-        run: Its id, its name, or the beginning of either.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-        steps: Show its steps as well: key, effect, size, and how long each took.
-        path: Of the recording, only what happened in this run of it: lead/scout#2.
-        iteration: Of the recording, only what happened in iterations of this number.
-        wire: Show the requests of the recording, exactly as they were sent.
-        full: Show the texts of the recording in full.
-        json: Print one JSON document.
-    """
+    """Show a durable run: what is known of it, what it waits for, and why it is blocked. Or show a recording."""
+    choices = {"--steps": steps, "--path": path, "--iteration": iteration, "--wire": wire, "--full": full}
+    alone = "--follow" if follow else "--diff" if diff is not None else None
+    others = [name for name, value in choices.items() if value not in (None, False)]
+    if alone is not None and ((follow and diff is not None) or others):
+        raise Mistake(f"{alone} and {(others or ['--diff'])[0]} do not go together.", "Leave one out.")
     place = find_store(store)
+    if follow:
+        return recorded.follow(place, run, json=json)
+    if diff is not None:
+        return recorded.compare(place, run, diff, json=json)
     is_recording = wire or full or path is not None or iteration is not None
     if is_recording or not _is_durable(place, run):
         return recorded.show(place, run, path=path, iteration=iteration, wire=wire, full=full, json=json)
@@ -318,30 +334,20 @@ def _step_lines(steps: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def fork(
-    run: str,
+    run: RunName,
     /,
     *,
-    at: str,
-    input: str | None = None,
-    agent: str | None = None,
-    id: str | None = None,
-    store: str | None = None,
-    yes: Flag = False,
-    timeout: float = OPENING_S,
+    at: Annotated[str, Parameter(help="The attempt and iteration from which it goes its own way: 2/3.")],
+    input: Annotated[str | None, Parameter(help="Another input: a text, or JSON for other types.")] = None,
+    agent: OwnAgent = None,
+    id: Annotated[str | None, Parameter(help="A name for the new run.")] = None,
+    store: StoreName = None,
+    yes: Annotated[Flag, Parameter(help="Do not ask, though calls with effect once may be made again.")] = False,
+    timeout: Timeout = OPENING_S,
 ) -> int:
     """Begin a run with all that another one had done before an attempt and iteration, and print its id.
 
     It may have another agent, for example with a changed prompt. What the first run did from there on may happen again.
-
-    Args:
-        run: Its id, its name, or the beginning of either.
-        at: The attempt and the iteration from which the new run goes its own way: 2/3.
-        input: Another input: a text as it is; for any other input type JSON.
-        agent: Another agent for it: agents.py:analyst.
-        id: A name for the new run.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-        yes: Do not ask, though calls with effect `once` may be made again.
-        timeout: How many seconds a function or context manager may take to give the agent.
     """
     stdout = Stdout()
     place = find_store(store)
@@ -417,34 +423,23 @@ def _ask(info: RunInfo, effects: Sequence[str], at: str, *, yes: bool) -> None:
 
 
 def prune(
-    *runs: Annotated[str, Parameter(name="RUN")],
-    older_than: str | None = None,
-    status: Annotated[str | None, Parameter()] = None,
-    keep_failed: Flag = False,
-    dry_run: Flag = False,
-    store: str | None = None,
+    *runs: Annotated[str, Parameter(name="RUN", help="Their ids or names; or --older-than says which.")],
+    older_than: Annotated[str | None, Parameter(help="Those that ended longer ago: 30d (s, m, h, d, w).")] = None,
+    status: Annotated[
+        recorded.Ended | None, Parameter(help="Only those that ended so; failed: also died, cancelled.")
+    ] = None,
+    dry_run: Annotated[Flag, Parameter(help="Only say what would be forgotten.")] = False,
+    store: StoreName = None,
 ) -> int:
-    """Forget durable runs that have ended, with all that is stored of them. One that has not ended is never forgotten.
-
-    Args:
-        runs: Their ids or names. Without any, --older-than says which.
-        older_than: Those that ended longer ago than this: 30d. Units: s, m, h, d, w.
-        status: Only those that ended so: done or failed.
-        keep_failed: Keep those that failed.
-        dry_run: Only say what would be forgotten.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-    """
+    """Forget runs that have ended, with all that is stored of them. One that has not ended is never forgotten."""
     stdout = Stdout()
-    _check_choice(runs, older_than=older_than, status=status, keep_failed=keep_failed)
+    if bool(runs) == (older_than is not None):
+        raise Mistake("Which runs?", "Name runs, or give --older-than 30d; not both.")
     older_s = 0.0 if older_than is None else _seconds(older_than)
     statuses: list[Status] = [each for each in ("done", "failed") if status in (None, each)]
-    if keep_failed:
-        statuses = ["done"]
 
-    place = find_store(store)
-    others, sizes = dict.fromkeys(runs, False), list[str]()
-    if status is None:  # nothing is forgotten before all that is named was found
-        sizes, others = recorded.prune(place, runs, older_s=older_s, keep_failed=keep_failed, dry=True)
+    place = find_store(store)  # nothing is forgotten before all that is named was found
+    sizes, others = recorded.prune(place, runs, older_s=older_s, ended=status, dry=True)
 
     async def forget_runs(durable: Durable) -> Sequence[RunInfo]:
         if runs and not others:
@@ -459,27 +454,17 @@ def prune(
         try:
             return await durable.forget(*ended, older_s=older_s, statuses=statuses, dry=dry_run)
         except ValueError as error:  # it has not ended
-            raise Refused(str(error), "Cancel it first: journeyman cancel RUN") from error
+            raise Refused(str(error), "Stop it first: journeyman tell RUN stop") from error
 
     infos = in_store(place, forget_runs)
     if sizes and not dry_run:
         named = sizes if runs else ()
-        sizes, _ = recorded.prune(place, named, older_s=older_s, keep_failed=keep_failed, dry=False)
+        sizes, _ = recorded.prune(place, named, older_s=older_s, ended=status, dry=False)
     for each in [*sizes, *[one_line(name_of(info)) for info in infos]]:
         stdout.write_text(each)
     told = count(len(infos), "run") + (f" and {count(len(sizes), 'recording')}" if sizes else "")
     tell(f"{told} {'would be ' if dry_run else ''}forgotten.")
     return 0
-
-
-def _check_choice(runs: Sequence[str], *, older_than: str | None, status: str | None, keep_failed: bool) -> None:
-    """Raise a `Mistake` if what is to be forgotten is not said, or said twice."""
-    if bool(runs) == (older_than is not None):
-        raise Mistake("Which runs?", "Name runs, or give --older-than 30d; not both.")
-    if status not in (None, "done", "failed"):
-        raise Mistake(f"No run ends as {quoted(status)}.", "Give --status done or --status failed.")
-    if keep_failed and status == "failed":
-        raise Mistake("--keep-failed and --status failed leave nothing.", "Leave one of them out.")
 
 
 def _seconds(text: str) -> float:

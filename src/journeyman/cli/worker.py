@@ -1,38 +1,42 @@
-"""`journeyman worker`: agents whose durable runs this process drives, until Ctrl-C or SIGTERM; and `journeyman queues`.
+"""`journeyman worker`: agents whose durable runs this process drives, until Ctrl-C or SIGTERM.
 
 The first signal lets what is driven end, for a while, and then gives it back; the second gives it back at once.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Annotated, Final, cast
+from typing import Annotated, cast
 
 from cyclopts import Parameter
-from pydantic_core import to_json
-from rich.cells import cell_len
 
-from journeyman.agent import Runtime
 from journeyman.cli.app import Mistake
-from journeyman.cli.durable import find_store, in_store, open_durable, tell
-from journeyman.cli.ending import TimedEnd, ending_in_time
-from journeyman.cli.load_agent import OPENING_S, AgentLoop, Timeout, describe_kind, load_model, load_value
-from journeyman.cli.run import DebugFlag, Flag, ModelName, OtelFlag, Stdout, recording_in, telemetry_in
-from journeyman.cli.show.lines import one_line
-from journeyman.cli.show.log import log_shown
-from journeyman.cli.show.screen import PlainScreen, stderr_console
+from journeyman.cli.durable import find_store, open_durable, tell
+from journeyman.cli.ending import TimedEnd
+from journeyman.cli.load_agent import describe_kind, load_value
+from journeyman.cli.options import (
+    OPENING_S,
+    AgentNames,
+    DebugFlag,
+    MaxConcurrency,
+    ModelName,
+    ModeName,
+    OtelFlag,
+    RecordFlag,
+    Seconds,
+    StoreName,
+    Timeout,
+)
+from journeyman.cli.run import Stdout
+from journeyman.cli.serving import check_named, frame_of
 from journeyman.durable.dispatch import Dispatcher
 from journeyman.durable.durable import Durable
 from journeyman.durable.postgres.dispatchers import DISPATCHERS, DispatcherName
 from journeyman.durable.process_signals import stop_signals_heard
-from journeyman.durable.records import QueueState
 from journeyman.durable.worker import Queue, Worker
 from journeyman.errors import count, quoted
-from journeyman.permission.permission import PermissionMode
-from journeyman.types import adapter_of
 
 _SLOTS = 10
 _GRACE_S = 30.0
@@ -40,15 +44,20 @@ _PARTS_OF_A_DISPATCHER = ("lease_s", "joins", "drive_s", "setup", "enqueue", "dr
 
 
 def worker(  # noqa: PLR0913 - one for each option, all by name
-    *targets: Annotated[str, Parameter(name="FILE:AGENT")],
-    store: Annotated[str | None, Parameter(name=("--store", "--durable"))] = None,
-    queue: Annotated[list[str] | None, Parameter(negative=())] = None,
-    dispatcher: str | None = None,
-    max_concurrency: int = _SLOTS,
-    grace: float = _GRACE_S,
+    *targets: AgentNames,
+    store: StoreName = None,
+    queue: Annotated[
+        list[str] | None,
+        Parameter(negative=(), help="Serve this queue, in all workers so many runs: batch=4; repeatable."),
+    ] = None,
+    dispatcher: Annotated[
+        str | None, Parameter(help="What brings the runs: procrastinate, pgqueuer, celery.py:dispatcher.")
+    ] = None,
+    max_concurrency: MaxConcurrency = _SLOTS,
+    grace: Seconds = _GRACE_S,
     model: ModelName = None,
-    mode: PermissionMode | None = None,
-    record: Flag = False,
+    mode: ModeName = None,
+    record: RecordFlag = False,
     timeout: Timeout = OPENING_S,
     otel: OtelFlag = False,
     debug: DebugFlag = False,
@@ -57,47 +66,22 @@ def worker(  # noqa: PLR0913 - one for each option, all by name
 
     Start as many workers as there is work for, on as many machines as reach the store. Ctrl-C or SIGTERM: nothing more
     is begun, and what is not done in time is given back for another worker; once more: it is given back at once.
-
-    Args:
-        targets: The agents, as for run: agents.py:analyst. A run is done with the one that has its agent's name.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-        queue: A queue to serve, and how many of its runs may go on at once in all workers together: --queue batch=4.
-            May be repeated. Without it all queues are served.
-        dispatcher: What brings the runs of a database: procrastinate, pgqueuer, or an object: celery.py:dispatcher.
-            Without it: what the database has.
-        max_concurrency: How many runs go on here at once.
-        grace: Within how many seconds it ends after the first signal. What is driven has most of them.
-        mode: What is done unasked: strict, balanced (if nothing is said), auto, trust, or plan. A run waits for an
-            answer about the rest.
-        record: Record what happens, in the store.
     """
-    if not targets:
-        raise Mistake("No agent is named.", "Name one or more: journeyman worker agents.py:analyst")
-    if not (grace >= 0 and math.isfinite(grace)):
-        raise Mistake(f"--grace {grace:g} is no time.", "Give a number of seconds: --grace 30.")
+    check_named(targets, "worker")
     queues = _queues(queue or ())
     brings = None if dispatcher is None else _dispatcher(dispatcher)
     Stdout()
     place = find_store(store, makes=True)
-    screen = PlainScreen(stderr_console())
-    try:
-        with (
-            ending_in_time(grace) as end,
-            log_shown(screen.say, debug=debug),
-            AgentLoop(timeout, end=end) as loop,
-            recording_in(store, wish=record) as tape,
-            telemetry_in(wish=otel, end=end) as telemetry,
-        ):
-            agents = [loop.agent(target, mode=mode) for target in targets]
-            runtime = Runtime(model=load_model(model), recorder=tape, telemetry=telemetry)
-            counts = None if telemetry is None else telemetry.hear
-            store_opened = open_durable(place, dispatcher=brings, on_event=counts)
-            made = partial(Worker, agents=agents, max_concurrency=max_concurrency, queues=queues, runtime=runtime)
-            names = ", ".join(agent.name for agent in agents)
-            tell_ready = f"Serving {names} from {place.shown}, {count(max_concurrency, 'run')} at once. Ctrl-C ends it."
-            loop.run(_serve_store(store_opened, made, tell_ready, end))
-    finally:
-        screen.close()
+    recorded = record is True
+    opened = frame_of(store, model=model, record=recorded, otel=otel, grace=grace, timeout=timeout, debug=debug)
+    with opened as frame:
+        agents = [frame.loop.agent(target, mode=mode) for target in targets]
+        counts = None if frame.telemetry is None else frame.telemetry.hear
+        store_opened = open_durable(place, dispatcher=brings, on_event=counts)
+        made = partial(Worker, agents=agents, max_concurrency=max_concurrency, queues=queues, runtime=frame.runtime)
+        names = ", ".join(agent.name for agent in agents)
+        tell_ready = f"Serving {names} from {place.shown}, {count(max_concurrency, 'run')} at once. Ctrl-C ends it."
+        frame.loop.run(_serve_store(store_opened, made, tell_ready, frame.end))
     return 0
 
 
@@ -144,32 +128,3 @@ def _queues(given: Sequence[str]) -> dict[str, Queue]:
             raise Mistake(f"--queue {quoted(text[:80])} is no queue.", "Give NAME, or NAME=AT_ONCE: --queue batch=4.")
         queues[name] = Queue(max_concurrency=int(number) if is_limited else None)
     return queues
-
-
-def queues(*, store: str | None = None, json: Flag = False) -> int:
-    """Show how many durable runs are where, for each queue with a run that is not over.
-
-    Args:
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-        json: Print one JSON document.
-    """
-    stdout, states = Stdout(), in_store(find_store(store), Durable.queues)
-    if json:
-        stdout.write_json(to_json({"queues": adapter_of(list[QueueState]).dump_python(list(states), mode="json")}))
-        return 0
-    if not states:
-        tell("No run of this store is open.")
-        return 0
-    table: list[tuple[str, ...]] = [("queue", "ready", "oldest", *_REST)]
-    for state in states:
-        oldest = f"{state.oldest_s:,.0f} s" if state.ready else "-"
-        counts = [f"{getattr(state, name):,}" for name in _REST]
-        table.append((one_line(state.queue, 40), f"{state.ready:,}", oldest, *counts))
-    widths = [max(cell_len(row[index]) for row in table) for index in range(len(table[0]))]
-    for row in table:
-        cells = [cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
-        stdout.write_text("  ".join(cells).rstrip())
-    return 0
-
-
-_REST: Final = ("delayed", "running", "waiting", "held", "blocked")

@@ -32,6 +32,7 @@ _SUFFIXES: Final[Mapping[str, str]] = {
     **{".ogg": "audio/ogg", ".m4a": "audio/mp4", ".aac": "audio/aac", ".aiff": "audio/aiff"},
     **{".md": "text/markdown", ".csv": "text/csv", ".html": "text/html", ".xml": "text/xml", ".txt": "text/plain"},
 }
+# Other names for the same, which browsers and libraries give.
 _SAME: Final[Mapping[str, str]] = {
     **{"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png", "image/heif": "image/heic"},
     **{"audio/mp3": "audio/mpeg", "audio/x-wav": "audio/wav", "audio/wave": "audio/wav", "audio/vnd.wave": "audio/wav"},
@@ -68,6 +69,7 @@ def check_file(data: bytes, kind: FileKind, media_type: str | None, *, name: str
     said = None if media_type is None else media_type.partition(";")[0].strip().lower()
     said = said and _SAME.get(said, said)
     found = media_type_of(data)
+    # A text may quote the head of a PDF.
     is_about_pdf = found == "application/pdf" and (said or "").startswith("text/") and not data.startswith(b"%PDF-")
     if found is None or is_about_pdf:
         found = _text_type(data, said, kind, name)
@@ -96,6 +98,7 @@ def _text_type(data: bytes, said: str | None, kind: FileKind, name: str) -> str:
             where = f"byte 0x{data[error.start]:02x} at offset {error.start:,}"
             raise ValueError(f"{name} is neither a PDF nor text in UTF-8: {where}. Convert it first.") from None
         return "of no type that is known here"
+    # A zero byte is right in UTF-8, but stands in no text.
     if b"\0" in data:
         return "of no type that is known here"
     return said if said is not None and is_text_wanted else "text/plain"
@@ -113,6 +116,7 @@ def read_file(path: str | os.PathLike[str], kind: FileKind, media_type: str | No
     if n_bytes > LARGEST_BYTES:
         raise ValueError(f"{file} has {n_bytes:,} bytes; at most {LARGEST_BYTES:,} can be sent. Make it smaller.")
     with file.open("rb") as opened:
+        # One byte more: the file may have grown since.
         data = opened.read(LARGEST_BYTES + 1)
     named = _SUFFIXES.get(file.suffix.lower()) if media_type is None else None
     return data, check_file(data, kind, media_type or named, name=str(file), named=named is not None)
@@ -126,6 +130,7 @@ def checked_url(url: str) -> str:
     """
     try:
         parts = urlsplit(url)
+        # The port is checked only when it is read.
         host, _ = parts.hostname, parts.port
     except ValueError as error:
         raise ValueError(f"{url[:200]!r} is not a URL: {error}.") from None
@@ -140,6 +145,7 @@ def checked_url(url: str) -> str:
 
 def n_bytes_of(base64: str) -> int:
     """Return how many bytes a Base64 text stands for."""
+    # Four characters stand for three bytes, and `=` for none.
     return len(base64) * 3 // 4 - base64[-2:].count("=")
 
 
@@ -150,6 +156,7 @@ def decode_base64(base64: str) -> bytes:
         ValueError: it is none.
     """
     try:
+        # Without `validate`, what is no Base64 is dropped in silence.
         return b64decode(base64, validate=True)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"its Base64 text is damaged ({error})") from None

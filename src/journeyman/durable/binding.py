@@ -22,7 +22,8 @@ from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.types import Text
 
 MOST_ITERATIONS: Final = 10_000
-"""So many iterations a member of a team has in all its turns. Those of one turn are limited as its agent says."""
+"""So many iterations a member of a team has in all its turns. Those of one turn are limited as its agent says. It
+bounds a member that never rests."""
 
 
 @lazy_dataclass(kw_only=True)
@@ -59,6 +60,7 @@ class Program:
         lack = lacks_deps(deps_of_run(self.deps, self.agent.deps), self.agent.deps)
         if lack is not None:
             return lack
+        # A gate that stands twice has to be there twice.
         missing = list(head.gates)
         for gate in self.gates():
             if gate in missing:

@@ -33,8 +33,10 @@ from journeyman.tools.exact import StoredValue, load_value
 
 T = TypeVar("T")
 
+# What was said is in the session: the steps only serve whoever looks back.
 KEPT_S: Final = 7 * 24 * 3600.0
 """The steps of a turn are forgotten so many seconds after its end, when its chat is opened."""
+# A chat that is opened must not wait for all that was ever said in it.
 _MOST_FORGOTTEN: Final = 1_000
 
 
@@ -76,6 +78,7 @@ class ChatSession:
         return f"<ChatSession of {self._session!r}>"
 
     async def call(self, work: Callable[[], T]) -> T:
+        # In a thread: a session of a database waits for the network.
         if isinstance(self._session, InMemorySession):
             return work()
         working = asyncio.ensure_future(asyncio.to_thread(work))
@@ -109,6 +112,7 @@ class ChatSession:
     async def open_turn(self, agent: Agent[Any, Any, Any], number: int) -> tuple[object, bool] | None:
         engine, name = self._hub.engine, turn_name(self.id, number)
         before = self._hub.now() - KEPT_S
+        # Here, so that no program has to remember it.
         old = await engine.rows(prefix=f"{TURN}{self.id}/", statuses=OVER, ended_before=before, limit=_MOST_FORGOTTEN)
         if old:
             await engine.forget([row.id for row in old])
@@ -131,6 +135,7 @@ class ChatSession:
         program = Program(agent=life.agent, runtime=runtime, abort=abort, turn=life, may_leave=self.leaves_turns)
         is_told = False
         while True:
+            # Before the look, so that an end that is stored in between is not missed.
             mark = hub.mark()
             row = await hub.row(name)
             if row.result is not None:
@@ -145,6 +150,7 @@ class ChatSession:
                 raise RunBlocked(name, outcome.why)
             if outcome is not None and outcome.how == "suspended" and self.leaves_turns:
                 raise TurnSuspended(f"The turn {name} waits for an answer.")
+            # Once, however long the run takes to end.
             if abort.aborted and not is_told:  # whoever drives it is told
                 is_told = True
                 with suppress(RunOver):

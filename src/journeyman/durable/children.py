@@ -48,6 +48,7 @@ from journeyman.team.team import GONE
 from journeyman.types import JsonObject
 
 _LOOK_S: Final = 1.0
+# It bounds what a list of members reads.
 _MOST_RUNS: Final = 10_000
 _STARTS: Final = re.compile(r"/(background|member)/[^/]+\Z")
 
@@ -72,6 +73,8 @@ class Here(Protocol):
 def sent_id(row: Row, key: str) -> str:
     """Return the id of the run that a step of another one starts: runs of a tree lie together."""
     root = row.id.partition(".")[0]
+    # Digits that follow from the step: a second life that starts it again finds the run that is there. With the root in
+    # front, the rows of a tree lie together in the index.
     return f"{root}.{blake2b(f'{row.id}/{key}'.encode(), digest_size=8).hexdigest()}"
 
 
@@ -82,6 +85,7 @@ def member_id(leader: Row, name: str, incarnation: int) -> str:
 
 def short_id(run: str) -> str:
     """Return the id by which a model knows a run that it has started."""
+    # Eight digits, which a model can repeat. That only one run has them is checked when it is looked up.
     return f"bg-{run.rpartition('.')[2][:8]}"
 
 
@@ -282,6 +286,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
     async def message(self, id: str, text: str, *, dedup: str) -> Delivery:
         run, row = self._run(id), self._life.claim.row
         taken = await self._life.engine.signal(
+            # Numbered by the step of the sender, so that a second life of it says nothing twice.
             Signal(0, run, "mail", f"{row.id}/{dedup}", {"text": text}, self._life.now(), row.agent)
         )
         self._here.notify()
@@ -290,6 +295,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
     async def stop(self, id: str, reason: str) -> bool:
         run, row = self._run(id), self._life.claim.row
         taken = await self._life.engine.signal(
+            # Always the same: to stop it once is enough.
             Signal(0, run, "stop", "stop", {"reason": reason}, self._life.now(), row.agent)
         )
         self._here.notify()
@@ -315,6 +321,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
     async def rest(self, key: str, words: str, *, n_calls: int, n_seen: int) -> None:
         """Tell the leader, once, that this member has answered, and has nothing more to do."""
         above, row = self._head.above, self._life.claim.row
+        # What was known when it said so is part of the key: after new mail, it may say once more that it is idle.
         if above is None or f"{key}/{n_seen}" in self._life.known:
             return
         is_said = any(each.startswith(f"{key}/") for each in self._life.known)
@@ -360,6 +367,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
             who = "is the sender" if to == own else "is unknown"
             raise TeamError(f"{to!r} {who}. Send to one of {sorted({*runs, own})}, or to '*' for all members.")
         for each in names:
+            # What an earlier life has sent on the way through the names is not sent again.
             if f"{key}/mail/{each}" in self._life.known:
                 continue
             if each not in runs:
@@ -409,6 +417,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
 
     async def leave(self) -> None:
         """Let all members go, since this run ends, which leads them."""
+        # Only who leads a team has such steps: nobody else asks the store.
         if any(["/member/" in key for key in self._life.known]):
             await self.let_go(EVERYBODY)
 
@@ -445,6 +454,7 @@ def told(row: Row, head: Head, agent: Agent[Any, Any, Any], result: Result[Any],
     """Return what a run that ends tells the run that has sent it out. None: nobody has."""
     if head.above is None:
         return None
+    # Its row has no result yet: this is written together with it.
     info = replace(
         info_of_sent(replace(row, status="running"), head, agent, now=now), ended=datetime.fromtimestamp(now, UTC)
     )
@@ -456,7 +466,8 @@ def budget_of(head: Head, runtime: Runtime) -> Budget | None:
     """Return what a run draws on beside its own limits: what the runs above had left when they sent it out."""
     if head.above is None:
         return runtime.budget
-    return Budget(head.above.allowance, scope="background", now=0.0, parent=runtime.budget)
+    left = head.above.allowance
+    return Budget(tokens=left.tokens, cost=left.cost, calls=left.calls, scope="background", parent=runtime.budget)
 
 
 # -- what is said to a run by others -----------------------------------------------------------------------------------

@@ -16,14 +16,17 @@ EngineConnection: TypeAlias = Any
 """A connection of the driver of whoever stores the runs: on Postgres psycopg's `AsyncConnection`, in memory none."""
 
 LEASE_S: Final = 10.0
-"""A dispatcher treats a worker as dead that was silent for so many seconds."""
+"""A dispatcher treats a worker as dead that was silent for so many seconds. A worker beats five times in it, so that
+one beat which is late takes nothing from anybody."""
 SWEEP_S: Final = 30.0
-"""After so many seconds, one of the workers again looks for runs that have no ticket."""
+"""After so many seconds, one of the workers again looks for runs that have no ticket. It finds only what was lost
+with the queue, so it need not look often."""
 GIVE_BACK_S: Final = 5.0
 """How long runs that are taken from a worker may wait for a store that is away, to be given back; then their leases
 say it."""
 LATE_S: Final = 60.0
-"""The sweep looks at runs that should have begun so many seconds ago."""
+"""The sweep looks at runs that should have begun so many seconds ago. A ticket that is only late must not be written
+twice."""
 
 
 class Ticket(NamedTuple):
@@ -140,6 +143,7 @@ class Tickets(Protocol):
 
 def urgency(row: Row) -> int:
     """Return the priority of a run's ticket: what goes on comes before what begins, for the same priority."""
+    # Otherwise an approval would wait behind all that has not begun yet.
     return 2 * row.priority + (row.lives > 0)
 
 

@@ -52,10 +52,12 @@ from journeyman.types import NOTHING_USED, Usage
 T = TypeVar("T")
 
 _log = logging.getLogger("journeyman")
+# It bounds how often a store that is away is asked by each run.
 _AGAIN_S: Final = 1.0
 _ANOTHERS: Final = "somebody else drives it now"
 _LOOK_S: Final = 1.0
-"""How often a run is looked at when nothing calls for it."""
+"""How often a run is looked at when nothing calls for it. The store tells of most changes: this finds those that it
+did not."""
 
 
 class FollowingAbort(Abort):
@@ -155,12 +157,14 @@ class RunDriver:
             return outcome
         finally:
             if status == "left" and self.life is not None:
+                # First that it has left: what waits for its next step fails then, and does not begin.
                 self.life.departure.happen()
                 self.life.open()
             await end_tape(self.program.runtime, self.tape, status, code)
 
     async def _driven(self) -> Result[Any] | Exit:
         self.left, self.inbox = asyncio.get_running_loop().create_future(), Inbox(self.post)
+        # A context of its own: what the run sets in it must not reach whoever drives the next one here.
         around = copy_context()
         try:
             head = load_head(self.claim.row)
@@ -168,6 +172,8 @@ class RunDriver:
             life.stored = self.stored
             options = await self._options(head, life)
             run = self.run = around.run(self._begun, head, options)
+            # Before the first step: a stop or a hold that came while nobody drove the run is obeyed before anything is
+            # done.
             await self._catch_up()
         except RunBlocked as blocked:
             return await self._gone(None, Exit(how="blocked", why=blocked.why))
@@ -225,6 +231,7 @@ class RunDriver:
     def deliver(self, signal: Signal) -> None:
         """Take a signal in hand, once."""
         life = self.life
+        # Signals come from several looks at once, and each counts once.
         if signal.n in self.seen or life is None:
             return
         self.seen.add(signal.n)
@@ -291,6 +298,7 @@ class RunDriver:
 
     def _differences(self, head: Head) -> str:
         now = prints_of(self.program.agent)
+        # Parts that an older version did not digest count as equal.
         parts = [name for name, each in now.items() if head.prints.get(name, each) != each]
         return f"the agent's {' and '.join(parts)} differ from those that it was begun with" if parts else ""
 
@@ -303,6 +311,7 @@ class RunDriver:
             for n in heard:
                 del self.receipts[n]
                 self._note(self.spoken.pop(n), "taken")
+            # Numbers below zero are those of texts that wait in the session of a chat: the two kinds are counted apart.
             said = [] if turn is None else [-n for n in turn.writer.delivered() if -n not in life.used_up]
             return [*heard, *said, *self.post.taken()]
 
@@ -402,6 +411,7 @@ class RunDriver:
                 at_edge, self.life.at_edge = self.life.at_edge, None
                 at_edge()
             while not self.inbox.has_news:
+                # The mark is made before the look: what is written in between is not missed.
                 mark, n_seen = self.here.mark(), len(self.seen)
                 may_come = await self._may_come()
                 self.n_weighed = n_seen if may_come else -1
@@ -475,14 +485,17 @@ class RunDriver:
             if leaving is not None and leaving.how in ("fenced", "lost", "suspended"):
                 return leaving
             if leaving is not None and not life.n_working:  # what was under way has ended
+                # The reason that a step differs is mostly that the agent was changed: whoever reads it has to see both.
                 if leaving.how == "blocked" and (differ := self._differences(head)):
                     leaving = replace(leaving, why=f"{leaving.why}; {differ}")
                 return await self._gone(run, leaving)
 
     async def _stirring(self, carrying: asyncio.Task[Any], life: Lease) -> None:
         """Wait until there is something to look at."""
+        # More often while it waits, so that it leaves memory in time; a run at work is not looked at for that.
         patience_s = min(_LOOK_S, max(self.suspend_after_s / 4, 0.005)) if life.questions or life.rests else _LOOK_S
         if self.left.done() or self.is_held:
+            # It leaves as soon as its last step has ended, which nobody tells.
             patience_s = 0.05
         stirring = asyncio.ensure_future(self.stirred.wait())
         waited = {carrying, stirring} if self.left.done() else {carrying, stirring, self.left}
@@ -525,6 +538,8 @@ class RunDriver:
                 life.open()
                 return None
             change = self._change(run, life, "waiting", wake=min(expiries, default=None))
+            # Only if no more signals are stored than were seen: one that came in between finds a run that nobody would
+            # wake.
             if await self._settled(change, n_signals=len(self.seen)):
                 return Exit(how="suspended")
         life.open()
@@ -556,12 +571,15 @@ class RunDriver:
         something once it is stored is told that the run is over."""
         turn, result = self.turn, ending.result
         if life.at_edge is not None:
+            # A stop that came while the run went through old steps holds now, also where it ends before it has come to
+            # new ones.
             at_edge, life.at_edge = life.at_edge, None
             at_edge()
         if self.abort.aborted and result.code != "EXECUTION_CANCELLED":
             self.ending = None
             ending.is_stored.set_result(False)
             return None
+        # Before the end is stored: a process that died in between would leave members that nobody lets go.
         await patiently(self.sent.leave, what=f"that the members of {self.claim.row.id} may go")
         status, why = ("done", None) if isinstance(result, Success) else ("failed", str(result.code))
         # The conversation of a turn has its history, which is not stored again with every turn.
@@ -576,6 +594,7 @@ class RunDriver:
             change = replace(
                 change, session=head.session or "", lines=[*(() if step is None else lines_of_step(step)), *texts]
             )
+        # Not if something came that was not looked at: whoever has sent it was told that the run has taken it.
         if not await self._settled(change, n_signals=len(self.seen), posts=posts):
             await self._catch_up()  # something was said in this moment
             self.stirred.set()
@@ -596,6 +615,7 @@ class RunDriver:
         else:
             self.turn.has_late_texts = bool(unsaid)
             self.inbox.take_out(list(self.receipts.values()))  # they wait in the session
+        # It is an answer that came to nothing, and whoever gave it has to learn that.
         for signal in self.answers:
             if signal.n not in self.journal.life.used_up:
                 self._note_late(signal, "nothing waited for it any more")
@@ -617,6 +637,7 @@ class RunDriver:
         else:
             change = self._change(run, self.life, status, why=leaving.why or None)
             change = replace(change, asked=dump_questions(asked)) if asked else change
+        # A run that becomes ready again goes through all signals anyway, so none can be missed.
         n_signals = None if status == "ready" else max(len(self.seen), self.claim.row.n_signals)
         if await self._settled(change, n_signals=n_signals):
             return leaving
@@ -644,6 +665,7 @@ class RunDriver:
         """Return what earlier lives have used that this one has not come to, of which the row has only the sums."""
         row, used = self.claim.row, run.ledger.usage
         lost, cost = row.tokens - used.total_tokens, max(row.cost - (used.cost or 0.0), 0.0)
+        # The row has only sums: what is missing stands as input, so that limits count it.
         return Usage(input_tokens=lost, cost=cost, exact=False) if lost > 0 else NOTHING_USED
 
     async def _settled(self, change: Change, *, n_signals: int | None = None, posts: Signal | None = None) -> bool:

@@ -13,17 +13,17 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack, cast, overload
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
 from journeyman.cancellation import Abort, running_loop, wait_until_ended
-from journeyman.definition import explain_arguments
+from journeyman.definition import explain_arguments, is_count, missing_attribute, raise_problems
 from journeyman.durable.binding import Program
 from journeyman.durable.chats import ChatSession
 from journeyman.durable.dispatch import LATE_S, Dispatcher
 from journeyman.durable.engine import Engine
 from journeyman.durable.handle import RunHandle, check_place, copied, is_before
-from journeyman.durable.journal import Exit
+from journeyman.durable.journal import Exit, log_question
 from journeyman.durable.postgres.dispatchers import DispatcherName
 from journeyman.durable.postgres.engine import PostgresEngine
 from journeyman.durable.records import (
@@ -38,11 +38,12 @@ from journeyman.durable.records import (
     load_head,
     name_fault,
     prints_of,
+    questions_of,
     wall_clock,
 )
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.durable.watcher import Hub
-from journeyman.errors import DefinitionError, InvalidArguments, RunBlocked, RunDiffers, SubagentMisused, quoted
+from journeyman.errors import InvalidArguments, RunBlocked, RunDiffers, RunUnknown, StoreError, SubagentMisused, quoted
 from journeyman.events import Callbacks, Listener
 from journeyman.foreign import refuse_old_arguments
 from journeyman.journal import new_id
@@ -52,7 +53,7 @@ from journeyman.loop.state import Options, RunOptions
 from journeyman.loop.watch import traceparent_of
 from journeyman.result import Result
 from journeyman.store.address import read_address
-from journeyman.tools.check import is_count, listener_problems
+from journeyman.tools.check import listener_problems
 from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.tools.exact import StoredValue, store_value
 from journeyman.tools.results import encodable
@@ -60,10 +61,14 @@ from journeyman.tools.schema import RefusedValue
 from journeyman.types import Content, Message, UserContent
 from journeyman.version import package_version
 
+# Each time it comes back, its steps are read again: somebody who answers at once should not cost that.
 LINGER_S: Final = 5.0
 _DAY_S: Final = 86_400.0
+_REMIND_S: Final = 60.0
+# A transaction that deletes more would keep others waiting.
 _AT_ONCE: Final = 1_000
 """So many runs are forgotten at a time."""
+# It bounds what a dry run reads into memory.
 _MOST_SHOWN: Final = 1_000_000
 """The version is read once: its file takes longer to parse than a run takes to begin."""
 
@@ -130,8 +135,7 @@ class Durable:
                 `store` is not a URL.
             DefinitionError: `on_event` cannot be called, or is async: it is not awaited.
         """
-        if on_event is not None and (problems := [*listener_problems(on_event)]):
-            raise DefinitionError("The Durable", problems)
+        raise_problems("The Durable", () if on_event is None else listener_problems(on_event))
         place = read_address(store) if isinstance(store, str | os.PathLike) else store
         if isinstance(place, str):
             engine: Engine = PostgresEngine(place, dispatcher=dispatcher)
@@ -147,6 +151,11 @@ class Durable:
             engine = place
         self.hub: Final = Hub(engine, suspend_after_s=suspend_after_s, strict=strict, now=now, on_event=on_event)
         self._app: Final = app
+
+    if not TYPE_CHECKING:  # for checkers there is no such attribute
+
+        def __getattr__(self, name: str) -> object:
+            raise AttributeError(missing_attribute(self, "Durable", name), name=name, obj=self)
 
     async def __aenter__(self) -> Self:
         running_loop()  # else the first sentence would be a thread's
@@ -230,15 +239,31 @@ class Durable:
     async def _drive_to_end(self, row: Row, program: Program) -> Result[Any]:
         """Drive a run, and wait for whoever goes on with it."""
         also: tuple[Status, ...] = ("waiting",)
+        reminding = asyncio.create_task(self._log_questions(row.id))
+        try:
+            while True:
+                # The mark before the look: what is written in between is not missed.
+                mark = self.hub.mark()
+                outcome = await self.hub.driven(row.id, program, also=also)
+                if not isinstance(outcome, Exit):
+                    return outcome
+                if outcome.how == "blocked":
+                    raise RunBlocked(row.name or row.id, outcome.why)
+                also = ()
+                await self.hub.changed(since=mark)
+        finally:
+            reminding.cancel()
+
+    async def _log_questions(self, id: str) -> None:
+        """Log again each minute what a run waits for; whoever asks logs it at once."""
         while True:
-            mark = self.hub.mark()
-            outcome = await self.hub.driven(row.id, program, also=also)
-            if not isinstance(outcome, Exit):
-                return outcome
-            if outcome.how == "blocked":
-                raise RunBlocked(row.name or row.id, outcome.why)
-            also = ()
-            await self.hub.changed(since=mark)
+            await asyncio.sleep(_REMIND_S)
+            try:
+                row = await self.hub.row(id)
+            except (StoreError, RunUnknown):  # whoever drives the run says so
+                continue
+            for question in questions_of(row):
+                log_question(row, question)
 
     @overload
     async def start(self, agent: Agent[Out, In, Any], input: In, **options: Unpack[StartOptions]) -> RunHandle[Out]: ...
@@ -398,6 +423,7 @@ class Durable:
             head = replace(head, input=stored.text, exact=stored.exact, content=content)
         head = replace(head, target=head.target if target is None else target)
         made = self._made(head, id=id, status="ready", parent=row.id)
+        # Another agent has its own system prompt: with the old one stored, it would never be asked.
         leaves_out = () if agent is None else ("system",)
         kept = [each for each in records if is_before(each.key, at) and each.key not in leaves_out]
         stored = await self.hub.engine.add(made, copied(made, head, kept))
@@ -433,8 +459,8 @@ class Durable:
         self.hub.check()
         return await self.hub.engine.queues(now=self.hub.now())
 
-    async def cancel(self, run: str, reason: str = "cancelled", *, who: str | None = None) -> None:
-        """Cancel a run, in whichever process drives it. A run that nobody drives ends when somebody resumes it.
+    async def stop(self, run: str, reason: str = "cancelled", *, who: str | None = None) -> None:
+        """Stop a run, in whichever process drives it. A run that nobody drives ends when somebody resumes it.
         `reason` stands in its ending; `who` is kept with it, as the one who said so.
 
         Raises:
@@ -477,6 +503,7 @@ class Durable:
 
     async def _forget_older(self, older_s: float, statuses: Collection[Status], *, dry: bool) -> tuple[RunInfo, ...]:
         engine, before = self.hub.engine, self.hub.now() - older_s
+        # Before a day has passed, no table of a day is over.
         by_days, found = older_s >= _DAY_S, dict[str, RunInfo]()
         while True:
             limit = _MOST_SHOWN if dry else _AT_ONCE
@@ -522,6 +549,7 @@ class Durable:
             asyncio.to_thread(self.hub.engine.session, id, agent=agent, any_agent=False, create=True)
         )
         try:
+            # Waited for also when this is cancelled: a session that is open by then has to be closed.
             await wait_until_ended(opening)
             yield ChatSession(self.hub, opening.result(), head=self._head, app=self._app)
         finally:
@@ -568,6 +596,7 @@ class Durable:
             raise ValueError(f"The id {quoted(id[:80])} cannot be used: {fault}.")
         for name, given in (("queue", "queue"), ("idempotency_key", "dedup")):
             text: str | None = options.get(given)
+            # No database keeps such a text.
             if text is not None and encodable(text) != text:
                 raise ValueError(f"The {name} {quoted(text[:80])} cannot be used: it has half of a surrogate pair.")
         now = self.hub.now()

@@ -20,7 +20,8 @@ Taken: TypeAlias = Literal["taken", "known", "over"]
 """What became of a signal. `known`: there is one with the same kind and `dedup` already; `over`: the run has ended."""
 
 MOST_DEATHS: Final = 20
-"""A run that takes its process down so often in a row, before it has done a new step, is blocked."""
+"""A run that takes its process down so often in a row, before it has done a new step, is blocked. Fewer would block
+a run because of machines that restart; without a limit, it would take down one worker after the other."""
 
 
 class Engine(Protocol):  # noqa: PLR0904 - what a store of runs does

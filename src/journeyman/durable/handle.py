@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Sequence
 from typing import Any, Final, Generic
 
-from pydantic_core import from_json
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent
@@ -37,6 +36,7 @@ from journeyman.processes import somebody
 from journeyman.result import Result
 from journeyman.types import JsonObject
 
+# A shorter beginning could be that of another question.
 _SHORTEST_DIGEST: Final = 6
 Value = TypeVar("Value", default=Any, covariant=True)
 
@@ -64,6 +64,7 @@ class RunHandle(Generic[Value]):
             RunBlocked: it cannot go on by itself, or its result cannot be read.
         """
         while True:
+            # The mark before the look: what is written in between is not missed.
             mark = self.hub.mark()
             row = await self._row()
             if row.result is not None:
@@ -89,20 +90,20 @@ class RunHandle(Generic[Value]):
     async def approve(self, question_id: str, decision: Decision, *, who: str | None = None) -> PendingQuestion:
         """Answer the question about a call that waits, and return the question. The first answer counts.
 
-        `digest` is the digest of the call, or its first six characters or more. `decision` is `Allow()`, `Deny("…")`,
-        `Rewrite(…)` or `Stop()`. `who` is kept with the answer: the one who gave it.
+        `question_id` is that of the pending question, or its first six characters or more. `decision` is `Allow()`,
+        `Deny("…")`, `Rewrite(…)` or `Stop()`. `who` is kept with the answer: the one who gave it.
 
         Raises:
-            LookupError: nothing waits under this digest, it was answered before, or it has expired. The text says by
+            LookupError: no question waits under this id, it was answered before, or it has expired. The text says by
                 whom and when.
             RunOver: the run has ended.
         """
-        return await self._settle("approve", question_id, {"decision": from_json(DECISION.encode(decision))}, who)
+        return await self._settle("approve", question_id, {"decision": DECISION.document_of(decision)}, who)
 
     @refuse_old_arguments
     async def answer(self, question_id: str, text: str, *, who: str | None = None) -> PendingQuestion:
         """Answer a question that the model has asked with `ask_user`, and return it. The first answer counts.
-        `digest` and `who` are as for `approve`.
+        `question_id` and `who` are as for `approve`.
 
         Raises:
             ValueError: the text is blank.
@@ -119,6 +120,7 @@ class RunHandle(Generic[Value]):
             for each in questions_of(row)
             if each.kind == kind and len(question_id) >= _SHORTEST_DIGEST and each.question_id.startswith(question_id)
         ]
+        # Two calls with the same arguments have the same digest: an answer to it is one to either.
         if len({each.question_id for each in asked}) != 1:
             raise LookupError(await self._nothing_waits(row, question_id))
         question, now = asked[0], self.hub.now()
@@ -190,17 +192,19 @@ class RunHandle(Generic[Value]):
         self.hub.notify()
         return taken == "taken"
 
-    async def _nothing_waits(self, row: Row, digest: str) -> str:
-        if len(digest) < _SHORTEST_DIGEST:
-            return f"{quoted(digest)} is not a digest: give at least its first {_SHORTEST_DIGEST} characters."
+    async def _nothing_waits(self, row: Row, question_id: str) -> str:
+        if len(question_id) < _SHORTEST_DIGEST:
+            return (
+                f"{quoted(question_id)} is no id of a question: give at least its first {_SHORTEST_DIGEST} characters."
+            )
         for signal in await self.hub.engine.signals(run=self.id):
-            if str(signal.body.get("digest", "")).startswith(digest):
+            if str(signal.body.get("digest", "")).startswith(question_id):
                 decision: object = signal.body.get("decision")
                 word = decision.get("decision") if is_json_object(decision) else "a text"
                 return f"This was answered before: {word}, by {signal.who}, {self.hub.now() - signal.at:,.0f} s ago."
         waiting = [f"{each.question_id[:12]} ({each.tool})" for each in questions_of(row)]
         waits = f"It waits for {', '.join(waiting)}." if waiting else "It waits for nobody."
-        return f"No question waits under {quoted(digest[:64])} in the run {row.name or row.id!r}. {waits}"
+        return f"No question waits under {quoted(question_id[:64])} in the run {row.name or row.id!r}. {waits}"
 
 
 _TWICE: Final = ("head", "end")
@@ -208,6 +212,7 @@ _TWICE: Final = ("head", "end")
 
 def is_before(key: str, at: tuple[int, int]) -> bool:
     """Tell whether a step belongs to what comes before an attempt and iteration."""
+    # A fork has its own head, and has not ended.
     if key in _TWICE:
         return False
     attempt, iteration = place_of_key(key.removeprefix("answer/"))
@@ -247,6 +252,7 @@ def copied(made: Row, head: Head, records: Sequence[Record]) -> Sequence[Record]
         used_s=0.0,
         body=packed(whose, key="head"),
     )
+    # What was only begun may have happened: a fork must not inherit that it is unknown.
     done = [each for each in records if each.kind == DONE]
     crcs = [crc_of(made.id, each.key, each.kind, each.body) for each in done]
     copies = zip(done, crcs, strict=True)

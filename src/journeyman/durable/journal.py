@@ -19,7 +19,6 @@ from json import dumps, loads
 from typing import Final, Literal, NoReturn, TypeVar
 
 from pydantic import JsonValue
-from pydantic_core import from_json
 
 from journeyman.cancellation import current_scope
 from journeyman.chat.questions import Questions
@@ -56,13 +55,18 @@ from journeyman.journal import (
     decode_step,
     encode_step,
 )
+from journeyman.texts import shorten_line
 from journeyman.types import Effect, JsonObject, RunPath
 
 T = TypeVar("T")
 
 _log = logging.getLogger("journeyman")
+# It bounds how often a store that is away is asked.
 _AGAIN_S: Final = 1.0
+_QUESTION_SHOWN: Final = 200
+# In tries of one second each: the log says that a run waits, and is not filled by it.
 _SAID_EACH: Final = 30
+# What is asked stands in the row of the run, which every list reads.
 _LONGEST_ARGUMENTS: Final = 8_000
 
 
@@ -172,6 +176,7 @@ class Lease:
         self.noting = asyncio.Lock()
         """Held while what the run waits for is written: an older note must not replace a newer one."""
         self._clock = asyncio.get_running_loop().time
+        # The most that any step says: the row is behind when a process died.
         self._used_s = max([claim.row.used_s, *[known.used_s for known in self.known.values()]])
         self._began_s = self._moved_s = self._clock()
         self._waited_s, self._waits_since = 0.0, 0.0
@@ -181,6 +186,7 @@ class Lease:
         known = self.known.setdefault(each.key, KnownStep(each.about, each.epoch, each.used_s))
         value, signals, deaths = unpacked(each) if each.kind == DONE else (None, (), 0)
         if value is not None:
+            # Read now, where the run can be blocked before anything is done.
             try:
                 decode_step(value)
             except ValueError as error:
@@ -206,6 +212,7 @@ class Lease:
         if self.at_edge is not None:
             at_edge, self.at_edge = self.at_edge, None
             at_edge()
+            # One step of the loop: what the word to stop has fired reaches the task before the next step begins.
             await asyncio.sleep(0)
         try:
             has_come = await self._look()
@@ -228,6 +235,7 @@ class Lease:
 
     async def check(self, key: str, known: KnownStep, about: About | None) -> None:
         """Leave if a stored answer is to something else than is asked now."""
+        # A digest takes a while: it is made only where both sides have one.
         if self._accepts or known.about is None or about is None or about() == known.about:
             return
         place = "the model is asked something else" if "/model" in key else "the call is another one"
@@ -237,6 +245,7 @@ class Lease:
 
     def used_s(self) -> float:
         """Return how long the run has worked in all its lives, in seconds, without the time in which it waited."""
+        # Neither the hours until somebody answers nor those in which nothing is said are work.
         waited_s = self._waited_s + (self._clock() - self._waits_since if self.questions or self.rests else 0.0)
         return self._used_s + max(0.0, self._clock() - self._began_s - waited_s)
 
@@ -336,6 +345,7 @@ class Lease:
         self.questions[question.key] = question
         self._moved_s = self._clock()
         self._stir()
+        log_question(self.claim.row, question)
         await self._note()
 
     async def settle(self, key: str) -> None:
@@ -360,7 +370,18 @@ class Lease:
             try:
                 await self.engine.note(self.claim, dump_questions(self.asked))
             except StoreError as error:
+                # The run goes on to wait: the next question or answer notes all of it again.
                 _log.warning("What the run waits for could not be noted, so nobody can answer it yet: %s", error)
+
+
+def log_question(row: Row, question: PendingQuestion) -> None:
+    """Log what a run waits for, and how to answer: the program that waits with it looks as if it hung."""
+    asked = shorten_line(question.question, _QUESTION_SHOWN)
+    what = f"a decision about {question.tool} ({asked})" if question.kind == "approve" else f"an answer to: {asked}"
+    verb, value = ("approve", "Allow()") if question.kind == "approve" else ("answer", "text")
+    name, question_id = row.name or row.id, question.question_id[:12]
+    how = f"await (await durable.get({name!r})).{verb}({question_id!r}, {value})"
+    _log.info("The run %s of %s waits for %s. Answer from any process: %s", name, row.agent, what, how)
 
 
 class RunJournal(Journal):
@@ -410,6 +431,7 @@ class RunJournal(Journal):
         return sum([max(times) - min(times) for times in lives.values()])
 
     def stored(self, prefix: str = "") -> Iterator[tuple[str, bytes | None]]:
+        # What an earlier life has asked is known, without a value: a call that has asked somebody was begun.
         known = {**dict.fromkeys(self._asked_before, b""), **{key: each.value for key, each in self.life.known.items()}}
         return ((key, value) for key, value in known.items() if key.startswith(prefix))
 
@@ -433,7 +455,7 @@ class RunJournal(Journal):
 
         async def decision(opened: Callable[[str], None]) -> JsonValue:
             assert here is not None
-            return from_json(DECISION.encode(await here.approve(approval, opened=opened)))
+            return DECISION.document_of(await here.approve(approval, opened=opened))
 
         asking = None if here is None or not here.watch.is_heard else _Here(here, decision)
         value = await self._asked(question, "decision", expires_s=expires_s, here=asking)
@@ -481,6 +503,7 @@ class RunJournal(Journal):
         if known is not None and known.value is not None:
             return None if decode_step(known.value)[1] == _EXPIRED else known.value
         await life.opened()
+        # The time runs from when it was first asked: a question must not begin again with each life.
         before = self._asked_before.get(key)
         expires_at = None if expires_s is None else life.now() + expires_s
         if before is not None:
@@ -555,6 +578,7 @@ class RunJournal(Journal):
     async def _answer(self, key: str, expires_at: float | None) -> Signal | None:
         """Wait for an answer that was given in time, whenever this life comes to look at it. None: there is none."""
         while key not in self._answers:
+            # By the clock of the day, which the next process shares.
             left_s = None if expires_at is None else expires_at - self.life.now()
             if left_s is not None and left_s <= 0:
                 await self.catch_up()  # it may have been given in the last moment, and not be here yet
@@ -567,6 +591,7 @@ class RunJournal(Journal):
                 leaving.cancel()
             self.life.departure.check()
         signal = self._answers.get(key)
+        # By when it was given, not by when it is looked at: the process may have been down in between.
         if signal is None or expires_at is None or signal.at < expires_at:
             return signal
         self.note_late(signal, f"the question had expired {signal.at - expires_at:,.0f} s before")
@@ -608,7 +633,7 @@ class _Here:
         """Let those who are here know what was answered elsewhere."""
         if self.id in self.questions.open:
             text = answer if isinstance(answer, str) else None
-            self.questions.answer(self.id, DECISION.decode(dumps(answer).encode()) if text is None else text)
+            self.questions.answer(self.id, DECISION.read(answer) if text is None else text)
 
 
 def _question_of_approval(key: str, approval: Approval) -> PendingQuestion:
@@ -661,14 +686,18 @@ class _Reserved:
         life, known = self.life, self.life.known.get(self.key)
         if known is not None:
             await life.check(self.key, known, self.about)
+            # Also for calls that are no longer `once` today: what was begun then may have had its effect.
             if known.value is None:  # only of what must not be done twice it is stored that it was begun
                 raise OutcomeUnknown(self.key)
             return await self.journal.decoded(self.key, known.value, codec)
         await life.opened()
+        # Before the work: whoever listens hears that the run goes on before anything of it happens.
         self.journal.go_live(self.key)
         life.n_working += 1
+        # Before the work, since the arguments and the conversation may have changed by its end.
         about = None if self.about is None else self.about()
         try:
+            # On the disk before the call: after a power cut, nobody could otherwise tell that the effect may be there.
             if self.effect == "once":
                 await self._put(BEGUN, None, about)
             value = await work()
@@ -676,6 +705,7 @@ class _Reserved:
             stored = await self._put(DONE, data, about)
         finally:
             life.n_working -= 1
+        # A late write of an earlier life has won: its value stands in the journal, so it is the one to go on with.
         return value if stored is None or stored == data else await self.journal.decoded(self.key, stored, codec)
 
     async def settle(self, value: T, *, codec: Codec[T]) -> None:
@@ -683,6 +713,7 @@ class _Reserved:
         await self._put(DONE, codec.encode(value), None if self.about is None else self.about())
 
     async def _put(self, kind: Kind, value: bytes | None, about: bytes | None) -> bytes | None:
+        # What is said and which signals it has taken is one write: a death in between would say them twice, or never.
         says = value is not None and (self.key == "prompt" or self.key.endswith("/said"))
         used_up = self.life.taking() if says else ()
         return await self.life.put(self.key, kind, effect=self.effect, value=value, about=about, used_up=used_up)

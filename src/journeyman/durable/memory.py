@@ -60,6 +60,8 @@ class Memory:
         """The runs that have ended, in the order in which they did, and when, in seconds since 1970."""
         self.deduped: dict[tuple[str, str], str] = {}
         """The ids of the runs that were begun with a `dedup`, by their agents and it."""
+        # Lists are asked by the beginning of a name: without an order, each question would look at every run that is
+        # kept.
         self.sorted: list[tuple[str, str]] = []
         """Each id and each name, with the id of its run, in order: so runs are found by how these begin."""
         self.records: dict[str, dict[tuple[str, Kind], Record]] = {}
@@ -99,6 +101,7 @@ class Memory:
 
     def forget_ended(self, *, before: float, most: int) -> None:
         """Forget runs that ended before a time, in seconds since 1970, and the oldest of those that are too many."""
+        # From the oldest on: a server that goes on for months must not keep every run in memory.
         while self.over:
             id, ended = next(iter(self.over.items()))
             if ended >= before and len(self.over) <= most:
@@ -240,12 +243,14 @@ class InMemoryEngine:
             return None
         if gen is not None and gen != row.gen:
             return None
+        # Without a limit on the queue, nobody counts: that would cost a look at all runs for each claim.
         beside = () if at_once is None else self.memory.rows.values()
         running = [each for each in beside if each.queue == row.queue and each.status == "running" and each is not row]
         if at_once is not None and sum(not self._is_dead(each) for each in running) >= at_once:
             self.memory.parked += [] if gen is None or id in self.memory.parked else [id]
             return None
         n_steps, died = len(self.memory.records[row.id]), row.owner is not None and not steal
+        # A new step is progress: only those deaths count that came without one.
         deaths = (row.deaths + 1 if n_steps == row.n_steps else 1) if died else 0
         if deaths >= MOST_DEATHS:
             self.memory.put(replace(row, status="blocked", why=killer(deaths), owner=None, deaths=0))
@@ -331,6 +336,7 @@ class InMemoryEngine:
         signals = self.memory.signals
         if run is not None:
             return [signals[n] for n in self.memory.sent.get(run, {}).values() if n > after]
+        # From the newest back, since only the last few are new.
         found = [*takewhile(lambda each: each.n > after, reversed(signals.values()))]
         return found[::-1]
 
@@ -366,6 +372,7 @@ class InMemoryEngine:
                 f"Session {id} is one of the agent {known.agent!r}, not of {agent!r}.",
                 hint="Open it with that agent, or give any_agent=True to go on with this one.",
             )
+        # An owner that has been closed has let go of all its sessions, whatever stands here.
         if memory.open_in.get(id) in memory.owners:
             raise SessionInUse(
                 f"Session {id} in the memory is open in this process.", hint="Close it there first.", pid=os.getpid()
@@ -392,6 +399,7 @@ class InMemoryEngine:
             text = f"Session {id} in the memory is open in this process."
             raise SessionInUse(text, hint="Close it there first.", pid=os.getpid())
         del self.memory.sessions[id]
+        # A copy: what is dropped is taken out of what is gone through.
         for row in [*self.memory.beginning(turns_of(id)[0])]:
             self.memory.drop(row.id)
 
@@ -472,6 +480,7 @@ class _InMemoryTickets:
         if row is None or row.gen != ticket.gen or not may_be_handed_over(row):
             return False
         is_driven = row.status == "running"
+        # Another epoch, so that whoever drives it now can write nothing more.
         after = replace(row, status="ready" if is_driven else row.status, gen=row.gen + 1, epoch=row.epoch + is_driven)
         self._memory.put(after)
         await _enqueued(self.dispatcher, after, after_s=max(after_s, (after.wake or now) - now))

@@ -52,6 +52,7 @@ class _Heard:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if not self._is_left:
+            # A signal comes between any two instructions: only this may be called there, and it wakes the loop.
             self._loop.call_soon_threadsafe(self._heed)
         if isinstance(self._before, _Heard):
             self._before(number, frame)

@@ -20,7 +20,7 @@ import orjson
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from journeyman.agent import Agent, Runtime
-from journeyman.budget import Allowance
+from journeyman.budget import BudgetLeft
 from journeyman.data import lazy_dataclass
 from journeyman.errors import RunBlocked, StepTooLarge
 from journeyman.journal import as_json
@@ -45,12 +45,14 @@ SignalKind: TypeAlias = Literal["approve", "answer", "steer", "task_ended", "mai
 # -- one step ----------------------------------------------------------------------------------------------------------
 
 MOST_BYTES: Final = 16_000_000
-"""A step whose value is longer, as JSON, is not stored."""
+"""A step whose value is longer, as JSON, is not stored. All steps of a run are read into memory when it goes on."""
+# Below it, to pack costs more than it saves.
 _DEFLATED_FROM: Final = 1_000
 _SMALL_BYTES: Final = 4_096
 _SMALL, _LARGE = (12, 5), (15, 8)
 """The window and the memory for packing a body of at most so many bytes, and for others: to set up the larger window
 takes longer than to pack 2 KB."""
+# Written as it is and not by a JSON writer, so that the usual body is known by its first bytes.
 _HEAD: Final = b'{"f":%d,' % FORMAT
 _VALUE: Final = b'"v":'
 _CURRENT: Final = re.compile(re.escape(_HEAD) + rb'(?:"d":([0-9]{1,9}),)?' + _VALUE)
@@ -100,6 +102,7 @@ def record(  # noqa: PLR0913 - its fields
 
 def crc_of(run: str, key: str, kind: int, body: bytes | None) -> int:
     """Return the checksum of a record."""
+    # With all that the body stands for: one that damage has put under another key is not taken for that step.
     return zlib.crc32(body or b"", zlib.crc32(f"{run}\n{key}\n{kind}\n".encode()))
 
 
@@ -117,8 +120,10 @@ def packed(value: bytes, *, key: str, used_up: Sequence[int] = (), deaths: int =
     body = b"".join((_HEAD, died, signals, _VALUE, value, b"}"))
     if len(body) < _DEFLATED_FROM:
         return body
+    # The quickest level, since each step waits for it.
     packing = zlib.compressobj(1, zlib.DEFLATED, *(_SMALL if len(body) <= _SMALL_BYTES else _LARGE))
     deflated = b"".join((b"z", packing.compress(body), packing.flush()))
+    # What saves less than a quarter is not worth unpacking in each later life.
     return deflated if len(deflated) <= len(body) * 3 // 4 else body
 
 
@@ -238,7 +243,7 @@ class Above:
     """Tells it from the other runs below the same one."""
     model: str = ""
     """The name of the model that the call asked for; empty for the agent's own."""
-    allowance: Allowance = field(default_factory=Allowance)
+    allowance: BudgetLeft = field(default_factory=BudgetLeft)
     """What the runs above had left when it was sent: it spends no more."""
     member: str = ""
     """Its name in the team that the run leads that has sent it; empty for one that is in no team."""
@@ -290,6 +295,7 @@ class Head:
 
 def dump_head(head: Head) -> bytes:
     """Return what a run begins with as it is stored: half a surrogate pair is replaced."""
+    # The quick way first: half a surrogate pair is rare, and only it raises.
     try:
         return adapter_of(Head).dump_json(head, exclude_none=True)
     except PydanticSerializationError:
@@ -317,6 +323,7 @@ def gates_of(agent: Agent[Any, Any, Any], runtime: Runtime) -> tuple[str, ...]:
     for gate in (agent.gate, runtime.gate):
         if gate is not None:
             given += gate if isinstance(gate, Sequence) else [gate]
+    # Sorted: the order of gates in a program is not compared.
     return tuple(sorted(type(each).__qualname__ for each in given))
 
 
@@ -328,6 +335,7 @@ def prints_of(agent: Agent[Any, Any, Any]) -> Mapping[str, str]:
     return known
 
 
+# By the agent itself, and gone with it: a program may make agents all the time.
 _prints: Final[WeakKeyDictionary[Agent[Any, Any, Any], Mapping[str, str]]] = WeakKeyDictionary()
 """The digests of agents, which do not change: each run needs them twice."""
 
@@ -447,6 +455,7 @@ def signalled(row: Row, kind: SignalKind) -> Row:
     return replace(
         row,
         status=status,
+        # A new number: a ticket of an earlier wake-up is void.
         gen=row.gen + (status == "ready" != row.status),
         n_signals=row.n_signals + 1,
         wake=row.wake if keeps_wake and kind != "stop" else None,
@@ -478,7 +487,8 @@ def is_free(row: Row, *, now: float, also: Collection[Status], owner_is_dead: bo
 
 
 LAST: Final = "\U0010ffff"
-"""Behind every other character: what begins with a text comes before the text with this."""
+"""Behind every other character: what begins with a text comes before the text with this. It ends a range, which an
+index finds."""
 
 
 class KeptSession(NamedTuple):
@@ -590,6 +600,7 @@ def info_of(row: Row) -> RunInfo:
     try:
         target = load_head(row).target
     except RunBlocked:
+        # One that cannot be read must not hide the others of a list.
         target = ""
     return RunInfo(
         id=row.id,
@@ -646,6 +657,7 @@ class Change:
 # -- ids ---------------------------------------------------------------------------------------------------------------
 
 
+# Names stand in indexes, in addresses and on pages.
 _MOST_CHARACTERS: Final = 200
 
 

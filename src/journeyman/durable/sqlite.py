@@ -57,13 +57,17 @@ _ADD_RUN: Final = f"INSERT INTO jm_runs ({_LIST}) VALUES ({_MARKS})"
 _STEP: Final = "run, key, kind, about, effect, epoch, at, used_s, body, crc"
 _ADD_STEP: Final = f"INSERT INTO jm_steps ({_STEP}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _WRITE: Final = (
+    # One statement, which writes only if the run is still ours: there is no moment between looking and writing.
     f"INSERT INTO jm_steps ({_STEP}) SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM jm_runs WHERE id = ? AND epoch = ?"
     " ON CONFLICT DO NOTHING"
 )
 _NEXT: Final = "SELECT queue FROM jm_runs WHERE status = 'ready' AND agent = ? AND queue >= ? ORDER BY queue LIMIT 1"
 """The next queue in which a run of an agent waits, in the order of their names: one search in the index."""
 _PATIENCE_S: Final = 5.0
-"""So long a write that another process keeps waiting is tried again before it is an error."""
+"""So long a write that another process keeps waiting is tried again before it is an error. As long as Python's
+module for SQLite waits by itself."""
+# SQLite tells nobody that it is free again. A write of others takes some 30 microseconds, and one that is synced some
+# milliseconds.
 _AGAIN_S: Final = 0.005
 
 
@@ -77,12 +81,14 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         self._n_changes = 0
 
     async def open(self) -> None:
+        # It does not wait at all: it would do so in the thread of the event loop.
         self._file, _ = open_or_repair(self.path, busy_s=0.0)
         try:
             self._lock = Lock(self.path, self.owner, what=f"The worker {self.owner}")
         except BaseException:
             self._file.close()
             raise
+        # One at a time: the connection is one, and a write in a thread must not meet another.
         self._alone = asyncio.Lock()
 
     async def close(self) -> None:
@@ -108,6 +114,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         return await self._written(work)
 
     async def get(self, id: str) -> Row | None:
+        # Where an id of one run is the name of another, the id counts.
         found = await self._rows("WHERE id = ? OR name = ? ORDER BY id = ? DESC LIMIT 1", (id, id, id))
         return found[0] if found else None
 
@@ -157,10 +164,12 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         free = f"WHERE status = 'ready' AND agent = ? AND queue = ? AND (wake IS NULL OR wake <= ?) {order}"
         for agent in agents:
             names = list(queues)
+            # Behind the last one by its name and a character that comes before all others.
             while not queues and (after := await self._read(_NEXT, (agent, f"{names[-1]}\0" if names else ""))):
                 names.append(after[0][0])
             for queue in names:
                 found += await self._rows(free, (agent, queue, now, limit))
+        # Owners and not runs: there are few of them, and many runs.
         owners = [name for (name,) in await self._read("SELECT DISTINCT owner FROM jm_runs WHERE status = 'running'")]
         dead = json.dumps([name for name in owners if self._is_dead(name)])
         left = f"WHERE status = 'running' AND owner IN (SELECT value FROM json_each(?)) AND {which} {order}"
@@ -187,6 +196,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
                 return None
             if at_once is not None:
                 busy = "SELECT owner, count(*) FROM jm_runs WHERE status = 'running' AND queue = ? AND id <> ?"
+                # By owner, so that a lock is looked at once for each.
                 running = connection.execute(f"{busy} GROUP BY owner", (row.queue, id)).fetchall()
                 if sum([n for owner, n in running if not self._is_dead(owner)]) >= at_once:
                     return None
@@ -224,6 +234,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
                 _signal(connection, posts)
             return True
 
+        # That a run has ended is told to somebody: it must not be undone by a power cut.
         return await self._written(work, is_synced=change.status in OVER)
 
     def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> SharedSession:
@@ -282,6 +293,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
     ) -> Written:
         if starts is not None or posts is not None:
             with_others = partial(_write_record, claim=claim, record=record, starts=starts, posts=posts)
+            # With a run or a signal it always waits for the disk: another process may act on it at once.
             return await self._written(with_others, is_synced=True)
 
         def work() -> Written:
@@ -319,6 +331,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
     def has_news(self) -> bool:
         if self._alone.locked():  # somebody writes here: the event loop does not wait for that
             return False
+        # This number changes when another connection has written, and not for what this one writes.
         before, self._n_changes = self._n_changes, self._file.rows("PRAGMA data_version")[0][0]
         return before != self._n_changes
 

@@ -39,17 +39,19 @@ from journeyman.types import RunPath
 
 _log = logging.getLogger("journeyman")
 _POLL_S: Final = 0.1
+# A hundred times in a second at most: to ask SQLite costs a tenth of what a step costs.
 _LOOK_S: Final = 0.01
 """Before each step, runs look for what was sent to them. For all runs together, the file is read after so many
 seconds."""
 _TOLD_S: Final = 0.05
-"""When other processes say that they have written, the store is read again after so many seconds at the earliest."""
+"""When other processes say that they have written, the store is read again after so many seconds at the earliest.
+Many processes that tell of each step would have it read all the time."""
 _LAST_LOOK_S: Final = 0.25
 """How long what reads the store beside the runs may take in the end, in seconds."""
 _GIVE_BACK_S: Final = 1.0
 """How long it may take then to give runs back that nobody else looks for, in seconds."""
 _YEAR_2020: Final = 1_577_836_800.0
-"""When it began, in seconds since 1970."""
+"""When it began, in seconds since 1970. A clock that was never set says less."""
 
 
 class _ClaimPlace(TypedDict):
@@ -113,6 +115,7 @@ class Hub:
             )
         self._loop, self._pid = asyncio.get_running_loop(), os.getpid()
         try:
+            # What was said before is read by each run as its life begins.
             self._newest_signal = await patiently(self.engine.newest, what="which signals are old")
         except BaseException:
             await self.engine.close()
@@ -127,6 +130,7 @@ class Hub:
         beside = {self._polling, *self._adopted.values()}
         for task in beside:
             task.cancel()
+        # First whoever gives runs back: for that the store has to be open.
         await asyncio.wait(beside, timeout=_GIVE_BACK_S if self._adopted else _LAST_LOOK_S)
         await self.engine.close()  # now those that wait for an answer fail
         if await cancel_within(_LAST_LOOK_S, beside):
@@ -165,9 +169,11 @@ class Hub:
     async def look(self) -> bool:
         """Give the runs that are driven here what was sent to them since this was last asked. False: nothing was."""
         now_s = asyncio.get_running_loop().time()
+        # Many runs ask before each of their steps: within so short a time, one look is for all of them.
         if not self._is_stale and now_s - self._looked_s < _LOOK_S:
             return False
         self._looked_s = now_s
+        # Asked also when something was written here, so that the next look does not find the same news again.
         has_news = self.engine.has_news()
         if not has_news and not self._is_stale:
             return False
@@ -261,6 +267,8 @@ class Hub:
             return Exit(how="blocked", why=row.why or "")
         claim, began_s = None, asyncio.get_running_loop().time()
         if id not in self._drives:
+            # Before it is asked for: the answer of the store may be on its way while a second ticket of the run is
+            # looked at.
             self._claiming.append(id)
             try:
                 claim = await self.engine.claim(
@@ -298,6 +306,7 @@ class Hub:
             outcome = await drive.drive()
         finally:
             del self._drives[claim.row.id]
+            # Whoever waits for the run has to look now, however it ended.
             self.notify()
         if self._watch is not None and isinstance(outcome, Exit):
             self._tell_left(claim, outcome)
@@ -345,6 +354,7 @@ class Hub:
 
     def adopt(self, id: str, program: Program) -> None:
         if id not in self._adopted:
+            # In an empty context: what runs on must not be a child of the run that has sent it out.
             task = asyncio.create_task(self._adopted_run(id, program), context=Context())
             self._adopted[id] = task
             task.add_done_callback(lambda _: self._adopted.pop(id, None))
@@ -363,6 +373,7 @@ class Hub:
                 if not is_said:
                     _log.warning("The run %s is not driven: %s", id, name_and_words(error))
                 is_said = True
+                # After the fault, so that the same change is not taken for a new one.
                 mark = self.mark()
             await self.changed(since=mark)
 

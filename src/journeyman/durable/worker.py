@@ -15,7 +15,7 @@ from journeyman.cancellation import cancel_within, wait_until_ended
 from journeyman.closing import TimeToEnd, time_of_work
 from journeyman.connect import connect
 from journeyman.data import lazy_dataclass
-from journeyman.definition import explain_arguments
+from journeyman.definition import explain_arguments, raise_problems
 from journeyman.durable.binding import Program
 from journeyman.durable.dispatch import GIVE_BACK_S, Ticket, Tickets, may_be_handed_over
 from journeyman.durable.durable import Durable
@@ -42,7 +42,7 @@ _HowDriven: TypeAlias = Literal["driven", "held", "unfit", "failed"]
 _log = logging.getLogger("journeyman")
 _PATIENCE_S: Final = 1.0
 _UNFIT_S: Final = 10.0
-"""This worker leaves a run that it must not drive to others for so many seconds."""
+"""This worker leaves a run that it must not drive to others for so many seconds. Others may have what it lacks."""
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -85,8 +85,7 @@ class Worker:
         problems = [*callback_problems(callbacks)]
         if on_event is not None:
             problems += listener_problems(on_event)
-        if problems:
-            raise DefinitionError("The worker", problems)
+        raise_problems("The worker", problems)
         names = [agent.name for agent in agents]
         double = sorted({name for name in names if names.count(name) > 1})
         if not names:
@@ -100,6 +99,7 @@ class Worker:
                 raise ValueError(f"Queue {name!r} lets {queue.max_concurrency} runs go on at once. Let at least one.")
         self._hub: Final = durable.hub
         self._agents: Final = {agent.name: agent for agent in agents}
+        # The runs below are stored under the names of all agents on the way, so a worker asks for these.
         crew = ["/".join((agent.name, *way)) for agent in agents for way in crew_of(agent)]
         self._served: Final = (*self._agents, *dict.fromkeys(crew))
         """What is served: the agents, and what their runs send out."""
@@ -155,6 +155,7 @@ class Worker:
         try:
             await asyncio.wait({running, timing}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
+            # At the end of an event loop every task is cancelled, perhaps twice: the runs still have this time.
             closing.begin(GIVE_BACK_S)
             await self._leave(running, closing)
             raise
@@ -176,6 +177,7 @@ class Worker:
         away, and whoever finds the run later goes on with it."""
         running.cancel()
         await asyncio.wait({running}, timeout=closing.part_s())
+        # Again and again: each cancellation ends one wait, and there may be several.
         late = await cancel_within(closing.part_s(), {running, *self._driving.values(), *self._brought})
         if late:
             runs = [id for id, task in self._driving.items() if task in late]
@@ -189,6 +191,7 @@ class Worker:
         stopping = asyncio.ensure_future(stop.wait())
         try:
             while not stop.is_set():
+                # The mark before the look: a run that is started in between is found at once.
                 mark = self._hub.mark()
                 n_begun = await self._claim()
                 if until_idle and not n_begun and not self._driving and not self._full:
@@ -199,6 +202,7 @@ class Worker:
                     await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     changing.cancel()
+                # Something has changed, so a queue may have room again.
                 if changing.done():
                     self._full.clear()
             if self._driving:
@@ -214,6 +218,7 @@ class Worker:
         """Begin to drive what is ready, as far as there are slots. Return how many that are."""
         n_begun = 0
         served = [((name,), queue) for name, queue in self._queues.items()] or [((), Queue())]
+        # Queue by queue where these have limits: a full one must not hide what waits in the others.
         for names, queue in served:
             free = self._slots - len(self._driving)
             if free <= 0:
@@ -225,6 +230,7 @@ class Worker:
                     now=self._hub.now(),
                     agents=self._served,
                     queues=names,
+                    # With room for those that this worker knows it cannot begin, which come first each time.
                     limit=free + len(self._driving) + len(self._unfit),
                 )
             except Exception as error:  # noqa: BLE001 - of a clock of the user's, too: the others go on
@@ -273,6 +279,7 @@ class Worker:
     async def _taken(self, tickets: Tickets, ticket: Ticket) -> None:
         """Drive what a ticket brings, until it has nothing more to do."""
         row = await self._hub.engine.get(ticket.run)
+        # A ticket may be late, repeated, or of an earlier wake-up: the row alone says what is to be done.
         if row is None or row.gen != ticket.gen or not may_be_handed_over(row) or row.agent not in self._served:
             return
         now = self._hub.now()
@@ -314,6 +321,7 @@ class Worker:
         """Hand over the runs of the dead, and those that no ticket carries."""
         random = Random()
         while True:
+            # Not all workers in the same moment.
             await asyncio.sleep(_PATIENCE_S * random.uniform(0.8, 1.2))
             try:
                 await tickets.rescue(now=self._hub.now(), agents=self._served)

@@ -25,6 +25,7 @@ from journeyman.events.durable import (
     RunWoken,
     StepStored,
 )
+from journeyman.events.json_form import to_json
 from journeyman.events.run import (
     AttemptCompleted,
     AttemptStarted,
@@ -148,6 +149,7 @@ __all__ = [
     "ToolProgress",
     "TurnEnded",
     "ValidationFailed",
+    "to_json",
 ]
 
 _RunEvent: TypeAlias = RunStarted | RunResumed | MessageCommitted | RecordingEnded | RunSucceeded | RunFailed

@@ -116,11 +116,11 @@ class ToolInputDelta:
 @lazy_dataclass(frozen=True, kw_only=True)
 class OutputDelta:
     """The output as far as the model has written it. Comes instead of `ToolInputDelta` for the output tool, and instead
-    of `TextDelta` for a native output."""
+    of `TextDelta` for a native output, and for the JSON of a prompted one."""
 
     path: RunPath
     tool_use_id: str
-    """Empty for a native output."""
+    """Empty for an output without a tool."""
     json: str
     """Everything so far, not just the new piece."""
     is_wrapped: bool = False

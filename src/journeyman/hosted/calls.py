@@ -89,11 +89,13 @@ def hosted_calls(content: Iterable[Block], *, before: Iterable[Block] = ()) -> t
         for page in map(as_object, cited)
         if page
     ]
+    # Where a call tells of the search, it tells of its pages, too.
     if pages and not calls:
         calls.append(HostedCall(tool="web_search", provider="", id="", asked="", found=tuple(pages)))
     return tuple(calls)
 
 
+# Each provider has its own names.
 _NAMES: Final[Mapping[str, str]] = {
     "bash_code_execution": "code_execution",
     "text_editor_code_execution": "code_execution",
@@ -106,6 +108,7 @@ _NAMES: Final[Mapping[str, str]] = {
     "GOOGLE_SEARCH_WEB": "web_search",
     "FILE_SEARCH": "file_search",
 }
+# OpenAI's word, Gemini's word, and none where no status is told.
 _DONE: Final = ("completed", "OUTCOME_OK", "")
 
 
@@ -146,6 +149,7 @@ def _finish(facts: JsonObject, provider: str, begun: Mapping[str, tuple[str, str
             body = response.get("response")
             output = to_json(body).decode() if body else ""
             return HostedCall(tool=tool, provider=provider, id=id, asked=asked, output=output)
+        # Anthropic names the block after its tool, so tools that are not known here are read, too.
         case _ if kind.endswith("_tool_result"):
             id, named = as_text(facts.get("tool_use_id")), kind.removesuffix("_tool_result")
             tool, asked = begun.get(id, (_NAMES.get(named, named), ""))

@@ -7,12 +7,12 @@ domains, is refused too, and never left out in silence.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, fields, replace
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from journeyman.data import lazy_dataclass
-from journeyman.errors import Problem
+from journeyman.definition import COUNT_OR_NONE, Kind, Problem, field_problems, is_one_of, none_or, value_problems
 from journeyman.narrowing import is_list_or_tuple
 
 
@@ -90,6 +90,7 @@ class HostedToolSupport:
             if taken is None:
                 return f"it has no hosted {tool.type}", f"Leave {type(tool).__name__}() out, or use another model."
             for each in fields(cast("Any", tool)):
+                # There is no file search without stores, so nobody takes it without them.
                 if each.name not in {*taken, "type", "stores"} and getattr(tool, each.name) not in (None, ()):
                     what = f"its hosted {tool.type} has no {each.name}"
                     return what, f"Leave {type(tool).__name__}.{each.name} out, or use another model."
@@ -118,6 +119,7 @@ def _in_all(options: Sequence[frozenset[str] | None]) -> frozenset[str] | None:
 
 # -- what users write --------------------------------------------------------------------------------------------------
 
+# A path may follow: Anthropic searches parts of a site.
 _DOMAIN: Final = re.compile(r"[\w*-]+(\.[\w-]+)+(/[^\s?#]*)?")
 _LISTS: Final = ("allowed_domains", "blocked_domains", "stores")
 
@@ -153,20 +155,14 @@ def hosted_problems(tools: object) -> Iterator[Problem]:
         if isinstance(tool, WebSearch):
             yield from _search_problems(tool)
         elif isinstance(tool, FileSearch):
-            yield from _count("FileSearch.max_results", tool.max_results)
-            if not _are_texts(tool.stores) or not tool.stores:
-                yield Problem(
-                    "INVALID_HOSTED",
-                    f"FileSearch.stores is {tool.stores!r}.",
-                    "Pass the ids of the stores to search: ('vs_1',).",
-                )
+            yield from field_problems("INVALID_HOSTED", "FileSearch.", tool, _FILE_SEARCH)
 
 
 _WANTED: Final = "Pass WebSearch(), CodeExecution() or FileSearch(stores=…)."
 
 
 def _search_problems(tool: WebSearch) -> Iterator[Problem]:
-    yield from _count("WebSearch.max_uses", tool.max_uses)
+    yield from value_problems("INVALID_HOSTED", "WebSearch.max_uses", tool.max_uses, COUNT_OR_NONE)
     for name in _LISTS[:2]:
         domains: Sequence[str] = getattr(tool, name)
         wrong: list[object] = [domains]
@@ -178,22 +174,24 @@ def _search_problems(tool: WebSearch) -> Iterator[Problem]:
     if tool.allowed_domains and tool.blocked_domains:
         what = "WebSearch has both allowed_domains and blocked_domains."
         yield Problem("INVALID_HOSTED", what, "Pass one of the two: what is not allowed is blocked anyway.")
-    if tool.context_size not in (None, "low", "medium", "high"):
-        what = f"WebSearch.context_size is {tool.context_size!r}."
-        yield Problem("INVALID_HOSTED", what, "Pass 'low', 'medium' or 'high'.")
-    place: object = tool.location
-    parts: list[object] = [getattr(place, name, 0) for name in ("city", "region", "country", "timezone")]
-    is_place = isinstance(place, Location) and all(part is None or isinstance(part, str) for part in parts)
-    if place is not None and not is_place:
-        hint = "Pass Location(country='DE', city='Berlin')."
-        yield Problem("INVALID_HOSTED", f"WebSearch.location is {place!r}.", hint)
-
-
-def _count(name: str, value: object) -> Iterator[Problem]:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        yield Problem("INVALID_HOSTED", f"{name} is {value!r}.", "Pass a whole number of at least 1, or None.")
+    yield from field_problems("INVALID_HOSTED", "WebSearch.", tool, _WEB_SEARCH)
 
 
 def _are_texts(value: object) -> bool:
     texts = value if is_list_or_tuple(value) else (None,)
     return all(isinstance(each, str) and each.strip() for each in texts)
+
+
+def _is_place(value: object) -> bool:
+    parts: list[object] = [getattr(value, name, 0) for name in ("city", "region", "country", "timezone")]
+    return isinstance(value, Location) and all(part is None or isinstance(part, str) for part in parts)
+
+
+_WEB_SEARCH: Final[Mapping[str, Kind]] = {
+    "context_size": (is_one_of(None, "low", "medium", "high"), "Pass 'low', 'medium' or 'high'."),
+    "location": (none_or(_is_place), "Pass Location(country='DE', city='Berlin')."),
+}
+_FILE_SEARCH: Final[Mapping[str, Kind]] = {
+    "max_results": COUNT_OR_NONE,
+    "stores": (lambda value: bool(value) and _are_texts(value), "Pass the ids of the stores to search: ('vs_1',)."),
+}

@@ -6,9 +6,9 @@ from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.loop.retry import respond
-    from journeyman.loop.validation import validator_from
+    from journeyman.loop.validation import validation_context, validator_from
 
-__all__ = ["respond", "validator_from"]
+__all__ = ["respond", "validation_context", "validator_from"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_face(__name__, {"retry": "respond", "validation": "validator_from"})
+    __getattr__, __dir__ = lazy_face(__name__, {"retry": "respond", "validation": "validation_context validator_from"})

@@ -65,7 +65,7 @@ _TOO_MANY = "Error: not run: this run may make {left}, and this answer asks for 
 
 _NOT_FOUND = (
     "Error: not run: you have not read yet what {name} does and takes. "
-    "Find it with tool_search (select:{name}), read that, and call it then."
+    "Find it with tool_search, by its name, read that, and call it then."
 )
 
 _FAILING = "Error: not run: {name} failed {times} in a row. Do not call it again; go on without it, or say so."
@@ -85,6 +85,7 @@ async def run_calls(run: Run, uses: Sequence[ToolUse]) -> tuple[Call, ...]:
     try:
         return await _run_groups(run, uses)
     finally:
+        # What was taken and not used, because a call was denied or the run stopped, is left for later responses.
         run.attempt.budget.count_calls(-(run.calls.n_taken or 0))
         run.calls.n_taken, run.calls.refusal = None, ""
 
@@ -114,8 +115,10 @@ async def _take_all(run: Run, uses: Sequence[ToolUse]) -> None:
 async def _run_groups(run: Run, uses: Sequence[ToolUse]) -> tuple[Call, ...]:
     done: list[Call] = []
     for group in _groups(run, uses) if len(uses) > 1 else (uses,):
+        # Also between the calls of one response: an abort must not wait for those that have not begun.
         if run.scope.is_due():
             await run.scope.checkpoint()
+        # All of a group before the first of them begins, so that their beginnings are told in the order of the calls.
         for use in group:
             run.calls.announced[use.id] = use
             if run.watch is not None:
@@ -157,7 +160,10 @@ async def _run_together(run: Run, group: Sequence[ToolUse]) -> list[Call]:
         async with places:
             return await _run_call(run, use, reservation)
 
+    # A failure of a call is an outcome and never raised here: the group cancels siblings only when the run is stopped.
     async with asyncio.TaskGroup() as tasks:
+        # Reserved in the order of the calls, and not in the order in which they get a place: a journal compares that
+        # order with an earlier life's.
         running = [tasks.create_task(in_place(use, _reserve(run, use))) for use in group]
     return [task.result() for task in running]
 
@@ -229,6 +235,8 @@ async def _made_call(run: Run, use: ToolUse, reservation: Reservation | None) ->
         outcome = await _settle_outcome(run, reservation, Outcome.failure("skipped", STOPPED))
     elif run.calls.refusal:
         outcome = await _settle_outcome(run, reservation, Outcome.failure("over_budget", run.calls.refusal))
+    # Not what an earlier life has begun: the model would be told that it was not made, and its effects would come
+    # twice.
     elif inbox is not None and inbox.has_steering and not _is_begun(run, use):
         outcome = await _settle_outcome(run, reservation, Outcome.failure("skipped", SKIPPED))
     elif own is None:
@@ -363,6 +371,7 @@ async def call_through_gates(run: Run, tool: AnyTool, use: ToolUse, reservation:
         _note_decision(run, asked, allowed)
     if isinstance(allowed, Deny | Stop):
         return Outcome.failure("denied", f"Error: denied: {allowed.reason}")
+    # The very object: a gate that changes nothing hands on what it was given, and then nothing has to be parsed again.
     if allowed is asked:
         return await _do_as_step(run, reservation, lambda: execute_call(run, tool, use, arguments))
     try:
@@ -372,6 +381,7 @@ async def call_through_gates(run: Run, tool: AnyTool, use: ToolUse, reservation:
 
     async def execute_rewritten() -> Outcome:
         outcome = await execute_call(run, tool, use, arguments)
+        # The model goes on from what it asked for, and would misread the result of a call with other arguments.
         return outcome.noting(f"The call was made with other arguments: {allowed.input_json}")
 
     return await _do_as_step(run, reservation, execute_rewritten)
@@ -455,6 +465,7 @@ def _stored_approver(run: Run, journal: Journal, approve: Approver | None, secon
             asked = approve if seconds is None else _timely(run, approve, seconds)
             place = journal.reserve(key, effect="pure")
             return await take_step(run, place, partial(answer, approval, asked), kind="approval", codec=DECISION)
+        # Somebody may answer after days, and the process may have ended meanwhile: neither counts as the run's time.
         async with run.scope.pause_deadlines():
             decision = await journal.wait(key, approval, expires_s=seconds)
         return Deny(f"nobody answered within {seconds:g}s: {approval.question}") if decision is None else decision
@@ -466,6 +477,7 @@ def _timely(run: Run, approve: Approver, seconds: float) -> Approver:
 
     async def approve_in_time(approval: Approval) -> Decision:
         try:
+            # The pause stands outside: the wait has a limit of its own, and uses up nothing of the run's.
             async with run.scope.pause_deadlines(), asyncio.timeout(seconds):
                 return await answer(approval, approve)
         except TimeoutError:
@@ -488,14 +500,18 @@ async def _execute_cached(run: Run, tool: AnyTool, use: ToolUse, arguments: Argu
     key = tool.cache_key(arguments)
     known = cache.get(key)
     if known is not None:
+        # Shielded: whoever waits may be cancelled alone, and the result is everybody's.
         return replace(await asyncio.shield(known), cached=True)
+    # Before the handler is called, so that an equal call at the same time waits for this one.
     cache[key] = shared = asyncio.get_running_loop().create_future()
     try:
         outcome = await _execute_handler(run, tool, use, arguments)
     except BaseException:
+        # Only a stop of the run raises here, and it stops those who wait for this result as well.
         del cache[key]
         shared.cancel()
         raise
+    # A failure is not kept, since it may pass; those who wait already share it, as they share a success.
     if outcome.error is not None:
         del cache[key]
     shared.set_result(outcome)
@@ -538,6 +554,7 @@ async def _run_handler(
     if result.is_error:
         return Outcome(result, "rejected")
     if context is not None:
+        # After the result was made: a value that cannot be sent is a failure, and a failing call changes no state.
         run.states.adopt(context)
     return Outcome(result)
 
@@ -547,6 +564,7 @@ class _TimedOut(Exception):
 
 
 async def _within(run: Run, use: ToolUse, seconds: float, work: Coroutine[object, object, ToolResult]) -> ToolResult:
+    # The same machine as for a run: a tool that swallows its cancellation is left behind, too.
     scope = Scope(None, run.scope.loop.time() + seconds, grace_s=run.options.runtime.grace_s)
     above = current_call.set(scope)
     try:
@@ -582,6 +600,7 @@ def _context(run: Run, tool: AnyTool, use: ToolUse) -> ToolContext[Any]:
 def _show_progress(run: Run, use: ToolUse, message: str, fraction: float | None) -> None:
     """Show the progress, in the loop's thread."""
     watch, announced = run.watch, run.calls.announced
+    # A tool that was left behind may still report.
     if watch is not None and use.id in announced and not run.scope.is_over:
         name = announced[use.id].name
         watch.show(ToolProgress(path=run.path, tool_use_id=use.id, tool_name=name, message=message, fraction=fraction))
@@ -605,6 +624,7 @@ async def _through_middlewares(
     returned = cast("object", await step(MiddlewareCall(tool_name=tool.name, arguments=arguments, context=context)))
     if not isinstance(returned, ToolResult):
         raise TypeError(f"a middleware returned {type(returned).__name__}, not a ToolResult")
+    # Also what a middleware made: no provider takes an empty result.
     return to_result(returned)
 
 
@@ -638,6 +658,7 @@ async def _in_thread(run: Run, use: ToolUse, work: Callable[[], object]) -> obje
     ended: asyncio.Future[tuple[object, BaseException | None]] = loop.create_future()
 
     def deliver(value: object, error: BaseException | None) -> None:
+        # The call may have been cancelled while its thread went on.
         if not ended.done():
             ended.set_result((value, error))
 
@@ -647,6 +668,8 @@ async def _in_thread(run: Run, use: ToolUse, work: Callable[[], object]) -> obje
             loop.call_soon_threadsafe(deliver, value, error)
 
     copied = contextvars.copy_context()
+    # Not the event loop's pool: the interpreter waits for the threads of a pool before it ends, so that one tool that
+    # hangs would hold the program; and a pool has few threads.
     threading.Thread(target=copied.run, args=(work_here,), name=f"tool {use.name}", daemon=True).start()
     try:
         value, error = await ended
@@ -673,10 +696,12 @@ async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float 
     kind, result = _kind_of_call(run, use), outcome.result
     if result.tool_use_id != use.id:
         result = replace(result, tool_use_id=use.id)
+    # A reference to a tool that this agent does not load is refused by the provider: its words are sent instead.
     if isinstance(result.content, tuple) and not any(tool.deferred for tool in run.calls.tools.values()):
         result = replace(result, content=result.parts)
     if kind == "tool" and not result.untrusted and _is_of_strangers(run, use, outcome):
         result = replace(result, untrusted=True)
+    # As it will be sent, not as it was made: gates and listeners have to see the model's words.
     result = run.history.answer(result)
     if run.guard is not None and run.guard.memories and kind == "tool":
         seen = make_seen_result(

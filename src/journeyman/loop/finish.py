@@ -100,7 +100,7 @@ def _late(run: Run) -> Context:
     else:
         while level.own_deadline != scope.deadlines["deadline"] and level.parent is not None:
             level = level.parent
-    limit = level.allowance.seconds or 0.0
+    limit = level.seconds or 0.0
     return BudgetContext(policy="seconds", limit=limit, used=limit + scope.late_s(), scope=level.scope)
 
 
@@ -108,6 +108,8 @@ def left_behind(run: Run) -> Run:
     """Return the record of a run whose work was abandoned. The work keeps one that nobody reads: what comes late is
     dropped, except for what a late answer costs."""
     rest = copy(run)
+    # The work goes on with the old object, and cannot be stopped from writing into it. It gets a history that nobody
+    # reads.
     run.history, run.watch, run.tape, run.guard = History(), None, None, None
     run.options = replace(run.options, store_step=None, inbox=None)
     calls = tuple(rest.calls.announced.values())
@@ -115,6 +117,7 @@ def left_behind(run: Run) -> Run:
         for id, name in [(use.id, use.name) for use in calls] or [(None, None)]:
             rest.watch.show(CallAbandoned(path=rest.path, tool_use_id=id, tool_name=name))
     if not calls:
+        # A request may be under way, and what it costs is not known: the sum is a lower bound.
         rest.ledger.spend(replace(NOTHING_USED, exact=False))
     names = ", ".join([f"the tool {use.name} (call {use.id})" for use in calls]) or f"what was {rest.attempt.doing}"
     _log.warning(
@@ -128,8 +131,11 @@ def left_behind(run: Run) -> Run:
 
 async def conclude(run: Run, ended: Finished | ErrorInfo | None) -> Result[Any]:
     """Close the history and the attempt, make the result, and tell it. `ended` is None for a run that was stopped."""
+    # Also where there is an output: a signal that came during the last validator has ended the run.
     if ended is None or run.scope.cause is not None:
         ended = _describe_stop(run, run.scope.cause)
+    # First what is open, then what is made of it: listeners hear an end for each beginning, and the history can be sent
+    # when `final_state` sees it.
     await _close(run)
     state: object = None
     if isinstance(ended, Finished):
@@ -147,6 +153,7 @@ async def conclude(run: Run, ended: Finished | ErrorInfo | None) -> Result[Any]:
     if isinstance(ended, ErrorInfo):
         _log_bug(run, ended)
     result = _make_result(run, ended, state)
+    # Stored before anybody is told: a run of which an end was told can then not end in another way in a later life.
     await _note_end(run, result)
     settle = run.options.settle
     while settle is not None and not await settle(result):
@@ -179,6 +186,7 @@ async def _close(run: Run) -> None:
         return
     if run.attempt.open_layer is not None:
         await complete_layer(run, run.attempt.open_layer.cut_short("The run was stopped."))
+    # A copy, because `finish` takes each call out.
     for use in list(run.calls.announced.values()):
         await finish(run, use, Outcome.failure("interrupted", INTERRUPTED))
     note = run.options.abort_note
@@ -223,6 +231,7 @@ def _candidate(run: Run) -> JsonObject | str | None:
     try:
         value: object = from_json(raw)
     except ValueError:
+        # The model may have written anything, and the caller should see it.
         return raw
     return value if isinstance(value, dict) else raw  # pyright: ignore[reportUnknownVariableType] - JSON edge
 
@@ -302,6 +311,7 @@ async def _note_end(run: Run, result: Success[Any] | Failure) -> None:
     except BaseException as error:
         if not is_failure(error):
             raise
+        # The run has ended, and its result is there: a journal that cannot be written costs a replay, and no answer.
         said = words_without_secrets(error)
         _log.warning("%s: its journal does not know that it has ended, and goes on with it: %s", run.path[-1], said)
 
@@ -329,9 +339,11 @@ async def _told_result(run: Run, result: Success[Any] | Failure) -> Result[Any]:
     if watch is None:
         return result
     if isinstance(result, Success):
+        # A listener that changes what it hears must not change what the caller gets.
         await run.tell(RunSucceeded(path=run.path, output=own_copy(result.output), metadata=result.metadata))
     else:
         await run.tell(RunFailed(path=run.path, error=result.error, metadata=result.metadata))
+    # Listeners of the end itself may have raised, after the metadata was made.
     if len(watch.errors) == len(result.metadata.callback_errors):
         return result
     return replace(result, metadata=replace(result.metadata, callback_errors=tuple(watch.errors)))

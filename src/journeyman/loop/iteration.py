@@ -7,7 +7,7 @@ becomes an `ErrorInfo`; what was used is counted, whatever happens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from itertools import takewhile
 from typing import Final
@@ -59,6 +59,7 @@ from journeyman.model import (
     ThinkingPart,
     max_output_tokens_of,
 )
+from journeyman.tools.prose import ObjectFinder
 from journeyman.types import NOTHING_USED, Opaque, Text, ToolResult, UserContent
 from journeyman.window import CompactedView
 
@@ -71,6 +72,8 @@ async def iterate(run: Run) -> Iterated | ErrorInfo:
         return response
     said = run.history.respond(response.content)
     run.cut = ""
+    # An answer of calls alone, or of blanks, does not replace the last words that said something: a failure gives
+    # these.
     run.answer = (said.text.strip() and said.text if said is not None else "") or run.answer
     # The view is measured with the answer in the history, and the answer is stored before any of its calls has an
     # effect.
@@ -106,6 +109,8 @@ async def iterate(run: Run) -> Iterated | ErrorInfo:
 async def _tell_hosted(run: Run, response: Response) -> None:
     """Tell the gates and the listeners what the provider's own tools did. The model has read it when it makes calls in
     the same response."""
+    # A turn that paused stands in several messages: the result of a provider's tool may come in another one than its
+    # call.
     turn = takewhile(lambda message: message.role == "assistant", reversed(run.history.messages))
     before = [block for message in reversed([*turn][1:]) for block in message.content]
     for call in hosted_calls(response.content, before=before):
@@ -134,10 +139,12 @@ async def _begin_iteration(run: Run) -> None:
     ledger.n_model_calls += 1
     ledger.call_usage = NOTHING_USED
     if run.watch is not None:
+        # The one place where a run waits for its recorder: nothing of an iteration is half done here.
         if run.watch.tape is not None and run.watch.tape.is_behind:
             await run.watch.tape.room()
         await wait_while_held(run)
         await run.tell(IterationStarted(**iteration_place(run)))
+        # Once more: a callback may have stopped the run meanwhile, or whoever held it.
         await run.scope.checkpoint()
 
 
@@ -192,6 +199,7 @@ def _longer_answer(run: Run, response: Response) -> int | None:
         return None
     if explain_cut(run, response).cut_by != "max_tokens":
         return None  # it would be cut at the same place
+    # A provider refuses a request for more than the model's longest answer.
     longer = min(longer, max_output_tokens_of(run.model) or longer)
     return longer if longer > run.max_tokens else None
 
@@ -233,6 +241,7 @@ def _model_call(run: Run, max_tokens: int) -> ModelCall:
         messages=run.view.messages if convert is None else convert(run.view.messages),
         settings=settings if max_tokens <= run.max_tokens else replace(settings, max_tokens=max_tokens),
         max_tokens=max_tokens,
+        # The pieces of an answer cost an object each: they are made only where somebody hears them.
         deltas=run.watch is not None and (run.watch.is_heard or (run.tape is not None and run.tape.wants_words)),
     )
     asked = taps_of(run)
@@ -262,6 +271,8 @@ def _over_policy(run: Run) -> Context | None:
     level: Run | None = run
     while level is not None:
         for policy in level.agent.limits.budget_policies:
+            # This run has counted the call already that it is about to make, and a policy is asked before it. The runs
+            # above have not.
             exceeded = policy.check(_sum_spending(level, level.ledger.n_model_calls - (level is run)))
             if exceeded is not None:
                 refused = BudgetRefused(policy.name, limit=exceeded.limit, used=exceeded.used, scope="run")
@@ -287,6 +298,7 @@ def _budget_context(refused: BudgetRefused) -> BudgetContext:
 
 
 def _provider_context(error: ProviderError) -> Context:
+    # Before the kinds: a provider's error wraps it, and the kind alone would not say what to install or to start.
     if isinstance(error.__cause__, ModelUnavailable):
         return ModelUnavailableContext.of(error.__cause__)
     if isinstance(error, UnusableAnswer):
@@ -317,15 +329,24 @@ def _shower(run: Run, *, shows_pieces: bool = True) -> Callable[[Part], None]:
     watch = run.watch
     written: dict[str, str] = {}
     """The output as far as it is written, by call: a model may propose several in one response."""
+    prose = ObjectFinder()
 
     def show(part: Part) -> None:
+        nonlocal prose
         if not shows_pieces and type(part) not in _OF_REQUESTS:
             return
+        # The request is made again, and its answer begins from nothing: what was shown of the broken one is no
+        # beginning of it.
         if isinstance(part, Restarted):
             written.clear()
-        event = _event(run, part, written)
-        if event is not None and watch is not None:
-            watch.show(event)
+            prose = ObjectFinder()
+        if isinstance(part, TextPart) and run.agent.plan.prompted is not None:
+            events = _prose_events(run, part.text, prose)
+        else:
+            events = (_event(run, part, written),)
+        for event in events:
+            if event is not None and watch is not None:
+                watch.show(event)
 
     return show
 
@@ -342,6 +363,22 @@ def _event(run: Run, part: Part, written: dict[str, str]) -> Event | None:
             return _input_event(run, part, written)
         case _:
             return _request_event(run, part)
+
+
+def _prose_events(run: Run, piece: str, prose: ObjectFinder) -> Iterator[Event]:
+    """Give the events of a piece of a prompted answer: of the words before its JSON, and of the JSON so far."""
+    before = prose.first()
+    n_words = len(prose.text)
+    prose.add(piece)
+    json = prose.first()
+    if not before:
+        words = prose.text[n_words : prose.text.index(json, n_words)] if json else piece
+        if words:
+            yield TextDelta(path=run.path, text=words)
+    if json != before:
+        schema = run.agent.plan.output
+        is_wrapped = schema is not None and schema.is_wrapped
+        yield OutputDelta(path=run.path, tool_use_id="", json=json, is_wrapped=is_wrapped)
 
 
 def _input_event(run: Run, part: InputPart, written: dict[str, str]) -> Event:

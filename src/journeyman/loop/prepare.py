@@ -17,10 +17,11 @@ from itertools import count
 from typing import Any, Final, Literal, Protocol, cast, runtime_checkable
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, MessageContext, Runtime
-from journeyman.budget import Budget, Ledger
+from journeyman.budget import Budget, Ledger, limits_of, open_budget
 from journeyman.cancellation import Scope, is_awaited, is_failure, running_loop
 from journeyman.connect import connect, connect_fetch
 from journeyman.content.media import LARGEST_BYTES, MediaSupport
+from journeyman.definition import is_count
 from journeyman.endings import (
     Context,
     ErrorInfo,
@@ -68,11 +69,11 @@ from journeyman.narrowing import is_sequence
 from journeyman.output import PerRun, StopGuard
 from journeyman.prompt import Prompt, PromptFailed, make_content
 from journeyman.tools.check import (
+    budget_problems,
     callback_problems,
     function_problem,
     gate_problems,
     history_problem,
-    is_count,
     lacking,
     listener_problems,
     model_problems,
@@ -99,7 +100,8 @@ from journeyman.types import (
 
 _log = logging.getLogger("journeyman")
 UNKNOWN_MAX_TOKENS = 8_192
-"""The longest answer asked for from a model whose maximum is not known."""
+"""The longest answer asked for from a model whose maximum is not known. One has to be named: the Messages API takes
+no request without it, and refuses one above the model's own maximum."""
 
 
 def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
@@ -117,7 +119,10 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
     n_wrong = len(wrong)
     budget, used_s = _budget(agent, options, above, now=started_s, wrong=wrong)
     if len(wrong) > n_wrong:
+        # A journal that could not be read must not be written either: the next steps would stand behind ones that
+        # nobody knows.
         options = replace(options, runtime=replace(options.runtime, journal=None))
+    # The time of earlier lives counts: a limit of seconds is one on work, whatever was between the lives.
     started_s -= used_s
     journal = options.runtime.journal
     history, wrong_history = _history_of(options.history, agent)
@@ -206,16 +211,16 @@ def _budget(
     knows of them. Say in `wrong` why it cannot be read."""
     journal, used_s = options.runtime.journal, 0.0
     parent = _budget_above(options.runtime.budget, above)
+    budget = open_budget(agent.limits, scope="run", parent=parent)
     try:
         if journal is not None and above is None:
             used_s = journal.begin_life()
-        budget = Budget(agent.limits, scope="run", now=now - used_s, parent=parent)
         if journal is not None:
             recall(budget, journal, is_root=above is None)
             journal.is_replaying()  # which is asked all the time
     except Exception as error:  # noqa: BLE001 - of a file, or of a journal of the user's
         wrong.append(f"the journal cannot be used ({name_and_words(error)})")
-        budget = Budget(agent.limits, scope="run", now=now, parent=parent)
+    budget.begin(now, used_s=used_s)
     return budget, used_s
 
 
@@ -287,8 +292,7 @@ def runtime_problems(runtime: object) -> Iterator[Problem]:
         hint = "Pass a Recorder(…), a Store(…), or the path of one."
         yield from lacking("Runtime.recorder", runtime.recorder, "begin", hint=hint)
     yield from lacking("Runtime.telemetry", runtime.telemetry, "begin", hint="Pass OpenTelemetry() of journeyman.otel.")
-    if runtime.budget is not None and not isinstance(runtime.budget, Budget):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
-        yield Problem("INVALID_ARGUMENT", f"Runtime.budget is {runtime.budget!r}.", "Pass a Budget(…).")
+    yield from budget_problems("Runtime.budget", runtime.budget)
 
 
 def _journal_problems(journal: object) -> Iterator[Problem]:
@@ -424,10 +428,13 @@ async def prepare(run: Run) -> None:
     Raises:
         Unprepared: the run cannot begin.
     """
+    # Before anything of the user's is called: an abort that came first leaves nothing behind.
     await run.scope.checkpoint()
+    # A copy: functions of the agent get it, and the caller still holds the object.
     run.input = own_copy(_checked_input(run))
     run.model = _resolved_model(run)
     run.stop_guard = await _stop_guard(run)
+    # Before any step is taken from the journal: another run's steps would answer this one.
     other = await difference(run)
     if other is not None:
         raise Unprepared(InvalidInputContext(issues=(f"{other}. Give each run a journal of its own",)))
@@ -439,10 +446,12 @@ async def prepare(run: Run) -> None:
     )
     prompt = await _said_first(run)
     if prompt:
+        # Anthropic refuses a user's text while its own tool still waits for a result.
         run.history.forget_server_calls()
         prompt = run.history.say(*prompt)
     tools = sent_tools(run.agent.plan.specs, loads_tools=loads_tools_of(run.model))
-    native = run.agent.plan.native
+    native, prompted = run.agent.plan.native, run.agent.plan.prompted
+    system = system if prompted is None else (*system, prompted)
     run.view = view_of(run, Prefix(system=system, tools=tools or _retired_tools(run.history), output=native))
     gates: list[Gate | GateWithDeps[Any]] = _list_gates((run.agent.gate, run.options.runtime.gate))
     run.guard = guard_for(
@@ -462,7 +471,7 @@ async def prepare(run: Run) -> None:
             if each.untrusted == "throughout" and not (each.deferred or each.is_proxy):
                 run.guard.describe(each.name, f"{each.description} {json.dumps(each.spec.input_schema)}")
     if run.tape is not None:
-        run.tape.note("Input", (run.path, run.place), input=run.task, limits=run.agent.limits.run_allowance())
+        run.tape.note("Input", (run.path, run.place), input=run.task, limits=limits_of(run.agent.limits))
     run.clock.prepared_s = run.clock.now()
 
 
@@ -606,6 +615,7 @@ async def _sendable(run: Run, content: tuple[UserContent, ...]) -> tuple[UserCon
     media, name = facts_of(run.model).media, f"{run.model.provider}:{run.model.name}"
     if media is None or not content:
         return content
+    # All of them, and here, where nothing is spent yet: a provider names one fault at a time, after the upload.
     issues: list[str] = []
     blocks: list[UserContent] = []
     for number, block in enumerate(content, start=1):
@@ -633,6 +643,8 @@ async def _accept_file(block: Image | Document | Audio, media: MediaSupport, *, 
     if isinstance(block.source, Url) and taken is not None:
         if taken.by_url:
             return block
+        # Twice what it takes: so the check behind it sees the real size, and says it, where a tighter limit could only
+        # say that it is too large.
         block = await connect_fetch()(block, max_bytes=min(LARGEST_BYTES, 2 * taken.largest_bytes))
     media_type, data = (block.source.media_type, block.source.data) if isinstance(block.source, Base64) else ("", "")
     if (lack := media.lack(block.type, media_type, data, model=model)) is not None:

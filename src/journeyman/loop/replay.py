@@ -121,6 +121,7 @@ def recall(budget: Budget, journal: Journal, prefix: str = "", *, is_root: bool 
     has spent already and not counted yet.
     """
 
+    # Several budgets ask for the same sum, and reading all steps takes a while.
     @cache
     def sum_spending() -> tuple[int, Usage]:
         each = [facts_of_step(stored) for _, stored in journal.stored(prefix)]
@@ -137,6 +138,7 @@ def facts_of_step(stored: bytes | None) -> StepFacts:
     stores its beginning."""
     if stored is None:
         return StepFacts(kind="call", counts=1)
+    # Without bytes, a step is known of which nothing counts: an answer from outside, whose writer knew no facts.
     return decode_step(stored)[0] if stored else StepFacts(kind="answer")
 
 
@@ -156,6 +158,8 @@ async def difference(run: Run) -> str | None:
     if run.options.runtime.journal is None:
         return None
     codec = TypedCodec[_RunHead](_RunHead)
+    # Through the codec and back: what it cannot store as it is, such as half a surrogate pair, would look like another
+    # input.
     now = codec.decode(codec.encode(_RunHead(run.agent.name, run.task)))
 
     async def head(_: Run) -> _RunHead:
@@ -168,6 +172,7 @@ async def difference(run: Run) -> str | None:
     if known.agent != now.agent:
         return f"the journal is of the agent {known.agent!r}, not of {now.agent!r}"
     if known.input != now.input:
+        # Enough to tell two inputs apart, and to be read in one line.
         return f"the journal is of the input {quoted(known.input[:200])}, not of {quoted(now.input[:200])}"
     return None
 
@@ -189,6 +194,8 @@ class StateCodec:
         self.check(value)
         kind = type(value) if self._type is None else self._type
         try:
+            # Pydantic only warns when a value does not fit the type that it is written by, and the next life could not
+            # read it.
             return as_json(TypeAdapter[object](kind).dump_python(value, mode="json", warnings="error"))
         except PydanticSerializationError as error:
             raise TypeError(
@@ -221,6 +228,8 @@ async def first_state(
     return state
 
 
+# It is asked in each run, and resolving type hints takes long. The limit bounds what short-lived functions leave
+# behind.
 @lru_cache(maxsize=256)
 def declared_type(make: Callable[..., object]) -> Any:  # noqa: ANN401 - whatever Pydantic takes for a type
     """Return the type that a function says it returns, or what is awaited of it; None where it does not say."""
@@ -229,6 +238,7 @@ def declared_type(make: Callable[..., object]) -> Any:  # noqa: ANN401 - whateve
     except (NameError, TypeError):  # a name that cannot be resolved, or what is no function
         return None
     kind = get_origin(declared) or declared
+    # A function that makes a state may be async: its type is what is awaited of it.
     if not (isinstance(kind, type) and issubclass(kind, Awaitable)):
         return None if declared in _ANYTHING else declared  # which says nothing of what it holds
     awaited = get_args(declared)
@@ -265,6 +275,7 @@ class OutcomeCodec:
             del fields["result"]["untrusted"]  # the same
         for name, codec, state in self._states():
             if state is not getattr(self._before, name):
+                # States may be large, and most calls change none: 64 KB of state made each iteration 68 KB.
                 fields[name] = from_json(codec.encode(state))
         return as_json(fields)
 
@@ -295,5 +306,6 @@ def note_outcome(run: Run, use: ToolUse, outcome: Outcome) -> None:
             try:
                 facts[name] = from_json(StateCodec(make, state).encode(state))
             except (TypeError, ValueError, PydanticSchemaGenerationError) as error:
+                # It is missing in the recording only, which says so; the run has its state.
                 facts["lost"] = f"the state of the {name}: {error}"
     run.tape.note("CallOutcome", (run.path, run.place), tool_use_id=use.id, tool_name=use.name, **facts)

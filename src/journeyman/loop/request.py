@@ -104,15 +104,19 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
 
     async def work() -> _StoredAnswer:
         response = await _ask_and_pay(run, call, n_cut)
+        # Half a surrogate pair cannot be written as UTF-8, and would end a run whose answer is paid for.
         content = tuple(encodable(block) for block in response.content)
         return _StoredAnswer(response=replace(response, content=content))
 
     place, codec = _reserve_step(run, call, journal, step), _AnswerCodec(call)
+    # A life cannot tell whether the first call that is not stored was asked before the process died: it counts as
+    # reserved.
     if run.attempt.budget.limits_spending and journal.is_replaying() and not place.is_known:
         n_cut = journal.n_cut_calls()
     if run.tape is not None and place.is_known:
         run.tape.note("StepRecalled", (run.path, run.place), key=run.key(step))
     answer = await place.step(work, codec=codec)
+    # The answer is an earlier life's, and so is its use: the limits count both lives together.
     if codec.known is not None and not call.used:
         call.count(codec.known.spent)
     return answer.unwrap()
@@ -123,6 +127,7 @@ async def note_failure(run: Run, call: ModelCall, error: ProviderError | BudgetR
     journal = run.options.runtime.journal
     if journal is None:
         return
+    # The digest of the whole conversation is made only by a journal that compares.
     place = _reserve_step(run, call, journal, step)
     if not place.is_known:
         await place.settle(_stored_failure(error), codec=_AnswerCodec(call))
@@ -145,6 +150,7 @@ async def _ask_and_pay(run: Run, call: ModelCall, n_cut: int = 0) -> Response:
             payment.spend(_UNKNOWN_USE)
         return await ask(payment.reserve, spent=payment.spend)
     finally:
+        # A request that failed before anything was counted gives its reservation back, so that others may spend it.
         payment.settle(NOTHING_USED)
 
 
@@ -180,6 +186,8 @@ class _Payment:
     def spend(self, usage: Usage) -> None:
         """Count what a request used."""
         self.call.spend(usage)
+        # Many services tell the use at the end of an answer alone: of one that broke off it is not known, which is not
+        # nothing.
         if usage.requests and not usage.exact and not usage.total_tokens:
             self.lose()
         else:
@@ -285,9 +293,11 @@ _NEARLY: Final = 0.9
 _LEAST_WINDOW: Final = 200
 """No model has a window below this: what reports less does not count, as a script of a test."""
 _SHORTEST_ANSWER_TOKENS: Final = 1_024
-"""However full the window is, an answer of this length is asked for, or of a quarter of the window."""
+"""However full the window is, an answer of this length is asked for, or of a quarter of the window. Without it, a
+view that is larger than was estimated would leave no room, and the model could not say a word."""
 _UNKNOWN_THRESHOLD_TOKENS: Final = 64_000
-"""What strategies are told to be the threshold where the window is not known."""
+"""What strategies are told to be the threshold where the window is not known. It sizes only what they keep, and how
+long a summary may be: where the window really ends, the first refusal of the provider tells."""
 
 _LAST_RESORT: Final = DropOldestTurns(summary_mark=SUMMARY_MARK)
 
@@ -315,8 +325,11 @@ async def fit(run: Run, view: CompactedView, *, step: str) -> None:
     threshold = _threshold(run, view)
     if threshold is not None and view.tokens > threshold:
         reason: Reason = "breaker" if view.skips() else "threshold"
+        # A fiftieth stays free, since lengths are estimates.
         window = view.compaction.window_of(run.model)
         most_tokens = None if window is None else window - window // 50 - _shortest_answer_tokens(window)
+        # Down to four fifths: at the threshold itself, the view would be too long again after one more answer, and each
+        # compaction costs the provider's cache once.
         excess_tokens = view.tokens - threshold * 4 // 5
         await _compact(run, view, reason, excess_tokens, step=f"{step}/fit", most_tokens=most_tokens)
 
@@ -326,6 +339,7 @@ async def shrink(run: Run, view: CompactedView, *, step: str, again: bool = Fals
     have had their turn, so shorten what they left, too. Return whether the view is smaller."""
     view.was_too_long()
     threshold = _threshold(run, view) or view.tokens
+    # At least half: the provider has just shown that the estimate, and so the threshold, is too high.
     excess_tokens = max(view.tokens - threshold * 4 // 5, view.tokens // 2)
     most_tokens = 0 if again else threshold
     compacted = await _compact(run, view, "overflow", excess_tokens, step=f"{step}/shrink", most_tokens=most_tokens)
@@ -410,6 +424,8 @@ class _Shortening:
         error, saved = None, 0
         try:
             shortened = await self._shorten_messages(position, strategy, excess_tokens)
+            # A strategy may be a user's own: what breaks the pairs of calls and results would be refused by every
+            # provider.
             error = fault_of_view(self.messages, shortened.messages)
         except BaseException as raised:
             if not is_failure(raised):
@@ -473,8 +489,10 @@ async def _compact(
             if not (work.steps[-1].saved_tokens or work.steps[-1].error):  # there is only one turn
                 work.steps.pop()
     finally:
+        # Also when the run is stopped in between: a summary that was paid for is used.
         if work.messages is not view.messages:
             view.rewrite(without_stale_thinking(view.messages, work.messages))
+        # An open breaker tries no strategy, and a person may ask when there is nothing to save: neither is a failure.
         elif reason not in ("breaker", "asked"):
             view.count_failure()
     compacted = ContextCompacted(

@@ -69,6 +69,7 @@ def dump_result(result: Result[Any], agent: Agent[Any, Any, Any], *, written: st
             error["cause"] = name_and_words(result.error.cause)
         document |= {"error": error, "candidate": result.candidate, "answer": result.answer}
         document |= {"report": _plain_report(result.report)}
+    # JSON has no NaN: Postgres and browsers refuse a document that holds one.
     return to_json(document, fallback=repr, inf_nan_mode="null")
 
 
@@ -97,6 +98,7 @@ def load_result(data: bytes, agent: Agent[Any, Any, Any] | None) -> Result[Any]:
             report=_loaded_report(document["report"]),
         )
     except (KeyError, TypeError, AttributeError) as error:
+        # What is read was stored by another version, or is damaged: a field may be missing, or of another kind.
         raise ValueError(f"the stored result is none: {name_and_words(error)}") from error
 
 
@@ -137,6 +139,7 @@ def _load_state(document: Plain, agent: Agent[Any, Any, Any] | None) -> object:
 def _class_named(name: str) -> type | None:
     """Return a class of the program by its module and its name; nothing is imported for it."""
     module, _, path = name.partition(":")
+    # Not imported: the name comes from a store, to which others may write, and an import runs code.
     found: object = sys.modules.get(module)
     for each in path.split("."):
         found = getattr(found, each, None)
@@ -196,6 +199,7 @@ def _loaded_metadata(plain: Plain) -> Metadata:
             [CallbackError(callback=name, error=StoredError(words)) for name, words in each]
         ),
     }
+    # A later version may have stored fields that this one does not know.
     known = {each.name for each in fields(Metadata)}
     given = {name: loaded[name](value) if name in loaded else value for name, value in plain.items() if name in known}
     return Metadata(**cast("Plain", given))

@@ -38,11 +38,14 @@ PASSING: Final = frozenset({"rate_limited", "overloaded", "timeout", "stream_idl
 """The kinds of `ProviderError` that are worth another request."""
 
 LONGEST_WAIT_S: Final = 60.0
-"""The longest wait by back-off. A provider that asks for more is not asked again."""
+"""The longest wait by back-off. A provider that asks for more is not asked again. Providers count requests and
+tokens by the minute: whoever is refused for longer has used up something else, and a run should end rather than
+sleep."""
 
 
 LONGEST_PAUSE_S: Final = 3_600.0
-"""The longest that the runs of a batch pause together, whatever a provider asks for."""
+"""The longest that the runs of a batch pause together, whatever a provider asks for. It bounds a wrong header:
+without it, one answer could stop a batch of thousands for days."""
 
 
 class RatePause:
@@ -109,6 +112,7 @@ async def respond(
     for number in range(1, requests + 1):
         if pause is not None:
             await pause.over(model.provider)
+        # For each request and not once: a repetition must not use up a multiple of what was reserved for the call.
         paid = request if isinstance(request, Request) else await request()
         reserve, unpaid = None if isinstance(request, Request) else request, paid_max_tokens.set(None)
         try:
@@ -116,6 +120,8 @@ async def respond(
             asking = _ask_once(model, paid, spent=spent, on_part=on_part, on_cut=on_cut, reserve=reserve)
             return await (asking if tap is None else _ask_with_tap(tap, asking))
         except ProviderError as error:
+            # Before it is known whether this run asks again: the others of the batch have to pause even when this one
+            # gives up.
             wait_s = _wait_before_next(error, number, jitter)
             if pause is not None and error.kind == "rate_limited":
                 pause.begin(model.provider, error.retry_after_s or wait_s or 0.0)
@@ -196,6 +202,7 @@ async def _ask_once(
                     on_part(part)
         response = asking.collector.response()
     except BaseException as error:
+        # A cancelled request has used something, too, and somebody pays for that.
         collector, unread = asking.collector, read_unfinished_text(parts)
         if on_cut is not None and (said := "\n\n".join(filter(None, (collector.text, unread)))):
             on_cut(said)
@@ -203,6 +210,7 @@ async def _ask_once(
             asking.spend(collector.used_before(error), unread)
         if isinstance(error, ProviderError | BudgetRefused) or not is_failure(error):
             raise
+        # A user's model may raise anything, and its words may quote the request with its key.
         words = f"The model {model.provider}:{model.name} raised {words_without_secrets(error)}."
         raise ProviderError(words, kind="unknown") from error
     response.usage = asking.spend(response.usage)
@@ -215,4 +223,5 @@ def _wait_before_next(error: ProviderError, number: int, jitter: Callable[[], fl
         return None
     if error.retry_after_s is not None:
         return error.retry_after_s if error.retry_after_s <= LONGEST_WAIT_S else None
+    # Half of the wait is certain and half is chance: clients that were refused together must not come back together.
     return min(LONGEST_WAIT_S, 2.0 ** (number - 1)) * (0.5 + jitter() / 2)

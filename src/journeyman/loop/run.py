@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Unpack, overload
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
-from journeyman.budget import UNLIMITED, Budget
+from journeyman.budget import open_budget
 from journeyman.cancellation import Abort, current_scope, is_awaited, is_cancellation, is_failure
 from journeyman.endings import (
     AttemptsContext,
@@ -57,7 +57,8 @@ from journeyman.types import NOTHING_USED, Content, Message, Text, ToolResult
 
 _log = logging.getLogger("journeyman")
 ACCEPTED = "Accepted."
-"""The result of the call that handed in an output that passed."""
+"""The result of the call that handed in an output that passed. A model refuses a conversation in which a call has no
+result, so the history that the caller gets could not be continued without it."""
 
 
 @overload
@@ -176,16 +177,21 @@ def _no_agent(given: object) -> Failure:
 async def carry_out(run: Run) -> Result[Any]:
     """Do the run that was begun, and return how it ended."""
     path, scope, above = current_path.set(run.path), current_scope.set(run.scope), current_run.set(run)
+    # One set for the whole tree of runs: a sub-agent that fails like the one before it is logged once.
     told = told_here.set(set() if run.above is None else told_here.get())
     code: ErrorCode | None = ErrorCode.EXECUTION_CANCELLED
     watch, result = run.watch, None
     try:
+        # Asked before anything that could refuse the run: what has ended in an earlier life is taken as it is, whatever
+        # the arguments or limits are now.
         known = await known_end(run)
         if known is not None:
             code = known.code if isinstance(known, Failure) else None
             result = known
             return known
         try:
+            # In a task of its own: a tool or a client that swallows its cancellation can then be left behind, and does
+            # not hold the caller.
             ended = await run.scope.carry(_run_to_end(run))
         finally:
             if run.scope.state == "abandoned":
@@ -200,6 +206,8 @@ async def carry_out(run: Run) -> Result[Any]:
             result = await conclude(run, None)
             code = result.code if isinstance(result, Failure) else None
         if isinstance(error, BaseExceptionGroup):
+            # A group of tasks wraps the cancellation in a group. Whoever cancelled this task waits for a plain
+            # `CancelledError`: `asyncio.timeout` would take a group for a failure.
             raise asyncio.CancelledError from error
         raise
     finally:
@@ -208,6 +216,7 @@ async def carry_out(run: Run) -> Result[Any]:
         current_scope.reset(scope)
         current_run.reset(above)
         run.end(code)
+        # After the run's own last event, which the tape still has to hear.
         if watch is not None and watch.tape is not None and watch.owns_tape:
             how = "cancelled" if result is None else "failure" if code is not None else "success"
             await watch.tape.end(how, code)
@@ -215,6 +224,7 @@ async def carry_out(run: Run) -> Result[Any]:
 
 async def _run_to_end(run: Run) -> Finished | ErrorInfo:
     """Do the whole run, and return its end. A failure that is raised on the way becomes an `ErrorInfo`."""
+    # Not where somebody can be asked already: the user of a chat is nearer than whoever watches the recording.
     if run.tape is not None and current_asker.get() is None:
         current_asker.set(run.tape.outside)
     try:
@@ -272,12 +282,15 @@ async def _iterations(run: Run) -> Candidate | ErrorInfo:
 
 async def _begin_attempt(run: Run, attempt: int) -> None:
     """Give the attempt its own state, cache, counters and budget, and tell that it begins."""
+    # Also between attempts: a run that is stopped there must not tell of an attempt that never started.
     await run.scope.checkpoint()
     run.ledger.begin_attempt()
+    # A draft is one attempt's: after a verdict, a submit alone comes before any output again.
     run.hand_in.begin_attempt()
     now, each, budget = run.clock.now(), run.agent.limits.per_attempt, run.budget
-    if each is not UNLIMITED and each != UNLIMITED:
-        budget = Budget(each, scope="attempt", now=now, parent=run.budget)
+    if each is not None:
+        budget = open_budget(each, scope="attempt", parent=run.budget)
+        budget.begin(now)
         if run.options.runtime.journal is not None:
             recall(budget, run.options.runtime.journal, f"attempt/{attempt}/")
         run.scope.limit_attempt(each.seconds)
@@ -288,6 +301,7 @@ async def _begin_attempt(run: Run, attempt: int) -> None:
     if run.agent.attempt_state is not None:
         make: Callable[..., object] = run.agent.attempt_state
         numbered = n_taken(make, 2) is None  # it needs a third
+        # Both get copies: a function that kept or changed the live state would change that of the next call.
         given = (input_for_functions(run), isolated(run.states.run, "run"))
 
         async def made_state(_: Run) -> object:
@@ -301,6 +315,8 @@ async def _begin_attempt(run: Run, attempt: int) -> None:
 async def _accept(run: Run, candidate: Candidate, verdict: Verdict) -> Finished:
     """Answer the call that handed the output in, and close the attempt."""
     if candidate.call is not None:
+        # Only now, after the verdict: the result of the call that hands in is the verdict, and each call has one
+        # result.
         await finish(run, candidate.call, Outcome(ToolResult(ACCEPTED, tool_use_id=candidate.call.id)))
     await run.complete_attempt(succeeded=True)
     return Finished(verdict.value, candidate.terminal_result)
@@ -366,6 +382,8 @@ async def _give_back(run: Run, candidate: Candidate, feedback: str) -> None:
     if candidate.call is None:
         run.history.say(Text(feedback))
         return
+    # Within the result, if nobody says otherwise: text that follows results teaches models to end their turn after
+    # calls.
     in_result = run.agent.output.feedback_role == "result"
     text = feedback if in_result else "Error: the output did not pass validation. The reason follows."
     await finish(run, candidate.call, Outcome(ToolResult(text, is_error=True), "rejected"))

@@ -419,6 +419,7 @@ def call_with_deps(run: Run, function: Callable[..., T], *given: object) -> T:
     return function(*given, run.deps) if id(function) in run.agent.plan.takes_deps else function(*given)
 
 
+# One object for all, in place of a coroutine for each event that nobody awaits.
 class _Told:
     """Nothing to wait for."""
 
@@ -445,6 +446,8 @@ def detach() -> None:
 
     They keep its path and its gates.
     """
+    # Three variables: a child would be stopped with the run above, be counted in it, or be cut by the time limit of the
+    # call.
     current_run.set(None)
     current_scope.set(None)
     current_call.set(None)

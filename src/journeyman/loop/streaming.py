@@ -69,6 +69,8 @@ class Events(Generic[Given]):
             raise RuntimeError("The stream is not open. Iterate inside 'async with stream(…) as events:'.")
         while not self._waiting:
             if self._task.done():
+                # Not before all that waits is given out: the last events come in the same step of the event loop in
+                # which the task ends.
                 raise StopAsyncIteration
             self._news.clear()
             await self._news.wait()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
@@ -35,6 +36,7 @@ from journeyman.loop.state import (
 from journeyman.loop.validation import SCHEMA_LAYER, ValidatorBroken, broken_code
 from journeyman.model import facts_of
 from journeyman.output import ContinueRun, FailRun, Reflection, StopAfter, StopContext
+from journeyman.tools.prose import find_object
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.schema import OutputSchema
 from journeyman.tools.written import quoting
@@ -44,6 +46,7 @@ _PREVIEW: Final = TypedCodec[ToolResult](ToolResult)
 _GUARDED: Final = TypedCodec[ContinueRun | FailRun | None](ContinueRun | FailRun | None)
 _ENDING_RESULT: Final = TypedCodec[str | None](str | None)
 _NO_PREVIEW: Final = "No preview can be made; submit or revise."
+# The last one counts, and each of the others still needs a result, or no provider takes the next request.
 SUPERSEDED = "Error: superseded by a later call in the same response."
 
 
@@ -51,7 +54,7 @@ def hand_in_of(agent: Agent[Any, Any, Any]) -> HandIn:
     """Return the way in which `agent` hands in its output."""
     plan = agent.plan
     if plan.output is None or plan.output_name is None:
-        return TextHandIn(agent.stop_after, is_native=plan.native is not None)
+        return TextHandIn(agent.stop_after, is_native=plan.native is not None or plan.prompted is not None)
     if plan.reflection is None:
         return OutputHandIn(plan.output_name, agent.output.reminder)
     return SubmitHandIn(plan.output_name, plan.reflection, plan.output, agent)
@@ -128,6 +131,8 @@ class SubmitHandIn:
 
     async def _reflect(self, use: ToolUse) -> ToolResult:
         """Keep the draft, and show it to the model."""
+        # Before it is checked: an output that does not fit is still the last one, and submit sends it through the whole
+        # validation.
         self.last_raw = _raw(use)
         result = await self._show_draft(use.id, self.last_raw, use.malformed)
         self._draft, self._fresh = _Draft(self.last_raw, clean=not result.is_error), True
@@ -196,6 +201,7 @@ def _raw(use: ToolUse) -> str:
 
 async def _last(run: Run, withheld: Sequence[Call]) -> Call:
     """Return the last of the calls that wait for the verdict; those before it are superseded."""
+    # A model that calls twice corrects itself: the last call is what it means.
     for call in withheld[:-1]:
         await finish(run, call.use, Outcome.failure("rejected", SUPERSEDED))
     return withheld[-1]
@@ -236,6 +242,9 @@ class TextHandIn:
         if self._is_native and iterated.said is not None and not iterated.said.continues:
             said = [block.text for block in iterated.said.content if isinstance(block, Text) and block.text.strip()]
             text = said[-1] if said else ""
+            if run.agent.plan.prompted is not None:
+                with suppress(ValueError):  # the schema's layer tells what is wrong with it
+                    text = find_object(text)
         if iterated.said is None or not text.strip():
             return _invalid(run, iterated, None, has_draft=False)
         return None if await _is_said_more(run) else await self._ask_stop_guard(run, Candidate(text))
@@ -299,10 +308,12 @@ async def _is_said_more(run: Run) -> bool:
     """Tell whether the run goes on, although it has its answer, with what was said meanwhile, or is still to come; in a
     run that replays, whether it did so then."""
     options, attempt = run.options, run.attempt
+    # No iteration is left in which the model could read more.
     if options.more is None or attempt.iteration >= run.agent.limits.iterations:
         return False
     if (journal := options.runtime.journal) is not None and (known := _was_said_more(run, journal)) is not None:
         return known
+    # A chat's user may think for hours: that time is not the run's.
     async with run.scope.pause_deadlines():
         return await options.more()
 
@@ -342,6 +353,7 @@ async def _without_calls(
     is_natural = iterated.response.stop_reason in ("end_turn", "stop_sequence")
     is_said_more = is_natural and expected is not None and await _is_said_more(run)
     match iterated.response.stop_reason:
+        # Nothing is said to it: the API takes the same messages again and goes on in the same turn.
         case "pause_turn":
             return None
         case "max_tokens" | "context_window":

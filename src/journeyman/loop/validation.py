@@ -74,6 +74,7 @@ _UNJUDGED: Final = ValidationReport(layers=())
 
 async def validate(run: Run, candidate: Candidate) -> Verdict | ErrorInfo:
     """Let one layer after the other judge the candidate, up to the first that does not pass."""
+    # Before and after: an abort that fires while validators run must not end as a success.
     await run.scope.checkpoint()
     run.enter("validation", "validating the output")
     run.attempt.report = _UNJUDGED
@@ -120,7 +121,9 @@ async def _schema_layer(run: Run, schema: OutputSchema[Any], candidate: Candidat
 async def _validators(run: Run, candidate: Candidate, value: object) -> None:
     validators: Sequence[Callable[..., Any]] = run.agent.validators
     schema = run.agent.plan.output
+    # Of the same source a second time: a copy of a value that users define may share parts with it, or be impossible.
     pristine = None if schema is None else Pristine(value, schema.parse(candidate.raw), schema.dump)
+    # The input is a copy: a validator that changes what it is given must not change what the next one sees.
     facts = Checking(
         input=own_copy(run.input), attempt=run.attempt.number, max_attempts=run.max_attempts, abort=run.abort
     )
@@ -157,6 +160,7 @@ async def _run_layer(run: Run, layer: Layer) -> LayerOutcome:
     try:
         outcome = await layer.work()
     except ValidatorBroken as broken:
+        # Told before it is raised: each layer that has begun also ends, for those who draw it.
         await complete_layer(run, layer.cut_short(str(broken), broken))
         raise
     await complete_layer(run, outcome)
@@ -254,6 +258,7 @@ class Pristine(Generic[T]):
 
     def is_changed(self) -> bool:
         """Tell whether the value is no longer what it was."""
+        # Both are needed: bytes miss what a serializer leaves out, and equality misses what compares by identity.
         return self._dump(self._value) != self._dumped or (self._compares and not self._equal())
 
     def _equal(self) -> bool:
@@ -294,6 +299,7 @@ async def _catch_rejection(judge: Callable[[T], object], value: T, name: str) ->
         if not is_failure(error):
             raise
         return error
+    # A returned value looks as if it were used. It is not, so it is refused rather than lost.
     if verdict is not None:
         raise ValidatorBroken(name, f"returned {type(verdict).__name__}; it must raise to reject, and return nothing")
     return None
@@ -330,6 +336,7 @@ def layer_name(validator: Callable[..., object]) -> str:
 def layer_description(validator: Callable[..., object]) -> str:
     """Return the first line of the validator's docstring."""
     validator = _judging(validator)
+    # Of an object without a name, `getdoc` finds the docstring of its class, which is about all of them.
     doc = inspect.getdoc(validator) if hasattr(validator, "__name__") else ""
     return (doc or "").partition("\n")[0]
 

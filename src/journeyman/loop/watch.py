@@ -181,6 +181,7 @@ def _callback_of(event: Event) -> tuple[str, tuple[object, ...], _CallFacts]:
     """Return the callback for `event`, its arguments after the context, and the facts of the call."""
     match event:
         case ToolCalled(tool_use_id=id, kind=kind):
+            # A copy for each callback: one that changes the input would change what the model is sent next.
             return "on_tool_call", (event.tool_name, deepcopy(event.tool_input)), _CallFacts(id, kind)
         case ToolFinished(tool_use_id=id, kind=kind, is_error=is_error, cached=cached):
             facts = _CallFacts(id, kind, is_error, cached)
@@ -241,8 +242,8 @@ def begin_tape(
     conversation: str = "",
 ) -> RecordingSink | None:
     """Begin a recording, or go on with that of this `id`, and a report to telemetry, as a part of the trace of
-    `traceparent` and of the stored `conversation`. None: the runtime wants neither, or it cannot be done, which is logged:
-    no run fails because of it."""
+    `traceparent` and of the stored `conversation`. None: the runtime wants neither, or it cannot be done, which is
+    logged: no run fails because of it."""
     given, tapes = runtime.recorder, list[RecordingSink]()
     if isinstance(given, SharedTape):
         return given.tape  # whoever began it has begun all of it

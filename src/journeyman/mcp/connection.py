@@ -22,12 +22,12 @@ from pydantic import BaseModel, TypeAdapter
 from journeyman.cancellation import flatten_error, wait_until_ended
 from journeyman.errors import McpUnavailable, Rejected, count
 from journeyman.mcp.elicitation import CallQuestions
-from journeyman.mcp.http import HttpTransport
 from journeyman.mcp.pins import Definition, Offer, changes
-from journeyman.mcp.servers import Http, Server, Stdio, scrub_text
-from journeyman.mcp.stdio import StdioTransport
+from journeyman.mcp.servers import Http, Server, Stdio
+from journeyman.mcp.transports import HttpTransport, StdioTransport
 from journeyman.texts import shorten_line
 from journeyman.tools.context import current_asker
+from journeyman.tools.redaction import scrub_secrets
 
 if TYPE_CHECKING:
     from mcp.client import Client, ClientRequestContext, IncomingMessage
@@ -270,7 +270,7 @@ class ServerConnection:
         return self._scrub(shorten_line(text, _SHOWN))
 
     def _scrub(self, text: str) -> str:
-        return scrub_text(text, self._server.secrets)
+        return scrub_secrets(text, self._server.secrets)
 
     # -- starting, and starting again
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import from_json, to_json
 
 from journeyman.errors import InvalidArguments
@@ -41,7 +39,6 @@ _WORDS_SHOWN: Final = 300
 _YES: Final = frozenset({"yes", "y", "true", "ok"})
 _NO: Final = frozenset({"no", "n", "false"})
 _ABSENT: Final = object()
-Kind: TypeAlias = Literal["text", "integer", "number", "boolean", "choice", "choices"]
 
 
 class _Declined(Exception):
@@ -135,7 +132,9 @@ class CallQuestions:
         return content
 
     async def _ask_to_agree(self, text: str) -> None:
-        await self._value(_Field("", {"type": "boolean"}, "boolean", {"yes": True}, is_required=True), text)
+        agreement = _Field("", {"type": "boolean"}, _YES_OR_NO, is_required=True)
+        if not await self._value(agreement, text):
+            raise _Declined
 
     async def _value(self, wanted: _Field, text: str) -> object:
         """Return the value of one field, `_ABSENT` if it is left out."""
@@ -164,33 +163,29 @@ class CallQuestions:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """One field of a form."""
+    """One field of a form: its schema says what is asked for, and checks the answer."""
 
     name: str
+    """Its name; empty for a question that is not part of a form."""
     schema: JsonObject
-    kind: Kind
-    choices: Mapping[str, object] = field(default_factory=dict[str, object])
+    choices: Mapping[str, object]
     """The values to choose from, by the words that the user reads."""
-    is_required: bool = False
+    is_required: bool
 
     @property
     def options(self) -> list[str]:
-        if not self.name:
-            return ["yes", "no"]
-        given = ["yes", "no"] if self.kind == "boolean" else [*self.choices]
+        given = [*self.choices]
         if not given and "default" in self.schema:
             given = [self._default]
-        return [*given, *([] if self.is_required or "default" in self.schema else [SKIP]), DECLINE]
-
-    @property
-    def _default(self) -> str:
-        return shorten_line(_answer_words(self.schema["default"]), _WORDS_SHOWN)
+        skip = [] if self.is_required or "default" in self.schema else [SKIP]
+        return [*given, *skip, *([DECLINE] if self.name else [])]
 
     @property
     def question(self) -> str:
         title, about = self.schema.get("title") or self.name, self.schema.get("description")
         text = f"{title}: {about}" if about else str(title)
-        notes = [_WHAT[self.kind]]
+        is_plain = not self.choices or self._type in ("array", "boolean")
+        notes = [_WHAT[self._type] if is_plain else "one of these"]
         if "default" in self.schema:
             notes.append(f"if blank, {self._default}")
         elif not self.is_required:
@@ -205,28 +200,30 @@ class _Field:
             _Declined: the user does not want to answer.
         """
         text = answer.strip()
-        if not self.name:
-            return self._agreement(text.casefold())
-        if text.casefold() in (DECLINE.casefold(), "decline") and text not in self.choices:
+        if text not in self.choices and text.casefold() in (DECLINE.casefold(), "decline"):
             raise _Declined
         if text == SKIP and not self.is_required:
             return _ABSENT
         if not text or ("default" in self.schema and text == self._default):
             return self._blank()
-        value = self._value(text)
         try:
-            RawSchema({"type": "object", "properties": {"it": self.schema}}).parse(to_json({"it": value}), "the answer")
-        except InvalidArguments as error:
-            raise ValueError("; ".join([each.removeprefix("it: ") for each in error.issues])) from None
-        _check_format(value, self.schema.get("format"))
-        return value
+            return self._check(self._value(text))
+        except ValueError:
+            if text.casefold() in _NO and not self._is_text:
+                raise _Declined from None
+            raise
 
-    def _agreement(self, text: str) -> object:
-        if text in _NO or text == DECLINE.casefold() or text == "decline":
-            raise _Declined
-        if text not in _YES:
-            raise ValueError("answer yes or no.")
-        return True
+    @property
+    def _type(self) -> str:
+        return str(self.schema.get("type"))
+
+    @property
+    def _is_text(self) -> bool:
+        return self._type == "string" and not self.choices
+
+    @property
+    def _default(self) -> str:
+        return shorten_line(_answer_words(self.schema["default"]), _WORDS_SHOWN)
 
     def _blank(self) -> object:
         if "default" in self.schema:
@@ -236,53 +233,45 @@ class _Field:
         return _ABSENT
 
     def _value(self, text: str) -> object:
-        match self.kind:
-            case "text":
-                return text
-            case "boolean":
-                if text.casefold() not in _YES | _NO:
-                    raise ValueError("answer yes or no.")
-                return text.casefold() in _YES
-            case "choices":
-                return [self._choice(each.strip()) for each in text.split(",") if each.strip()]
-            case "choice":
-                return self._choice(text)
-            case "integer" | "number":
-                return self._number(text)
+        if self._type == "array":
+            return [self._choice(each.strip()) for each in text.split(",") if each.strip()]
+        if self.choices:
+            return self._choice(text)
+        if self._is_text:
+            return text
+        try:
+            return from_json(text, allow_inf_nan=False)
+        except ValueError:
+            return text
 
     def _choice(self, text: str) -> object:
-        known = {word.casefold(): value for word, value in self.choices.items()}
-        known |= {_answer_words(value).casefold(): value for value in self.choices.values()}
-        if text.casefold() not in known:
-            self._refuse_if_no(text)
+        word = text.casefold()
+        if self._type == "boolean" and word in _YES | _NO:
+            return word in _YES
+        known = {_answer_words(value).casefold(): value for value in self.choices.values()}
+        known |= {words.casefold(): value for words, value in self.choices.items()}
+        if word not in known:
             raise ValueError(
                 f"{shorten_line(text, 80)} is none of: {shorten_line(', '.join(self.choices), _WORDS_SHOWN)}."
             )
-        return known[text.casefold()]
+        return known[word]
 
-    def _number(self, text: str) -> object:
+    def _check(self, value: object) -> object:
+        schema: JsonObject = {"type": "object", "properties": {"it": self.schema}, "required": ["it"]}
         try:
-            value: object = from_json(text, allow_inf_nan=False)
-        except ValueError:
-            value = text
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            self._refuse_if_no(text)
-            raise ValueError(f"{shorten_line(text, 80)} is not a number.")
-        return value
-
-    def _refuse_if_no(self, text: str) -> None:
-        if text.casefold() in _NO:
-            raise _Declined
+            return RawSchema(schema, formats=True).parse(to_json({"it": value}), "the answer")["it"]
+        except InvalidArguments as error:
+            raise ValueError("; ".join([each.removeprefix("it: ") for each in error.issues])) from None
 
 
-_WHAT: Final[dict[Kind, str]] = {
-    "text": "a text",
+_WHAT: Final = {
+    "string": "a text",
     "integer": "a whole number",
     "number": "a number",
     "boolean": "yes or no",
-    "choice": "one of these",
-    "choices": "any of these, with commas between",
+    "array": "any of these, with commas between",
 }
+_YES_OR_NO: Final = {"yes": True, "no": False}
 
 
 def _answer_words(value: object) -> str:
@@ -297,43 +286,33 @@ def _answer_words(value: object) -> str:
             return to_json(value).decode()
 
 
-class _Option(BaseModel):
-    const: str | int | float
-    title: str | None = None
-
-
-class _Choosing(BaseModel):
-    """The part of a form's schema that lists values to choose from, in each of the ways in which MCP writes it."""
-
-    enum: list[str | int | float] | None = None
-    enum_names: list[str] | None = Field(default=None, alias="enumNames")
-    one_of: list[_Option] | None = Field(default=None, alias="oneOf")
-    any_of: list[_Option] | None = Field(default=None, alias="anyOf")
-
-    @property
-    def choices(self) -> dict[str, object]:
-        options = self.one_of or self.any_of
-        if options is not None:
-            return {shorten_line(each.title or _answer_words(each.const), _WORDS_SHOWN): each.const for each in options}
-        values = self.enum or []
-        named = self.enum_names is not None and len(self.enum_names) == len(values)
-        names = self.enum_names if named and self.enum_names else [_answer_words(each) for each in values]
-        return {shorten_line(name, _WORDS_SHOWN): value for name, value in zip(names, values, strict=True)}
-
-
-class _Property(_Choosing):
-    """The schema of one field of a form."""
-
-    type: Literal["string", "integer", "number", "boolean", "array"] | None = None
-    items: _Choosing | None = None
-
-
-class _Form(BaseModel):
-    """A form, as far as it is one: an object of plain values."""
-
-    type: Literal["object"] = "object"
-    properties: dict[str, _Property] = Field(default_factory=dict[str, _Property], max_length=MAX_FIELDS)
-    required: list[str] = Field(default_factory=list[str])
+_OPTION: Final[JsonObject] = {
+    "type": "object",
+    "properties": {"const": {"type": ["string", "number"]}, "title": {"type": "string"}},
+    "required": ["const"],
+}
+_LISTS: Final[JsonObject] = {
+    "enum": {"type": "array", "items": {"type": ["string", "number"]}, "maxItems": MAX_CHOICES},
+    "enumNames": {"type": "array", "items": {"type": "string"}},
+    "oneOf": {"type": "array", "items": _OPTION, "maxItems": MAX_CHOICES},
+    "anyOf": {"type": "array", "items": _OPTION, "maxItems": MAX_CHOICES},
+}
+"""The keywords that list values to choose from, in each of the ways in which MCP writes it."""
+_FIELD: Final[JsonObject] = {
+    "type": "object",
+    "properties": {"type": {"enum": [*_WHAT]}, "items": {"type": "object", "properties": _LISTS}, **_LISTS},
+}
+_FORM: Final = RawSchema(
+    {
+        "type": "object",
+        "properties": {
+            "type": {"const": "object"},
+            "properties": {"type": "object", "additionalProperties": _FIELD, "maxProperties": MAX_FIELDS},
+            "required": {"type": "array", "items": {"type": "string"}},
+        },
+    }
+)
+"""The schema of a form's schema, as far as it is one: an object of plain values."""
 
 
 def _form_fields(schema: JsonObject) -> list[_Field]:
@@ -343,56 +322,33 @@ def _form_fields(schema: JsonObject) -> list[_Field]:
         _TooMuch: it is more than a form may be.
     """
     try:
-        form = _Form.model_validate(schema)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = shorten_line(".".join(map(str, fault["loc"])), _WORDS_SHOWN)
-        raise _TooMuch(
-            f"It is not a form with at most {MAX_FIELDS} plain values, at {where}: {fault['msg']}."
-        ) from None
-    given = cast("dict[str, JsonObject]", schema.get("properties", {}))
-    needed = {*form.required}
-    return [_form_field(name, each, given[name], is_required=name in needed) for name, each in form.properties.items()]
+        form: dict[str, Any] = _FORM.parse(to_json(schema), "the form")
+    except InvalidArguments as error:
+        where = shorten_line(error.issues[0], _WORDS_SHOWN)
+        raise _TooMuch(f"It is not a form with at most {MAX_FIELDS} plain values, at {where}.") from None
+    needed = {*form.get("required", ())}
+    fields: list[_Field] = []
+    for name, each in form.get("properties", {}).items():
+        kind = each.get("type")
+        choices = _choices(each.get("items", {}) if kind == "array" else each)
+        if kind == "boolean":
+            choices = choices or _YES_OR_NO
+        if not name or not (choices or kind in ("string", "integer", "number")):
+            raise _TooMuch(f"Field {name!r}: it has a name, and is a text, a number, yes or no, or a choice of values.")
+        fields.append(_Field(name, each, choices, name in needed))
+    return fields
 
 
-def _form_field(name: str, said: _Property, schema: JsonObject, *, is_required: bool) -> _Field:
-    listing = said.items if said.type == "array" else said
-    choices = {} if listing is None else listing.choices
-    kind: Kind
-    match said.type:
-        case "array":
-            kind = "choices"
-        case "integer" | "number" | "boolean" if not choices:
-            kind = said.type
-        case "string" if not choices:
-            kind = "text"
-        case _:
-            kind = "choice"
-    if not name or len(choices) > MAX_CHOICES or (kind in ("choice", "choices") and not choices):
-        raise _TooMuch(f"Field {name!r}: it has a name, and is a text, a number, yes or no, or a choice of values.")
-    return _Field(name, schema, kind, choices, is_required)
-
-
-def _check_format(value: object, name: object) -> None:
-    if not isinstance(value, str):
-        return
-    try:
-        match name:
-            case "date":
-                date.fromisoformat(value)
-            case "date-time":
-                datetime.fromisoformat(value)
-            case "email":
-                local, _, domain = value.rpartition("@")
-                if not local or "." not in domain.strip(".") or any(sign.isspace() for sign in value):
-                    raise ValueError
-            case "uri":
-                if not urlsplit(value).scheme:
-                    raise ValueError
-            case _:
-                return
-    except ValueError:
-        raise ValueError(f"{shorten_line(value, 80)} is no {name}.") from None
+def _choices(schema: dict[str, Any]) -> Mapping[str, object]:
+    """Return the values that a schema lists, by their titles."""
+    if options := schema.get("oneOf") or schema.get("anyOf"):
+        values = [each["const"] for each in options]
+        titles = [each.get("title") or _answer_words(each["const"]) for each in options]
+    else:
+        values, titles = schema.get("enum", []), schema.get("enumNames", [])
+        if len(titles) != len(values):
+            titles = [_answer_words(each) for each in values]
+    return {shorten_line(title, _WORDS_SHOWN): value for title, value in zip(titles, values, strict=True)}
 
 
 def _host_of_address(url: str) -> str:

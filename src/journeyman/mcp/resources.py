@@ -10,9 +10,9 @@ import asyncio
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from pydantic_core import to_json
 
@@ -23,12 +23,12 @@ from journeyman.mcp.contents import to_blocks
 from journeyman.types import JsonObject, Message, Text, ToolResult
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
     from mcp.types import (
         BlobResourceContents,
         InputResponses,
-        ListPromptsResult,
-        ListResourcesResult,
-        ListResourceTemplatesResult,
+        PaginatedRequest,
+        PaginatedResult,
         PromptMessage,
         ReadResourceResult,
         Request,
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 MAX_LISTED: Final = 10_000
 """The most resources, templates or prompts of one server."""
 T = TypeVar("T")
-PageT = TypeVar("PageT", bound="_ListedPage")
+PageT = TypeVar("PageT", bound="PaginatedResult")
+TakenT = TypeVar("TakenT", bound="DataclassInstance")
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -132,46 +133,23 @@ class ConnectedServer:
     async def resources(self) -> list[Resource]:
         """Return the server's resources, in its order. A `ResourceTemplate` stands for resources that it does not
         list."""
-        from mcp.types import ListResourcesRequest, ListResourcesResult, PaginatedRequestParams
-
-        async def page(cursor: str | None) -> ListResourcesResult:
-            request = ListResourcesRequest(params=PaginatedRequestParams(cursor=cursor))
-            return await self._connection.request(lambda responses, state: request, ListResourcesResult)
+        from mcp.types import ListResourcesRequest, ListResourcesResult
 
         if not await self._has("resources"):
             return []
-        return [
-            Resource(
-                uri=each.uri,
-                name=each.name,
-                title=each.title,
-                description=each.description,
-                media_type=each.mime_type,
-                size=each.size,
-            )
-            for each in await self._all(page, lambda answer: answer.resources)
-        ]
+        found = await self._pages(ListResourcesRequest, ListResourcesResult, lambda page: page.resources)
+        return [_take(Resource, each) for each in found]
 
     async def templates(self) -> list[ResourceTemplate]:
         """Return the server's resource templates, in its order."""
-        from mcp.types import ListResourceTemplatesRequest, ListResourceTemplatesResult, PaginatedRequestParams
-
-        async def page(cursor: str | None) -> ListResourceTemplatesResult:
-            request = ListResourceTemplatesRequest(params=PaginatedRequestParams(cursor=cursor))
-            return await self._connection.request(lambda responses, state: request, ListResourceTemplatesResult)
+        from mcp.types import ListResourceTemplatesRequest, ListResourceTemplatesResult
 
         if not await self._has("resources"):
             return []
-        return [
-            ResourceTemplate(
-                uri_template=each.uri_template,
-                name=each.name,
-                title=each.title,
-                description=each.description,
-                media_type=each.mime_type,
-            )
-            for each in await self._all(page, lambda answer: answer.resource_templates)
-        ]
+        found = await self._pages(
+            ListResourceTemplatesRequest, ListResourceTemplatesResult, lambda page: page.resource_templates
+        )
+        return [_take(ResourceTemplate, each) for each in found]
 
     async def read(self, uri: str) -> list[ResourceContent]:
         """Return what a resource holds, most often one content.
@@ -211,25 +189,20 @@ class ConnectedServer:
 
     async def prompts(self) -> list[ServerPrompt]:
         """Return the server's prompts, in its order."""
-        from mcp.types import ListPromptsRequest, ListPromptsResult, PaginatedRequestParams
-
-        async def page(cursor: str | None) -> ListPromptsResult:
-            request = ListPromptsRequest(params=PaginatedRequestParams(cursor=cursor))
-            return await self._connection.request(lambda responses, state: request, ListPromptsResult)
+        from mcp.types import ListPromptsRequest, ListPromptsResult
 
         if not await self._has("prompts"):
             return []
+        found = await self._pages(ListPromptsRequest, ListPromptsResult, lambda page: page.prompts)
         return [
-            ServerPrompt(
-                name=each.name,
-                title=each.title,
-                description=each.description,
+            _take(
+                ServerPrompt,
+                each,
                 arguments=tuple(
-                    PromptArgument(name=one.name, description=one.description, is_required=bool(one.required))
-                    for one in each.arguments or ()
+                    [_take(PromptArgument, one, is_required=bool(one.required)) for one in each.arguments or ()]
                 ),
             )
-            for each in await self._all(page, lambda answer: answer.prompts)
+            for each in found
         ]
 
     async def prompt(self, name: str, /, **arguments: str) -> list[Message]:
@@ -252,20 +225,24 @@ class ConnectedServer:
     async def _has(self, what: Literal["resources", "prompts"]) -> bool:
         return getattr(await self._in_time(self._connection.capabilities()), what) is not None
 
-    async def _all(self, page: Callable[[str | None], Awaitable[PageT]], items: Callable[[PageT], list[T]]) -> list[T]:
+    async def _pages(
+        self, request: Callable[..., PaginatedRequest[Any]], result: type[PageT], items: Callable[[PageT], list[T]]
+    ) -> list[T]:
         """Return the items of all pages."""
+        from mcp.types import PaginatedRequestParams
 
         async def turn_pages() -> list[T]:
             found: list[T] = []
-            cursor: str | None = None
+            params = PaginatedRequestParams()
             for _ in range(MAX_PAGES):
-                answer = await page(cursor)
-                found += items(answer)
-                cursor = answer.next_cursor
+                asked = request(params=params)
+                page = await self._connection.request(lambda responses, state, asked=asked: asked, result)
+                found += items(page)
                 if len(found) > MAX_LISTED:
                     break
-                if cursor is None:
+                if page.next_cursor is None:
                     return found
+                params = PaginatedRequestParams(cursor=page.next_cursor)
             raise Rejected(f"Error: the MCP server {self.name!r} lists more than {MAX_LISTED:,}, or {MAX_PAGES} pages.")
 
         return await self._in_time(turn_pages())
@@ -279,21 +256,23 @@ class ConnectedServer:
             raise Rejected(f"Error: the MCP server {self.name!r} did not answer within {seconds:g}s.") from None
 
 
-class _ListedPage(Protocol):
-    @property
-    def next_cursor(self) -> str | None: ...
+def _take(kind: type[TakenT], received: object, **changed: object) -> TakenT:
+    """Copy what a server sent: a field has the name that the protocol gives it, except for the media type."""
+    names = [each.name for each in fields(kind) if each.name not in changed]
+    values = {name: getattr(received, "mime_type" if name == "media_type" else name) for name in names}
+    return kind(**values, **changed)
 
 
 def _resource_content(server: str, read: TextResourceContents | BlobResourceContents) -> ResourceContent:
     from mcp.types import TextResourceContents
 
     if isinstance(read, TextResourceContents):
-        return ResourceContent(uri=read.uri, content=read.text, media_type=read.mime_type)
+        return _take(ResourceContent, read, content=read.text)
     try:
         content = b64decode(read.blob, validate=True)
     except (NotBase64, ValueError):
         raise Rejected(f"Error: the MCP server {server!r}: what it sent of {read.uri} is damaged.") from None
-    return ResourceContent(uri=read.uri, content=content, media_type=read.mime_type)
+    return _take(ResourceContent, read, content=content)
 
 
 def _prompt_message(said: list[PromptMessage]) -> Message:

@@ -19,10 +19,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter,
 from pydantic_core import from_json, to_json
 
 from journeyman.data import lazy_dataclass
+from journeyman.definition import raise_problems
 from journeyman.errors import DefinitionError, Problem
 from journeyman.narrowing import is_dict, is_list, is_list_of_texts, is_mapping, is_str_dict, is_str_mapping
 from journeyman.processes import is_secret
-from journeyman.tools.redaction import without_secrets
+from journeyman.tools.redaction import scrub_secrets
 
 _log = logging.getLogger("journeyman")
 _LEAST_SECRET: Final = 8  # shorter values are not hidden unless their name tells: they would be found in ordinary words
@@ -87,7 +88,7 @@ class Http:
         """The address without what may be secret: user, password and query."""
         parts = urlsplit(self.url)
         bare = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-        return scrub_text(bare, self.hidden)
+        return scrub_secrets(bare, self.hidden)
 
     @property
     def identity(self) -> dict[str, str]:
@@ -111,13 +112,6 @@ Server: TypeAlias = Stdio | Http
 Target: TypeAlias = Server | Sequence[str] | str | Mapping[str, object]
 """A server; or the words of a command; or an address that begins with http:// or https://; or an entry of `mcp.json`,
 such as `{"command": "npx", "args": ["…"]}`."""
-
-
-def scrub_text(text: str, secrets: Collection[str]) -> str:
-    """Return the text with every secret in it replaced by `***`, and without what looks like another."""
-    for secret in sorted(filter(None, secrets), key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return without_secrets(text)
 
 
 def _may_be_secret(name: str, value: str) -> bool:
@@ -166,9 +160,7 @@ def to_servers(targets: Mapping[str, Target]) -> dict[str, Server]:
                 hint = 'Pass the words of a command, an address, Stdio(…), Http(…), or {"command": …, "args": […]}.'
                 wrong = f"Server {name[:80]!r} is given as {type(target).__name__!r}."
                 problems.append(Problem("INVALID_SERVER", wrong, hint))
-    problems += _all_problems(servers)
-    if problems:
-        raise DefinitionError(subject, problems)
+    raise_problems(subject, [*problems, *_all_problems(servers)])
     return servers
 
 
@@ -378,9 +370,7 @@ def load_servers(path: str | Path, *, environ: Mapping[str, str] | None = None) 
         raise DefinitionError(f"The MCP configuration {file}", [problem]) from None
     servers, problems = _read_entries(entries, os.environ if environ is None else environ)
     _log_ignored(file, content, {name: entries[name] for name in servers})
-    problems += _all_problems(servers)
-    if problems:
-        raise DefinitionError(f"The MCP configuration {file}", problems)
+    raise_problems(f"The MCP configuration {file}", [*problems, *_all_problems(servers)])
     return servers
 
 

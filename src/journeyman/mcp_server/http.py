@@ -16,13 +16,12 @@ from starlette.types import ASGIApp
 from journeyman.cancellation import Abort
 from journeyman.errors import DefinitionError
 from journeyman.serve.http_guard import (
+    HttpGuard,
     address_problems,
-    asking_for,
+    check_encoding,
     in_url,
     known_hosts,
-    listening_socket,
-    naming,
-    refusing_encodings,
+    listen,
     serve_on,
 )
 
@@ -56,30 +55,18 @@ async def serve_mcp_http(
             reach it.
         OSError: the address cannot be used, or the port is taken.
     """
-    problems = list(address_problems(address, token, allowed_hosts))
-    if problems:
+    if problems := address_problems(address, port, token, allowed_hosts):
         raise DefinitionError("The MCP server", problems)
     app: ASGIApp = server.streamable_http_app(
-        transport_security=_security(address, allowed_hosts),
+        transport_security=TransportSecuritySettings(
+            enable_dns_rebinding_protection=False
+        ),  # the guard's rule is stricter
         max_sessions=max_sessions,
         session_idle_timeout=SESSION_IDLE_S,
     )
-    with listening_socket(address, port) as listening:
+    hosts = known_hosts(address, allowed_hosts)
+    guarded = HttpGuard(app, hosts=hosts, origins=allowed_hosts, token=token, checks=[check_encoding])
+    with listen(address, port) as listening:
         if on_ready is not None:
             on_ready(f"http://{in_url(address)}:{listening.getsockname()[1]}{PATH}")
-        read = refusing_encodings(app)
-        guarded = read if token is None else asking_for(token, read)
-        await serve_on(
-            listening, naming(known_hosts(address, allowed_hosts), guarded, pages=allowed_hosts), abort=abort
-        )
-
-
-def _security(address: str, allowed_hosts: Sequence[str]) -> TransportSecuritySettings:
-    names = known_hosts(address, allowed_hosts)
-    return TransportSecuritySettings(
-        enable_dns_rebinding_protection=True,
-        allowed_hosts=[form for name in names for form in (name, f"{name}:*")],
-        allowed_origins=[
-            f"{scheme}://{form}" for scheme in ("http", "https") for name in names for form in (name, f"{name}:*")
-        ],
-    )
+        await serve_on(listening, guarded, abort=abort)

@@ -7,15 +7,12 @@ cannot keep the server from ending.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from queue import SimpleQueue
-from threading import Thread
 from typing import Any, Final
 
 import anyio
@@ -26,9 +23,18 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from journeyman.cancellation import Abort, Scope
+from journeyman.descriptors import (
+    STDIN,
+    STDOUT,
+    LeavableThread,
+    iterate_in_thread,
+    lines_of,
+    take_stdin,
+    take_stdout,
+    write_all,
+)
 
-_STDIN, _STDOUT, _STDERR = 0, 1, 2
-_READ_BYTES: Final = 1 << 16
+_THREAD: Final = "journeyman-stdio"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +51,16 @@ class Streams:
 def standard_streams() -> Generator[Streams]:
     """Keep stdin and stdout for the protocol while the block runs."""
     _flush()
-    streams = Streams(os.dup(_STDIN), os.dup(_STDOUT))
-    _point(_STDIN, os.open(os.devnull, os.O_RDONLY))
-    try:
-        _point(_STDOUT, os.dup(_STDERR))
-    except OSError:  # stderr is closed
-        _point(_STDOUT, os.open(os.devnull, os.O_WRONLY))
+    streams = Streams(take_stdin(), take_stdout())
     _print_at_once(True)  # as stderr does: what is printed there comes in order, and nothing is lost with the process
     try:
         yield streams
     finally:
         _flush()
         _print_at_once(False)
-        os.dup2(streams.reading, _STDIN)  # stays open: a thread may still wait for it
-        _point(_STDOUT, streams.writing)
-
-
-def _point(descriptor: int, target: int) -> None:
-    os.dup2(target, descriptor)
-    os.close(target)
+        os.dup2(streams.reading, STDIN)  # stays open: a thread may still wait for it
+        os.dup2(streams.writing, STDOUT)
+        os.close(streams.writing)
 
 
 def _print_at_once(is_wanted: bool) -> None:
@@ -117,7 +114,9 @@ async def _serve(server: Server[Any], streams: Streams) -> None:
 
 async def _receive(descriptor: int, received: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
     async with received:
-        async for line in _read_lines(descriptor):
+        async for line in iterate_in_thread(lines_of(descriptor), _THREAD):
+            if not line.endswith(b"\n") or not line.strip():  # a message that was cut off is none
+                continue
             try:
                 message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValidationError as error:
@@ -126,66 +125,9 @@ async def _receive(descriptor: int, received: MemoryObjectSendStream[SessionMess
                 await received.send(SessionMessage(message))
 
 
-async def _read_lines(descriptor: int) -> AsyncGenerator[bytes]:
-    rest = b""
-    with _thread() as wait_for:
-        while data := await wait_for(lambda: os.read(descriptor, _READ_BYTES)):
-            if b"\n" not in data:
-                rest += data
-                continue
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                if line.strip():
-                    yield line
-
-
 async def _send(descriptor: int, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
-    with _thread() as wait_for:
+    with closing(LeavableThread(_THREAD)) as thread:
         async with sent:
             async for message in sent:
                 line = message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-                await wait_for(partial(_write_all, descriptor, line))
-
-
-def _write_all(descriptor: int, data: bytes) -> bytes:
-    """Write all of it. Return what is left: nothing."""
-    while data:
-        data = data[os.write(descriptor, data) :]
-    return data
-
-
-@contextmanager
-def _thread() -> Generator[Callable[[Callable[[], bytes]], Awaitable[bytes]]]:
-    """Give a function that does jobs in a thread of their own, in turn. The thread may be left behind in a job."""
-    jobs: SimpleQueue[tuple[Callable[[], bytes], asyncio.Future[bytes]] | None] = SimpleQueue()
-    loop = asyncio.get_running_loop()
-
-    def work() -> None:
-        while (job := jobs.get()) is not None:
-            do, done = job
-            try:
-                result: bytes | OSError = do()
-            except OSError as error:
-                result = error
-            with suppress(RuntimeError):  # nobody waits any more: the event loop is closed
-                loop.call_soon_threadsafe(_settle, done, result)
-
-    def wait_for(do: Callable[[], bytes]) -> asyncio.Future[bytes]:
-        done: asyncio.Future[bytes] = loop.create_future()
-        jobs.put((do, done))
-        return done
-
-    Thread(target=work, name="journeyman-stdio", daemon=True).start()
-    try:
-        yield wait_for
-    finally:
-        jobs.put(None)
-
-
-def _settle(done: asyncio.Future[bytes], result: bytes | OSError) -> None:
-    if done.done():
-        return
-    if isinstance(result, bytes):
-        done.set_result(result)
-    else:
-        done.set_exception(result)
+                await thread.do(partial(write_all, descriptor, line))

@@ -11,8 +11,6 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _USUAL: Final = re.compile(rb"^event: (.*+)\ndata: (\S.*+)\n\n", re.MULTILINE)
 _FIELDS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
 _MOST_LINES: Final = 10_000  # each becomes an object, and 32 MiB hold millions of them
-MAX_VALUES: Final = 500_000
-"""The most values of one event or document: the commas in it are counted, also those in its texts."""
 _USUAL_FRAME_BYTES: Final = len(b"event: \ndata: \n\n")
 
 Event: TypeAlias = tuple[bytes, bytes]
@@ -36,8 +34,6 @@ class Parser:
     """The bound of one event, and with it of the memory that a broken server can take."""
     _held: list[bytes] = field(default_factory=list[bytes], init=False)
     _held_bytes: int = field(default=0, init=False)
-    _n_held_values: int = field(default=0, init=False)
-    """The commas in what is held, also those in texts."""
     _skip_line_feed: bool = field(default=False, init=False)
     _started: bool = field(default=False, init=False)
 
@@ -63,7 +59,7 @@ class Parser:
                     return []
             whole = [b"".join((*self._held, last))]
             self._held.clear()
-            self._held_bytes = self._n_held_values = 0
+            self._held_bytes = 0
         *frames, rest = chunk.split(b"\n\n")
         self._hold(rest)
         return self._events(whole + frames)
@@ -78,11 +74,8 @@ class Parser:
         if chunk:
             self._held.append(chunk)
             self._held_bytes += len(chunk)
-            self._n_held_values += chunk.count(b",")
             if self._held_bytes > self.limit_bytes:
                 raise TooLarge(f"an event of more than {self.limit_bytes:,} bytes")
-            if self._n_held_values > MAX_VALUES:
-                raise TooLarge(f"an event of more than {MAX_VALUES:,} values")
 
     def _with_line_feeds(self, chunk: bytes) -> bytes:
         # A CR ends its line at once; the LF that may open the next chunk then belongs to it.

@@ -39,8 +39,9 @@ from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import Tap, current_tap
 from journeyman.models.reuse import PooledConnection, PooledRequest, RequestBody, watch_connections
 from journeyman.models.sse import Event, Parser, TooLarge
+from journeyman.models.vendor_errors import CUT, LEAST_SECRET, Meaning, find_meaning
 from journeyman.proxies import VARIABLES, Proxy, ProxyRefused, find_proxy, shown_address
-from journeyman.tools.redaction import without_secrets
+from journeyman.tools.redaction import scrub_secrets
 from journeyman.types import NOTHING_USED, Usage
 
 EVENT_LIMIT_BYTES: Final = 32 * 1024 * 1024
@@ -122,9 +123,7 @@ class Exchange:
         """Return `text` without the keys of the request, and without what looks like another secret."""
         values = [value for name, value in self.headers.items() if name.lower() not in _PUBLIC_HEADERS]
         words = [word for value in [*values, urlsplit(self.url).password or ""] for word in (value, *value.split())]
-        for secret in sorted({word for word in words if len(word) > 6}, key=len, reverse=True):
-            text = text.replace(secret, "[key]")
-        return without_secrets(text)
+        return scrub_secrets(text, {word for word in words if len(word) >= LEAST_SECRET})
 
     def failure(
         self, words: str, kind: ProviderErrorKind, detail: object = "", *, usage: Usage | None = None
@@ -742,6 +741,7 @@ class Silence:
     """A time in which nobody may be asked."""
 
     reason: str
+    """Says why, in the error of each request."""
     refused: list[str] = field(default_factory=list[str])
     """The hosts that would have been asked."""
 
@@ -757,13 +757,29 @@ def offline(reason: str) -> Generator[Silence]:
         _process.silences.remove(silence)
 
 
-def _refused(exchange: Exchange) -> ProviderError | None:
-    """Return the error that nobody may be asked now, and note who would have been; None when anybody may."""
+def note_refusal(host: str) -> str | None:
+    """Return why nobody may be asked now, and note who would have been; None when anybody may."""
     for silence in _process.silences:
-        silence.refused.append(exchange.host)
-    if not _process.silences:
+        silence.refused.append(host)
+    if _process.silences:
+        return _process.silences[-1].reason
+    may = os.environ.get("JOURNEYMAN_MODEL_CALLS", "").strip().lower()
+    is_forbidden = may in ("0", "false", "no", "off")
+    return f"JOURNEYMAN_MODEL_CALLS={may} forbids it; a test that may is marked live" if is_forbidden else None
+
+
+ASK_NOBODY: Final = "Give the run a model that asks nobody: a ScriptedModel, or a cassette's."
+"""The advice where nobody may be asked."""
+
+
+def _refused(exchange: Exchange) -> ProviderError | None:
+    """Return the error that nobody may be asked now; None when anybody may."""
+    reason = note_refusal(exchange.host)
+    if reason is None:
         return None
-    return exchange.failure(f"is not asked: {_process.silences[-1].reason}", "not_recorded", usage=NOTHING_USED)
+    failure = exchange.failure(f"is not asked: {reason}", "not_recorded", usage=NOTHING_USED)
+    failure.hint = ASK_NOBODY
+    return failure
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------
@@ -776,18 +792,6 @@ class _OnlyHeartbeats(TimeoutError):
     """A stream went on for too long without bringing anything."""
 
 
-# The first class that fits: before an answer began. The third column: nothing can have been billed.
-_BEFORE: Final[tuple[tuple[type[Exception], ProviderErrorKind, bool, str], ...]] = (
-    (aiohttp.ConnectionTimeoutError, "timeout", True, "could not be reached in time"),
-    (TimeoutError, "timeout", False, "did not begin to answer in time"),
-    (aiohttp.ClientSSLError, "network", True, "could not be reached over TLS"),
-    (aiohttp.ServerFingerprintMismatch, "bad_request", True, "has another certificate than expected"),
-    (aiohttp.ClientConnectorError, "network", True, "could not be reached"),
-    (aiohttp.ClientResponseError, "unknown", False, "did not answer in HTTP"),
-    (HttpProcessingError, "unknown", False, "did not answer in HTTP"),
-    (aiohttp.NonHttpUrlClientError, "bad_request", True, "has a URL that is not http or https"),
-    (ValueError, "bad_request", True, "could not be asked: the URL or a header is invalid"),
-)
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 """OpenSSL's names for an answer that is not TLS."""
 _TLS_ALERT: Final = r"\x15\x03"
@@ -797,16 +801,17 @@ _PASSING_FOR_PROXIES: Final = (408, 425, 429)  # the request took too long, came
 
 def failure_before(error: Exception, exchange: Exchange, proxy: Proxy | None = None) -> ProviderError:
     """Return the error for `error`, where no answer has begun."""
-    kind, unbilled, words = _meaning_before(error, proxy)
-    return exchange.failure(words, kind, _describe_error(error), usage=NOTHING_USED if unbilled else None)
+    known = _meaning_before(error, proxy)
+    usage = NOTHING_USED if known.unbilled else None
+    return exchange.failure(known.words, known.kind, _describe_error(error), usage=usage)
 
 
-def _meaning_before(error: Exception, proxy: Proxy | None) -> tuple[ProviderErrorKind, bool, str]:
-    """Return the kind, whether nothing can have been billed, and the words that follow the name of the host."""
+def _meaning_before(error: Exception, proxy: Proxy | None) -> Meaning:
+    """Return what the error means, with what we know of the proxy, of TLS and of our own variables."""
     through = f" through the proxy of {proxy.variable}, {proxy.shown}" if proxy is not None else ""
     tls = error.__cause__ if isinstance(error, aiohttp.ClientSSLError) else error
+    known = find_meaning(error, begun=False)
     kind: ProviderErrorKind = "bad_request"  # what is not repaired by asking again
-    unbilled = True
     match error:
         case aiohttp.ClientConnectorCertificateError() | ssl.SSLCertVerificationError():
             advice = "SSL_CERT_FILE names other authorities"
@@ -823,14 +828,13 @@ def _meaning_before(error: Exception, proxy: Proxy | None) -> tuple[ProviderErro
             words = "speaks TLS at this port, and was asked in the clear: write https:// in base_url"
         case _ if isinstance(tls, ssl.SSLError) and tls.reason in _NO_TLS:
             words = f"does not speak TLS at this port{through}; if it speaks plain HTTP, write http:// in base_url"
-        case _ if (known := next((row for row in _BEFORE if isinstance(error, row[0])), None)) is not None:
-            _, kind, unbilled, words = known
-            words += through if isinstance(error, aiohttp.ClientConnectorError) else ""
-        case aiohttp.ClientError() | OSError():
-            kind, unbilled, words = "network", False, "closed the connection before answering"
+        case aiohttp.ClientError() | HttpProcessingError() | OSError() if known is not None:
+            return known._replace(words=known.words + through * isinstance(error, aiohttp.ClientConnectorError))
+        case ValueError():
+            words = "could not be asked: the URL or a header is invalid"
         case _:  # of the package for SOCKS
             kind, words = "network", f"could not be reached{through}"
-    return kind, unbilled, words
+    return Meaning(kind, words, unbilled=True)
 
 
 _LOGIN: Final = "Write them into the variable: http://NAME:PASSWORD@HOST:PORT"
@@ -843,10 +847,9 @@ def failure_within(error: Exception, exchange: Exchange) -> ProviderError:
             return exchange.failure("sent more in one piece than can be right", "unknown", error)
         case _OnlyHeartbeats():
             return exchange.failure("kept the connection open without going on with its answer", "stream_idle", error)
-        case TimeoutError():
-            return exchange.failure("stopped sending in the middle of an answer", "stream_idle", _describe_error(error))
         case _:
-            return exchange.failure("broke off in the middle of an answer", "stream_cut", _describe_error(error))
+            known = find_meaning(error, begun=True) or CUT
+            return exchange.failure(known.words, known.kind, _describe_error(error))
 
 
 def _describe_error(error: Exception) -> str:

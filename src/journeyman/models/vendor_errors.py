@@ -1,8 +1,8 @@
 """A reading of other packages' exceptions, for carriers of requests: by the names of their classes, not their words.
 
-A carrier is an official SDK or another library; which HTTP client it uses is its own affair, so nothing is imported
-here to recognise its exceptions. And nothing of them is passed on but a text without secrets: they hold requests, and
-with them keys.
+A carrier is aiohttp, an official SDK or another library; which HTTP client it uses is its own affair, so nothing is
+imported here to recognise its exceptions. And nothing of them is passed on but a text without secrets: they hold
+requests, and with them keys.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from ssl import SSLCertVerificationError
 from typing import Final, NamedTuple
 
 from journeyman.errors import ProviderErrorKind, name_and_words
-from journeyman.tools.redaction import without_secrets
+from journeyman.tools.redaction import scrub_secrets
 
 _QUOTED_CHARACTERS: Final = 500
 _SECRET_NAME: Final = re.compile(r"(?i)key|token|secret|passw|credential|authorization")
-_LEAST_SECRET: Final = 7  # shorter values are not replaced: they would be found in ordinary words
+LEAST_SECRET: Final = 7
+"""Shorter values are not taken for secrets: they would be found in ordinary words."""
 
 
 class Meaning(NamedTuple):
@@ -31,48 +32,44 @@ class Meaning(NamedTuple):
     """True when nothing can have been billed."""
 
 
+_SILENCES: Final = ("TimeoutException", "ReadTimeoutError", "ServerTimeoutError", "TimeoutError")
 # By the name of a class or one of its bases: of httpx and its successor, of aiohttp, botocore and urllib3, or built in.
 _BEFORE: Final[Mapping[str, Meaning]] = {
-    "ConnectTimeout": Meaning("timeout", "could not be reached in time", True),
-    "ConnectTimeoutError": Meaning("timeout", "could not be reached in time", True),
-    "ConnectionTimeoutError": Meaning("timeout", "could not be reached in time", True),
+    **dict.fromkeys(
+        ("ConnectTimeout", "ConnectTimeoutError", "ConnectionTimeoutError"),
+        Meaning("timeout", "could not be reached in time", True),
+    ),
     "PoolTimeout": Meaning("timeout", "had no connection left in time", True),
-    "TimeoutException": Meaning("timeout", "did not begin to answer in time"),
-    "ReadTimeoutError": Meaning("timeout", "did not begin to answer in time"),
-    "TimeoutError": Meaning("timeout", "did not begin to answer in time"),
+    **dict.fromkeys(_SILENCES, Meaning("timeout", "did not begin to answer in time")),
+    "ClientSSLError": Meaning("network", "could not be reached over TLS", True),
+    "ServerFingerprintMismatch": Meaning("bad_request", "has another certificate than expected", True),
     "ProxyError": Meaning("network", "could not be reached: the proxy refused", True),
-    "ConnectError": Meaning("network", "could not be reached", True),
-    "ClientConnectorError": Meaning("network", "could not be reached", True),
-    "EndpointConnectionError": Meaning("network", "could not be reached", True),
-    "ConnectionRefusedError": Meaning("network", "could not be reached", True),
+    **dict.fromkeys(
+        ("ConnectError", "ClientConnectorError", "EndpointConnectionError", "ConnectionRefusedError"),
+        Meaning("network", "could not be reached", True),
+    ),
+    "ClientResponseError": Meaning("unknown", "did not answer in HTTP"),
+    "HttpProcessingError": Meaning("unknown", "did not answer in HTTP"),
+    "NonHttpUrlClientError": Meaning("bad_request", "has a URL that is not http or https", True),
     "InvalidURL": Meaning("bad_request", "could not be asked: the URL is invalid", True),
     "UnsupportedProtocol": Meaning("bad_request", "could not be asked: the URL is invalid", True),
     "LocalProtocolError": Meaning("bad_request", "could not be asked: a header is invalid", True),
-    "TransportError": Meaning("network", "closed the connection before answering"),
-    "ClientError": Meaning("network", "closed the connection before answering"),
-    "HTTPClientError": Meaning("network", "closed the connection before answering"),
-    "OSError": Meaning("network", "closed the connection before answering"),
+    **dict.fromkeys(
+        ("TransportError", "ClientError", "HTTPClientError", "OSError"),
+        Meaning("network", "closed the connection before answering"),
+    ),
 }
 _UNTRUSTED: Final = Meaning("bad_request", "has a certificate that is not trusted here", True)
-_SILENT: Final = Meaning("stream_idle", "stopped sending in the middle of an answer")
-_CUT: Final = Meaning("stream_cut", "broke off in the middle of an answer")
+CUT: Final = Meaning("stream_cut", "broke off in the middle of an answer")
 _WITHIN: Final[Mapping[str, Meaning]] = {
-    "TimeoutException": _SILENT,
-    "ReadTimeoutError": _SILENT,
-    "TimeoutError": _SILENT,
-    "TransportError": _CUT,
-    "StreamError": _CUT,
-    "DecodingError": _CUT,
-    "ClientError": _CUT,
-    "HTTPClientError": _CUT,
-    "OSError": _CUT,
-    "ValueError": _CUT,  # what arrived is no JSON, or no text
+    **dict.fromkeys(_SILENCES, Meaning("stream_idle", "stopped sending in the middle of an answer")),
+    **dict.fromkeys(("TransportError", "StreamError", "DecodingError", "ClientError", "HTTPClientError"), CUT),
+    **dict.fromkeys(("HttpProcessingError", "OSError", "ValueError"), CUT),  # the last: it is no JSON, or no text
 }
 
 
-def meaning(error: BaseException, *, begun: bool) -> Meaning | None:
+def find_meaning(error: BaseException, *, begun: bool) -> Meaning | None:
     """Return the meaning of an exception, or else of the one that it was raised from; None when neither is known.
-    `begun`: whether the answer had begun.
 
     `begun`: whether the answer had begun.
     """
@@ -101,12 +98,10 @@ def quote_error(error: BaseException) -> str:
     return name_and_words(error)[:_QUOTED_CHARACTERS]
 
 
-def scrub_secrets(text: str, secrets: Iterable[str]) -> str:
+def scrub_error(text: str, secrets: Iterable[str]) -> str:
     """Return `text` without `secrets`, without what the environment holds as such, and without what looks like one."""
     found = {*secrets, *named_secrets(os.environ)}
-    for secret in sorted((secret for secret in found if len(secret) >= _LEAST_SECRET), key=len, reverse=True):
-        text = text.replace(secret, "[key]")
-    return without_secrets(text)
+    return scrub_secrets(text, [secret for secret in found if len(secret) >= LEAST_SECRET])
 
 
 def named_secrets(holder: Mapping[str, object]) -> list[str]:

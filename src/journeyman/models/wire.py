@@ -23,7 +23,6 @@ from journeyman.errors import ProviderError, ProviderErrorKind, UnusableAnswer
 from journeyman.history import encodable_text
 from journeyman.json_numbers import read_json, write_json
 from journeyman.model import InputPart, Part, TextPart, ThinkingPart, ToolSpec, current_tap
-from journeyman.models.sse import MAX_VALUES
 from journeyman.narrowing import as_list, as_object, is_json_object, is_list
 from journeyman.types import (
     Audio,
@@ -40,6 +39,8 @@ from journeyman.types import (
     ToolUse,
 )
 
+MAX_VALUES: Final = 500_000
+"""The most values of one event or document: the commas in it are counted, also those in its texts."""
 _COUNTED_AT_ONCE: Final = 2**18
 
 _SCAN: Final = json.JSONDecoder().raw_decode
@@ -74,7 +75,8 @@ def parse_object(data: bytes) -> JsonObject:
         ProviderError: it is damaged.
         UnusableAnswer: it has more than `MAX_VALUES`.
     """
-    _check_values(data)
+    if is_too_fine(data):
+        raise UnusableAnswer(f"it has a part of more than {MAX_VALUES:,} values", limit=MAX_VALUES)
     try:
         value: object = read_json(data)
     except orjson.JSONDecodeError as error:
@@ -90,8 +92,9 @@ def all_parsed(data: Sequence[bytes]) -> Iterator[JsonObject]:
     """Yield the JSON object in each of several texts, which are read one after the other only where one is damaged."""
     if len(data) == 1:
         return iter((parse_object(data[0]),))
+    joined = b"[%b]" % b",".join(data)
     try:
-        values = as_list(read_json(b"[%b]" % b",".join(data)))
+        values = [] if is_too_fine(joined) else as_list(read_json(joined))
     except orjson.JSONDecodeError:
         values = []
     whole = len(values) == len(data)
@@ -127,15 +130,14 @@ def _replace_halves(value: object, *, is_piece: bool | None) -> object:
     return value
 
 
-def _check_values(data: bytes) -> None:
-    """Count the commas of a long text, in pieces that take no time, until there are too many."""
-    if len(data) <= MAX_VALUES:
-        return
+def is_too_fine(data: bytes) -> bool:
+    """Tell whether a text has more than `MAX_VALUES` values: its commas are counted, in pieces that take no time."""
     n_values = 0
-    for start in range(0, len(data), _COUNTED_AT_ONCE):
+    for start in range(0, len(data) if len(data) > MAX_VALUES else 0, _COUNTED_AT_ONCE):
         n_values += data.count(b",", start, start + _COUNTED_AT_ONCE)
         if n_values > MAX_VALUES:
-            raise UnusableAnswer(f"it has a part of more than {MAX_VALUES:,} values", limit=MAX_VALUES)
+            return True
+    return False
 
 
 def is_object(raw: str) -> bool:

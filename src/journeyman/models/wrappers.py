@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, get_args
 
-from journeyman.definition import explain_arguments
-from journeyman.errors import DefinitionError, ModelUnavailable, Problem, ProviderError, ProviderErrorKind
+from journeyman.definition import COUNT_OR_NONE, explain_arguments, field_problems, raise_problems
+from journeyman.errors import ModelUnavailable, Problem, ProviderError, ProviderErrorKind
 from journeyman.hosted.tools import HostedToolSupport
 from journeyman.model import (
     Answered,
@@ -119,8 +119,7 @@ class FallbackModel:
         Raises:
             DefinitionError: there is no model, or `on` names something that is not a kind.
         """
-        if problems := [*_problems_of_fallback(models, on)]:
-            raise DefinitionError("FallbackModel", problems)
+        raise_problems("FallbackModel", _problems_of_fallback(models, on))
         self.models = models
         self.on = frozenset(on)
 
@@ -268,8 +267,7 @@ def _dearest_call(prices: Sequence[float | None]) -> float | None:
     return max(known) if len(known) == len(prices) else None
 
 
-# -- SwappableModel
-# ---------------------------------------------------------------------------------------------------------
+# -- SwappableModel ----------------------------------------------------------------------------------------------------
 
 
 @explain_arguments
@@ -323,42 +321,41 @@ class _NoModel:
 async def _announce_model(model: Model, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
     """Ask `model`, and let an `Answered` come before its answer."""
     async with model.stream(request) as parts:
-        yield _Announced(parts, Answered(model.provider, model.name))
+        yield _Through(parts, Answered(model.provider, model.name))
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class _Announced:
-    """The parts of an answer after an `Answered` part, which is left out where they bring one themselves."""
+class _Through:
+    """The parts of an answer on their way to whoever asked."""
 
     _parts: AsyncIterator[Part]
-    _answered: Answered | None
-    _first: Part | None = None
+    _before: Answered | None = None
+    """Comes before them, unless they bring one themselves."""
+    _on_part: Callable[[Part], None] | None = None
+    """Is told each of them."""
+    _held: Part | None = field(default=None, init=False)
 
-    def __aiter__(self) -> _Announced:
+    def __aiter__(self) -> _Through:
         return self
 
     def unfinished_text(self) -> str:
         return read_unfinished_text(self._parts)
 
     async def __anext__(self) -> Part:
-        if self._answered is not None:
-            return await self._begin(self._answered)
-        if self._first is not None:
-            first, self._first = self._first, None
-            return first
-        return await anext(self._parts)
-
-    async def _begin(self, answered: Answered) -> Part:
-        first = await anext(self._parts)
-        self._answered = None
-        if isinstance(first, Answered | Restarted | Retried):  # a model around models: it tells, and knows better
-            return first
-        self._first = first
-        return answered
+        if self._held is not None:
+            part, self._held = self._held, None
+            return part
+        part = await anext(self._parts)
+        if self._on_part is not None:
+            self._on_part(part)
+        before, self._before = self._before, None
+        if before is None or isinstance(part, Answered | Restarted | Retried):  # a model around models knows better
+            return part
+        self._held = part
+        return before
 
 
-# -- RateLimitedModel
-# -------------------------------------------------------------------------------------------------------
+# -- RateLimitedModel --------------------------------------------------------------------------------------------------
 
 _MINUTE_S: Final = 60.0
 _MARGIN_S: Final = 0.001  # waits end a little late rather than a little early, whatever the rounding
@@ -399,8 +396,10 @@ class RateLimitedModel(WrapperModel):
         self.expected_output_tokens = expected_output_tokens
         self.count_cache_reads = count_cache_reads
         self._window = _Window(requests_per_minute, tokens_per_minute, max_concurrency)
-        if problems := [*self._problems()]:
-            raise DefinitionError("RateLimitedModel", problems)
+        limits = ("requests_per_minute", "tokens_per_minute", "concurrency", "expected_output_tokens")
+        raise_problems(
+            "RateLimitedModel", field_problems("INVALID_RATE", "", self, dict.fromkeys(limits, COUNT_OR_NONE))
+        )
 
     def __repr__(self) -> str:
         return f"<RateLimitedModel {self.model!r}>"
@@ -413,7 +412,7 @@ class RateLimitedModel(WrapperModel):
         seen, used, parts = Collector(), None, None
         try:
             async with self.model.stream(request) as parts:
-                parts = parts if self.tokens_per_minute is None else _SeenParts(parts, seen)
+                parts = parts if self.tokens_per_minute is None else _Through(parts, _on_part=seen.add)
                 yield parts
         except ProviderError as error:
             used = seen.used_before(error)
@@ -437,12 +436,6 @@ class RateLimitedModel(WrapperModel):
         cached = 0 if self.count_cache_reads else usage.cache_read_tokens or 0
         tokens = usage.total_tokens - cached
         return tokens if usage.exact else max(tokens, held)
-
-    def _problems(self) -> Iterator[Problem]:
-        for name in ("requests_per_minute", "tokens_per_minute", "concurrency", "expected_output_tokens"):
-            value: object = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                yield Problem("INVALID_RATE", f"{name} is {value!r}.", "Pass a whole number of at least 1, or None.")
 
 
 # -- who may go when ---------------------------------------------------------------------------------------------------
@@ -524,25 +517,6 @@ class _Window:
 
 
 # -- tokens ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True, repr=False, eq=False)
-class _SeenParts:
-    """The parts of an answer, added up on their way."""
-
-    _parts: AsyncIterator[Part]
-    _collector: Collector
-
-    def __aiter__(self) -> _SeenParts:
-        return self
-
-    def unfinished_text(self) -> str:
-        return read_unfinished_text(self._parts)
-
-    async def __anext__(self) -> Part:
-        part = await anext(self._parts)
-        self._collector.add(part)
-        return part
 
 
 def _tokens_of(sent: Message | Prefix) -> int:

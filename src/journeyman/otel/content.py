@@ -66,8 +66,10 @@ class Shapes:
         """Return messages that were sent. The newest are kept if they are too many."""
         made: list[object] = []
         left = self._most
+        # From the newest on: the old part of a long conversation is not even put into shape.
         for message in reversed(messages[1:]):
             shaped = self._message(message)
+            # With its comma.
             left -= len(write_json(shaped, default=str)) + 1
             if left < self._longest:
                 break
@@ -107,6 +109,7 @@ class Shapes:
                 return {"type": "tool_call_response", "id": block.tool_use_id, "response": self._clean_text(block.text)}
             case Image(source) | Document(source) | Audio(source):  # never its bytes
                 if isinstance(source, Url):
+                    # A query may be the signature that opens the file.
                     return {"type": "uri", "modality": block.type, "uri": source.url.partition("?")[0]}
                 return {"type": "blob", "modality": block.type, "mime_type": source.media_type, "content": ""}
             case RedactedThinking() | Opaque():
@@ -117,11 +120,13 @@ class Shapes:
 
     def _cut(self, text: str, most: int) -> str:
         """Return a text cut to `most` bytes, with a note on how many more there were."""
+        # No character has more than 4 bytes, so most texts need not be written for this.
         if len(text) * 4 <= most:
             return text
         written = text.encode("utf-8", "replace")
         if len(written) <= most:
             return text
+        # A cut may leave a part of a character.
         return f"{written[:most].decode('utf-8', 'ignore')}… [{len(written) - most} more bytes]"
 
     def _fitting(self, values: list[Any]) -> str:

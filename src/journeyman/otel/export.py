@@ -30,7 +30,9 @@ except ImportError as error:
 _log = logging.getLogger("journeyman")
 _LAST_S: Final = 5.0
 """How long what has not been sent yet may take in the end, in seconds."""
+# Where OpenTelemetry's exporters send when nothing else is said.
 _ENDPOINT: Final = "http://localhost:4318"
+# The last two are how OpenTelemetry's own packages are told to put content into spans.
 _TRUE: Final = frozenset(("true", "1", "span_only", "span_and_event"))
 _CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _LOGGERS: Final = (
@@ -51,12 +53,14 @@ class Exporting:
         self._tracers = tracers
         self._meters = meters
         self._once = _Once()
+        # A filter of a logger is not asked for those below it.
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(self._once)
 
     def close(self, end: TimeToEnd | None = None) -> None:
         """Send what waits, within a few seconds; `end`: within a part of what is left of that time."""
         within_s = _LAST_S if end is None else end.part_s(_LAST_S)
+        # In a thread, since the tracers' `shutdown` takes no limit; and the program may end without it.
         closing = threading.Thread(target=self._shut_down, name="journeyman telemetry", daemon=True)
         closing.start()
         closing.join(within_s)
@@ -88,7 +92,7 @@ class _Once(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno >= logging.WARNING:
-            self.tell(record.getMessage().splitlines()[0])
+            self.tell(record.getMessage().partition("\n")[0])
         return False
 
     def tell(self, words: str) -> None:
@@ -99,6 +103,7 @@ class _Once(logging.Filter):
                 "OTEL_EXPORTER_OTLP_ENDPOINT"
             )
             place = urlsplit(given or _ENDPOINT)
+            # Without the user name and the password that an address may hold.
             shown = urlunsplit((place.scheme, place.netloc.rpartition("@")[2], place.path, "", ""))
             _log.warning("telemetry cannot be sent to %s: %s. Nothing else changes.", shown, words.rstrip("."))
 
@@ -118,8 +123,10 @@ def configure_exporter() -> Exporting:
             f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}. Only http/protobuf is supported: set it to that."
         )
     named = Resource.create()
+    # The SDK's name for a program that has none.
     if str(named.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
         named = named.merge(Resource({SERVICE_NAME: "journeyman"}))
+    # `close` does that within its time. At the exit, nobody would limit it.
     tracers = TracerProvider(resource=named, shutdown_on_exit=False)
     if (kind := _exporter("OTEL_TRACES_EXPORTER")) != "none":
         spans = OTLPSpanExporter() if kind == "otlp" else ConsoleSpanExporter()
@@ -129,6 +136,7 @@ def configure_exporter() -> Exporting:
         figures = OTLPMetricExporter() if kind == "otlp" else ConsoleMetricExporter()
         readers.append(PeriodicExportingMetricReader(figures))
     meters = MeterProvider(metric_readers=readers, resource=named, shutdown_on_exit=False)
+    # They can be set once in a process, and a program's own come first.
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         trace.set_tracer_provider(tracers)
         metrics.set_meter_provider(meters)

@@ -116,10 +116,11 @@ TOKENS_OF_ALL: Final[Mapping[str, str]] = {
 MODALITY: Final = "gen_ai.token.modality"
 UNKNOWN: Final = "unknown"
 DURATION_BUCKETS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-"""Seconds, of a request or a call."""
+"""Seconds, of a request or a call. The conventions advise these."""
 AGENT_BUCKETS: Final = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6)
 """Seconds, of a run."""
 CALL_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
+# Advised as well: powers of 4.
 TOKEN_BUCKETS: Final = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
 
 QUEUED: Final = "journeyman.durable.queued"

@@ -118,6 +118,7 @@ class SpanTape:
         self._instruments = instruments
         self._kind = kind
         self._id = id
+        # Without a session nobody names the conversation, and its runs would stand apart.
         if not conversation and kind in ("chat", "team"):
             conversation = new_id(time.time())
         self._common: Mapping[str, str] = {names.CONVERSATION: conversation} if conversation else {}
@@ -176,6 +177,7 @@ class SpanTape:
     def apart(self) -> None:
         origin = get_current_span().get_span_context()
         if origin.is_valid:
+            # Never taken back: it is the context of the work alone, and ends with it.
             contexts.attach(contexts.set_value(_APART, origin, Context()))
 
     def note_call_failure(self, path: RunPath, tool_use_id: str, error: str) -> None:
@@ -212,6 +214,7 @@ class SpanTape:
     def _run_began(self, event: RunStarted | RunResumed) -> None:
         if isinstance(event, RunResumed):
             facts: dict[str, Any] = {names.RESUMED: True, names.AGENT_DESCRIPTION: event.description}
+            # Behind `#` is the number of an input of a batch.
             self._begin_run(event.path, event.path[-1].partition("#")[0], facts)
             return
         facts = {names.REQUEST_MODEL: event.model.partition(":")[2], names.AGENT_DESCRIPTION: event.description}
@@ -241,6 +244,7 @@ class SpanTape:
                 context, links = Context(), (Link(call.get_span_context()),)
         elif call is not None:
             context, links = set_span_in_context(call), ()
+        # Below the first span of work apart, each has one above it, and needs no link.
         if get_current_span(context).get_span_context().is_valid:
             links = ()
         facts |= {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: agent, names.PATH: "/".join(path)}
@@ -356,6 +360,7 @@ class SpanTape:
                 **({names.TOOL_DESCRIPTION: described} if described else {}),
                 **self._common,
             },
+            # OpenTelemetry counts in nanoseconds.
             start_time=None if ago_s is None else time.time_ns() - int(ago_s * 1e9),
         )
 
@@ -472,6 +477,7 @@ class RequestSpan:
         self._span = self._instruments.tracer.start_span(
             f"{names.CHAT} {model.name}", context, kind=SpanKind.CLIENT, attributes=facts
         )
+        # Without a block: it ends where the answer, or the failure, is noted.
         self._active = Active(self._span)
         self._active.__enter__()
 
@@ -483,6 +489,7 @@ class RequestSpan:
             return
         try:
             address = urlsplit(url)
+            # The conventions want a port with each address.
             port = address.port or (443 if address.scheme == "https" else 80)
             self._span.set_attributes({names.SERVER_ADDRESS: address.hostname or "", names.SERVER_PORT: port})
         except ValueError:
@@ -492,6 +499,7 @@ class RequestSpan:
         """Do nothing: the answer is told of by `note_data` and `note_response`."""
 
     def note_data(self, data: bytes | Sequence[tuple[bytes, bytes]]) -> None:
+        # What comes as a whole is bytes: only a stream has a first piece.
         if self._first_s is None and not isinstance(data, bytes):
             self._first_s = time.perf_counter() - self._began_s
             if self._span is not None:
@@ -545,6 +553,7 @@ def _settings_of(settings: ModelSettings) -> dict[str, Any]:
     given = {**own, **settings.extra, **(within if isinstance(within, dict) else {})}
     for name, (attribute, kind) in names.SAMPLING.items():
         value = given.get(name)
+        # `bool` is a kind of `int`; and a fraction is no value where the attribute is whole.
         if isinstance(value, int | float) and not isinstance(value, bool) and kind(value) == value:
             facts[attribute] = kind(value)
     return facts

@@ -83,6 +83,7 @@ class OpenTelemetry:
         span = self._instruments.tracer.start_span(
             f"queue {agent}", here, kind=trace.SpanKind.PRODUCER, links=links, attributes={names.AGENT_NAME: agent}
         )
+        # Over at once: the run itself has its own spans, perhaps in other processes.
         span.end()
         carrier: dict[str, str] = {}
         propagate.inject(carrier, trace.set_span_in_context(span))

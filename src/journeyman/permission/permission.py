@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
 from journeyman.data import lazy_dataclass
-from journeyman.definition import explain_arguments
+from journeyman.definition import explain_arguments, raise_problems
 from journeyman.errors import DefinitionError, Problem, quoted, with_its_end
 from journeyman.files import NO_LINKS, is_inside
 from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop, Use, Verdict
@@ -118,9 +118,8 @@ class Permission:
         Raises:
             DefinitionError: a rule, the mode or a root is wrong; lists every problem.
         """
-        problems = [*_wrong_rules(mode, {"allow": allow, "deny": deny, "ask": ask}, [*roots, *internal, *protected])]
-        if problems:
-            raise DefinitionError("The permission", problems)
+        rules = {"allow": allow, "deny": deny, "ask": ask}
+        raise_problems("The permission", _wrong_rules(mode, rules, [*roots, *internal, *protected]))
         self.mode: PermissionMode = mode
         """What happens to calls that no rule covers. If you change it, the new mode holds from the next call on."""
         self.approvals: Final = approvals or Approvals()

@@ -32,13 +32,15 @@ _log = logging.getLogger("journeyman")
 ENDS_WORDS: Final = frozenset({ModelResponded, ModelRestarted, RunFailed, RunSucceeded})
 """The events after which an answer is no longer being written."""
 _MOST: Final = 4_000
-"""How many characters of an answer are shown, at most: its last."""
+"""How many characters of an answer are shown, at most: its last. What stands in front of them is no longer read
+while the answer is being written."""
 _SHOW: Final = (
     "INSERT INTO rec_words (run, at, body) VALUES (?, ?, ?)"
     " ON CONFLICT (run) DO UPDATE SET at = excluded.at, body = excluded.body"
 )
 _EACH_S: Final = 0.1
-"""How often the words of a recording are written, at most."""
+"""How often the words of a recording are written, at most. Each of them is a write to the file that the runs are
+written to."""
 _UNFINISHED: Final = re.compile(r"[\w+/=.:-]{1,200}\Z", re.ASCII)
 """What may be the beginning of a secret: it is shown once it is whole."""
 
@@ -89,6 +91,7 @@ class LiveRecordings:
     def leave(self, lines: Sequence[RecordingRow]) -> None:
         """Look at these no longer."""
         for line in lines:
+            # The very row: a later life of the same durable run may have begun here.
             if self._lines.get(line.id) is line:
                 del self._lines[line.id]
             if line.live.shown != "[]":
@@ -106,9 +109,11 @@ class LiveRecordings:
         except StoreError as error:
             if not error.is_busy:
                 _log.warning("what is said from outside cannot be read: %s", error.message)
+        # Two clocks: others have stored the time of day, and one that is set must not stop the words.
         now, here_s = time.time(), time.monotonic()
         if here_s < self._due_s:
             return
+        # A copy: tapes begin in other threads meanwhile.
         for line in list(self._lines.values()):
             line.live.is_watched = self._until.get(line.id, 0.0) > now
             if line.live.is_watched or line.live.shown != "[]":
@@ -135,6 +140,7 @@ class LiveRecordings:
 
     def _show(self, line: RecordingRow, now: float) -> None:
         told: list[WordsDocument] = []
+        # A copy, since the run writes on in its own thread.
         for path, text in dict(line.live.words).items() if line.live.is_watched else ():
             attempt, iteration = line.live.places.get(path, (0, 0))
             shown = _UNFINISHED.sub("", self._redactor.redacted_text(text))

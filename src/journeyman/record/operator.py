@@ -25,7 +25,9 @@ from journeyman.types import JsonObject, RunPath
 
 _ASKED: Final[dict[str, Literal["approve", "answer"]]] = {"ApprovalRequested": "approve", "QuestionAsked": "answer"}
 _ANSWERED: Final = ("ApprovalAnswered", "QuestionAnswered")
+# A shorter beginning could be that of another question.
 _SHORTEST_DIGEST: Final = 6
+# Whoever says something learns in this time what became of it; what takes longer is not waited for.
 _PATIENCE_S: Final = 1.0
 _LOOK_S: Final = 0.03
 
@@ -174,10 +176,10 @@ class RecordedHandle:
         """Answer the question about a call that waits, and return the question. The first answer counts.
 
         Raises:
-            LookupError: nothing waits under this digest, or it was answered before. The text says by whom and when.
+            LookupError: no question waits under this id, or it was answered before. The text says by whom and when.
             RunOver: the run has ended.
         """
-        return await self._settle("approve", question_id, {"decision": from_json(DECISION.encode(decision))}, who)
+        return await self._settle("approve", question_id, {"decision": DECISION.document_of(decision)}, who)
 
     @refuse_old_arguments
     async def answer(self, question_id: str, text: str, *, who: str | None = None) -> OpenQuestion:
@@ -201,6 +203,7 @@ class RecordedHandle:
         if self._run.kind == "team":
             raise ValueError("A team cannot be stopped from outside: stop the program that leads it.")
         # A chat has many turns, and each of them may be stopped.
+        # Any other run is stopped once: a second word of it is not stored.
         dedup = secrets.token_hex(8) if self._run.kind == "chat" else "stop"
         await self._send("stop", {"reason": reason}, dedup, who)
 
@@ -226,28 +229,29 @@ class RecordedHandle:
         await self._send("withdraw", {"text": str(n)}, str(n), who)
 
     async def _settle(
-        self, kind: Literal["approve", "answer"], digest: str, body: JsonObject, who: str | None
+        self, kind: Literal["approve", "answer"], question_id: str, body: JsonObject, who: str | None
     ) -> OpenQuestion:
+        # In a thread: a store that is busy, or far away, must not hold the event loop.
         waiting = await asyncio.to_thread(open_questions, self._recordings, self._run)
-        asked = [each for each in waiting if each.kind == kind and each.question_id == digest] or [
+        asked = [each for each in waiting if each.kind == kind and each.question_id == question_id] or [
             each
             for each in waiting
-            if each.kind == kind and len(digest) >= _SHORTEST_DIGEST and each.question_id.startswith(digest)
+            if each.kind == kind and len(question_id) >= _SHORTEST_DIGEST and each.question_id.startswith(question_id)
         ]
         if not asked:
-            raise LookupError(await asyncio.to_thread(self._nothing_waits, digest, waiting))
+            raise LookupError(await asyncio.to_thread(self._nothing_waits, question_id, waiting))
         question = asked[0]
         bound = {} if question.question_id == question.key else {"digest": question.question_id}
         if not await self._send(kind, {**body, **bound}, question.key, who):
-            raise LookupError(await asyncio.to_thread(self._nothing_waits, digest, ()))
+            raise LookupError(await asyncio.to_thread(self._nothing_waits, question_id, ()))
         return question
 
-    def _nothing_waits(self, digest: str, waiting: Any) -> str:  # noqa: ANN401 - questions
+    def _nothing_waits(self, question_id: str, waiting: Any) -> str:  # noqa: ANN401 - questions
         query = (
             "SELECT body, at, who FROM jm_signals WHERE run = ? AND kind IN ('approve', 'answer')"
             " AND (dedup = ? OR substr(body ->> 'digest', 1, ?) = ?) ORDER BY n"
         )
-        given = (self._run.id, digest, max(len(digest), _SHORTEST_DIGEST), digest)
+        given = (self._run.id, question_id, max(len(question_id), _SHORTEST_DIGEST), question_id)
         for body, at, who in self._recordings.file.rows(query, given):
             facts: Mapping[str, Any] = from_json(body).get("decision") or {}
             return (
@@ -255,7 +259,7 @@ class RecordedHandle:
             )
         names = ", ".join(f"{each.question_id[:12]} ({each.tool})" for each in waiting)
         waits = f"It waits for {names}." if names else "It waits for nobody."
-        return f"No question waits under {quoted(digest[:64])} in the recording {self._run.id}. {waits}"
+        return f"No question waits under {quoted(question_id[:64])} in the recording {self._run.id}. {waits}"
 
     async def _send(self, kind: str, body: JsonObject, dedup: str, who: str | None) -> bool:
         """Store a word, and wait a moment for what becomes of it. False: this was said before."""
@@ -286,6 +290,7 @@ class RecordedHandle:
             )
         row = (run.id, kind, dedup, json.dumps(body), time.time(), who)
         with self._recordings.file.transaction("speaks", tells=True) as connection:
+            # Once more, in the transaction: the run may have ended since.
             found = connection.execute("SELECT status FROM rec_runs WHERE id = ?", (run.id,)).fetchone()
             if run.status != "live" or found is None or found[0] != "live":
                 raise RunOver(run.id, run.code or run.status)

@@ -10,24 +10,31 @@ import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Final
 
-from journeyman.json_numbers import write_json
+from pydantic import JsonValue
+
+from journeyman.json_numbers import write_sound_json
 from journeyman.record.schema import packed, shrunk
 from journeyman.store.recordings import digest_of
 from journeyman.store.storage import Storage, Transaction
 from journeyman.tools.redaction import MARK, Redactor
 
 _LONG: Final = 200
-"""How many characters a string has, at least, that stands apart."""
+"""How many characters a string has, at least, that stands apart. Apart, each costs some 40 bytes and a look for an
+equal one."""
+# Each character is looked at once, however many quotes and backslashes a stranger writes.
 _STRING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _SEEN: Final = 128
 """So much of a long string stays where it was while secrets are looked for: names say what a secret is."""
+# No text of JSON holds this character: there it is written as an escape.
 _STANDS_IN: Final = re.compile('"\0([0-9]+)\0[^"]*"')
 _NO_PART: Final = re.compile('["\\\\\0]')
 _SIGNED: Final = ('"signature":', '"thoughtSignature":', '"encrypted_content":')
 """The names before what a provider has signed or encrypted: no secret, though it looks like one. The first means that
 in reasoning only."""
+# It bounds the memory; what is forgotten is looked for in the store.
 _REMEMBERED: Final = 50_000
 
 
@@ -45,6 +52,7 @@ class Folded:
         for at, string in self.strings:
             parts += [self.text[end:at], string]
             end = at
+        # What was no UTF-8 in a body comes back byte for byte.
         return [part.encode("utf-8", "surrogateescape") for part in (*parts, self.text[end:]) if part]
 
 
@@ -67,6 +75,7 @@ class Folder:
         parts, strings, end = list[str](), list[int](), 0
         is_signed = _SIGNED[0] in text or _SIGNED[1] in text or _SIGNED[2] in text
         names = _SIGNED if '"type":"thinking"' in text else _SIGNED[1:]
+        # Most texts are short: they are not searched.
         for found in _STRING.finditer(text) if len(text) >= _LONG or is_signed else ():
             string = found[0][1:-1]
             if is_signed and text.endswith(names, 0, found.start()):
@@ -112,18 +121,40 @@ def _sound(clean: str, raw: str) -> str:
     if clean == raw:
         return raw
     try:
+        # Not strictly: a secret may have been replaced in a string that has line ends in it.
         json.loads(f'"{clean}"', strict=False)
     except ValueError:
         return MARK
     return clean
 
 
+_SAFE: Final = frozenset(
+    (
+        *("type", "kind", "role", "code", "category", "phase", "status", "delivery", "liveness", "decision", "mode"),
+        *("stop_reason", "model", "provider", "agent", "name", "id", "tool_use_id", "effect", "scope", "policy"),
+        *("error_kind", "key", "extent", "url", "request_id", "question_id", "offers", "what", "outcome"),
+    )
+)
+"""The fields whose texts say nothing of what was said."""
+
+
+def shape_of(value: JsonValue, name: str = "") -> JsonValue:
+    """Return JSON values with each text replaced by its length and its digest."""
+    match value:
+        case str() if name not in _SAFE:
+            digest = blake2b(value.encode("utf-8", "replace"), digest_size=8).hexdigest()
+            return {"characters": len(value), "digest": digest}
+        case dict():
+            return {each: shape_of(item, each) for each, item in value.items()}
+        case list():
+            return [shape_of(item, name) for item in value]
+        case _:
+            return value
+
+
 def dumped(facts: object) -> str:
     """Return JSON values as a text. Half of a surrogate pair becomes a question mark."""
-    try:
-        return write_json(facts).decode()
-    except TypeError:  # what UTF-8 cannot hold
-        return json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()
+    return write_sound_json(facts).decode()
 
 
 class Pieces:
@@ -157,6 +188,7 @@ class Pieces:
         known = self._known.get(digest)
         if known is None or known[1] != size:
             body_is = "NOT NULL" if self._has_content else "NULL"
+            # A digest of eight bytes and the size: what has both in common by chance is not expected in any store.
             query = f"SELECT n, size, run FROM rec_pieces WHERE digest = ? AND size = ? AND body IS {body_is} LIMIT 1"
             known = self._connection.execute(query, (digest, size)).fetchone()
             if known is not None:

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, Final, TypedDict
 
 from journeyman.record.packing import dumped
-from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings, RequestPart, StoredRequest
+from journeyman.record.reading import RecordedRun, Recordings, RequestPart, StoredRequest
 
 
 class UsageDocument(TypedDict):
@@ -41,20 +41,14 @@ class PieceDocument(TypedDict):
 
 _USED: Final = [*UsageDocument.__annotations__]
 _RUN: Final = [each.name for each in fields(RecordedRun) if each.name != "usage"]
-_EVENT: Final = [each.name for each in fields(RecordedEvent)]
 _REQUEST: Final = [each.name for each in fields(StoredRequest)]
-_of_run, _of_event, _of_request = attrgetter(*_RUN), attrgetter(*_EVENT), attrgetter(*_REQUEST)
+_of_run, _of_request = attrgetter(*_RUN), attrgetter(*_REQUEST)
 
 
 def run_document(run: RecordedRun) -> dict[str, Any]:
     """Return a run as the viewer reads it."""
     usage = {name: getattr(run.usage, name) or (None if name == "cost" else 0) for name in _USED}
     return {**dict(zip(_RUN, _of_run(run), strict=True)), "usage": usage}
-
-
-def event_document(event: RecordedEvent) -> dict[str, Any]:
-    """Return what happened as the viewer reads it."""
-    return dict(zip(_EVENT, _of_event(event), strict=True))
 
 
 def request_document(request: StoredRequest) -> dict[str, Any]:
@@ -71,8 +65,10 @@ def piece_document(piece: RequestPart) -> PieceDocument:
 def page(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
     """Give the lines of the page of a recording."""
     static = files("journeyman") / "view" / "static"
+    # It would end the block in which the script stands.
     script = (static / "app.js").read_text(encoding="utf-8").replace("</script", "<\\/script")
     style = (static / "index.css").read_text(encoding="utf-8")
+    # Only these two, by their digests: whatever a recorded text holds, no browser runs it.
     policy = f"default-src 'none'; script-src {_named(script)}; style-src {_named(style)}"
     yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
     yield f'<meta http-equiv="content-security-policy" content="{policy}">'
@@ -82,7 +78,7 @@ def page(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
     yield f'<style>{style}</style></head><body><div id="app"></div>'
     yield '<script type="application/json" id="recording">'
     yield f'{{"run":{_data(run_document(run))},"events":['
-    yield from _listed(_data(event_document(each)) for each in recordings.all_events(run))
+    yield from _listed(_data(each.document()) for each in recordings.all_events(run))
     yield '],"requests":['
     pieces: dict[int, RequestPart] = {}
     after = 0

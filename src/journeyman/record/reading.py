@@ -29,7 +29,7 @@ RecordedStatus: TypeAlias = Literal["live", "success", "failure", "cancelled", "
 `cancelled`: the surrounding task was cancelled, so there is no result."""
 
 MOST: Final = 1_000
-"""How many rows one call returns at most."""
+"""How many rows one call returns at most. It bounds the memory that a question takes, whatever was recorded."""
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -102,6 +102,11 @@ class RecordedEvent:
     """The tool that it is about; None: it is about none."""
     facts: JsonObject
     """The other fields of the event. If no content is kept, a text is `{"characters": …, "digest": …}`."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON form of the event, as `journeyman.events.to_json` writes it, with its `n` and `at`."""
+        place = (self.attempt, self.iteration, self.tool_use_id, self.tool_name)
+        return _document((self.n, self.at, self.kind, self.path), place, self.facts)
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -195,6 +200,7 @@ class Recordings:
         self.close()
 
     def _rows(self, query: str, given: Sequence[object] = ()) -> list[Any]:
+        # A recorder may have made the tables since.
         if not self._has_any:
             self._has_any = is_there(self.file)
         return self.file.rows(query, given) if self._has_any else []
@@ -231,6 +237,7 @@ class Recordings:
             given.append(agent)
         if status is not None:
             where.append("status = ?")
+            # Nobody can store that his own process has died: such a row still says that it goes on.
             given.append("live" if status == "died" else status)
         if failed:
             where.append("status IN ('failure', 'cancelled', 'live')")
@@ -292,6 +299,7 @@ class Recordings:
         def is_alive(owner: str) -> bool:
             return bool(owner) and self.file.is_held(owner)
 
+        # Each look at a lock asks the system or the database, and most rows have the same few owners.
         return cache(is_alive)
 
     def find(self, id: str) -> RecordedRun:
@@ -305,6 +313,7 @@ class Recordings:
             if not newest:
                 raise StoreError(f"{self.file.place} has no recordings yet.", hint="Record a run: Runtime(record=…).")
             return newest[0]
+        # A range and no pattern: an index finds it.
         end = id[:-1] + chr(ord(id[-1]) + 1) if id and ord(id[-1]) < 0x10FFFF else ""
         rows = self._rows(f"SELECT {_RUN} FROM rec_runs WHERE id >= ? AND id < ? ORDER BY id LIMIT 3", (id, end))
         exact = [row for row in rows if row[1] == id]
@@ -326,6 +335,7 @@ class Recordings:
         return True
 
     def _unknown(self, id: str) -> StoreError:
+        # Enough to find a slip of the pen, without reading a large store.
         known = [row[0] for row in self._rows("SELECT id FROM rec_runs ORDER BY started DESC LIMIT 10000")]
         by_start = {each[: max(len(id), 1)]: each for each in reversed(known)}
         close = get_close_matches(id, [*by_start], n=1, cutoff=0.4)
@@ -370,22 +380,12 @@ class Recordings:
     def event_documents(
         self, run: RecordedRun, *, after: int = 0, limit: int = MOST, most: int | None = None
     ) -> list[dict[str, Any]]:
-        """Return what `events` does, each as a dictionary of its fields: for who shows thousands at once, to whom
+        """Return what `events` does, each in its JSON form: for who shows thousands at once, to whom
         making objects of them would take longer than reading them."""
         query = f"SELECT {_EVENT} FROM rec_events WHERE {_OF_A_RUN} ORDER BY n LIMIT ?"
         known: dict[int, bytes | None] = {}
         return [
-            {
-                "n": row[0],
-                "at": row[1],
-                "path": _path_of(row[2]),
-                "kind": row[3],
-                "attempt": row[4],
-                "iteration": row[5],
-                "tool_use_id": row[6],
-                "tool_name": row[7],
-                "facts": self._facts(row[8], row[9], most, known),
-            }
+            _document((row[0], row[1], row[3], _path_of(row[2])), row[4:8], self._facts(row[8], row[9], most, known))
             for row in self._rows(query, (run.id, after, max(1, min(limit, MOST))))
         ]
 
@@ -447,6 +447,7 @@ class Recordings:
     def _pieces_with(self, text: bytes) -> set[int]:
         """Return the numbers of the long texts that hold a text. Those that are stored smaller are read one by one."""
         found = {row[0] for row in self._rows("SELECT n FROM rec_pieces WHERE instr(body, ?) > 0", (text,))}
+        # What was packed, the database cannot search.
         query = "SELECT n, body, size FROM rec_pieces WHERE n > ? AND length(body) < size ORDER BY n LIMIT 1000"
         after = 0
         while rows := self._rows(query, (after,)):
@@ -483,6 +484,7 @@ class Recordings:
             where.append("path = ?")
             given.append("/".join(path))
         query = f"SELECT {_REQUEST} FROM rec_requests WHERE {' AND '.join(where)} ORDER BY n LIMIT ?"
+        # Nearly all of a run were sent to the same address with the same headers.
         heads: dict[int | None, bytes | None] = {None: None}
         return [self._request(row, heads) for row in self._rows(query, [*given, max(1, min(limit, MOST))])]
 
@@ -514,6 +516,7 @@ class Recordings:
             return [RequestPart(number=0, body=None)]
         bodies: dict[int, bytes | None] = {}
         wanted = sorted({*numbers})
+        # SQLite takes no more than 999 parameters before version 3.32.
         for start in range(0, len(wanted), 500):
             some = wanted[start : start + 500]
             rows = self._rows(f"SELECT n, body, size FROM rec_pieces WHERE n IN ({', '.join('?' * len(some))})", some)
@@ -556,6 +559,16 @@ def _json_of(text: str | bytes | None) -> JsonObject | None:
         return None if text is None else read_object(text)
     except ValueError:
         return None
+
+
+_OF_EVERY_EVENT: Final = ("n", "at", "type", "path")
+_PLACE: Final = ("attempt", "iteration", "tool_use_id", "tool_name")
+
+
+def _document(head: tuple[object, ...], place: Sequence[object], facts: JsonObject) -> dict[str, Any]:
+    """Return the JSON form of an event: what every event has, where in the run it happened, and its facts."""
+    there = {name: each for name, each in zip(_PLACE, place, strict=True) if each is not None}
+    return {**dict(zip(_OF_EVERY_EVENT, head, strict=True)), **there, **facts}
 
 
 @lru_cache(maxsize=1_000)

@@ -19,10 +19,19 @@ from urllib.parse import urlsplit, urlunsplit
 
 from journeyman.definition import explain_arguments
 from journeyman.endings import START
-from journeyman.events import Event, IterationStarted, RunSucceeded
+from journeyman.events import (
+    Event,
+    IterationStarted,
+    OutputDelta,
+    RunSucceeded,
+    TextDelta,
+    ThinkingDelta,
+    ToolInputDelta,
+    ToolProgress,
+)
+from journeyman.events.json_form import plain
 from journeyman.journal import RecordingSink, Records, TapeEnd, TapeKind, Where, new_id
 from journeyman.model import Model, Request, Response, Tap
-from journeyman.record.facts import DELTAS, DROPPABLE, plain
 from journeyman.record.live import ENDS_WORDS, write_on
 from journeyman.record.retention import Keeping
 from journeyman.record.rows import (
@@ -41,12 +50,17 @@ from journeyman.store.address import find_store
 from journeyman.tools.redaction import Redactor, Secret
 from journeyman.types import JsonObject, RunPath, ToolUse
 
+DELTAS: Final = frozenset({TextDelta, ThinkingDelta, ToolInputDelta, OutputDelta})
+"""What is not recorded: the whole follows."""
+DROPPABLE: Final = frozenset({ToolProgress})
+"""What is left out when the disk is too slow."""
+# A file that nobody looks after must not fill the disk.
 KEPT_S: Final = 30 * 86_400.0
 KEPT_BYTES: Final = 1_000_000_000
 _HEADERS: Final = frozenset(
     {"accept", "accept-encoding", "content-type", "user-agent", "anthropic-version", "anthropic-beta"}
 )
-"""The headers that are kept."""
+"""The headers that are kept. A list of those that hold a secret would never be complete."""
 _ANYWHERE: Final = nullcontext()
 
 
@@ -84,7 +98,7 @@ class Recorder:
                 limit. If left out: 1 GB in a file, and no limit in a database.
             asks: What becomes of a question of a gate, or of a model with `ask_user`, if the program has nobody to
                 answer. True: it waits until somebody answers from outside, in `journeyman view` or with `journeyman
-                approve`. False: it is denied at once. None: it waits while somebody looks at the store in `journeyman
+                tell`. False: it is denied at once. None: it waits while somebody looks at the store in `journeyman
                 view`.
             target: Where the recorded agent is found, in the form that commands take: agents.py:scout.
             is_for_one: True: the recorder is closed with the first recording that ends.
@@ -223,6 +237,7 @@ class RunRecording:
             self._queue.append((self._line, time.time(), item))
 
     async def room(self) -> None:
+        # Again and again: others have put more in meanwhile.
         while self.is_behind and self._writer.takes(self._line):
             await asyncio.wrap_future(self._writer.written())
 
@@ -272,6 +287,7 @@ class RequestTap:
             self._end()
             self._came = ReceivedResponse(time.perf_counter())
         known = self._assembled
+        # The very object: what changed the body on its way would make the pieces those of another one.
         pieces = known[1] if known is not None and known[0] is body else ()
         self._sent = self._made(around=around(url, headers), body=body, pieces=pieces)
         self._tape.put(self._sent)
@@ -316,6 +332,7 @@ class RequestTap:
 def around(url: str, headers: Mapping[str, str]) -> JsonObject:
     """Return what may be kept of an address and of headers."""
     shown = urlsplit(url)
+    # Neither the user and password in front of the host, nor the query: some services are given their key there.
     place = urlunsplit((shown.scheme, shown.netloc.rpartition("@")[2], shown.path, "", ""))
     return {"url": place, "headers": {name: value for name, value in headers.items() if name.lower() in _HEADERS}}
 

@@ -36,6 +36,7 @@ def prune_old(file: Storage, keeping: Keeping) -> int:
         forgotten += [row[0] for row in file.rows(query, (time.time() - keeping.seconds,))]
     total = file.rows("SELECT coalesce(sum(bytes), 0) FROM rec_runs")[0][0]
     if keeping.bytes is not None and total > keeping.bytes:
+        # From the oldest on, and none that goes on.
         for n, size in file.rows("SELECT n, bytes FROM rec_runs WHERE status != 'live' ORDER BY seen"):
             if total <= keeping.bytes:
                 break

@@ -27,12 +27,12 @@ from journeyman.events import (
     RunSucceeded,
     ToolCalled,
 )
+from journeyman.events.json_form import facts_of, plain, plain_fields
 from journeyman.journal import TapeEnd, Where
 from journeyman.model import Model, ModelSettings, Prefix, Response
 from journeyman.model import facts_of as facts_of_model
 from journeyman.narrowing import is_json_object
-from journeyman.record.facts import facts_of_event, plain, plain_fields, shape_of
-from journeyman.record.packing import Folded, Folder, Pieces, dumped
+from journeyman.record.packing import Folded, Folder, Pieces, dumped, shape_of
 from journeyman.record.schema import packed
 from journeyman.record.signals import FromOutside
 from journeyman.store.storage import Transaction
@@ -40,14 +40,17 @@ from journeyman.tools.redaction import words_without_secrets
 from journeyman.types import NOTHING_USED, JsonObject, Message, RunPath, Usage, adapter_of
 
 _MOST_HOPS: Final = 64
-"""How many requests may go on from one another before one says all again."""
+"""How many requests may go on from one another before one says all again. As many have to be read to read the last
+of them."""
 _WIRE: Final = "record"
 """In `Message.wire`: the message as JSON of ours."""
 _BEGINS: Final = re.compile(rb'(?<=[\[,])(?=\{"(?:role|type|parts)":)')
 """Where a body that came in one piece is cut: at its messages and blocks."""
 _USAGE: Final = re.compile(rb'"usage(?:Metadata)?":')
 _INPUT_SHOWN: Final = 200
+# Services tell the use in the first event or in one of the last. What lies between may be long.
 _LAST_CHUNKS: Final = 16
+# Of an error, a person reads the beginning; a page of a proxy may be long.
 _ERROR_BYTES: Final = 64 * 1024
 
 
@@ -280,7 +283,8 @@ class RowMaker:
             case _:
                 if isinstance(item, MessageCommitted):
                     line.said.setdefault(item.path, []).append(item.message)
-                return [folder.add(self._dumped(facts_of_event(item)))]
+                facts = {name: fact for name, fact in facts_of(item).items() if name not in _PLACE}
+                return [folder.add(self._dumped(facts))]
 
     def _dumped(self, facts: JsonObject) -> str:
         return dumped(facts if self._has_content else shape_of(facts))
@@ -301,6 +305,7 @@ class RowMaker:
             sent.before, sent.n_kept = before, kept
         hops = 0 if sent.before is None else sent.before.hops + 1
         sent.now = line.requests[sent.where[0]] = _Last(rest, hops, head)
+        # The bytes are in the texts by now; they would stay in memory as long as the run.
         sent.body, sent.pieces, sent.asked = b"", (), None
         new = [first, *rest[sent.n_kept :]]
         return [
@@ -335,6 +340,7 @@ class RowMaker:
             case Note():
                 if item.kind == "Input" and not line.input and self._has_content:
                     told: dict[str, object] = orjson.loads(b"".join(texts[0].segments()))
+                    # Only the beginning is looked at: an input may have megabytes.
                     line.input = " ".join(str(told.get("input", ""))[:2_000].split())[:_INPUT_SHOWN]
                 path, spot = item.where
                 place = (path, spot.attempt, spot.iteration, item.tool_use_id, item.tool_name)
@@ -392,6 +398,7 @@ class RowMaker:
         text, refs, added = self._pieces.placed(folded, line.n, line.used)
         path, *rest = place
         line.bytes += len(text) + added + 40
+        # What says nothing takes no room.
         row = (line.n, at, "/".join(path or ()), kind, *rest, None if text == "{}" else text, refs)
         connection.execute(_ADD_EVENT, row)
 
@@ -427,6 +434,7 @@ class RowMaker:
         row = (line.n, at, *where, form, f"{sent.provider}:{sent.model}", around[0], sent.size, base, numbers)
         now.n = connection.add(_ADD_REQUEST, row)
         line.bytes += len(numbers) + 60
+        # Otherwise each request would hold all that went before it in memory.
         sent.before = None
 
 
@@ -524,6 +532,7 @@ def match_answers(batch: Iterable[tuple[RecordingRow, float, object]]) -> None:
 def _in_common(before: Sequence[bytes], now: Sequence[bytes]) -> int:
     """Return how many pieces two requests begin with in common."""
     low, high = 0, min(len(before), len(now))
+    # First what is usual: the conversation has only grown. Whole lists are compared quickly, single pieces are not.
     if before[:high] == now[:high]:
         return high
     while low < high:
@@ -540,6 +549,7 @@ def _neutral(
 ) -> tuple[list[bytes], tuple[Neutral, bytes]]:
     """Return a request as JSON of ours, in pieces, and its first piece, which is mostly that of the one before."""
     before = None if known is None else known[0]
+    # The same object in nearly all requests of a run: comparing what is in it would take longer.
     is_same = before is not None and before.prefix is asked.prefix and before.settings is asked.settings
     if known is not None and before is not None and is_same and before.max_tokens == asked.max_tokens:
         head = known[1]
@@ -561,6 +571,7 @@ def _neutral(
 
 def _message_piece(message: Message) -> bytes:
     """Return a message as JSON of ours, with a comma before it."""
+    # A message may hold what a user has put there: no recording fails because of it.
     facts: object = adapter_of(Message).dump_python(message, mode="json", exclude_none=True, fallback=repr)
     message.wire[_WIRE] = piece = b"," + dumped(facts).encode()
     return piece
@@ -570,6 +581,7 @@ def _usage_in(raw: Sequence[bytes]) -> JsonObject:
     """Return what a provider told of the use, in its own words: all that its events say, the last word of each."""
     told: JsonObject = {}
     for data in raw:
+        # A look with a pattern first: most events tell no use, and need not be parsed.
         if _USAGE.search(data) is None:
             continue
         try:
@@ -582,6 +594,7 @@ def _usage_in(raw: Sequence[bytes]) -> JsonObject:
 
 
 def _usages(value: object, depth: int) -> Iterable[JsonObject]:
+    # The use stands that deep at most, in all services; a stranger's answer may be nested without end.
     if not is_json_object(value) or depth > 2:
         return
     for name, item in value.items():

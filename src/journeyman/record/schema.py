@@ -69,6 +69,7 @@ def make(file: Storage) -> None:
     Raises:
         StoreError: they are of a newer version, or the store cannot be written.
     """
+    # The newest of the tables: whoever has it has all.
     if not is_there(file) or not file.has("rec_words"):
         file.make()
 
@@ -77,6 +78,8 @@ def shrunk(piece: bytes) -> bytes:
     """Return a piece as it is stored: smaller than it is, if that is worth it. Then its length is not its size."""
     if len(piece) < _SHRUNK_BYTES:
         return piece
+    # Quickly rather than well: the thread has to keep up with the runs. What becomes a tenth shorter is worth
+    # unpacking.
     smaller = compress(piece, 1)
     return smaller if len(smaller) * 10 < len(piece) * 9 else piece
 
@@ -89,6 +92,7 @@ def packed(numbers: Sequence[int]) -> bytes:
     out = bytearray()
     before = 0
     for number in numbers:
+        # The sign is the lowest bit, so that small differences of either sign are small numbers.
         rest = (number - before) << 1 if number >= before else ((before - number) << 1) - 1
         while rest > 127:
             out.append(rest & 127 | 128)
@@ -141,6 +145,7 @@ def piece_of(file: Storage, number: int) -> bytes | None:
 
 def _beginning(file: Storage, number: int, most: int) -> bytes | None:
     """Return a piece, or of a long one that is a JSON string what `shortened` would make of it, without reading all."""
+    # A character has four bytes at most.
     rows = file.rows(
         "SELECT substr(body, 1, ?), size, length(body) FROM rec_pieces WHERE n = ?", (4 * most + 64, number)
     )
@@ -150,6 +155,7 @@ def _beginning(file: Storage, number: int, most: int) -> bytes | None:
     if size <= 4 * most:  # it may be of short characters that are long in bytes
         return piece_of(file, number)
     try:
+        # Only as much as is shown: what is packed may be a thousand times as long.
         start = body if stored == size else decompressobj().decompress(body, 4 * most)
     except zlib_error:  # damage that SQLite does not see
         return None

@@ -16,12 +16,13 @@ from journeyman.endings import START, Place
 from journeyman.errors import name_and_words
 from journeyman.gate import DECISION, Approval, Approver, Decision, Deny, answer
 from journeyman.inbox import Outside, Queue, Receipt
-from journeyman.json_numbers import read_object, write_json
+from journeyman.json_numbers import read_object
 from journeyman.types import JsonObject, RunPath
 
 TAKEN: Final = "SignalTaken"
 """The kind of the note that says what became of a word: its last one counts."""
 _QUEUES: Final[dict[str, Queue]] = {"steer": "steering", "follow_up": "follow_ups"}
+# Nobody tells when the last of those who look has gone, so it is asked.
 _LOOK_S: Final = 1.0
 PATIENCE_S: Final = 60.0
 """Where only those are asked who look, how long a question waits when nobody looks any more."""
@@ -117,6 +118,7 @@ class FromOutside:
             case "release":
                 self._released.set()
             case "stop" if self._stop is not None:
+                # A run that is held would never come to where it stops.
                 self._released.set()
                 self._stop(str(word.body.get("reason") or "stopped from outside"))
             case _:
@@ -127,9 +129,10 @@ class FromOutside:
         digest, take = self._open.get(word.dedup, ("", None))
         if take is None:
             return "late", "it waits no more"
+        # What was asked may have been answered, and another call have come in its place, while somebody decided.
         if digest != str(word.body.get("digest") or ""):
             return "refused", "it is about another call"
-        take(DECISION.decode(write_json(word.body.get("decision"))) if word.kind == "approve" else text)
+        take(DECISION.read(word.body.get("decision")) if word.kind == "approve" else text)
         return "taken", ""
 
     def look(self) -> None:
@@ -185,6 +188,7 @@ class FromOutside:
             try:
                 given = await self._waited(id, approval.question_id, here)
             finally:
+                # Whoever is asked in this process is asked no more, and has ended before the answer is used.
                 await _left(here)
                 decision = Deny("nobody answered") if given is None or isinstance(given, str) else given
                 told = {"decision": type(decision).__name__.lower(), "reason": getattr(decision, "reason", "")}
@@ -225,6 +229,7 @@ class FromOutside:
         """Wait for an answer, from outside or from here. None: nobody has looked for so long that none will come."""
         future: asyncio.Future[Decision | str] = self.loop.create_future()
         first = (future,) if here is None else (future, here)
+        # Both may answer in the same moment: the first one counts.
         close = self.open(id, digest=digest, take=lambda answer: future.done() or future.set_result(answer))
         left_s, scope = PATIENCE_S, current_scope.get()
         try:
@@ -244,6 +249,7 @@ async def _left(here: asyncio.Future[Any] | None) -> None:
     """Ask no more here."""
     if here is not None:
         here.cancel()
+        # It only waits: that it was cancelled, or failed, is of no interest any more.
         await asyncio.wait((here,))
 
 

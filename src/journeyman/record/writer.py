@@ -27,9 +27,10 @@ from journeyman.tools.redaction import Redactor
 _log = logging.getLogger("journeyman")
 
 MOST_WAITING: Final = 10_000
-"""How many events may wait to be written before runs wait for them."""
+"""How many events may wait to be written before runs wait for them. It bounds what a slow disk costs in memory."""
 _BATCH_S: Final = 0.05
-"""How long an event waits for others, in seconds."""
+"""How long an event waits for others, in seconds. A transaction for each event would cost more than the event, and
+nobody who looks notices the delay."""
 _AT_ONCE: Final = 500
 """How many events one transaction writes: others may want to write, too."""
 _PATIENCE_S: Final = 60.0
@@ -74,13 +75,18 @@ class QueueWriter:
         self.live: Final = LiveRecordings(self._file, redactor)
         self._n_live = 0
         """How many tapes go on: while there are any, the queue is looked at by the clock."""
+        # Runs of any event loop put somebody here to wait, and the thread takes them out.
         self._alone = threading.Lock()
+        # Held while a file is written: a process forks between two writes only, since the child has no thread that
+        # would let go.
         self._at_work = threading.Lock()
         hold_at_forks(self._at_work)
         self._waiting: list[Future[None]] = []
         """Who waits until what is in the queue now is written."""
         self._wake = threading.Event()
         self._is_closing = False
+        # A daemon, which does not hold the program: the recorder's finalizer writes what is left when the interpreter
+        # ends.
         self._thread = threading.Thread(target=self._work, name="journeyman recorder", daemon=True)
         self._thread.start()
 
@@ -121,6 +127,7 @@ class QueueWriter:
             return future
         with self._alone:
             self._waiting.append(future)
+        # After it was put there: the thread would look before.
         self._wake.set()
         if self._is_over or not self._thread.is_alive():
             self._settle([future])
@@ -140,6 +147,8 @@ class QueueWriter:
         due_s = 0.0
         try:
             while self.queue or not self._is_closing:
+                # Events do not wake the thread, which spares the event loop a call for each: while a tape goes on, it
+                # looks by itself.
                 self._wake.wait(_BATCH_S if self._n_live else None)
                 self._wake.clear()
                 with self._at_work:
@@ -160,10 +169,12 @@ class QueueWriter:
             if not error.is_busy:  # else it is tried again in an hour
                 what = "recordings that are too old could not be removed from %s: %s"
                 _log.warning(what, self._file.place, error.message)
+        # What was forgotten may have been known here.
         self._pieces.forget()
 
     def _drain(self) -> None:
         """Write all that waits now."""
+        # Before the queue is measured: all that they wait for is in it by now.
         with self._alone:
             waiting = [*self._waiting]
         left = len(self.queue)
@@ -171,6 +182,7 @@ class QueueWriter:
             batch = [self.queue.popleft() for _ in range(min(left, _AT_ONCE))]
             left -= len(batch)
             try:
+                # What had begun before the store failed has a gap, and is not gone on with.
                 self._write([each for each in batch if each[0].n_failures == self._n_failures])
                 self._has_failed = False
             except Exception as error:  # noqa: BLE001 - whatever it is, no run may die of it
@@ -201,6 +213,7 @@ class QueueWriter:
             mine = [each for each in waiting if each in self._waiting]
             self._waiting = [each for each in self._waiting if each not in mine]
         for each in mine:
+            # Whoever waited may have been cancelled.
             if each.set_running_or_notify_cancel():
                 each.set_result(None)
 
@@ -210,6 +223,7 @@ class QueueWriter:
             return
         folder, began_s = Folder(self._redactor), time.monotonic()
         match_answers(batch)
+        # Outside of the transaction, during which nobody else may write.
         prepared = [self._rows.prepare(folder, line, item) for line, _, item in batch]
         folded = folder.done()
         while True:

@@ -404,7 +404,7 @@ def run_error(refusal: Refusal, *, thread_id: str, run_id: str) -> bytes:
     """Return the events of a run that fails at once: so the protocol tells a client that its run cannot go on."""
     encoder = EventEncoder()
     begun = ui.RunStartedEvent(thread_id=thread_id, run_id=run_id, protocol_version=PROTOCOL)
-    error = ui.RunErrorEvent(message=f"{refusal.message} {refusal.hint}", code=refusal.code)
+    error = ui.RunErrorEvent(message=str(refusal), code=refusal.code)
     return b"".join(encoder.encode(each).encode() for each in (begun, error))
 
 

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+import signal
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import orjson
@@ -25,7 +29,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.cancellation import is_awaited
 from journeyman.durable import Durable, PendingQuestion
-from journeyman.errors import DefinitionError, InvalidArguments, StoreError
+from journeyman.durable.records import OVER, KeptSession, ListPlace, Row, info_of
+from journeyman.errors import DefinitionError, InvalidArguments, SessionInUse, StoreError
 from journeyman.events import QuestionAsked
 from journeyman.foreign import refuse_old_arguments
 from journeyman.json_numbers import write_json
@@ -49,15 +54,17 @@ from journeyman.serve.bodies import (
     wrong,
 )
 from journeyman.serve.hosting import STORE_AWAY, Deps, Hosting, OnDisconnect
-from journeyman.serve.http_guard import check_encoding, check_type
+from journeyman.serve.http_guard import Unwelcome, check_encoding, check_type, read_body
 from journeyman.serve.live import Live, Past, ServeLimits
-from journeyman.serve.openapi import ID, openapi
-from journeyman.serve.owned import delete_chat, delete_run, list_chats, list_runs, page_of
-from journeyman.serve.refusals import Refusal, invalid_input, key_of, nothing, owner_key, served_problems
-from journeyman.serve.stopping import uvicorn_stop_heard
+from journeyman.serve.openapi import ID, MOST, PLACE, openapi
+from journeyman.serve.refusals import RETRY_S, Refusal, invalid_input, key_of, nothing, owner_key, served_problems
 from journeyman.serve.streams import EventStream, Plain, check_followers
-from journeyman.session import TURN
+from journeyman.session import TURN, turn_name
 from journeyman.types import JsonObject, Message, adapter_of
+
+Page: TypeAlias = tuple[list[dict[str, object]], str | None]
+"""What is listed, and where the next page begins; None: there is none."""
+_PLACE: Final = re.compile(PLACE)
 
 Authorize: TypeAlias = Callable[[Request], "str | Awaitable[str | None] | None"]
 """Returns the owner of a request; None refuses the request (401)."""
@@ -150,7 +157,7 @@ class AgentApp:
                 draining.append(asyncio.create_task(self.drain(0.0 if draining else _STOP_S)))
 
             try:
-                with uvicorn_stop_heard(drain):
+                with _uvicorn_stop_heard(drain):
                     yield
             finally:
                 for task in draining:
@@ -162,6 +169,37 @@ class AgentApp:
         """Begin no more runs, and end within so many seconds; those that go on have most of them. `/ready` then says
         no (503)."""
         await self._hosting.drain(grace_s)
+
+
+_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def _uvicorn_stop_heard(heed: Callable[[], None]) -> Generator[None]:
+    """Call `heed` in the running event loop when uvicorn is told to stop while the block runs.
+
+    It waits for open streams before it ends the lifespan, and streams of events wait for their runs. Other servers, and
+    those outside of the main thread, are not heard: they have limits of their own, or whoever runs them calls `drain`.
+    """
+    loop = asyncio.get_running_loop()
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
+        owners = {number: type(getattr(handler, "__self__", None)).__module__ for number, handler in before.items()}
+        before = {number: each for number, each in before.items() if owners[number].partition(".")[0] == "uvicorn"}
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(heed)
+        before[number](number, frame)
+
+    for number in before:
+        signal.signal(number, hear)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) is hear:
+                signal.signal(number, handler)
 
 
 # -- one request -------------------------------------------------------------------------------------------------------
@@ -238,9 +276,7 @@ class _Endpoint:
             response = refusal_response(invalid_input(invalid))
         except StoreError as error:
             _log.warning("A request could not be answered: %s", error)
-            response = refusal_response(
-                Refusal(503, "STORE_AWAY", STORE_AWAY, "Ask again.", retry_s=self.hosting.limits.retry_s)
-            )
+            response = refusal_response(Refusal(503, "STORE_AWAY", STORE_AWAY, "Ask again.", retry_s=RETRY_S))
         except ClientDisconnect:
             return
         except HTTPException:
@@ -284,22 +320,13 @@ class _Endpoint:
                 return await owner if is_awaited(owner) else owner
         except TimeoutError:
             text = "The server could not find out in time who asks."
-            raise Refusal(503, "NO_OWNER", text, "Ask again.", retry_s=self.hosting.limits.retry_s) from None
+            raise Refusal(503, "NO_OWNER", text, "Ask again.", retry_s=RETRY_S) from None
 
     async def _body(self, request: Request) -> bytes:
-        most, pieces, n_bytes = self.hosting.limits.body_bytes, list[bytes](), 0
-        try:
-            async with asyncio.timeout(self.hosting.limits.body_s):
-                async for piece in request.stream():
-                    n_bytes += len(piece)
-                    if n_bytes > most:
-                        text = f"The body has more than {most:,} bytes."
-                        raise Refusal(413, "TOO_LARGE", text, "Send less.")
-                    pieces.append(piece)
-        except TimeoutError:
-            text = f"The body did not come within {self.hosting.limits.body_s:g} s."
-            raise Refusal(408, "TOO_SLOW", text, "Send it again.") from None
-        return b"".join(pieces)
+        body = await read_body(request.stream(), most=self.hosting.limits.body_bytes)
+        if isinstance(body, Unwelcome):
+            raise Refusal(body.status, "TOO_LARGE" if body.status == 413 else "TOO_SLOW", body.message, body.hint)
+        return body
 
 
 def refusal_response(refusal: Refusal) -> Response:
@@ -376,7 +403,7 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         await hosting.open_for_request()
         if hosting.is_closing:
             text = "The server is closing."
-            raise Refusal(503, "CLOSING", text, "Ask another one.", retry_s=hosting.limits.retry_s)
+            raise Refusal(503, "CLOSING", text, "Ask another one.", retry_s=RETRY_S)
         await hosting.durable.hub.engine.forget(())  # writes nothing, where something could be written
         return json_response({"status": "ready"})
 
@@ -600,3 +627,84 @@ def question_document(question: PendingQuestion) -> JsonObject:
         "options": list(question.options),
         "expires_at": question.expires_at,
     }
+
+
+# -- what an owner has -------------------------------------------------------------------------------------------------
+
+
+def page_of(request: Request) -> tuple[ListPlace | None, int]:
+    """Return which part of a list a client asks for: behind which place, and how much.
+
+    Raises:
+        Refusal: it is none.
+    """
+    place, limit = request.query_params.get("before"), request.query_params.get("limit", "50")
+    if not limit.isascii() or not limit.isdecimal() or not 1 <= int(limit[:9]) <= MOST or len(limit) > 9:
+        raise Refusal(400, "BAD_NUMBER", f"{limit[:80]!r} is no limit.", f"Give a number from 1 to {MOST}.")
+    if place is not None and _PLACE.fullmatch(place) is None:
+        raise Refusal(400, "BAD_PLACE", f"{place[:80]!r} is no place in a list.", "Give the `next` of the page before.")
+    created, _, id = (place or "").partition("_")
+    return None if place is None else ListPlace(float(created), id), int(limit)
+
+
+async def list_runs(hosting: Hosting, owner: str, before: ListPlace | None, limit: int) -> Page:
+    """Return the runs of an owner, newest first."""
+    found = await hosting.durable.hub.engine.rows(prefix=f"{owner}:", older_than=before, limit=limit)
+    lines: list[dict[str, object]] = []
+    for run in [info_of(each) for each in found if each.agent in hosting.agents]:
+        facts = {"agent": run.agent, "status": run.status, "created": run.created, "ended": run.ended}
+        lines.append({"id": key_of(run.name or ""), **facts, "tokens": run.tokens, "cost": run.cost})
+    return lines, _next_place(found, limit)
+
+
+async def list_chats(hosting: Hosting, owner: str, before: ListPlace | None, limit: int) -> Page:
+    """Return the chats of an owner in which something was said, newest first."""
+    found = await hosting.durable.hub.engine.sessions(f"{owner}:", older_than=before, limit=limit)
+    lines: list[dict[str, object]] = []
+    for each in found:
+        live = hosting.live(TURN + each.id)
+        is_running = live is not None and live.ended is None
+        lines.append({"id": key_of(each.id), "agent": each.agent, "created": each.created, "is_running": is_running})
+    return lines, _next_place(found, limit)
+
+
+def _next_place(found: Sequence[Row | KeptSession], limit: int) -> str | None:
+    return None if len(found) < limit else f"{found[-1].created:.9f}_{found[-1].id}"
+
+
+async def delete_run(hosting: Hosting, name: str) -> None:
+    """Delete all that is kept of a run that has ended.
+
+    Raises:
+        Refusal: there is none, or it has not ended.
+    """
+    info = await hosting.info(name)
+    if not info.is_over:
+        raise Refusal(409, "NOT_OVER", f"The run {key_of(name)!r} is {info.status}.", "Stop it first.")
+    await hosting.durable.hub.engine.forget([info.id])
+    hosting.forget(name)
+
+
+async def delete_chat(hosting: Hosting, id: str) -> None:
+    """Delete all that is kept of a chat: what was said, and its turns.
+
+    Raises:
+        Refusal: there is none, or a turn of it has not ended.
+    """
+    snapshot, live = await hosting.conversation(id), hosting.live(TURN + id)
+    engine = hosting.durable.hub.engine
+    turn = await engine.get(turn_name(id, snapshot.n_runs + 1))
+    goes_on = (live is not None and live.ended is None) or (turn is not None and turn.status not in OVER)
+    in_use = Refusal(409, "CHAT_IN_USE", f"In the chat {key_of(id)!r} a turn goes on.", "Stop it first.")
+    if goes_on:
+        raise in_use
+    try:
+        await engine.delete_session(id)
+    except SessionInUse:
+        raise in_use from None
+    except StoreError as error:
+        if error.is_busy:
+            raise
+        if await engine.get(turn_name(id, 1)) is None:
+            raise nothing("chat", id) from None
+    hosting.forget(TURN + id)

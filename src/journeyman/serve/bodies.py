@@ -339,7 +339,7 @@ def decision_of(payload: JsonObject, path: str) -> Decision:
         Refusal: it is none.
     """
     try:
-        return DECISION.decode(write_json(payload))
+        return DECISION.read(payload)
     except ValueError as error:
         what = str(error).splitlines()[0]
         raise Refusal(

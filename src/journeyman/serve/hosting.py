@@ -43,11 +43,9 @@ from journeyman.errors import (
 )
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked, TextDelta
 from journeyman.gate import DECISION, Decision, Deny
-from journeyman.json_numbers import write_json
 from journeyman.model import opened
-from journeyman.serve.kept import KeptRuns
-from journeyman.serve.live import Live, Past, ServeLimits
-from journeyman.serve.refusals import Refusal, invalid_input, key_of, nothing, owner_of
+from journeyman.serve.live import KeptRuns, Live, Past, ServeLimits
+from journeyman.serve.refusals import RETRY_S, Refusal, invalid_input, key_of, nothing, owner_of
 from journeyman.session import TURN, Snapshot, turn_name
 
 Deps: TypeAlias = Callable[[str], "object | Awaitable[object]"]
@@ -112,7 +110,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         """
         if self._durable is None:
             text = "The server is closing, or not open yet."
-            raise Refusal(503, "CLOSING", text, "Ask another one, or ask again.", retry_s=self.limits.retry_s)
+            raise Refusal(503, "CLOSING", text, "Ask another one, or ask again.", retry_s=RETRY_S)
         return self._durable
 
     @asynccontextmanager
@@ -313,14 +311,13 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         return await self._catch_up(live)
 
     def _check_room(self) -> None:
-        retry_s = self.limits.retry_s
         if self.is_closing:
             raise Refusal(
-                503, "CLOSING", "The server is closing, and begins no more runs.", "Ask again.", retry_s=retry_s
+                503, "CLOSING", "The server is closing, and begins no more runs.", "Ask again.", retry_s=RETRY_S
             )
         if self._n_going >= self.limits.runs:
             text = f"{self.limits.runs} runs are under way, and the server begins no more."
-            raise Refusal(429, "TOO_MANY_RUNS", text, "Ask again when one has ended.", retry_s=retry_s)
+            raise Refusal(429, "TOO_MANY_RUNS", text, "Ask again when one has ended.", retry_s=RETRY_S)
 
     def _live(self, name: str, agent: Agent[Any, Any, Any], *, base: float = 0, is_tied: bool = False) -> Live:
         return Live(name, agent, base=base, is_tied=is_tied, limits=self.limits)
@@ -371,7 +368,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         except Exception as error:
             _log.warning("deps(%r) failed: %s", owner_of(name), name_and_words(error), exc_info=not _is_ours(error))
             text, hint = "What the agent needs could not be made.", "Ask again. The server's log says why."
-            raise Refusal(503, "NO_DEPS", text, hint, retry_s=self.limits.retry_s) from error
+            raise Refusal(503, "NO_DEPS", text, hint, retry_s=RETRY_S) from error
 
     async def _equip(self, row: Row, program: Program) -> Program | None:
         """Give a run that the worker goes on with what it would have had here from its beginning. None: it is a turn of
@@ -564,15 +561,13 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         live = self._kept.find_followed(TURN + id)
         if live is None or not live.is_driven:
             agent = self.agents[row.agent] if live is None or live.ended is not None else live.agent
-            if head.prints.get("tools") != prints_of(agent)["tools"] and not await self._is_stopped(row):
-                raise RunBlocked(row.name or row.id, "it waits for its client, which brings tools of its own")
+            if head.prints.get("tools") != prints_of(agent)["tools"]:
+                said = await self.durable.hub.engine.signals(run=row.id)
+                if not any(each.kind == "stop" for each in said):  # a run that was stopped ends without its tools, too
+                    raise RunBlocked(row.name or row.id, "it waits for its client, which brings tools of its own")
             live = await self._begin(id, agent, None, key=None, is_tied=False, row=row)
         if live.task is not None:
             await asyncio.wait({live.task})
-
-    async def _is_stopped(self, row: Row) -> bool:
-        """Tell whether a run was stopped: then it ends, also without the tools that its client has."""
-        return any(each.kind == "stop" for each in await self.durable.hub.engine.signals(run=row.id))
 
     async def _begin(
         self,
@@ -788,7 +783,7 @@ def _answered_event(
     if isinstance(asked, QuestionAsked):
         text = body.get("text")
         return QuestionAnswered(path=asked.path, id=asked.id, answer=text if isinstance(text, str) else None)
-    decision = DECISION.decode(write_json(body["decision"])) if "decision" in body else Deny(UNANSWERED)
+    decision = DECISION.read(body["decision"]) if "decision" in body else Deny(UNANSWERED)
     return answered_event(asked.path, asked.id, decision)
 
 
@@ -816,7 +811,7 @@ def _refusal_of_store(id: str, error: StoreError) -> Refusal:
     """Return the refusal of a turn whose chat the store does not give. The store's own words are logged."""
     _log.warning("A turn of the chat %s could not begin: %s", id, error)
     if error.is_busy or error.__cause__ is not None:
-        return Refusal(503, "STORE_AWAY", STORE_AWAY, "Ask again.", retry_s=1)
+        return Refusal(503, "STORE_AWAY", STORE_AWAY, "Ask again.", retry_s=RETRY_S)
     text = f"The chat {key_of(id)!r} is one of another agent, or cannot be read."
     return Refusal(409, "CHAT_UNUSABLE", text, "Take another chat for another agent.")
 
@@ -829,7 +824,7 @@ def _refusal_of(id: str, error: Exception) -> Refusal:
         case SessionInUse(pid=pid):  # its text also says where the store is
             whose = "this server" if pid == os.getpid() else "another server"
             text = f"The chat {key_of(id)!r} is open in {whose}, and only one may write to it."
-            return Refusal(409, "CHAT_IN_USE", text, "Ask again when it has ended there.", retry_s=1)
+            return Refusal(409, "CHAT_IN_USE", text, "Ask again when it has ended there.", retry_s=RETRY_S)
         case StoreError():
             return _refusal_of_store(id, error)
         case InvalidArguments():

@@ -9,17 +9,23 @@ token.
 from __future__ import annotations
 
 import asyncio
+import errno
 import hmac
 import socket
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
+from secrets import token_urlsafe
 from types import MappingProxyType
 from typing import Final, NamedTuple, cast
+from urllib.parse import urlencode
 
 import uvicorn
-from starlette.datastructures import Headers
-from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from journeyman.cancellation import Abort
@@ -28,20 +34,32 @@ from journeyman.errors import Problem, count
 
 SHORTEST_TOKEN: Final = 16
 """Characters."""
+LAST_PORT: Final = 65_535
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 HEAD_BYTES: Final = 32 * 1024
 """How long the head of a request may be."""
 HALF_OPEN_S: Final = 5.0
 """How long a connection may take to send the head of a request, and between two pieces of its body, in seconds."""
+BODY_S: Final = 30.0
+"""How long the body of a request may take to come, in seconds; then the request is refused (408)."""
 SLOW_S: Final = 30.0
 """How long a client may leave what it was sent unread, once the buffers are full, in seconds."""
+_TRIED: Final = 50
+"""How many ports are looked at to name a free one."""
+_HINTS: Final = (
+    "Allow it, as an address has it, with its port if it has one: --allow-host.",
+    "Send it: Authorization: Bearer …",
+)
 _LAST_WORDS_S: Final = 1
 """How long clients have to take what was answered, once the server closes, in seconds."""
 
 
-def address_problems(address: str, token: str | None, allowed_hosts: Sequence[str]) -> list[Problem]:
-    """Return the problems of an address that it is unsafe to listen on."""
+def address_problems(address: str, port: int, token: str | None, allowed_hosts: Sequence[str]) -> list[Problem]:
+    """Return why nothing is served at an address: it is none, or others could reach it and would not be kept out."""
     problems: list[Problem] = []
+    if not 0 <= port <= LAST_PORT:
+        hint = f"Give a number from 0 to {LAST_PORT}; 0 takes a free one."
+        problems.append(Problem("NO_PORT", f"{port} is no port.", hint))
     if token is not None and len(token) < SHORTEST_TOKEN:
         text = f"The token has {count(len(token), 'character')}, fewer than {SHORTEST_TOKEN}."
         problems.append(
@@ -53,7 +71,7 @@ def address_problems(address: str, token: str | None, allowed_hosts: Sequence[st
     if is_loopback(address):
         return problems
     if token is None:
-        text = f"Others can reach {address or 'all addresses'}, and could run the agents: the server asks for no token."
+        text = f"Others can reach {address or 'all addresses'}, and could use it: the server asks for no token."
         problems.append(Problem("NO_TOKEN", text, "Give a token, or stay on 127.0.0.1."))
     if is_wildcard(address) and not allowed_hosts:
         every = f"{address or 'The empty address'} is every address of this machine"
@@ -89,21 +107,6 @@ def known_hosts(address: str, allowed_hosts: Sequence[str]) -> list[str]:
     return [*own, *allowed_hosts]
 
 
-def asking_for(token: str, app: ASGIApp) -> ASGIApp:
-    """Return `app` behind a check of the token."""
-    expected = token.encode()
-
-    async def guard(exchange: Scope, receive: Receive, send: Send) -> None:
-        if exchange["type"] == "http":
-            scheme, _, given = Headers(scope=exchange).get("authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), expected):
-                refused = PlainTextResponse("A token is needed.", 401, headers={"WWW-Authenticate": "Bearer"})
-                return await refused(exchange, receive, send)
-        await app(exchange, receive, send)
-
-    return guard
-
-
 class Unwelcome(NamedTuple):
     """The reason for which a request is refused."""
 
@@ -112,36 +115,6 @@ class Unwelcome(NamedTuple):
     hint: str
     headers: Mapping[str, str] = MappingProxyType({})
     """What the answer says beside its text."""
-
-
-def check_page(
-    exchange: Scope, hosts: Collection[str], *, pages: Collection[str] = (), may_be_opened: bool = False
-) -> Unwelcome | None:
-    """Return why a request is refused for the name that it goes to, or for the page that it comes from.
-
-    This is the rule of everything on a port. A page may ask if the server has sent it: its origin is the `Runtime` of
-    the request, port included. Pages at other ports of the same machine are other programs.
-
-    Args:
-        exchange: The request.
-        hosts: The names under which the server is reached, in small letters, without ports, or with one.
-        pages: The other places, as in URLs, whose pages may ask.
-        may_be_opened: Any page may lead a browser there, as to a page.
-    """
-    headers = Headers(scope=exchange)
-    host, origin = headers.get("host", "").lower(), headers.get("origin")
-    if host not in hosts and host.rpartition(":")[0] not in hosts:
-        return Unwelcome(
-            421, f"This server does not have the host name {host[:100]!r}.", "Allow the name: --allow-host."
-        )
-    is_anothers = headers.get("sec-fetch-site", "none") in ("cross-site", "same-site") and not may_be_opened
-    if origin is not None:
-        scheme, _, place = origin.lower().partition("://")
-        is_anothers = scheme not in ("http", "https") or (place != host and place not in pages)
-    if is_anothers:
-        text = f"Pages of the origin {(origin or 'of another server')[:100]!r} may not use this server."
-        return Unwelcome(403, text, "Allow the place, with its port if it has one: --allow-host.")
-    return None
 
 
 def check_type(headers: Headers) -> Unwelcome | None:
@@ -164,44 +137,201 @@ def check_encoding(headers: Headers) -> Unwelcome | None:
     return Unwelcome(415, text, hint, {"Accept-Encoding": "identity"})  # with it, no other 415 is meant
 
 
-def refusing_encodings(app: ASGIApp) -> ASGIApp:
-    """Return `app` behind `check_encoding`."""
+async def read_body(pieces: AsyncIterable[bytes], *, most: int) -> bytes | Unwelcome:
+    """Return the body of a request, or why it is refused: it has more than `most` bytes, whatever length it was said to
+    have, or it does not come in time."""
+    taken, n_bytes = list[bytes](), 0
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for piece in pieces:
+                n_bytes += len(piece)
+                if n_bytes > most:
+                    return Unwelcome(413, f"The body has more than {most:,} bytes.", "Send less.")
+                taken.append(piece)
+    except TimeoutError:
+        return Unwelcome(408, f"The body did not come within {BODY_S:g} s.", "Send it again.")
+    return b"".join(taken)
 
-    async def guard(exchange: Scope, receive: Receive, send: Send) -> None:
-        refused = check_encoding(Headers(scope=exchange)) if exchange["type"] == "http" else None
-        if refused is not None:
-            text = f"{refused.message} {refused.hint}"
-            return await PlainTextResponse(text, refused.status, refused.headers)(exchange, receive, send)
-        await app(exchange, receive, send)
 
-    return guard
+def refuse_in_words(status: int, message: str, hint: str, headers: Mapping[str, str]) -> Response:
+    """Return the answer to a request that is refused: the reason, and what to do."""
+    return PlainTextResponse(f"{message} {hint}", status, headers)
 
 
-def naming(hosts: Sequence[str], app: ASGIApp, *, pages: Sequence[str] = ()) -> ASGIApp:
-    """Return `app` behind `check_page`."""
-    known, others = {host.lower() for host in hosts}, {page.lower() for page in pages}
+def path_in(exchange: Scope) -> str:
+    """Return the path of a request below this application, wherever that is mounted."""
+    path, mounted = exchange["path"], exchange.get("root_path", "")
+    return path.removeprefix(mounted) if path.startswith(f"{mounted}/") else path
 
-    async def guard(exchange: Scope, receive: Receive, send: Send) -> None:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pages:
+    """The pages of an application: everybody may open them, and what they ask for takes the token, or its cookie."""
+
+    data: str
+    """How the paths of what pages ask for begin. All others are pages."""
+    cookie: str
+    """The name of the cookie, before the port: browsers send the cookies of a machine to each of its ports."""
+    headers: Mapping[str, str]
+    """What every answer says, unless it says something else itself."""
+    session: str = field(default_factory=token_urlsafe, repr=False)
+    """The value of the cookie of browsers that have brought the token. It is not the token, and ends with the process:
+    browsers send a cookie to whatever listens at another port of the machine, too."""
+
+    def cookie_of(self, headers: Headers) -> str:
+        """Return the name of the cookie for the port that a request names."""
+        port = headers.get("host", "").rpartition(":")[2]
+        return f"{self.cookie}-{port}" if port.isdecimal() else self.cookie
+
+    def token_in(self, exchange: Scope) -> bytes | None:
+        """Return the token in the address that a browser opens, if there is one."""
+        given = QueryParams(exchange["query_string"]).getlist("token")
+        return given[-1].encode() if given and exchange["method"] == "GET" else None
+
+    def sign_in(self, exchange: Scope, headers: Headers) -> Response:
+        """Return the answer that takes the token out of the address, into a cookie."""
+        query = QueryParams(exchange["query_string"])
+        rest = urlencode([(name, value) for name, value in query.multi_items() if name != "token"])
+        path = "/" + exchange["path"].lstrip("/")  # two slashes would be another host
+        answer = RedirectResponse(f"{path}?{rest}" if rest else path, 303)
+        mounted = exchange.get("root_path", "") or "/"
+        answer.set_cookie(self.cookie_of(headers), self.session, httponly=True, samesite="strict", path=mounted)
+        return answer
+
+    def has_session(self, headers: Headers) -> bool:
+        """Tell whether a request is of a browser that has brought the token."""
+        with suppress(CookieError):
+            given = SimpleCookie(headers.get("cookie", "")).get(self.cookie_of(headers))
+            return given is not None and hmac.compare_digest(given.value.encode(), self.session.encode())
+        return False
+
+    def adding_headers(self, send: Send) -> Send:
+        """Return a `send` that adds the headers to an answer."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in self.headers.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        return send_with_headers
+
+
+class HttpGuard:
+    """Lets through what may be asked of an application on a port.
+
+    A request must name a known host. If a page has sent it, its origin is the `Host` of the request, port included, or
+    a place that is known: pages at other ports of the same machine are other programs. Others may only lead a browser
+    to what can be opened. With a token, the request must bring it.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Collection[str],
+        origins: Collection[str] = (),
+        token: str | None = None,
+        checks: Sequence[Callable[[Headers], Unwelcome | None]] = (),
+        pages: Pages | None = None,
+        refuse: Callable[[int, str, str, Mapping[str, str]], Response] = refuse_in_words,
+        hints: tuple[str, str] = _HINTS,
+    ) -> None:
+        """Guards `app`.
+
+        Args:
+            app: The application.
+            hosts: The names under which it is reached, without ports, or with one.
+            origins: The other places, as in URLs, whose pages may ask.
+            token: The token that requests have to bring; None: no token.
+            checks: Further reasons to refuse a request.
+            pages: The pages that it has; None: none, and every path takes the token.
+            refuse: Makes the answer to a request that is refused.
+            hints: What to do about a host or a page that is not known, and about a token that is missing.
+        """
+        self.app: Final = app
+        self._hosts: Final = frozenset(host.lower() for host in hosts)
+        self._origins: Final = frozenset(origin.lower() for origin in origins)
+        self._token: Final = None if token is None else token.encode()
+        self._checks: Final = checks
+        self._pages: Final = pages
+        self._refuse: Final = refuse
+        self._hints: Final = hints
+
+    async def __call__(self, exchange: Scope, receive: Receive, send: Send) -> None:
         if exchange["type"] == "http":
-            is_read = exchange["method"] in ("GET", "HEAD")
-            refused = check_page(exchange, known, pages=others, may_be_opened=is_read)
-            if refused is not None:
-                text = f"{refused.message} {refused.hint}"
-                return await PlainTextResponse(text, refused.status)(exchange, receive, send)
-        await app(exchange, receive, send)
+            send = send if self._pages is None else self._pages.adding_headers(send)
+            if (answer := self._answer(exchange, Headers(scope=exchange))) is not None:
+                return await answer(exchange, receive, send)
+        await self.app(exchange, receive, send)
 
-    return guard
+    def _answer(self, exchange: Scope, headers: Headers) -> Response | None:
+        """Return the answer to what is not let through; None to what is."""
+        is_data = self._pages is None or path_in(exchange).startswith(self._pages.data)
+        may_be_opened = exchange["method"] == "GET" and (self._pages is None or not is_data)
+        unwelcome = self._check_place(headers, may_be_opened=may_be_opened)
+        if unwelcome is None and self._token is not None:
+            asked = self._ask_for(self._token, exchange, headers, is_data=is_data)
+            if isinstance(asked, Response):
+                return asked
+            unwelcome = asked
+        for check in self._checks:
+            unwelcome = unwelcome or check(headers)
+        return None if unwelcome is None else self._refuse(*unwelcome)
+
+    def _check_place(self, headers: Headers, *, may_be_opened: bool) -> Unwelcome | None:
+        """Return why a request is refused for the name that it goes to, or for the page that it comes from."""
+        host, origin = headers.get("host", "").lower(), headers.get("origin")
+        if host not in self._hosts and host.rpartition(":")[0] not in self._hosts:
+            return Unwelcome(421, f"This server does not have the host name {host[:100]!r}.", self._hints[0])
+        is_led_here = may_be_opened and headers.get("sec-fetch-mode", "navigate") == "navigate"
+        is_anothers = headers.get("sec-fetch-site", "none") in ("cross-site", "same-site") and not is_led_here
+        if origin is not None:
+            scheme, _, place = origin.lower().partition("://")
+            is_anothers = scheme not in ("http", "https") or (place != host and place not in self._origins)
+        if is_anothers:
+            text = f"Pages of the origin {(origin or 'of another server')[:100]!r} may not use this server."
+            return Unwelcome(403, text, self._hints[0])
+        return None
+
+    def _ask_for(
+        self, token: bytes, exchange: Scope, headers: Headers, *, is_data: bool
+    ) -> Response | Unwelcome | None:
+        """Return the answer to a browser that brings the token in its address, or why it is not let in without."""
+        given = None if self._pages is None else self._pages.token_in(exchange)
+        if given is not None and self._pages is not None and hmac.compare_digest(given, token):
+            return self._pages.sign_in(exchange, headers)
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        is_known = scheme.lower() == "bearer" and hmac.compare_digest(bearer.strip().encode(), token)
+        is_known = is_known or (self._pages is not None and self._pages.has_session(headers))
+        if given is None and (is_known or not is_data):
+            return None
+        text = "The token is missing or wrong." if given is None else "The token is wrong."
+        return Unwelcome(401, text, self._hints[1], {"WWW-Authenticate": "Bearer"})
 
 
-def listening_socket(address: str, port: int) -> socket.socket:
-    """Return a socket that listens at an address. Port 0 takes a free one.
+def listen(address: str, port: int, *, tries: int = 1) -> socket.socket:
+    """Return a socket that listens at an address: at the port, or at the next free one of `tries`. Port 0 takes a free
+    one.
 
     Raises:
-        OSError: the address cannot be used, or the port is taken.
+        OSError: the address cannot be used, or the ports are taken; then the text names the next free one.
     """
-    listening = socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
-    return listening
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    for number in range(port, min(port + _TRIED, LAST_PORT + 1)):
+        try:
+            listening = socket.create_server((address, number), family=family)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            continue
+        if number < port + tries:
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
+            return listening
+        listening.close()
+        raise OSError(errno.EADDRINUSE, f"the port {port} is taken; the next free one is {number}")
+    raise OSError(errno.EADDRINUSE, f"the port {port} is taken, and so are those behind it")
 
 
 class _Impatient(H11Protocol):

@@ -11,12 +11,13 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from journeyman.agent import Agent, Runtime
-from journeyman.definition import join_sentences
-from journeyman.errors import InvalidArguments, JourneymanError, Problem
+from journeyman.errors import Hinted, InvalidArguments, Problem
 from journeyman.session import TURN
 from journeyman.texts import shorten
 from journeyman.tools.deps import deps_of_run, lacks_deps
 
+RETRY_S: Final = 1
+"""After how many seconds clients that are told to come back may come back."""
 _LONGEST_OWNER: Final = 90
 
 
@@ -46,7 +47,7 @@ def served_problems(
     return problems
 
 
-class Refusal(JourneymanError):
+class Refusal(Hinted):
     """The server does not do what a client asks for, and tells it why."""
 
     def __init__(
@@ -60,10 +61,10 @@ class Refusal(JourneymanError):
         retry_s: int | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        super().__init__(join_sentences(message, hint))
+        super().__init__(message, hint)
         self.status = status
         """The HTTP status."""
-        self.code, self.message, self.hint = code, message, hint
+        self.code = code
         self.issues = tuple(issues)
         """The issues, each with the `path` of a value and what is wrong with it."""
         self.retry_s = retry_s

@@ -11,14 +11,17 @@ from starlette.types import Receive, Scope, Send
 from typing_extensions import TypeVar
 
 from journeyman.serve.hosting import Hosting
+from journeyman.serve.http_guard import SLOW_S
 from journeyman.serve.live import Followed, Numbered, until_gone
-from journeyman.serve.refusals import Refusal
+from journeyman.serve.refusals import RETRY_S, Refusal
 
 HEADERS: Final = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 )
+QUIET_S: Final = 15.0
+"""After so many seconds without an event a comment is sent, so that no proxy closes the connection."""
 _TOGETHER_S: Final = 0.02
 """Questions that are asked within so long are told together."""
 
@@ -101,8 +104,8 @@ class EventStream(Generic[E]):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         watching = asyncio.ensure_future(until_gone(receive))
         watching.add_done_callback(self.leave)
-        self._send, limits = send, self._hosting.limits
-        self._guard = self._loop.call_later(min(limits.slow_s, limits.quiet_s), self._check_pace)
+        self._send = send
+        self._guard = self._loop.call_later(min(SLOW_S, QUIET_S), self._check_pace)
         self._task = asyncio.current_task()
         self._hosting.n_followers += 1
         try:
@@ -180,16 +183,16 @@ class EventStream(Generic[E]):
 
     def _check_pace(self) -> None:
         """Cut a client off that does not read; see to it that something is sent to the others now and then."""
-        limits, now_s = self._hosting.limits, self._loop.time()
-        if self._send_began_s and now_s - self._send_began_s >= limits.slow_s and self._task is not None:
+        now_s = self._loop.time()
+        if self._send_began_s and now_s - self._send_began_s >= SLOW_S and self._task is not None:
             self._is_gone = True
             self._task.cancel()
             return
-        left_s = self._last_sent_s + limits.quiet_s - now_s
+        left_s = self._last_sent_s + QUIET_S - now_s
         if left_s <= 0:
-            self._is_quiet, left_s = True, limits.quiet_s
+            self._is_quiet, left_s = True, QUIET_S
             self._wake()
-        self._guard = self._loop.call_later(min(limits.slow_s, left_s), self._check_pace)
+        self._guard = self._loop.call_later(min(SLOW_S, left_s), self._check_pace)
 
 
 def check_followers(hosting: Hosting) -> None:
@@ -200,4 +203,4 @@ def check_followers(hosting: Hosting) -> None:
     """
     if hosting.n_followers >= hosting.limits.followers:
         text = f"{hosting.limits.followers} clients follow runs, and the server serves no more."
-        raise Refusal(503, "TOO_MANY_FOLLOWERS", text, "Ask again later.", retry_s=hosting.limits.retry_s)
+        raise Refusal(503, "TOO_MANY_FOLLOWERS", text, "Ask again later.", retry_s=RETRY_S)

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.skills.format import Skill
-    from journeyman.skills.skills import Skills
+    from journeyman.skills.skills import Skill, Skills
 
 __all__ = ["Skill", "Skills"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_face(__name__, {"format": "Skill", "skills": "Skills"})
+    __getattr__, __dir__ = lazy_face(__name__, {"skills": "Skill Skills"})

@@ -15,6 +15,7 @@ from journeyman.errors import StoreError, quoted
 from journeyman.store.database import SCHEMES
 
 _FORMS: Final = "a path, sqlite:PATH, or postgresql://…"
+# Of two letters at least: C: is a drive.
 _SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):")
 _FAULTS: Final = (
     (r"^\s*$|\0", "it is not a path"),

@@ -30,12 +30,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ANSWER_S: Final = 5.0
-"""How many seconds to wait for an answer of the database."""
+"""How many seconds to wait for an answer of the database. It is waited for where the event loop runs, so it bounds
+how long a server of many clients stands still."""
 _STATEMENT_MS: Final = 4_000
-"""How many milliseconds the database works on one statement before it gives up by itself."""
+"""How many milliseconds the database works on one statement before it gives up by itself. Less than `ANSWER_S`: a
+server that is well then says so itself, and the connection and its lock stay."""
 _ENDING_MS: Final = 1_000
-"""How many milliseconds to wait for the lock of a connection that is ending."""
+"""How many milliseconds to wait for the lock of a connection that is ending. A process that was killed is noticed
+there a moment later."""
 _TRIES: Final = 3
+# Shorter than for runs in the background: whoever opens or writes a session holds up the event loop.
 _SHORT: Final[Mapping[str, str]] = {"connect_timeout": "3", "tcp_user_timeout": "5000"}
 _BEGUN: Final = f"{NOTICED}, set_config('statement_timeout', '{_STATEMENT_MS}', false)"
 _NUMBER: Final = "SELECT hashtextextended('journeyman session ' || 'jm_sessions'::regclass::oid || ' ' || %s::text, 0)"
@@ -54,6 +58,7 @@ class HeldConnection:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.place = f"t{database.place[1:]}"
+        # Postgres cuts a name at 63 bytes: with 24 of the host's, the longest has 57.
         self._name = f"journeyman chat {os.getpid()} {secrets.token_hex(4)} {socket.gethostname()[:24]}"
         """Tells others who has the session."""
         self._number: int | None = None
@@ -77,6 +82,7 @@ class HeldConnection:
         self.lose()
         if self._is_closed:
             raise StoreError(f"The session in {self.place} was closed.", hint="Open it again.")
+        # To the database itself: a pooler gives each transaction another connection, and a lock belongs to one.
         given: dict[str, Any] = self.database.parameters(is_direct=True, **_SHORT)
         given["application_name"] = self._name
         threshold = self.database.prepare_threshold
@@ -95,6 +101,7 @@ class HeldConnection:
     def rows(self, query: str, *given: object) -> list[tuple[Any, ...]]:
         """Return the rows that a statement gives back, if it gives back any."""
         check_same_process(self._pid, f"The session in {self.place}")
+        # As text, the bytes of a body would come as hexadecimal digits, twice as long.
         cursor = self.connection.cursor(binary=True)
         cursor.execute(query.encode(), given or None)
         return cursor.fetchall() if cursor.description else []
@@ -106,6 +113,8 @@ class HeldConnection:
             SessionInUse: somebody else has it.
         """
         self._number = number = self.rows(_NUMBER, id)[0][0]
+        # First whoever is left of this very process: a connection that was lost here may hold the lock there for a
+        # while.
         waits, holders = bool(self.rows(_END_OLD, number, self._name)), list[tuple[Any, ...]]()
         for _ in range(_TRIES):
             if self._has_taken(number, waits=waits):
@@ -154,6 +163,7 @@ _NAME: Final = re.compile(r"journeyman chat (\d+) [0-9a-f]{8} (.*)")
 def _has_died(name: str | None) -> bool:
     """Tell whether a connection of this name is that of a process of this machine which is there no more."""
     found = _NAME.fullmatch(name or "")
+    # On Windows, signal 0 is Ctrl-C.
     if found is None or found[2] != socket.gethostname()[:24] or os.name != "posix":
         return False
     try:
@@ -185,6 +195,7 @@ def patient_connection() -> type[Connection]:
     class PatientConnection(Driver[tuple[Any, ...]]):
         answer_s: float | None = ANSWER_S
 
+        # The driver itself waits without end, and looks up each tenth of a second: then it is asked here.
         def wait(self, gen: Generator[Any, Any, T], *given: Any, **more: Any) -> T:
             return super().wait(self._until(gen), *given, **more)
 
@@ -195,6 +206,7 @@ def patient_connection() -> type[Connection]:
                 while True:
                     is_ready = yield waits
                     if not is_ready and time.monotonic() > until:
+                        # For good: the answer could still come, and be read as that of the next statement.
                         self.pgconn.finish()
                         raise ConnectionTimeout(f"no answer came within {self.answer_s:g} seconds")
                     waits = gen.send(is_ready)

@@ -22,7 +22,12 @@ SCHEMES: Final = ("postgresql", "postgres")
 VERSION: Final = 3
 """The version of the tables. Those of a newer version are not touched; version 1 had none of sessions or queues, and
 version 2 kept all steps in one table, and all signals."""
+# The first with `pg_current_xact_id`, which tells what became of a lost answer.
 OLDEST_SERVER: Final = 130000
+# Names and ids are compared by bytes (COLLATE "C"): other orders neither find a beginning by a range nor agree between
+# machines. Steps and signals lie in a table for each day, since to drop a table costs nothing and to delete a million
+# rows does. A fifth of dead rows, as Postgres waits for by itself, would be too many in a table whose rows change all
+# the time.
 TABLES: Final = """
 CREATE TABLE IF NOT EXISTS jm_version (version INT NOT NULL);
 ALTER TABLE jm_version ADD COLUMN IF NOT EXISTS swept TIMESTAMPTZ;
@@ -97,9 +102,11 @@ SET_VERSION: Final = (
     f"INSERT INTO jm_version (version) SELECT {VERSION} WHERE NOT EXISTS (SELECT FROM jm_version);"
     f"\nUPDATE jm_version SET version = {VERSION} WHERE version < {VERSION};"
 )
+# The first half is "jm" in letters, so that no other program has the number by chance.
 MIGRATING: Final = 0x6A6D_0001
 """The number of the lock under which the tables are made."""
 MAKE: Final = (
+    # Under a lock: `IF NOT EXISTS` does not keep two that make the same table at once from failing.
     f"BEGIN;SELECT pg_advisory_xact_lock({MIGRATING}::bigint);SET LOCAL lock_timeout = '2s';"
     f"{TABLES}{SET_VERSION}\nCOMMIT;\n"
 )
@@ -131,6 +138,7 @@ NUMBERING: Final = 0x6A6D_0002
 """The number of the lock of who numbers a signal: who has read one must have read all before it."""
 
 HELD: Final = (
+    # As Postgres shows a lock of 64 bits: its halves in two columns, and 1 in the third.
     "SELECT classid::bigint << 32 | objid::bigint AS number, pid FROM pg_locks WHERE locktype = 'advisory'"
     " AND objsubid = 1 AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
@@ -147,7 +155,7 @@ NOTICED: Final = (
 """Lets the server notice in 25 seconds that a machine or a network is gone, and not end a connection that is idle: it
 holds a lock."""
 _PREPARE_AFTER: Final = 5
-"""A statement is prepared on a connection when it was made so often there."""
+"""A statement is prepared on a connection when it was made so often there. The driver would do the same unasked."""
 _OURS: Final = ("direct", "prepare_threshold")
 """The parameters of a URL that are not Postgres's own."""
 _DEFAULTS: Final = {
@@ -156,6 +164,7 @@ _DEFAULTS: Final = {
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "3",
+    # As long as the questions before take together: 10 and three times 5 seconds.
     "tcp_user_timeout": "25000",
 }
 
@@ -188,6 +197,7 @@ class Database:
         from psycopg.conninfo import conninfo_to_dict
 
         given: dict[str, Any] = {**_DEFAULTS, **unless_given, **conninfo_to_dict(self._address)}
+        # Whatever the server or the environment says: other encodings cannot hold every text.
         return given | (self._direct if is_direct else {}) | {"client_encoding": "UTF8"}
 
     def check_number(self, told: int, true: int) -> None:
@@ -236,6 +246,7 @@ class Database:
         import psycopg
 
         text, may_pass = " ".join(str(error).split()).rstrip(".?"), False
+        # The driver repeats what it cannot read of a URL.
         text = text if self._secrets is None else self._secrets.sub("…", text)
         match error:
             case psycopg.errors.InsufficientPrivilege():
@@ -309,6 +320,8 @@ def _secrets_of(url: str) -> re.Pattern[str] | None:
     said = address.partition("://")[2].rpartition("@")[0].partition(":")[2]
     given = [said, *said.split("@"), *[value for name, value in parse_qsl(query) if "password" in name]]
     known = {each for text in given for each in (text, unquote(text), " ".join(text.split())) if each}
+    # The longest first, or a part of a password would be taken out and leave the rest. Only whole words: a short one
+    # stands in others by chance.
     words = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
     return re.compile(rf"(?<!\w)(?:{words})(?!\w)") if words else None
 
@@ -324,6 +337,7 @@ def _name_of_database(url: str) -> str:
 
 # -- values ------------------------------------------------------------------------------------------------------------
 
+# Postgres takes no NUL in a text, and models write them.
 _SIGN: Final = "␛"
 
 
@@ -344,4 +358,5 @@ def restored(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
 def lock_number(owner: str) -> int:
     """Return the number of the lock that an owner holds: that of its name, as Postgres has numbers."""
     number = int(owner[1:], 16)
+    # Postgres's numbers have a sign.
     return number - (1 << 64) if number >= 1 << 63 else number

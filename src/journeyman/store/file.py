@@ -31,11 +31,13 @@ VERSION: Final = 2
 """The version of the format. A file of a newer version is not touched; one of version 1 is given the tables of durable
 runs."""
 
+# "jmn1" in letters.
 APPLICATION: Final = 0x6A6D6E31
 """Marks a file as a store of this library."""
 
 MAGIC: Final = b"SQLite format 3\x00"
 
+# As long as Python's own module for SQLite waits.
 BUSY_S: Final = 5.0
 
 GROUP: Final = "JOURNEYMAN_STORE_GROUP"
@@ -80,6 +82,8 @@ CREATE UNIQUE INDEX IF NOT EXISTS jm_signals_by_dedup ON jm_signals (run, kind, 
 """
 
 
+# SQLite holds locks of its own while it opens a file: a child that is forked in that moment would wait for them
+# forever.
 _CONNECTING: Final = threading.Lock()
 hold_at_forks(_CONNECTING)
 
@@ -103,6 +107,7 @@ class File:
         self.path = path
         self.is_damaged = False
         """True once damage was found."""
+        # It may be taken twice: a transaction reads while it writes.
         self._lock = threading.RLock()
         hold_at_forks(self._lock)
         self._busy_ms = int(busy_s * 1000)
@@ -116,6 +121,9 @@ class File:
             self._stat = path.stat()
             _check_writers(path, self._stat)
             with _CONNECTING:
+                # No transaction of Python's own, which would begin at some statements and not at others; and any thread
+                # may use it, one at a time by the lock here. However short the file waits later, it waits while others
+                # make it.
                 self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             with _explained(path, "opened"):
@@ -137,6 +145,7 @@ class File:
             has_tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] > 0
             if has_tables and self._fact("application_id") != APPLICATION:  # else they were made in this moment
                 raise not_a_store(self.path)
+            # Before the tables: it cannot be changed within a transaction.
             self._connection.execute("PRAGMA journal_mode = WAL")
             version = 0
         if version < VERSION:
@@ -175,9 +184,12 @@ class File:
         with self._reporting("written"):
             try:
                 if is_synced:
+                    # Before it begins, too: SQLite does not change that within a transaction.
                     self._connection.execute("PRAGMA synchronous = FULL")
                 if not waits:
                     self._connection.execute("PRAGMA busy_timeout = 0")
+                # For writing from the beginning: who reads first and then writes gets an error, and no wait, if
+                # somebody wrote meanwhile.
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
                 self._check_place()
@@ -185,11 +197,13 @@ class File:
                 if is_synced:
                     self._check_place()  # it may have gone while the disk was waited for
             except BaseException:
+                # At a full disk, SQLite has taken the transaction back by itself.
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
             finally:
                 if is_synced:
+                    # Also after an error: all that follows on this connection would wait for the disk.
                     self._connection.execute("PRAGMA synchronous = NORMAL")
                 if not waits:
                     self._connection.execute(f"PRAGMA busy_timeout = {self._busy_ms}")
@@ -207,6 +221,7 @@ class File:
         check_same_process(self._pid, str(self.path))
         with self._lock:
             try:
+                # At each write: who moves a file that is open leaves the process writing to what nobody finds.
                 self._check_place()
                 return self._connection.execute(statement, parameters).rowcount
             except _FAULTS as error:
@@ -254,6 +269,7 @@ def _check_writers(path: Path, found: os.stat_result) -> None:
     mode = stat.S_IMODE(found.st_mode)
     if os.name != "posix" or not mode & (stat.S_IWGRP | stat.S_IWOTH):
         return
+    # A group is trusted by name only: on many systems all users are in one.
     if (
         not mode & stat.S_IWOTH
         and found.st_uid in (0, os.geteuid())
@@ -271,6 +287,7 @@ def _check_no_log(path: Path) -> None:
     """Refuse to begin a new store beside the log of one that was taken away while it was open: SQLite would remove the
     log, with what was written last."""
     log = path.with_name(f"{path.name}-wal")
+    # An empty log is left behind by a process that was killed before it wrote.
     if log.exists() and log.stat().st_size > 0:
         raise StoreError(
             f"{path} is not there, but its log is: it was moved or removed while it was open.",
@@ -309,7 +326,9 @@ def _explanation(path: Path, what: str, error: Exception) -> StoreError:
     if isinstance(error, OSError):
         hint = "Make the folder writable, or use another path."
         return StoreError(f"{path} could not be {what}: {error.strerror or error}.", hint=hint)
+    # The upper bytes tell the cause more exactly; the lowest one is the kind.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    # For a text that is no UTF-8, Python's module raises an error without a code.
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "decode" in str(error):
         return damaged(path, str(error))
     hint = _HINTS.get(code, "Close other programs that use it, and open it again.")
@@ -374,6 +393,7 @@ class Lock:
             self._file = -1
         if self._file >= 0:
             with suppress(PermissionError):  # Windows removes no file that is open: it stays, and can be taken again
+                # Removed while it is held: who has opened it before sees that its lock is on a file that is not there.
                 self._path.unlink(missing_ok=True)
             os.close(self._file)
             self._file = -1
@@ -391,6 +411,7 @@ def is_held(store: Path, name: str) -> bool:
         file = os.open(path, os.O_RDWR | NO_LINKS)
     except FileNotFoundError:
         return False
+    # By taking it, since the system tells nothing else of locks; closed again at once.
     try:
         _take(file, name)
     except SessionInUse:
@@ -403,6 +424,7 @@ def is_held(store: Path, name: str) -> bool:
 
 
 def _lock_path(store: Path, name: str) -> Path:
+    # A session's id may be anything that can be shown; a file's name may not.
     is_safe = name.isalnum() and name.isascii() and len(name) <= 32
     shown = name if is_safe else sha256(name.encode()).hexdigest()[:16]
     return store.with_name(f"{store.name}-{shown}.lock")
@@ -410,6 +432,7 @@ def _lock_path(store: Path, name: str) -> Path:
 
 def check_free(store: Path, *, what: str) -> None:
     """Raise `SessionInUse` if anybody holds a lock of the store."""
+    # The name of a folder or a file may hold what is a pattern to `glob`.
     for path in sorted(store.parent.glob(f"{escape(store.name)}-*.lock")):
         try:
             file = os.open(path, os.O_RDWR | NO_LINKS)
@@ -428,6 +451,7 @@ def _take(file: int, what: str) -> None:
         hint = "Use a system, and a disk, on which files can be locked."
         raise StoreError(f"{what} cannot be opened: {error.strerror}.", hint=hint) from error
     if not is_taken:
+        # Behind the first byte, which Windows has locked.
         os.lseek(file, 1, os.SEEK_SET)
         text = os.read(file, 20)
         pid = int(text) if text.isdigit() else None

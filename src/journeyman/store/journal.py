@@ -78,6 +78,7 @@ class FileJournal(StoringJournal):
 
 def crc_of_step(run: str, key: str, body: bytes | None) -> int:
     """Return the checksum of one step."""
+    # With the run and the key: a body that damage has put under another key is not taken for that step.
     return crc32(body or b"", crc32(f"{run}\n{key}\n".encode()))
 
 
@@ -103,6 +104,7 @@ class EventLog:
 
     def read(self, after: int = 0) -> Iterator[tuple[int, JsonObject]]:
         """Give the events after number `after`, each with its number. Damaged events are left out."""
+        # In parts: a run may have more events than fit into memory.
         query = "SELECT n, body, crc FROM events WHERE run = ? AND n > ? ORDER BY n LIMIT 500"
         while rows := self.file.rows(query, (self.run, after)):
             for n, body, crc in rows:

@@ -79,6 +79,7 @@ def sound(records: Iterable[SessionRecord], session: str) -> Iterator[SessionRec
     """Give the records up to the first that is not as it was written."""
     before = first_crc(session)
     for record in records:
+        # SQLite keeps any type in any column, so damage may leave something else there.
         if type(record.body) is not bytes or record.crc != crc_of(record.kind, record.position, record.body, before):
             return
         before = record.crc
@@ -201,6 +202,7 @@ def added_up(records: Sequence[SessionRecord]) -> Snapshot:
 def readable_records(records: Sequence[SessionRecord], session: str) -> tuple[list[SessionRecord], Snapshot]:
     """Return the records up to the first that is damaged or no record, and the conversation that they make."""
     good = list(sound(records, session))
+    # A shorter log may have another record that does not fit: until there is none.
     while True:
         try:
             return good, added_up(good)
@@ -210,6 +212,7 @@ def readable_records(records: Sequence[SessionRecord], session: str) -> tuple[li
 
 def _messages(total: _Sum) -> list[Message]:
     try:
+        # All in one call; one by one only to find the one that is wrong.
         return adapter_of(list[Message]).validate_json(b"[" + b",".join(total.bodies) + b"]")
     except ValidationError:
         for n, body in zip(total.numbers, total.bodies, strict=True):

@@ -32,7 +32,6 @@ from journeyman.store.repair import StoreRepaired
 from journeyman.store.store import SessionHead, SessionInfo, beginning, closed, exported, info_of, unfinished
 from journeyman.types import Message
 
-_READ_ONLY: Final = "25006"
 _FIND: Final = "SELECT id, agent, created, parent FROM jm_sessions WHERE id = %s::text"
 READ: Final = "SELECT n, kind, position, body, crc FROM jm_session_records WHERE session = %s::text ORDER BY n"
 _OF: Final = "FROM jm_session_records WHERE session = s.id"
@@ -47,10 +46,12 @@ _END: Final = "SELECT n, crc, at FROM jm_session_records WHERE session = %s::tex
 WRITE: Final = (
     "INSERT INTO jm_session_records (session, n, kind, position, at, body, crc)"
     " SELECT %s::text, n, kind, position, %s::float8, body, crc"
+    # One statement for any number of records: the event loop waits for one answer.
     " FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %b::bytea[], %s::bigint[]) AS u(n, kind, position, body, crc)"
 )
 _BEGIN: Final = (
     "WITH head AS (INSERT INTO jm_sessions (id, agent, created, parent)"
+    # With the first record and not before: a session in which nothing was said is not stored.
     " VALUES (%s::text, %s::text, %s::float8, %s::text) ON CONFLICT (id) DO NOTHING) "
 )
 LAST: Final = f"SELECT n, crc FROM jm_session_records WHERE session = %s::text {_NEWEST}"
@@ -169,6 +170,7 @@ class PostgresSessions:
         """
         with self._reading() as line:
             self._head(line, id)
+            # Under its lock: whoever has it open would go on writing to what is not there.
             line.take(id)
             line.rows("DELETE FROM jm_sessions WHERE id = %s::text", id)
             line.rows("DELETE FROM jm_session_damage WHERE session = %s::text", id)
@@ -214,6 +216,7 @@ class PostgresSessions:
                 )
             return head
 
+        # Once before the lock, so that a wrong id is told without taking anything.
         found()
         line.take(id)
         head = found()  # until the lock was taken, somebody may have made it, or deleted it
@@ -269,6 +272,7 @@ class PostgresSession:
         """What was sent behind it, and may be stored: the connection was lost before the answer."""
         self._is_shared = is_shared
         """True when others may write, too: whoever drives a turn, when it ends."""
+        # A text that waits may be stored from any thread.
         self._lock = RLock()
 
     @property
@@ -324,10 +328,13 @@ class PostgresSession:
         from psycopg import OperationalError
         from psycopg.errors import ConnectionTimeout, ReadOnlySqlTransaction
 
+        # Before it is sent: without an answer, nobody knows whether it is stored.
         self._unsure.append(sent)
         try:
             self._send(sent)
         except ConnectionTimeout:
+            # All of its time is used up, while the event loop stood still: what is stored is looked at before the next
+            # write.
             raise
         except (OperationalError, ReadOnlySqlTransaction) as error:
             if isinstance(error, ReadOnlySqlTransaction):  # what was the primary is a copy now
@@ -346,6 +353,7 @@ class PostgresSession:
         line, id = self._line, self._head.id
         line.connect()
         try:
+            # The lock first: what is read of the end then stays the end.
             line.take(id)
             stored = line.rows(_END, id, self._n)
             last, stored = (stored[:1], stored[1:]) if self._n else ([], stored)
@@ -371,6 +379,7 @@ class PostgresSession:
         try:
             self._line.rows(write, *begin, head.id, sent.at, *map(list, zip(*rows, strict=True)))
         except IntegrityError as error:
+            # The number is taken: somebody else has written.
             raise self._changed() from error
 
     def _changed(self) -> StoreError:
@@ -391,6 +400,7 @@ class _Sent:
         self.records = records
 
     def is_stored_as(self, rows: Sequence[tuple[int, int, float]]) -> bool:
+        # The time as well: another process may have said the same words behind the same record.
         return [*rows] == [(each.n, each.crc, self.at) for each in self.records]
 
 

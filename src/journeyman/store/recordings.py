@@ -76,11 +76,13 @@ _WHY: Final = "the store was damaged, and what it was is lost, except what is sh
 def digest_of(piece: bytes, key: bytes) -> int:
     """Return what a piece is found by in a store. `key` is the store's own and secret, so that nobody can make two
     texts of which one is taken for the other."""
+    # With a sign, as the integers of both databases have one.
     return int.from_bytes(blake2b(piece, digest_size=8, key=key).digest(), "big", signed=True)
 
 
 def grown(stored: bytes | None, size: int) -> bytes | None:
     """Return a piece from what is stored of it; None: it was not kept, or is damaged."""
+    # What would not become shorter was stored as it is, so its length tells.
     if stored is None or len(stored) == size:
         return stored
     try:
@@ -124,6 +126,7 @@ def restore(connection: Connection, found: dict[str, _Rows], key: bytes | None) 
     new_key = key or token_bytes(16)
     connection.execute("INSERT INTO rec_format VALUES (?, ?)", (FORMAT, new_key))
     pieces = {n: row for n, row in found["rec_pieces"].items() if key is None or _is_sound(row, key)}
+    # Without the old key nothing can be checked, and other recordings find pieces by the new one.
     if key is None:
         for n, (run, digest, size, body) in pieces.items():
             whole = grown(body, size)
@@ -132,6 +135,7 @@ def restore(connection: Connection, found: dict[str, _Rows], key: bytes | None) 
     tables = {**{table: found[table] for table in COLUMNS}, "rec_runs": told, "rec_pieces": pieces}
     for table, rows in tables.items():
         marks = ", ".join("?" * (1 + len(TYPES[table])))
+        # Damage may show a row twice, in an old page and in a new one: the first counts.
         statement = f"INSERT OR IGNORE INTO {table} (n, {COLUMNS[table]}) VALUES ({marks})"
         connection.executemany(statement, [(n, *row) for n, row in rows.items()])
     connection.executemany("INSERT OR IGNORE INTO rec_shared VALUES (?, ?)", _shared(found, pieces))
@@ -157,6 +161,7 @@ def _runs(found: dict[str, _Rows]) -> Iterator[tuple[int, tuple[Any, ...]]]:
                 left.setdefault(run, []).append((at, path))
     for run, told in left.items():
         (began, path), (seen, _) = min(told), max(told)
+        # Nothing else is left of it: the path of its first event begins with the agent's name.
         agent = path.partition("/")[0]
         head = (new_id(began), "run", agent, "", "", "", 1, began, seen, None, "live", None)
         yield run, (*head, *[0] * 7, None, 0, 0, _WHY)

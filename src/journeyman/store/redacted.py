@@ -115,6 +115,7 @@ class RedactedSession:
             case Opaque():
                 whole: JsonObject = from_json(block.json)
                 changed = self._extra(whole)
+                # The very bytes where nothing was taken out: providers compare what they have signed.
                 return block if changed == whole else replace(block, json=to_json(changed).decode())
             case ToolResult() | Text() | Document():
                 return self._staged(block)

@@ -59,6 +59,7 @@ _Found: TypeAlias = dict[str, dict[int, tuple[Any, ...]]]
 """For each table its rows, by their numbers."""
 
 _WAL: Final = ("-wal", "-shm")
+# SQLite's own size of a page, with which every store was made.
 _PAGE: Final = 4096
 _UNKNOWN_ROWS: Final = 100_000
 """How far to look for rows when their number cannot be read."""
@@ -106,15 +107,19 @@ def rescue(path: Path) -> str:
     """
     with path.open("rb") as file:
         head = file.read(100)
+    # At byte 68 of its head, an SQLite file tells the program that it belongs to.
     if head[68:72] != APPLICATION.to_bytes(4, "big") and (len(head) >= 72 or not head.startswith(MAGIC)):
         raise not_a_store(path)
+    # Whoever has it open would write on into the file that is put aside.
     check_free(path, what=f"The damaged store {path}")
     names = (path.with_name(f"{path.name}.damaged-{number}") for number in count(1))
     aside = next(name for name in names if not name.exists())
+    # The log goes with it: SQLite would take a log that it finds beside a new file for that file's own.
     for suffix in ("", *_WAL):
         source = path.with_name(path.name + suffix)
         if source.exists():
             source.replace(aside.with_name(aside.name + suffix))
+    # Beside the store: the copies are as large as it is, and as private.
     with TemporaryDirectory(prefix=".rescue-", dir=path.parent) as folder:
         found, key = _found(aside, Path(folder))
     n_records, n_lost, n_recordings = _write_store(path, found, key)
@@ -136,6 +141,7 @@ def _found(aside: Path, folder: Path) -> tuple[_Found, bytes | None]:
     key: bytes | None = None
     for number, model in enumerate((None, TABLES, "")):  # as it is, and with the first page of such a new store
         copy = folder / f"copy-{number}"
+        # Not the index of the log, which SQLite makes again from the log itself.
         for suffix in ("", "-wal"):
             if aside.with_name(aside.name + suffix).exists():
                 shutil.copyfile(aside.with_name(aside.name + suffix), copy.with_name(copy.name + suffix))
@@ -160,6 +166,8 @@ def _give_head(copy: Path, model: Path, more: str) -> None:
     whole, size = model.read_bytes(), copy.stat().st_size
     pages = {1}
     if whole[100] == 5:  # what says where the tables are goes on in other pages, whose numbers are on the first
+        # The places in a page are those of SQLite's file format: the cells begin behind a head of 12 bytes, which
+        # stands behind the 100 bytes of the file's.
         n_cells = int.from_bytes(whole[103:105], "big")
         cells = [int.from_bytes(whole[at : at + 2], "big") for at in range(112, 112 + 2 * n_cells, 2)]
         pages |= {int.from_bytes(whole[at : at + 4], "big") for at in (108, *cells)}
@@ -167,6 +175,7 @@ def _give_head(copy: Path, model: Path, more: str) -> None:
         for number in pages:
             page = bytearray(whole[(number - 1) * _PAGE : number * _PAGE])
             if number == 1:
+                # How many pages the file has: SQLite takes a wrong number for damage.
                 page[28:32] = struct.pack(">I", size // _PAGE)
             start = (number - 1) * _PAGE
             file.seek(start)
@@ -176,6 +185,7 @@ def _give_head(copy: Path, model: Path, more: str) -> None:
 def _rows_of_table(connection: sqlite3.Connection, table: str) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """Give the rows of a table. Where a page is damaged, look further on."""
     try:
+        # Not by an index, which may be damaged where the rows are not.
         last = connection.execute(f"SELECT max(n) FROM {table} NOT INDEXED").fetchone()[0] or 0
     except (sqlite3.Error, UnicodeDecodeError):
         last = _UNKNOWN_ROWS
@@ -191,6 +201,7 @@ def _rows_of_table(connection: sqlite3.Connection, table: str) -> Iterator[tuple
                     yield n, tuple(row)
             break
         except (sqlite3.Error, OverflowError, UnicodeDecodeError):
+            # A damaged page may have held any number of rows: further and further on, and then back from behind.
             after, jump = after + jump, jump * 2
     if jump > 1:
         yield from _back(connection, table, query, (sound, after + 1))

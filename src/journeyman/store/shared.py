@@ -44,15 +44,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ANSWER_S: Final = 30.0
-"""How many seconds to wait for an answer before the connection counts as lost."""
+"""How many seconds to wait for an answer before the connection counts as lost. A recorder has a thread of its own,
+so nothing else waits for it."""
 PATIENCE_S: Final = 30.0
 """How many seconds a recorder waits for a database that is away."""
 _BRIEFLY_S: Final = 5.0
 """How many seconds everybody else who writes waits for it."""
 _AGAIN_S, _SELDOM_S = 0.02, 0.5
 _POLL_S: Final = 1.0
-"""How often, in seconds, to look for news of which nobody has told."""
+"""How often, in seconds, to look for news of which nobody has told. Nobody tells of what was said while the
+connection was lost."""
+# Whoever records and has lost its connection is back sooner.
 _GONE_S: Final = 0.5
+# Looks at the locks are remembered so long: a list of many recordings waits once, and not for each.
 _REMEMBERED_S: Final = 5.0
 _NUMBERS: Final = f"SELECT number FROM ({HELD}) AS held"
 _FORGETTING: Final = 0x6A6D_0004
@@ -72,7 +76,7 @@ _TABLES: Final = ("rec_runs", "rec_events", "rec_requests", "rec_pieces", "rec_s
 _TO_LOOKERS, _TO_RECORDERS = "journeyman_recorded", "journeyman_said"
 """The channels on which who looks is told of what was recorded, and recorders of what was said."""
 _AHEAD: Final = {"rec_runs": 1, "rec_requests": 16, "rec_pieces": 128}
-"""How many numbers of a table are taken at once."""
+"""How many numbers of a table are taken at once. Each time is a round trip, and a request has many pieces."""
 _GIVES_BACK: Final = re.compile(r"^SELECT|\bRETURNING\b")
 _SPELLINGS: Final = (
     (re.compile("%"), "%%"),
@@ -95,6 +99,7 @@ def _spelled(statement: str) -> bytes:
 
 
 def _values(given: Sequence[object]) -> list[Any]:
+    # The columns are numbers, since SQLite has no truth values.
     return [int(each) if isinstance(each, bool) else storable_value(each) for each in given]
 
 
@@ -160,6 +165,7 @@ class SharedStorage:
                 connection = self.connected()
                 self._lacks_tables(connection)  # or they cannot be used
                 if owner is not None and self.has("rec_events"):
+                    # It writes nothing, and fails where writing would.
                     connection.execute(_MAY_WRITE.encode())
         except BaseException:
             self.close()
@@ -190,6 +196,7 @@ class SharedStorage:
             if self.owner is not None:
                 self._database.check_number(made.info.backend_pid, pid)
                 number = lock_number(self.owner)
+                # A connection of this process that was lost here may hold the lock there.
                 made.execute(END_OLD.encode(), (number,))
                 made.execute(b"SELECT pg_advisory_lock(%s::bigint)", (number,))
             if made.info.backend_pid == pid:  # no pooler is between
@@ -219,6 +226,7 @@ class SharedStorage:
                     return work(self.connected())
                 except Exception as error:
                     is_lost = self._made is not None and self._made.closed
+                    # A connection that could not be made is not tried again here, nor one that was lost twice.
                     if is_second or not (was_there and is_lost):
                         raise self.fault(error, what) from error
         raise AssertionError("unreachable")
@@ -250,6 +258,7 @@ class SharedStorage:
                 yield made
                 made.end(tells=tells)
             except BaseException as error:
+                # With its connection: what was begun is then taken back, whatever state it was in.
                 made.let_go()
                 if isinstance(error, StoreError) or not isinstance(error, Exception):
                     raise
@@ -284,6 +293,7 @@ class SharedStorage:
             now_s = time.monotonic()
             try:
                 if self._made is not None and not self._made.closed:
+                    # Without a question to the server: what it has told lies in the socket.
                     self._made.pgconn.consume_input()
                     while (told := self._made.pgconn.notifies()) is not None:
                         self._hear(told.extra.decode())
@@ -303,6 +313,7 @@ class SharedStorage:
 
         def work(made: Connection) -> None:
             made.add_notice_handler(lambda told: warned.append(told.message_primary or ""))
+            # To vacuum a table may take any time.
             made.answer_s = None
             made.execute(b"SET statement_timeout = 0")
             for table in _TABLES:
@@ -375,6 +386,7 @@ class _SharedTransaction:
         if not numbers:
             query = f"SELECT nextval(pg_get_serial_sequence('{table}', 'n')) FROM generate_series(1, {_AHEAD[table]})"
             found = self._patiently(lambda: _said(self._begun(), query.encode(), (), gives_back=True))
+            # The least first: `nextval` gives each its number, but not in the order of the rows.
             numbers += sorted([n for (n,) in found.fetchall()], reverse=True)
         return numbers.pop()
 
@@ -390,6 +402,7 @@ class _SharedTransaction:
 
         def work() -> None:
             nonlocal is_unsure
+            # The end was sent, and its answer lost: to say all of it again could write it twice.
             if is_unsure and self._holds():
                 return
             made = self._begun()
@@ -399,6 +412,7 @@ class _SharedTransaction:
             made.execute(b"COMMIT")
             if self._pipeline is not None:
                 pipeline, self._pipeline = self._pipeline, None
+                # Now all answers are waited for, at once.
                 pipeline.__exit__(None, None, None)
             made.answer_s = ANSWER_S
 
@@ -437,6 +451,7 @@ class _SharedTransaction:
             return self._made
         made = self._storage.connected()
         if self._purpose == "records":
+            # Without waiting for each answer: a batch has many statements.
             self._pipeline = made.pipeline()
             self._pipeline.__enter__()
         made.execute(b"BEGIN")
@@ -449,6 +464,7 @@ class _SharedTransaction:
         forgotten = "(SELECT forgotten FROM rec_format)" if self._purpose == "records" else "0"
         found = made.execute(f"SELECT pg_current_xact_id()::text, {forgotten}".encode()).fetchall()
         self._number, n_forgotten = found[0]
+        # Another connection means that it was away: others may have forgotten something meanwhile.
         self._n_forgotten = (self._storage.n_connected << 40) + n_forgotten
         for each in self._all:
             made.execute(*each)
@@ -464,6 +480,7 @@ class _SharedTransaction:
             found = self._storage.connected().execute(query, (self._number,)).fetchall()
         except DataError:  # what answers now has never had it
             return False
+        # It may still hold: asked again in a moment, as if the database were away.
         if found[0][0] == "in progress":
             raise OperationalError("the transaction has not ended yet")
         return found[0][0] == "committed"

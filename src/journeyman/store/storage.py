@@ -124,6 +124,7 @@ class _FileTransaction:
         return self._connection.execute(statement, given).lastrowid or 0
 
     def forgotten(self) -> int:
+        # SQLite changes this number when another connection has committed, and not for what this one writes.
         return self._connection.execute("PRAGMA data_version").fetchone()[0]
 
 
@@ -160,6 +161,7 @@ class FileStorage:
         with self._file.transaction() as connection:
             for statement in filter(str.strip, TABLES.split(";")):
                 connection.execute(statement)
+            # Two processes may make the tables at once, and a second key would make all digests wrong.
             once = "INSERT INTO rec_format SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM rec_format)"
             connection.execute(once, (FORMAT, secrets.token_bytes(16)))
 
@@ -180,6 +182,8 @@ class FileStorage:
     def reclaim(self) -> str | None:
         try:
             self._file.write("VACUUM", ())
+            # In a write-ahead log, what VACUUM writes stands in the log at first: the file shrinks when that is taken
+            # over.
             self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
         except StoreError as error:
             if not error.is_busy:

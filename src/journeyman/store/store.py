@@ -105,6 +105,7 @@ class Store:
         try:
             return work()
         except Damaged:
+            # First: what stays open would go on with the file that is put aside.
             self._file.close()
             self.notice = rescue(self.path)
             warnings.warn(StoreRepaired(self.notice), stacklevel=2)
@@ -156,6 +157,7 @@ class Store:
                 )
             return head
 
+        # Once before the lock, so that a wrong id is told without taking anything.
         found()
         lock = self._lock(id)
         try:
@@ -214,6 +216,7 @@ class Store:
         """
         head, lock = self._read(lambda: self._head(id)), self._lock(id)
         try:
+            # All or nothing: turns of a session that is gone would still be found by their names.
             with self._file.transaction() as connection:
                 connection.execute("DELETE FROM records WHERE session = ?", (head.id,))
                 connection.execute("DELETE FROM sessions WHERE id = ?", (head.id,))
@@ -257,6 +260,7 @@ class Store:
 
     def close(self) -> None:
         """Write the records that still wait, close the file, and let others go on with its runs."""
+        # First those who still write, then the file that they write to.
         if self._recorder is not None:
             self._recorder.close()
         for journal in self._journals:
@@ -280,6 +284,7 @@ class Store:
 
     def _free_id(self) -> str:
         while True:
+            # Short enough to be typed, so whether it is free is looked up.
             id = secrets.token_hex(4)
             if not self._read(lambda: self._file.rows("SELECT 1 FROM sessions WHERE id = ?", (id,))):  # noqa: B023
                 return id
@@ -354,6 +359,8 @@ class Log:
             if self.crc is None:
                 row = (head.id, head.agent, head.created, head.parent)
                 connection.execute("INSERT INTO sessions (id, agent, created, parent) VALUES (?, ?, ?, ?)", row)
+            # Where others may write, the last checksum is read in the same transaction: a chain that does not fit is
+            # damage.
             before = first_crc(head.id) if self.crc is None else None if self.is_shared else self.crc
             n, crc = add_lines(connection, head.id, lines, before)
         self.crc = crc
@@ -463,6 +470,7 @@ class FileSession:
         """Nothing is known of the end that is not read when something is written."""
 
     def close(self) -> None:
+        # First this: once the lock is free, somebody else may write.
         self._is_closed = True
         self._lock.release()
         if self.on_close is not None:
@@ -480,6 +488,7 @@ def open_session(
     try:
         session = store.shared_session(id, agent=agent, any_agent=any_agent, create=create, has_turns=has_turns)
     except BaseException:
+        # Nobody else closes it: the caller gets nothing.
         store.close()
         raise
     session.on_close = store.close

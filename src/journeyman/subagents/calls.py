@@ -200,6 +200,7 @@ def schema_of(
         return {"type": "object", "properties": properties}
     fields = {field for mode in modes for field in _FIELDS[mode]} | ({"model"} if has_models else set[str]())
     offered: JsonObject = {name: each for name, each in properties.items() if name in fields}
+    # With only one way left, the schema itself can say what a call has to have.
     only = next(iter(modes)) if len({*modes}) == 1 else None
     return {"type": "object", "properties": offered, **({} if only is None else {"required": [*_NEEDED[only]]})}
 
@@ -243,6 +244,7 @@ def choose_call(
 
 
 def _subagent_call(given: SubagentArguments, max_tasks: int | None) -> SubagentCall:
+    # Only a member has a name.
     if given.team_name or given.name:
         return _team(given)
     if given.background:

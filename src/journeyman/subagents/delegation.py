@@ -156,6 +156,7 @@ class Delegation:
         above = current_run.get()
         runtime = self.runtime or (DEFAULT_RUNTIME if above is None else above.options.runtime)
         journal = self.section(runtime.journal, given)
+        # In a run, what the run above may spend holds without being given.
         budget = runtime.budget if above is None else None
         return replace(
             runtime, model=self.model or (runtime.model if self.runtime else None), budget=budget, journal=journal
@@ -173,6 +174,7 @@ class Delegation:
         if journal is None or self.context is None:
             return None
         tally, place = current_tally.get(), given.place
+        # Code of a tool sends all of them as number 0, so they are counted.
         if not self.is_call and tally is not None:
             place, tally.n_sent = tally.n_sent, tally.n_sent + 1
         return self._section_of_call(journal, replace(given, place=place))
@@ -219,6 +221,7 @@ async def parallel(delegation: Delegation, call: ParallelCall, max_concurrency: 
     assignments = [
         delegation.assignment(item.agent, item.task, "parallel", place=place) for place, item in enumerate(call.tasks)
     ]
+    # Without a limit, there is room for all.
     places = asyncio.Semaphore(max_concurrency or len(assignments))
 
     async def in_place(given: Assignment) -> FinishedAssignment:
@@ -227,6 +230,7 @@ async def parallel(delegation: Delegation, call: ParallelCall, max_concurrency: 
 
     runs: dict[int, Run] = {}
     async with asyncio.TaskGroup() as group:
+        # A group cancels all when one raises: `do` raises nothing but cancellations.
         running = [group.create_task(in_place(given)) for given in assignments]
     finished = [_finish(task, given, runs.get(given.place)) for task, given in zip(running, assignments, strict=True)]
     results = tuple([item_result(each) for each in finished])
@@ -274,6 +278,7 @@ async def chain(delegation: Delegation, call: ChainCall) -> ChainResult:
 def _parse(previous: str) -> object:
     """Return the object or list that a text is as JSON; the text itself, if it is neither."""
     try:
+        # Only objects and lists have fields: a number or a word in quotes is meant as it stands.
         return read_json(previous) if previous.lstrip().startswith(("{", "[")) else previous
     except ValueError:
         return previous
@@ -299,7 +304,7 @@ def _value_in_result(value: object, names: Sequence[str], written: str) -> objec
     for name in names:
         if is_mapping(value) and name in value:
             value = value[name]
-        elif is_list(value) and name.isdigit() and int(name) < len(value):
+        elif is_list(value) and name.isdecimal() and len(name) < 10 and int(name) < len(value):
             value = value[int(name)]
         else:
             raise SubagentMisused(f"{written} means nothing: {_has(value)}.")
@@ -330,6 +335,7 @@ NO_RECIPIENT: Final = (
 )
 NO_TEAM: Final = "There is no team to join. Leave out name and team_name. (A program gives Subagents(team=...).)"
 
+# It bounds one line of a list.
 _SHOWN_CHARS: Final = 60
 
 
@@ -393,6 +399,7 @@ def _to_send(
     if run is None or context is None or name is None:
         raise SubagentMisused(NO_TASKS)
     allowance, path = run.attempt.budget.left(), run.path
+    # The way by names, since another process has to find the agent by its own definitions.
     while run.above is not None:
         names.insert(0, run.agent.name)
         run = run.above
@@ -416,6 +423,7 @@ def _to_send(
 
 def _work(delegation: Delegation, call: BackgroundCall) -> Work:
     """Return the work of a sub-agent in the background. It is made where the call is, and done elsewhere."""
+    # Here, and not in the work: the model has to read what is wrong with its call.
     agent = delegation.find_agent(call.agent)
     given = input_of_task(agent, call.task)
     assignment = delegation.assignment(call.agent, call.task, "background")
@@ -423,16 +431,19 @@ def _work(delegation: Delegation, call: BackgroundCall) -> Work:
     above = current_run.get()
     around = delegation.runtime or (DEFAULT_RUNTIME if above is None else above.options.runtime)
     if above is not None:
+        # Without the deadline, which this work outlives.
         runtime = replace(options.runtime, budget=above.attempt.budget.outliving())
         options = replace(options, runtime=runtime, watch_above=above.watch, ledger_beside=above.ledger)
 
     async def work(task: TaskContext) -> TaskResult:
         """Do the work, and what is said to the task meanwhile. Return the output, and what a model reads of it."""
         heard = (*options.listeners, partial(_report_event, task))
+        # One conversation for all its runs: each goes on where the one before has ended.
         first = replace(options, listeners=heard, abort=task.abort, inbox=task.inbox, history=History())
         runs: list[Run] = []
 
         async def one_more(options: Options) -> Result[Any]:
+            # A section for each run: the second must not find the steps of the first.
             journal = delegation.section(around.journal, replace(assignment, place=len(runs)))
             runs.append(begin(agent, given, replace(options, runtime=replace(options.runtime, journal=journal))))
             try:
@@ -461,6 +472,7 @@ def _report_event(task: TaskContext, event: Event) -> None:
             task.write(record)
         case ToolCalled(tool_name=name, tool_input=arguments):
             task.write(f"[tool] {name}({shorten(write_json(arguments).decode(), _SHOWN_CHARS)})")
+        # Only its own calls: those of agents below it are theirs.
         case ToolFinished(path=path, kind=kind) if kind in COUNTED and len(path) == len(task.info.path) + 1:
             task.count(n_calls=task.info.n_calls + 1)
         case ModelResponded(usage=usage):

@@ -14,8 +14,8 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 
 from journeyman.agent import Agent, Runtime
 from journeyman.cancellation import Abort
-from journeyman.definition import explain_arguments
-from journeyman.errors import DefinitionError, Problem, SubagentMisused, log_caught, name_and_words
+from journeyman.definition import COUNT_OR_NONE, explain_arguments, raise_problems, value_problems
+from journeyman.errors import Problem, SubagentMisused, log_caught, name_and_words
 from journeyman.events import Listener
 from journeyman.foreign import refuse_old_arguments
 from journeyman.hosted.tools import CodeExecution
@@ -53,14 +53,7 @@ from journeyman.subagents.delegation import (
 from journeyman.subagents.results import SubagentResult
 from journeyman.team.spawn import MAX_DEPTH, SpawnFunction, TeamSpawner
 from journeyman.tools.background import Notify, OutputFactory, in_folder
-from journeyman.tools.check import (
-    function_problem,
-    is_count,
-    lacking,
-    listener_problems,
-    model_problems,
-    signal_problems,
-)
+from journeyman.tools.check import function_problem, lacking, listener_problems, model_problems, signal_problems
 from journeyman.tools.context import BackgroundTasks, ToolContext
 from journeyman.tools.deps import NOT_DECLARED, Bound
 from journeyman.tools.tools import Needs, Tool
@@ -69,6 +62,7 @@ from journeyman.types import Effect
 D = TypeVar("D")
 
 _WIRING: Final = ("tasks", "notify", "create_model", "background_output", "team")
+# From what is easiest to undo to what cannot be undone.
 _EFFECTS: Final[tuple[Effect, ...]] = ("pure", "idempotent", "once")
 
 
@@ -146,11 +140,12 @@ class Subagents(Tool[..., Any, Needs]):
         problems += _mode_problems(modes)
         for name, given in zip(_WIRING, wiring, strict=True):
             problems += _wiring_problems(name, given)
-        if problems:
-            raise DefinitionError("Subagents", problems)
+        raise_problems("Subagents", problems)
         by_name = {agent.name: agent for agent in agents}
         effects: list[Effect] = [tool.effect or agent.default_effect for agent in agents for tool in agent.tools]
+        # A call may name any of them, and nobody knows which.
         hardest_to_undo = _EFFECTS[max(map(_EFFECTS.index, effects), default=0)]
+        # A tool is frozen.
         self.__dict__.update(
             _agents=by_name,
             _deps=deps,
@@ -173,6 +168,7 @@ class Subagents(Tool[..., Any, Needs]):
             # A stranger's words may come from a tool, or from a search of the provider's own.
             untrusted=any(tool.untrusted for agent in agents for tool in agent.tools)
             or any(not isinstance(each, CodeExecution) for agent in agents for each in agent.settings.hosted),
+            # Each run below has a section of the journal.
             journals_itself=True,
             permission_kind="subagent",
         )
@@ -181,9 +177,7 @@ class Subagents(Tool[..., Any, Needs]):
     def __setattr__(self, name: str, value: object) -> None:
         if name not in _WIRING:
             raise AttributeError(f"{name!r} of Subagents cannot be set. These can: {', '.join(_WIRING)}.")
-        problems = [*_wiring_problems(name, value)]
-        if problems:
-            raise DefinitionError("Subagents", problems)
+        raise_problems("Subagents", _wiring_problems(name, value))
         object.__setattr__(self, name, value)
 
     @property
@@ -294,6 +288,7 @@ class Subagents(Tool[..., Any, Needs]):
 
     async def _background(self, delegation: Delegation, call: BackgroundCall, model: str) -> SubagentResult:
         output = self.background_output
+        # A run of its own lives on in other processes, which have none of these.
         runs = None if self.tasks or self.notify or output else runs_of_journal(delegation)
         if runs is not None:
             return await send_out(delegation, call, runs, model=model)
@@ -339,6 +334,7 @@ def crew_of(agent: Agent[Any, Any, Any]) -> Iterator[tuple[str, ...]]:
     """Yield the way to each agent that may be sent out below this one: the names of sub-agents."""
     ways: list[tuple[tuple[str, ...], Agent[Any, Any, Any]]] = [((), agent)]
     for way, above in ways:
+        # A deeper one would be refused.
         if len(way) >= MAX_DEPTH:
             continue
         for tool in above.tools:
@@ -362,8 +358,7 @@ def _problems_of_agents(agents: Sequence[Agent[Any, Any, Any]], counts: Mapping[
         else:
             seen.add(agent.name)
     for name, value in counts.items():
-        if value is not None and not is_count(value, 1):
-            yield Problem("INVALID_LIMIT", f"{name} is {value!r}.", "Pass a whole number of at least 1, or None.")
+        yield from value_problems("INVALID_LIMIT", name, value, COUNT_OR_NONE)
 
 
 def _not_an_agent(given: object) -> Problem:

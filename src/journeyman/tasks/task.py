@@ -164,6 +164,7 @@ class RunningTask:
             return  # if it has not begun, it will see the signal when it does
         if not wait:
             self._carrier.cancel()
+        # Else the one before would cancel it early.
         self._stop_pressing()
         self._timer = self.host.loop.call_later(self.host.grace_s, self.press)
 
@@ -191,6 +192,7 @@ class RunningTask:
         try:
             return await self._do_work()
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            # They end the program, and not the work.
             raise
         except BaseException as error:  # noqa: BLE001 - whatever the work raises; a cancellation is its end
             return self._outcome_of(error)
@@ -261,6 +263,7 @@ class RunningTask:
         if self.notify is None:
             await self._tell(text, info)
             return
+        # Not those of the work: its path, its gates and its signal are not the callback's.
         name, variables = f"notification of {info.id}", self.host.variables.copy()
         self._notifying = self.host.loop.create_task(self._tell(text, info), name=name, context=variables)
         if self.host.is_left:
@@ -278,6 +281,7 @@ class RunningTask:
                     await handed
                 return
             except asyncio.CancelledError:
+                # It ended the host's callback, and somebody has to hear of the task.
                 self._tell_chat(text)
                 raise
             except Exception as error:  # noqa: BLE001 - whatever the host's callback raises
@@ -285,6 +289,7 @@ class RunningTask:
         self._tell_chat(text)
 
     def _tell_chat(self, text: str) -> None:
+        # The chat was reset: its new conversation knows nothing of this work.
         if self.chat is None or self.chat.conversation is not self.conversation:
             return
         try:
@@ -308,9 +313,11 @@ def outlive(context: TaskContext) -> None:
 # -- the notification -------------------------------------------------------------------------------------------------
 
 LONGEST: Final = 10_000
-"""How many characters of a field a notification has. The whole result is in `TaskInfo.result`."""
+"""How many characters of a field a notification has. The whole result is in `TaskInfo.result`. A notification is
+sent with every later request."""
 
 _WORDS: Final = {"completed": "completed", "failed": "failed: {error}", "killed": "was stopped"}
+# Controls other than tab and line end, and halves of surrogate pairs, which UTF-8 cannot write.
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
@@ -351,7 +358,9 @@ def _notice_fields(info: TaskInfo) -> Iterator[tuple[str, str]]:
 
 def _escape(text: str) -> str:
     """Return a text that can neither end its element nor begin another, cut if it is very long."""
+    # Pairs first: a carriage return alone is replaced.
     text = _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", _cut(text.replace("\r\n", "\n"), LONGEST))
+    # `&` first, since the others are written with it.
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Unpack
 from pydantic import Field
 
 from journeyman.cancellation import running_loop
-from journeyman.definition import explain_arguments
-from journeyman.errors import DefinitionError, Problem, Rejected
+from journeyman.definition import explain_arguments, is_zero_or_amount, raise_problems, value_problems
+from journeyman.errors import Problem, Rejected
 from journeyman.events import PREFIXES, Delivery, Listener, TaskInfo, TaskMessaged, TaskStarted
 from journeyman.history import NO_OUTPUT
 from journeyman.inbox import current_inbox
@@ -34,7 +34,7 @@ from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.tasks.task import RunningTask, TaskHost, outlive
 from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, Work, in_folder
-from journeyman.tools.check import function_problem, is_amount, listener_problems
+from journeyman.tools.check import function_problem, listener_problems
 from journeyman.tools.context import BackgroundTasks, ToolContext
 from journeyman.tools.tools import AnyTool, tool
 from journeyman.types import TextOrigin
@@ -65,8 +65,7 @@ class Tasks:
         problems = [*_problems_of_tasks(notify, output, grace_s)]
         if on_event is not None:
             problems += listener_problems(on_event)
-        if problems:
-            raise DefinitionError("Tasks", problems)
+        raise_problems("Tasks", problems)
         self._notify = notify
         self._open_output = output if output is None or callable(output) else in_folder(output)
         self._watch = Watch(path=(), listeners=() if on_event is None else (on_event,))
@@ -76,6 +75,7 @@ class Tasks:
         self._active: dict[str, RunningTask] = {}
         self._host: TaskHost | None = None
         self._is_open = False
+        # Any thread may start work while the tasks are being left.
         self._lock = Lock()
 
     async def __aenter__(self) -> Tasks:
@@ -91,17 +91,20 @@ class Tasks:
         with self._lock:  # whatever another thread starts is refused, or stopped with the others
             self._is_open = False
         if self._host is not None:
+            # Before they are stopped: a notification that begins from now on has a limit.
             self._host.is_left = True
         self.stop_all("the tasks were left")
         for each in tuple(self._active.values()):
             if not each.info.is_running:  # a notification that is being handed over has no more than the usual time
                 each.press(wait=True)
         was_cancelled = False
+        # Whatever happens, all of them are awaited. The cancellation is raised behind that.
         while self._active:
             try:
                 await self._none_active()
             except asyncio.CancelledError:
                 was_cancelled = True
+                # Whoever cancels the wait gives no more time.
                 for each in tuple(self._active.values()):
                     each.press()
         if was_cancelled:
@@ -124,11 +127,13 @@ class Tasks:
                 raise RuntimeError("The tasks are not open. Start work inside 'async with Tasks() as tasks:'.")
             made = self._register(host, work, self._new_info(description, options), options)
         begun = TaskStarted(path=made.context.info.path, info=made.info)
+        # Told before it begins, since it may end in its first step.
         self._watch.show(begun)
         run = current_run.get()
         made.tape = None if run is None else run.tape
         if made.tape is not None:
             made.tape.hear(begun)
+        # A copy: what the work detaches itself from still holds for the caller.
         variables = copy_context()
         variables.run(outlive, made.context)
         if made.tape is not None:
@@ -168,6 +173,7 @@ class Tasks:
             over=asyncio.Event(),
         )
         if info.kind == "shell":
+            # A command reads no messages, and whoever sends one is told so.
             made.context.inbox.close()
         self._all[info.id] = self._active[info.id] = made
         return made
@@ -185,6 +191,7 @@ class Tasks:
     def list(self) -> tuple[TaskInfo, ...]:
         """Return all tasks as they are now, including those that have ended, in the order in which they were
         started."""
+        # A copy: another thread may start work while this goes through them.
         return tuple([each.info for each in tuple(self._all.values())])
 
     def output(self, id: str) -> str:
@@ -272,6 +279,7 @@ class Tasks:
 
 # -- the tools of a model ----------------------------------------------------------------------------------------------
 
+# Whoever waits for the model waits as long; it can ask once more.
 _LONGEST_S = 600
 
 Id = Annotated[str, Field(description="The id of the task, for example bg-1.")]
@@ -293,6 +301,7 @@ def _tools_for(tasks: Tasks) -> Sequence[AnyTool]:
             lines.append(_KILLED_BEFORE)
         return "\n".join(lines)
 
+    # What a task hands in may be the words of strangers.
     @tool(effect="pure", parallel=True, untrusted=True)
     async def task_output(id: Id, wait_s: Wait = 0) -> str:
         """Read what a background task has written, also while it runs, and what came out when it ended."""
@@ -301,6 +310,7 @@ def _tools_for(tasks: Tasks) -> Sequence[AnyTool]:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await (tasks if sent is None else sent).wait(id)
+        # Once more, since it may have ended.
         info, _ = await _find_task(tasks, id)
         return f"[{_line_of_task(info)}]\n{_body(info, tasks.output(id) if sent is None else '')}"
 
@@ -345,6 +355,7 @@ async def _say_to_task(tasks: Tasks, id: str, text: str, *, dedup: str) -> str:
         delivery = await sent.message(id, text, dedup=dedup)
     if delivery == "queued":
         return f"Task {id} reads it before its next step."
+    # As it is now: it may have ended between the two looks.
     now, _ = await _find_task(tasks, id)
     raise Rejected(_refusal(now, was_running=info.is_running))
 
@@ -397,5 +408,5 @@ def _problems_of_tasks(notify: object, output: object, grace_s: object) -> Itera
         yield from function_problem("notify", notify, "a text and a TaskInfo", n=2)
     if output is not None and not isinstance(output, str | PathLike):
         yield from function_problem("output", output, "an id and a subject", n=2)
-    if grace_s != 0 and not is_amount(grace_s):
-        yield Problem("INVALID_ARGUMENT", f"grace_s is {grace_s!r}.", "Pass a finite number of seconds, at least 0.")
+    hint = "Pass a finite number of seconds, at least 0."
+    yield from value_problems("INVALID_ARGUMENT", "grace_s", grace_s, (is_zero_or_amount, hint))

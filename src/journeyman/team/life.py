@@ -82,6 +82,7 @@ class MemberLoop:
         if carrier is None:
             raise RuntimeError("A member lives in a task: start it through Tasks.")
         member.task = task
+        # The chat adds the member's own name.
         current_path.set(member.path[:-1])
         current_member.set(member)
 
@@ -92,6 +93,7 @@ class MemberLoop:
 
         def stop() -> None:
             if not chat.stop_turn(task.abort.reason or ""):
+                # No turn goes on that could be stopped: the member waits for mail, or for work.
                 carrier.cancel()
 
         unsubscribe = task.abort.subscribe(stop)
@@ -116,6 +118,7 @@ class MemberLoop:
         if self.request.prompt:
             await self._turn(chat, self._first(self.request.prompt))
         while not box.is_ending:
+            # Noted before the host is asked for work: mail that comes meanwhile must not be slept through.
             seen = box.n_arrived
             if box.has_mail and box.pick_up():
                 await self._turn(chat)
@@ -248,6 +251,7 @@ def in_team(
         name=name,
         system=_join_prompts(agent, _team_words(name, team)),
         tools=(*agent.tools, *own),
+        # As for every agent that another one started: none of them knows whether the other repeats, too.
         limits=replace(
             limits, request_retries=limits.request_retries or 0, budget_policies=(*limits.budget_policies, policy)
         ),

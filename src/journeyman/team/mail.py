@@ -26,6 +26,7 @@ Claim: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
 """Gives an idle member its next task, as a text; None: there is none."""
 
 
+# `*+` gives nothing back, so a long row of blanks is read once.
 _MARK: Final = re.compile(r"<(?=\s*+(?:/\s*+)?team-message)", re.IGNORECASE)
 
 
@@ -92,6 +93,7 @@ class Waiters:
         """Wake all of them."""
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
+            # Whoever waited may have been cancelled since.
             if not waiter.done():
                 waiter.set_result(None)
 
@@ -178,6 +180,7 @@ class Mailbox:
     def pick_up(self) -> bool:
         if not self.is_ending and not self._in_hand:
             self._choose()
+        # Mail that ends the member may have been among it.
         if self.is_ending:
             self.put_back()
         return bool(self._in_hand)
@@ -188,6 +191,7 @@ class Mailbox:
 
     def _hand_over(self) -> tuple[str, ...]:
         texts = tuple([self.text_of(mail) for mail in self._in_hand])
+        # First, since whoever is told may look at what waits.
         handed, self._in_hand = self._in_hand, []
         if handed:
             self._delivered(handed)
@@ -230,10 +234,12 @@ class Mailbox:
             return waiting
         known = {mail.id: mail for mail in waiting}
         ids = call_hook("pick", lambda: [mail.id for mail in pick(waiting)], list(known), failed=self._failed)
+        # Each once, and only what waits: a hook may return anything.
         return [known[id] for id in dict.fromkeys(ids) if id in known]
 
     def _ends(self, mail: TeamMessage) -> bool:
         ends = self._hooks.ends
+        # It asks for last words, which could not be said if it ended the member.
         if ends is None or mail.kind == "shutdown":
             return False
         return call_hook("ends", lambda: ends(mail), False, failed=self._failed)

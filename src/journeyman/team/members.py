@@ -131,6 +131,7 @@ class Member:
 
     def sign(self) -> None:
         """Note a sign of life."""
+        # Two clocks: one can be set back, and the other knows no date.
         self._sign_s = self._clock()
         self._sign_at = time.time()
 
@@ -146,6 +147,7 @@ class Member:
 
     def rest(self) -> None:
         """Let its chat go, which has ended."""
+        # A chat holds its agent and all that belongs to it: of those that are gone, only this is looked at.
         self._usage, self._transcript, self.chat = self.usage, self.transcript, None
 
     def info(self, team: str) -> MemberInfo:

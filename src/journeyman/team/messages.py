@@ -34,7 +34,8 @@ from journeyman.team.members import EVERYBODY, LEADER, Member, Registry, TeamSna
 from journeyman.types import RunPath
 
 REMEMBERED_IDS: Final = 10_000
-"""How many ids of mail are kept to know it when it is sent again."""
+"""How many ids of mail are kept to know it when it is sent again. It bounds the memory of a team that lives for
+long."""
 
 
 class PostOffice:
@@ -53,6 +54,7 @@ class PostOffice:
         self._sent_ids: dict[str, None] = {}
         self._remembered_ids = remembered_ids
         self._numbers = count(1)
+        # Any thread may send, and of two with one id only one may be first.
         self._id_lock: Final = Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         """The event loop of the team; None before it is opened."""
@@ -92,12 +94,14 @@ class PostOffice:
         addressees = [name for name in self.registry.teammates if name != own] if to == EVERYBODY else [to]
         mail = [
             TeamMessage(
+                # Mail to all is one letter to each, and each has an id of its own.
                 id=(id and f"{id}:{name}") or f"m-{next(self._numbers)}",
                 sender=own,
                 to=name,
                 text=text,
                 summary=summary,
                 kind=kind,
+                # Of the one that has the name now: a later member does not get it.
                 incarnation=self._incarnation(name) if incarnation is None else incarnation,
                 sent=datetime.now(UTC),
             )
@@ -107,6 +111,7 @@ class PostOffice:
         if self._loop is None or get_ident() == self._thread:
             return tuple([each for each in new if self._dispatch(sender, each)])
         on_its_way = tuple([each for each in new if isinstance(self._box_of(each), Mailbox)])
+        # Mailboxes and listeners belong to the thread of the loop.
         for each in new:
             call_in(self._loop, partial(self._dispatch, sender, each))
         return on_its_way
@@ -133,6 +138,7 @@ class PostOffice:
                 return False
             self._sent_ids[id] = None
             if len(self._sent_ids) > self._remembered_ids:
+                # The oldest one: a dict keeps its order.
                 del self._sent_ids[next(iter(self._sent_ids))]
             return True
 
@@ -200,7 +206,9 @@ class PostOffice:
     def change(self, member: Member, liveness: MemberStatus) -> bool:
         """Let a member do something else, and tell. False: it does that already, or is about to end."""
         member.sign()
+        # A new member is told of once, though it is in this state from the start.
         is_same = member.liveness == liveness and member.is_announced
+        # A member that was asked to end is not working or idle again, whatever its turn tells.
         if is_same or member.liveness == "gone" or (member.liveness == "stopping" and liveness != "gone"):
             return False
         member.liveness, member.is_announced = liveness, True
@@ -230,6 +238,7 @@ class PostOffice:
         self._note_delivered(
             member.name, [mail for mail in left if mail.kind == "shutdown"]
         )  # it did what it was asked
+        # Its box is closed here, so nothing comes behind what was taken out above.
         self.registry.unregister(member)
         self.change(member, "gone")
         self.bury([mail for mail in left if mail.kind != "shutdown"], "unread")
@@ -238,6 +247,7 @@ class PostOffice:
             member.gone.set_result(None)
 
     def _tell_of_end(self, member: Member) -> None:
+        # Whoever asked it to end waits for that, and needs no mail about it.
         if member.was_asked or self.registry.is_deleted:
             return
         was_stopped = member.task is None or member.task.abort.aborted
@@ -302,6 +312,7 @@ def _ask(post: PostOffice, member: Member, grace_s: float) -> None:
     member.was_asked = True
     member.box.end()
     post.change(member, "stopping")
+    # Without a grace, it would be stopped before it could read this.
     if was_working and grace_s > 0:
         seconds = "second" if grace_s == 1 else "seconds"
         text = f"Please finish: you will be stopped in {grace_s:g} {seconds}. Your last words are kept."

@@ -14,7 +14,8 @@ from journeyman.model import Model
 from journeyman.types import Message
 
 MAX_DEPTH: Final = 5
-"""How many runs may be above a sub-agent, in any mode, or above a member of a team."""
+"""How many runs may be above a sub-agent, in any mode, or above a member of a team. It ends a row of agents that
+each send out another one."""
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,9 @@ GRACE_S: Final = 30.0
 """How many seconds a member has to end its turn when it is let go."""
 FORCE_S: Final = 10.0
 """How many seconds a member that was stopped has to end."""
+# A roster is a line for each: a long letter would hide the others.
 _SHOWN_CHARS: Final = 60
+# Dead letters are kept as long as the team lives, and each look at the roster stays in a conversation.
 _SHOWN_LETTERS: Final = 20
 
 _DEFAULT_HOOKS: Final = TeamHooks()
@@ -145,6 +147,7 @@ class Team:
         """
         tasks, registry = self._open_tasks(), self._post.registry
         path = (*current_path.get(), request.name or request.agent.name)
+        # First: a request that is refused changes nothing.
         self._check(request, path)
         self._take_name(request.team_name)
         self._lead()
@@ -158,6 +161,7 @@ class Team:
             registry=registry,
         )
         member.liveness = "working" if request.prompt else "idle"
+        # Without the last one: only the leader lets members go.
         agent = in_team(request.agent, member.name, registry.name, tools=self._tools[:2], policy=pulse(member))
         registry.register(member)
         runtime = self._runtime_of(member, request)
@@ -167,6 +171,7 @@ class Team:
         try:
             member.task_id = loop.begin(tasks)
         except BaseException:
+            # The name is free again, since there never was such a member.
             registry.forget(member)
             raise
         return TeamSpawnResult(
@@ -204,6 +209,7 @@ class Team:
 
     def _runtime_of(self, member: Member, request: TeamSpawnRequest) -> Runtime:
         given = self._given_host
+        # By its number, too: a later member of that name must not find the steps of this one.
         journal = given.journal and Section(given.journal, f"member/{member.name}/{member.incarnation}")
         record = None if self._watch.tape is None else SharedTape(self._watch.tape)
         model, tasks = request.model or given.model, given.tasks or self._tasks
@@ -246,6 +252,7 @@ class Team:
         leader = self._post.registry.leader
         if self._inbox is not None:
             self._inbox.posts = tuple([post for post in self._inbox.posts if post is not leader])
+            # What it has in hand was not said there, so it waits for whoever leads next.
             leader.put_back()
         if inbox is not None:
             inbox.posts = (*inbox.posts, leader)
@@ -286,6 +293,7 @@ class Team:
         """
         registry = self._post.registry
         while not registry.leader.has_mail:
+            # An idle member with mail is about to begin a turn.
             if not registry.any_alive(lambda member: member.liveness != "idle" or member.box.has_mail):
                 return False
             await self._post.changes.wait()
@@ -401,9 +409,11 @@ def _tools_of(team: Team, post: PostOffice) -> tuple[AnyTool, AnyTool, AnyTool]:
             return await _send_mail(sent, context, to, message, summary=summary)
         member = post.sender()
         who = LEADER if member is None else f"{member.name}.{member.incarnation}"
+        # Made of the place of the call: a call that is made again sends nothing twice.
         id = f"{who}/{'/'.join(context.path)}/{context.attempt}.{context.iteration}/{context.tool_use_id}"
         n_dead = len(post.dead_letters)
         mail = post.send(member, to, message, summary=summary, id=id)
+        # `send` does not raise for a member that has ended: programs read `dead_letters`, but a model has to be told.
         if len(post.dead_letters) > n_dead:
             raise TeamError(GONE.format(to))
         return _words_after_sending(to, [each.to for each in mail])
@@ -434,6 +444,7 @@ def _tools_of(team: Team, post: PostOffice) -> tuple[AnyTool, AnyTool, AnyTool]:
     return send_message, team_roster, team_shutdown
 
 
+# One set for everybody, since `in_team` knows tools by identity.
 @cache
 def member_tools() -> Sequence[AnyTool]:
     """Return the tools of members that are runs of their own: they find their team by the run that calls them."""

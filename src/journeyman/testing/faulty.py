@@ -12,10 +12,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from random import Random
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast, get_args
 
-from journeyman.definition import explain_arguments
-from journeyman.errors import DefinitionError, Problem, ProviderError, ProviderErrorKind
+from journeyman.definition import Kind, Problem, explain_arguments, raise_problems, value_problems
+from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import BlockFinished, InputPart, Model, Part, Request, ResponseFinished, TextPart, ThinkingPart
 from journeyman.models.wrappers import WrapperModel
 from journeyman.types import NOTHING_USED, ToolUse, Usage
@@ -79,13 +79,12 @@ class FaultyModel(WrapperModel):
         Raises:
             DefinitionError: `rate` is not from 0 to 1, or `faults` is empty or names something that is not a fault.
         """
-        if problems := [*_problems_of_faults(rate, faults)]:
-            raise DefinitionError("FaultyModel", problems)
+        raise_problems("FaultyModel", _problems_of_faults(rate, faults))
         super().__init__(model)
         self.model = model
         self.seed = seed
         self.rate = rate
-        self.faults: tuple[FaultKind, ...] = tuple(fault for fault in FAULTS if fault in faults)
+        self.faults: tuple[FaultKind, ...] = tuple([fault for fault in FAULTS if fault in faults])
         self.retry_after_s = retry_after_s
         self.slow_s = slow_s
         self.made: list[InjectedFault] = []
@@ -130,12 +129,15 @@ class FaultyModel(WrapperModel):
         return ProviderError(text, kind=error, status=status, retry_after_s=self.retry_after_s, usage=usage)
 
 
-def _problems_of_faults(rate: float, faults: Collection[str]) -> Iterator[Problem]:
-    if not 0 <= rate <= 1:
-        yield Problem("INVALID_FAULTS", f"rate is {rate!r}.", "Pass a share of the requests, from 0 to 1.")
-    if not faults or {*faults} - {*FAULTS}:
-        hint = f"Choose from: {', '.join(FAULTS)}."
-        yield Problem("INVALID_FAULTS", f"faults is {faults!r}.", hint)
+def _problems_of_faults(rate: object, faults: object) -> Iterator[Problem]:
+    share: Kind = (
+        lambda value: isinstance(value, int | float) and 0 <= value <= 1,
+        "Pass a share of the requests, from 0 to 1.",
+    )
+    yield from value_problems("INVALID_FAULTS", "rate", rate, share)
+    given = cast("Collection[object]", faults) if isinstance(faults, Collection) else ()
+    if not given or any(each not in FAULTS for each in given):
+        yield Problem("INVALID_FAULTS", f"faults is {faults!r}.", f"Choose from: {', '.join(FAULTS)}.")
 
 
 # -- answers with a fault ----------------------------------------------------------------------------------------------

@@ -5,17 +5,30 @@ Both are ordinary models: everything around them, from retries to usage, works a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, cast, get_args
 
 from journeyman.cancellation import is_awaited
 from journeyman.data import lazy_dataclass
-from journeyman.definition import DefinitionError, Problem, explain_arguments
+from journeyman.definition import DefinitionError, Problem, explain_arguments, is_amount, is_count, raise_problems
 from journeyman.errors import ProviderError, count
 from journeyman.json_numbers import read_object
-from journeyman.model import BlockFinished, Facts, Model, Part, Request, Response, ResponseFinished, ResponseStarted
+from journeyman.model import (
+    BlockFinished,
+    Facts,
+    InputPart,
+    Model,
+    Part,
+    Request,
+    Response,
+    ResponseFinished,
+    ResponseStarted,
+    TextPart,
+    ThinkingPart,
+)
 from journeyman.models.wire import as_object, part_to_show, to_json
 from journeyman.narrowing import is_sequence
 from journeyman.types import Block, Price, StopReason, Text, ToolUse, Usage
@@ -23,11 +36,35 @@ from journeyman.types import Block, Price, StopReason, Text, ToolUse, Usage
 Answer: TypeAlias = Response | str | Block | Sequence[Block] | ProviderError
 """What a script or function may give: a response, the text of one, its blocks, or the error of a failed request."""
 
+
+@lazy_dataclass(frozen=True)
+class StreamedAnswer:
+    """An answer that comes in pieces, as from a provider: texts, reasoning and the arguments of calls."""
+
+    answer: Answer
+    """The whole."""
+    size: int = 4
+    """How many characters each piece has."""
+    pause_s: float = 0.0
+    """The wait before each piece, in seconds on the clock of the event loop."""
+
+
 Policy: TypeAlias = Callable[[Request], Answer | Awaitable[Answer]]
 """A function that gives the answer to a request; `FunctionModel` makes a model of it."""
 
+Pieces: TypeAlias = AsyncIterator[str | Block | Response]
+"""An answer while it is written: pieces of a text, and whole blocks. A `Response` ends it: with its blocks, its stop
+reason and its usage."""
+
+StreamingPolicy: TypeAlias = Callable[
+    [Request], Answer | StreamedAnswer | Pieces | Awaitable[Answer | StreamedAnswer | Pieces]
+]
+"""A `Policy`, or an `async def` that yields the answer in pieces."""
+
 _BLOCKS: Final = get_args(get_args(Block)[0])
-_ANSWERS: Final = "Give a text, blocks such as call(…), a Response, a ProviderError, or a function that gives one."
+_ANSWERS: Final = (
+    "Give a text, blocks such as call(…), a Response, a StreamedAnswer, a ProviderError, or a function that gives one."
+)
 _USAGE = Usage(requests=1, input_tokens=10, output_tokens=5)
 
 
@@ -61,7 +98,7 @@ class ScriptedModel:
 
     def __init__(
         self,
-        answers: Sequence[Answer | Policy] | str | Block,
+        answers: Sequence[Answer | StreamedAnswer | StreamingPolicy] | str | Block,
         *,
         name: str = "scripted",
         repeat: bool = False,
@@ -93,7 +130,7 @@ class ScriptedModel:
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         return self._function.stream(request)
 
-    async def _next(self, request: Request) -> Answer:
+    async def _next(self, request: Request) -> Answer | StreamedAnswer | Pieces:
         asked = Request(
             prefix=request.prefix,
             messages=tuple(request.messages),
@@ -104,19 +141,45 @@ class ScriptedModel:
         self.requests.append(asked)
         index = len(self.requests) - 1
         if index >= len(self._answers) and not (self._repeat and self._answers):
-            raise ProviderError(
-                f"The script has {count(len(self._answers), 'answer')}, and this is request {index + 1}.",
-                kind="bad_request",
-                usage=Usage(),
-                hint="Add an answer, or pass repeat=True.",
-            )
+            raise _too_many(len(self._answers), index + 1)
         answer = self._answers[min(index, len(self._answers) - 1)]
-        if callable(answer):
-            answer = answer(request)
-        return await answer if is_awaited(answer) else answer
+        given = answer(request) if callable(answer) else answer
+        return await given if is_awaited(given) else given
 
 
-def _script(given: object) -> Iterator[Answer | Policy]:
+def play_by_history(
+    answers: Sequence[Answer | StreamedAnswer | StreamingPolicy], *, repeat: bool = False
+) -> StreamingPolicy:
+    """Return a function that plays a script by the answers that the conversation has: a process that goes on with a
+    run of another one goes on with the script. A `ScriptedModel` counts its requests, and would begin again.
+
+    At the end the last answer repeats if `repeat` is set. Compaction that drops answers goes back in the script.
+
+    Raises:
+        DefinitionError: the script holds what is no answer.
+    """
+    script = [*_script(answers)]
+
+    def answer(request: Request) -> Answer | StreamedAnswer | Pieces | Awaitable[Answer | StreamedAnswer | Pieces]:
+        index = sum([message.role == "assistant" for message in request.messages])
+        if index >= len(script) and not (repeat and script):
+            raise _too_many(len(script), index + 1)
+        given = script[min(index, len(script) - 1)]
+        return given(request) if callable(given) else given
+
+    return answer
+
+
+def _too_many(n_answers: int, number: int) -> ProviderError:
+    return ProviderError(
+        f"The script has {count(n_answers, 'answer')}, and this is request {number}.",
+        kind="bad_request",
+        usage=Usage(),
+        hint="Add an answer, or pass repeat=True.",
+    )
+
+
+def _script(given: object) -> Iterator[Answer | StreamedAnswer | StreamingPolicy]:
     """Give the answers of a script.
 
     Raises:
@@ -132,13 +195,16 @@ def _script(given: object) -> Iterator[Answer | Policy]:
         for n, answer in enumerate(every, 1)
         if not _is_answer(answer)
     ]
-    if wrong:
-        raise DefinitionError("ScriptedModel", wrong)
-    yield from cast("Sequence[Answer | Policy]", every)
+    raise_problems("ScriptedModel", wrong)
+    yield from cast("Sequence[Answer | StreamedAnswer | StreamingPolicy]", every)
 
 
 def _is_answer(given: object) -> bool:
     """Tell whether a script may hold it; a class is no function that answers."""
+    if isinstance(given, StreamedAnswer):
+        whole: object = given.answer
+        is_plain = not isinstance(whole, StreamedAnswer) and not callable(whole) and _is_answer(whole)
+        return is_plain and is_count(given.size) and (given.pause_s == 0 or is_amount(given.pause_s))
     if isinstance(given, (Response, ProviderError, str, *_BLOCKS)):
         return True
     if is_sequence(given):
@@ -150,7 +216,7 @@ def _is_answer(given: object) -> bool:
 class FunctionModel:
     """A model that a function plays: it reads the request and gives the answer."""
 
-    function: Policy
+    function: StreamingPolicy
     """The function that answers."""
     name: str = "function"
     """The model's name."""
@@ -174,42 +240,130 @@ class _Stream:
     _model: FunctionModel
     _request: Request
     _parts: Iterator[Part] | None = None
+    """The parts of an answer that is there as a whole."""
+    _pieces: AsyncGenerator[Part] | None = None
+    """The parts of an answer that comes in pieces."""
 
     async def __aenter__(self) -> AsyncIterator[Part]:
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        return
+        if self._pieces is not None:
+            await self._pieces.aclose()
 
     def __aiter__(self) -> AsyncIterator[Part]:
         return self
 
     async def __anext__(self) -> Part:
-        if self._parts is None:
+        if self._parts is None and self._pieces is None:
             answer = self._model.function(self._request)
             if not isinstance(answer, Response):
-                answer = _response(await answer if is_awaited(answer) else answer, self._model.name)
-            self._parts = iter(_parts_of(self._model, self._request, answer))
-        for part in self._parts:
+                answer = await answer if is_awaited(answer) else answer
+            if isinstance(answer, StreamedAnswer):
+                self._pieces = _stream_in_pieces(self._model, self._request, answer)
+            elif isinstance(answer, AsyncIterator):
+                self._pieces = _stream_blocks(self._model, self._request, answer)
+            else:
+                answer = _response(answer, self._model.name)
+                self._parts = iter(_parts_of(self._model, self._request, answer, deltas=self._request.deltas))
+        if self._pieces is not None:
+            return await anext(self._pieces)
+        for part in self._parts or ():
             return part
         raise StopAsyncIteration
 
 
-def _parts_of(model: FunctionModel, request: Request, response: Response) -> list[Part]:
+def _parts_of(model: FunctionModel, request: Request, response: Response, *, deltas: bool) -> list[Part]:
     usage = response.usage if model.price is None else model.price.charged(response.usage)
     parts: list[Part] = []
-    if request.deltas:
+    if deltas:
         parts.append(ResponseStarted(response.model or model.name, response.id, _of_input(usage)))
     for number, block in enumerate(response.content):
-        if isinstance(block, ToolUse):
-            block = _with_id(block, request)
-        if isinstance(block, ToolUse) and not block.id:
-            block = replace(block, id=f"call_{len(request.messages)}_{number}")
-        if request.deltas and (part := part_to_show(block)) is not None:
+        block = _give_id(block, request, number)
+        if deltas and (part := part_to_show(block)) is not None:
             parts.append(part)
         parts.append(BlockFinished(block))
     parts.append(ResponseFinished(response.stop_reason, response.stop_detail, usage))
     return parts
+
+
+async def _stream_in_pieces(model: FunctionModel, request: Request, given: StreamedAnswer) -> AsyncGenerator[Part]:
+    """Give the parts of an answer, each delta in pieces."""
+    for part in _parts_of(model, request, _response(given.answer, model.name), deltas=True):
+        for piece in _pieces_of(part, given.size):
+            if not isinstance(piece, ResponseStarted | BlockFinished | ResponseFinished):
+                await asyncio.sleep(given.pause_s)
+            if request.deltas or isinstance(piece, BlockFinished | ResponseFinished):
+                yield piece
+
+
+def _pieces_of(part: Part, size: int) -> Iterator[Part]:
+    match part:
+        case TextPart(text) | ThinkingPart(text):
+            yield from (replace(part, text=text[at : at + size]) for at in range(0, len(text), size))
+        case InputPart(_, _, text):
+            yield from (replace(part, json=text[at : at + size]) for at in range(0, len(text), size))
+        case _:
+            yield part
+
+
+async def _stream_blocks(model: FunctionModel, request: Request, pieces: Pieces) -> AsyncGenerator[Part]:
+    """Give the parts of an answer that a function writes."""
+    number, has_calls = 0, False
+    if request.deltas:
+        yield ResponseStarted(model.name, "", _of_input(_USAGE))
+    async with aclosing(_read_blocks(pieces, model.name)) as written:
+        async for each in written:
+            if isinstance(each, Response):
+                stop_reason = "tool_use" if has_calls and each.stop_reason == "end_turn" else each.stop_reason
+                usage = each.usage if model.price is None else model.price.charged(each.usage)
+                yield ResponseFinished(stop_reason, each.stop_detail, usage)
+            elif isinstance(each, TextPart):
+                if request.deltas:
+                    yield each
+            else:
+                block, number = _give_id(each, request, number), number + 1
+                has_calls = has_calls or isinstance(block, ToolUse)
+                if request.deltas and not isinstance(block, Text) and (part := part_to_show(block)) is not None:
+                    yield part
+                yield BlockFinished(block)
+
+
+async def _read_blocks(pieces: Pieces, model: str) -> AsyncGenerator[TextPart | Block | Response]:
+    """Give the pieces of texts as they come, each block when it is whole, and in the end what closes the response."""
+    text, ending = "", say()
+    try:
+        async for piece in pieces:
+            if isinstance(piece, str):
+                text += piece
+                yield TextPart(piece)
+                continue
+            if text:
+                yield Text(text)
+                text = ""
+            whole = _response(piece, model)
+            for block in whole.content:
+                if isinstance(block, Text):
+                    yield TextPart(block.text)
+                yield block
+            if isinstance(piece, Response):
+                ending = piece
+                break
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
+    if text:
+        yield Text(text)
+    yield ending
+
+
+def _give_id(block: Block, request: Request, number: int) -> Block:
+    """Return a block of an answer: a call with an id."""
+    if isinstance(block, ToolUse):
+        block = _with_id(block, request)
+        if not block.id:
+            return replace(block, id=f"call_{len(request.messages)}_{number}")
+    return block
 
 
 def _with_id(block: ToolUse, request: Request) -> ToolUse:

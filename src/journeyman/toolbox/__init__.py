@@ -12,9 +12,8 @@ from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.toolbox.fetch import download_media, fetch_tool
-    from journeyman.toolbox.files import DirEntry, FileInfo, FileSystem, LocalFiles, ToolRefused
+    from journeyman.toolbox.files import DirEntry, FileInfo, FileSystem, InMemoryFiles, LocalFiles, ToolRefused
     from journeyman.toolbox.memory import load_agents_md
-    from journeyman.toolbox.memory_files import InMemoryFiles
     from journeyman.toolbox.tool_search import deferred_tools
     from journeyman.toolbox.workspace import Workspace
     from journeyman.toolbox.workspace_state import Shell
@@ -40,9 +39,8 @@ if not TYPE_CHECKING:
         {
             "workspace_state": "Shell",
             "fetch": "download_media fetch_tool",
-            "files": "DirEntry FileInfo FileSystem LocalFiles ToolRefused",
+            "files": "DirEntry FileInfo FileSystem InMemoryFiles LocalFiles ToolRefused",
             "memory": "load_agents_md",
-            "memory_files": "InMemoryFiles",
             "tool_search": "deferred_tools",
             "workspace": "Workspace",
         },

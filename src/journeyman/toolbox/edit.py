@@ -1,9 +1,9 @@
 """The tool `edit`: one text for another, in a file that was read.
 
-There are four ways to find the old text, each tried only where those before it found nothing: the very text; the text
-except quotes, dashes, odd spaces and blanks at line ends; the same lines with another indentation; a block that begins
-and ends with the same lines and is similar in between. All but the first keep lines that the edit does not change as
-they are in the file. Line endings are never compared, and new lines get those of the lines around them.
+There are three ways to find the old text, each tried only where those before it found nothing: the very text; the text
+except quotes, dashes, odd spaces and blanks at line ends; the same lines, with the same blanks more or less in front of
+each. All but the first keep lines that the edit does not change as they are in the file. Line endings are never
+compared, and new lines get those of the lines around them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from typing import Final, Literal, TypeAlias
 
 from journeyman.errors import count
@@ -23,12 +23,8 @@ from journeyman.tools.tools import AnyTool, tool
 
 MAX_CHARS: Final = 20_000
 """The longest text that is compared word by word."""
-SIMILAR_ENOUGH: Final = 0.8
-"""How similar a block between two lines that match must be, from 0 to 1."""
 _N_COMPARED: Final = 8
 _MAX_PAIRS: Final = 500_000  # of equal words: a matcher looks at each, some of them several times
-_FEWEST_ANCHORED: Final = 3
-_MOST_COMPARED: Final = 50
 _N_SIMILAR: Final = 3
 _SIMILAR: Final = 0.6  # from this ratio on, difflib calls sequences close
 _LINES_SHOWN: Final = 12
@@ -50,13 +46,12 @@ _FOLDS = {
     for char in chars
 }
 _ODD_BLANKS: Final = " \t" + "".join(chr(char) for char, to in _FOLDS.items() if to == " ")
-_ANCHORED: Final = " The old text was found by its first and last line; all in all it was {:.0%} similar."
-_HOW: Final = {
+_HOW: Final[dict[How, str]] = {
     "exact": "",
     "tolerant": " The old text was found with other quotes, dashes or blanks.",
     "indented": " The old text was found with another indentation; the new text was moved accordingly.",
 }
-How: TypeAlias = Literal["exact", "tolerant", "indented", "anchored"]
+How: TypeAlias = Literal["exact", "tolerant", "indented"]
 
 
 def edit_tool(bench: Bench) -> AnyTool:
@@ -117,8 +112,9 @@ def _report_edit(located: Located, text: str, changed: str, found: Found) -> str
     first = found.matches[0]
     line = _line_at(text, first.start)
     places = count(len(found.matches), "place")
-    how = _HOW.get(found.how, _ANCHORED.format(first.similarity))
-    report = f"Edited {located.shown}: {places}, {'at' if len(found.matches) == 1 else 'from'} line {line}.{how}"
+    report = (
+        f"Edited {located.shown}: {places}, {'at' if len(found.matches) == 1 else 'from'} line {line}.{_HOW[found.how]}"
+    )
     if found.how == "exact":
         return report
     last = line + min(first.replacement.count("\n"), _LINES_SHOWN - 1)
@@ -129,10 +125,8 @@ def _report_edit(located: Located, text: str, changed: str, found: Found) -> str
 def _ambiguous(located: Located, text: str, found: Found) -> str:
     lines = [_line_at(text, match.start) for match in found.matches]
     listed = ", ".join(map(str, lines[:10])) + (" and more" if len(lines) > 10 else "")
-    advice = "Give more of the lines around the one that you mean"
-    if found.how != "anchored":
-        advice += ", or replace_all=true"
-    return f"old_text is in {located.shown} {len(lines)} times, from lines {listed}. {advice}."
+    advice = "Give more of the lines around the one that you mean, or replace_all=true."
+    return f"old_text is in {located.shown} {len(lines)} times, from lines {listed}. {advice}"
 
 
 def _no_match(located: Located, text: str, old: str) -> str:
@@ -145,7 +139,8 @@ def _no_match(located: Located, text: str, old: str) -> str:
     shown = [f"old_text is not in {located.shown}. The most similar there:"]
     for block in near:
         last = block.first + min(block.n_lines, _LINES_SHOWN)
-        shown.append(f"{block.similarity:.0%} similar, from line {block.first + 1}:")
+        share = "The same words with other blanks" if block.similarity == 1 else f"{block.similarity:.0%} similar"
+        shown.append(f"{share}, from line {block.first + 1}:")
         shown += [f"{n}\t{line}" for n, line in enumerate(lines[block.first : last], start=block.first + 1)]
     return "\n".join([line.removesuffix("\r") for line in shown])
 
@@ -164,7 +159,6 @@ class Match:
     start: int
     end: int
     replacement: str
-    similarity: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,84 +228,24 @@ def _alike(char: str) -> str:
     return re.escape(char) if group is None else f"[{re.escape(group[0])}{group[1:]}]"
 
 
-# -- whole lines -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """A text, line by line, with where each begins and ends."""
-
-    texts: list[str]
-    spans: list[tuple[int, int]]
-    """Where each line begins and ends, its ending left out."""
-
-    @classmethod
-    def of(cls, text: str) -> _Lines:
-        ends = [*(found.span() for found in _ENDINGS.finditer(text)), (len(text), len(text))]
-        starts = [0, *(after for _, after in ends)]
-        spans = [(start, end) for start, (end, _) in zip(starts, ends, strict=False)]
-        return cls([text[start:end] for start, end in spans], spans)
-
-    def match(self, text: str, block: range, replace: Callable[[str, str], str], alike: float = 1.0) -> Match:
-        start, end = self.spans[block[0]][0], self.spans[block[-1]][1]
-        return Match(start, end, replace(text[start:end], _ending_at(text, start)), alike)
+# -- whole lines, moved ------------------------------------------------------------------------------------------------
 
 
 def _matches_indented(text: str, old: str, new: str) -> Iterator[Match]:
-    """Find the same lines, all of them moved in or out in one way."""
+    """Find the same lines, all of them with the same blanks more or less in front."""
     wanted, closing = _whole_lines(old, new)
     if not any(line.strip() for line in wanted):
         return
-    lines = _Lines.of(text)
-    goal, bare = [_bare(line) for line in wanted], [_bare(line) for line in lines.texts]
-    for first in _occurrences(bare, goal):
-        block = lines.texts[first : first + len(goal)]
-        shift = _shift(wanted, block)
+    ends = [*(found.span() for found in _ENDINGS.finditer(text)), (len(text), len(text))]
+    starts = [0, *(after for _, after in ends)]
+    lines = [text[start:end] for start, (end, _) in zip(starts, ends, strict=False)]
+    for first in _occurrences([_bare(line) for line in lines], [_bare(line) for line in wanted]):
+        last = first + len(wanted) - 1
+        shift = _shift(wanted, lines[first : last + 1])
         if shift is not None:
-
-            def replace(found: str, ending: str, shift: dict[str, str] = shift) -> str:
-                moved = [_move_line(line, shift) for line in closing]
-                return _merge_lines(found, [_move_line(line, shift) for line in wanted], moved, ending)
-
-            yield lines.match(text, range(first, first + len(goal)), replace)
-
-
-def _matches_by_anchors(text: str, old: str, new: str) -> Iterator[Match]:
-    """Find blocks that begin and end with the same lines, and are similar in between."""
-    wanted, closing = _whole_lines(old, new)
-    if len(wanted) < _FEWEST_ANCHORED or not (wanted[0].strip() and wanted[-1].strip()):
-        return
-    lines = _Lines.of(text)
-    bare = [_bare(line) for line in lines.texts]
-    for n, block in enumerate(_between(bare, _bare(wanted[0]), _bare(wanted[-1]), len(wanted))):
-        if n == _MOST_COMPARED:
-            return
-        found = [lines.texts[index] for index in block]
-        alike = similarity("\n".join(found), "\n".join(wanted))
-        shift = _shift([wanted[0], wanted[-1]], [found[0], found[-1]])
-        if alike >= SIMILAR_ENOUGH and shift is not None:
-
-            def replace(found: str, ending: str, shift: dict[str, str] = shift) -> str:
-                return ending.join([_move_line(line, shift) for line in closing])
-
-            yield lines.match(text, block, replace, alike)
-
-
-def _between(lines: Sequence[str], first_line: str, last_line: str, n_lines: int) -> Iterator[range]:
-    """Give the blocks of about `n_lines` lines that begin and end with these."""
-    slack = max(1, n_lines // 4)
-    for first in (index for index, line in enumerate(lines) if line == first_line):
-        for last in range(first + max(1, n_lines - 1 - slack), min(len(lines), first + n_lines + slack)):
-            if lines[last] == last_line:
-                yield range(first, last + 1)
-
-
-_WAYS: Final[dict[How, Callable[[str, str, str], Iterator[Match]]]] = {
-    "exact": _exact,
-    "tolerant": _tolerant,
-    "indented": _matches_indented,
-    "anchored": _matches_by_anchors,
-}
+            start, end = starts[first], ends[last][0]
+            before, after = ([_move_line(line, *shift) for line in each] for each in (wanted, closing))
+            yield Match(start, end, _merge_lines(text[start:end], before, after, _ending_at(text, start)))
 
 
 def _whole_lines(old: str, new: str) -> tuple[list[str], list[str]]:
@@ -331,58 +265,31 @@ def _occurrences(lines: Sequence[str], wanted: Sequence[str]) -> Iterator[int]:
             yield first
 
 
-# -- indentation -------------------------------------------------------------------------------------------------------
+def _shift(wanted: Sequence[str], block: Sequence[str]) -> tuple[str, str] | None:
+    """Return the blanks that are missing in front of each line, and those that are too many; None if lines differ."""
+    pairs = [(_indent(ours), _indent(theirs)) for ours, theirs in zip(wanted, block, strict=True) if ours.strip()]
+    ours, theirs = pairs[0]
+    n_missing = len(theirs) - len(ours)
+    missing, extra = theirs[: max(0, n_missing)], ours[: max(0, -n_missing)]
+    return (missing, extra) if all(missing + ours == extra + theirs for ours, theirs in pairs) else None
 
 
 def _indent(line: str) -> str:
-    return "".join(takewhile(lambda char: char in " \t", line))
+    return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _shift(wanted: Sequence[str], block: Sequence[str]) -> dict[str, str] | None:
-    """Return what each indentation is in the file; None if one is two, or if what is deeper is not deeper there."""
-    shift: dict[str, str] = {}
-    for ours, theirs in zip(wanted, block, strict=True):
-        if ours.strip() and shift.setdefault(_indent(ours), _indent(theirs)) != _indent(theirs):
-            return None
-    widths = [len(theirs) for _, theirs in sorted(shift.items(), key=lambda pair: len(pair[0]))]
-    return shift if widths == sorted({*widths}) else None
-
-
-def _move_line(line: str, shift: dict[str, str]) -> str:
-    indent = _indent(line)
+def _move_line(line: str, missing: str, extra: str) -> str:
     if not line.strip():
         return line
-    near = max((each for each in shift if indent.startswith(each)), key=len, default=None)
-    if near is None:
-        return _outwards(line, indent, shift)
-    return shift[near] + _convert_indent(indent[len(near) :], shift) + line[len(indent) :]
+    # A line further out than all that were compared cannot lose more than it has.
+    return missing + (line.removeprefix(extra) if line.startswith(extra) else line.lstrip(" \t"))
 
 
-def _outwards(line: str, indent: str, shift: dict[str, str]) -> str:
-    """Move a line that is further out than all that were compared, by as much as the outermost of those."""
-    ours, theirs = min(shift.items(), key=lambda pair: len(pair[0]))
-    missing = ours.removeprefix(indent) if ours.startswith(indent) else ours
-    converted = _convert_indent(missing, shift)
-    return (theirs.removesuffix(converted) if theirs.endswith(converted) else "") + line[len(indent) :]
-
-
-def _convert_indent(blanks: str, shift: dict[str, str]) -> str:
-    """Return blanks in the kind that the file is indented with."""
-    for ours, theirs in _steps(shift):
-        if {*ours} == {" "} and {*theirs} == {"\t"}:
-            unit = max(1, len(ours) // len(theirs))
-            return "\t" * (len(blanks) // unit) if {*blanks} <= {" "} else blanks
-        if {*ours} == {"\t"} and {*theirs} == {" "}:
-            return blanks.replace("\t", " " * max(1, len(theirs) // len(ours)))
-    return blanks
-
-
-def _steps(shift: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Give what each indentation has more than the one before it, there and here; then the whole of each."""
-    pairs = sorted(shift.items(), key=lambda pair: len(pair[0]))
-    for (outer, outer_there), (inner, inner_there) in pairwise(pairs):
-        yield inner.removeprefix(outer), inner_there.removeprefix(outer_there)
-    yield from pairs
+_WAYS: Final[dict[How, Callable[[str, str, str], Iterator[Match]]]] = {
+    "exact": _exact,
+    "tolerant": _tolerant,
+    "indented": _matches_indented,
+}
 
 
 # -- what stands there afterwards --------------------------------------------------------------------------------------

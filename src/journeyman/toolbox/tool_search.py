@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Annotated, Final, cast
 
 from pydantic import Field
-from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from journeyman.errors import DefinitionError, Problem
+from journeyman.definition import raise_problems
+from journeyman.errors import Problem
 from journeyman.toolbox.files import ToolRefused
-from journeyman.tools.raw_schema import n_repeats
 from journeyman.tools.tools import AnyTool, Tool, tool, tool_problems
 from journeyman.types import Effect, Text, ToolReference, ToolResult
 
@@ -30,7 +29,9 @@ _NAME_SCORE, _DESCRIPTION_SCORE, _PARAMETER_SCORE = 3, 2, 1
 _MAX_NAMES_CHARS: Final = 2_000
 _SHORTEST_PART: Final = 3
 _WORD = re.compile(r"[a-z0-9]+")
-Score = Callable[["AnyTool"], int]
+_MAX_QUERY_CHARS: Final = 1_000
+_NO_WORDS = re.compile(r"(select:).*|/.+/", re.DOTALL)
+"""The queries that other programs take besides words: names, and regular expressions."""
 
 
 def deferred_tools(tools: Sequence[AnyTool]) -> tuple[AnyTool, ...]:
@@ -43,8 +44,7 @@ def deferred_tools(tools: Sequence[AnyTool]) -> tuple[AnyTool, ...]:
     by_name = {each.name: each for each in tools if isinstance(each, Tool)}  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
     if len(by_name) + sum(not isinstance(each, Tool) for each in tools) < len(tools):  # pyright: ignore[reportUnnecessaryIsInstance] - see above
         problems.append(Problem("DUPLICATE_TOOL_NAME", "Two deferred tools have the same name.", "Rename one of them."))
-    if problems:
-        raise DefinitionError("The list of deferred tools", problems)
+    raise_problems("The list of deferred tools", problems)
     return _search_tool(by_name), _call_tool(by_name), *[replace(each, deferred=True) for each in tools]
 
 
@@ -63,24 +63,28 @@ def _deferral_problems(given: object) -> Sequence[Problem]:
 
 
 def _search_tool(tools: dict[str, AnyTool]) -> AnyTool:
-    def tool_search(query: str, limit: Annotated[int, Field(ge=1, le=20)] = FOUND) -> ToolResult:
+    def tool_search(
+        query: Annotated[str, Field(max_length=_MAX_QUERY_CHARS)], limit: Annotated[int, Field(ge=1, le=20)] = FOUND
+    ) -> ToolResult:
         """Find tools.
 
         Args:
-            query: Keywords; or `select:name,other_name` for tools by their names; or `/regular expression/`.
+            query: Words of what they do, or their names.
             limit: The most tools to return.
         """
-        found, unknown = _find_tools(list(tools.values()), query.strip(), limit)
+        words = _WORD.findall(query.lower())
+        if (other := _NO_WORDS.fullmatch(query.strip())) is not None:
+            instead = " ".join(words[1:] if other[1] else words)
+            raise ToolRefused("invalid", f"{query!r} is not found: tool_search takes words alone. Try {instead!r}.")
+        found = _find_tools(tools.values(), {*words})[:limit]
+        if not found:
+            return ToolResult(f"No tool matches {query!r}. Try other words.")
         specs = [
             {"name": each.name, "description": each.description, "input_schema": each.spec.input_schema}
             for each in found
         ]
-        shown = [json.dumps(each, ensure_ascii=False) for each in specs]
-        if unknown:
-            shown.append(f"[There is no tool {', '.join(unknown)}.]")
-        if not found:
-            return ToolResult("\n".join(shown) or f"No tool matches {query!r}. Try other keywords.")
-        return ToolResult((Text("\n".join(shown)), *[ToolReference(each.name) for each in found]))
+        shown = "\n".join([json.dumps(each, ensure_ascii=False) for each in specs])
+        return ToolResult((Text(shown), *[ToolReference(each.name) for each in found]))
 
     description = (
         "Find tools that are not listed here, with what they do and the JSON Schema of their arguments. "
@@ -104,38 +108,8 @@ def _list_names(tools: dict[str, AnyTool]) -> str:
     return f"There are {len(tools)}: {listed}." if tools else "There are none."
 
 
-def _find_tools(tools: Sequence[AnyTool], query: str, limit: int) -> tuple[list[AnyTool], list[str]]:
-    if query.startswith("select:"):
-        names = [name.strip() for name in query.removeprefix("select:").split(",") if name.strip()]
-        by_name = {each.name: each for each in tools}
-        return [by_name[name] for name in names if name in by_name], [name for name in names if name not in by_name]
-    score = _by_expression(query) or _by_keywords(query)
-    scored = [(score(each), each) for each in tools]
-    best = sorted((pair for pair in scored if pair[0]), key=lambda pair: -pair[0])
-    return [each for _, each in best[:limit]], []
-
-
-_MAX_EXPRESSION_CHARS: Final = 1_000
-_MAX_REPEATS: Final = 600  # a regular expression is compiled with each repetition written out
-
-
-def _by_expression(query: str) -> Score | None:
-    """Return the score by a regular expression; None if the query is none."""
-    if not 3 <= len(query) <= _MAX_EXPRESSION_CHARS or not (query.startswith("/") and query.endswith("/")):
-        return None
-    if n_repeats(query) > _MAX_REPEATS:
-        return None
-    try:
-        # An engine that takes linear time, whatever the model writes.
-        schema = core_schema.str_schema(pattern=f"(?i){query[1:-1]}", regex_engine="rust-regex")
-        matches = SchemaValidator(schema).isinstance_python
-    except SchemaError:
-        return None
-    return lambda each: int(matches(each.name) or matches(each.description))
-
-
-def _by_keywords(query: str) -> Score:
-    words = {*_WORD.findall(query.lower())}
+def _find_tools(tools: Iterable[AnyTool], words: Set[str]) -> list[AnyTool]:
+    """Return the tools that have any of the words, those first where they weigh most."""
 
     def is_in(word: str, place: str) -> bool:  # a longer one may also be a part of a word
         return word in place if len(word) >= _SHORTEST_PART else word in _WORD.findall(place)
@@ -146,7 +120,8 @@ def _by_keywords(query: str) -> Score:
         places = ((each.name, _NAME_SCORE), (each.description, _DESCRIPTION_SCORE), (parameters, _PARAMETER_SCORE))
         return sum(points for place, points in places for word in words if is_in(word, place.lower()))
 
-    return score
+    scored = [(score(each), each) for each in tools]
+    return [each for points, each in sorted(scored, key=lambda pair: -pair[0]) if points]
 
 
 # -- calling ----------------------------------------------------------------------------------------------------------

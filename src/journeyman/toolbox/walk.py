@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final
 
-from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from journeyman.errors import count
@@ -30,6 +29,7 @@ from journeyman.tools.results import encodable
 SEARCH_S: Final = 60.0
 """How long a search may take."""
 _IGNORE_FILES: Final = (".rgignore", ".ignore", ".gitignore")
+_SHOWN_CHARS: Final = 100
 _IGNORE_FILE_BYTES: Final = 1024 * 1024
 _OPTIONS: Final = (
     *("--no-config", "--no-messages", "--color=never", "--null", "--hidden", "--glob=!.*/", "--no-require-git"),
@@ -43,15 +43,25 @@ _MAX_DEPTH: Final = 200
 """How deeply folders may be nested below the one that is searched. Each is opened by way of all above it, so that the
 time grows with the square of the depth."""
 _MAX_PATTERN_CHARS: Final = 1_000
+_MAX_RULES_WEIGHT: Final = 500_000
+"""What the rules that hold in one folder may cost, as characters of regular expressions: some 20,000 names. A star, of
+five, takes 1 KB and 10 us."""
+_BLOCK_CHARS: Final = 5_000
+"""How long a rule may be, and rules that are tried as one."""
+_BLOCK_WEIGHT: Final = 500
+"""What each expression costs besides its characters."""
+_MAX_NESTED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """The time at which a search has to end, and the folders that it left out because they lie too deep."""
+    """The time at which a search has to end, and the folders in which it did less than it was asked to."""
 
     at: float
     too_deep: list[str] = field(default_factory=list[str])
     """Folders that were not looked into."""
+    too_many_rules: dict[str, None] = field(default_factory=dict[str, None])
+    """Folders whose ignore files were not read to their end."""
 
     @classmethod
     def from_now(cls) -> Deadline:
@@ -67,12 +77,21 @@ class Deadline:
             raise _late()
 
     def notes(self) -> list[str]:
-        """Return what to tell of folders that were not looked into."""
-        if not self.too_deep:
-            return []
-        more = f" and {count(len(self.too_deep) - 1, 'other')}" if len(self.too_deep) > 1 else ""
-        which = f"…{self.too_deep[0][-100:]}{more}"
-        return [f"[Not searched, {_MAX_DEPTH} folders further down: {which}. Give such a folder as the path.]"]
+        """Return what to tell of folders that were not looked into, and of rules that were not heeded."""
+        notes: list[str] = []
+        if self.too_deep:
+            where = _name_folders(self.too_deep)
+            notes.append(f"[Not searched, {_MAX_DEPTH} folders further down: {where}. Give such a folder as the path.]")
+        if self.too_many_rules:
+            where = _name_folders([*self.too_many_rules])
+            notes.append(f"[The ignore files in {where} hold too many rules; those at their ends are not heeded.]")
+        return notes
+
+
+def _name_folders(folders: Sequence[str]) -> str:
+    more = f" and {count(len(folders) - 1, 'other')}" if len(folders) > 1 else ""
+    first = folders[0] or "."
+    return f"{'…' if len(first) > _SHOWN_CHARS else ''}{first[-_SHOWN_CHARS:]}{more}"
 
 
 def _late() -> ToolRefused:
@@ -128,7 +147,7 @@ def _rules_above(files: FileSystem, root: str, prefix: str, deadline: Deadline) 
     parts = prefix.split("/") if prefix else []
     for n, name in enumerate(parts):
         deadline.check()
-        rules = _read_folder(files, root, "/".join(parts[:n]), rules)[1]
+        rules = _read_folder(files, root, "/".join(parts[:n]), rules, deadline=deadline)[1]
         if name.startswith(".") or rules.leave_out("/".join(parts[: n + 1]), is_folder=True):
             return _Rules()
     return rules
@@ -144,12 +163,11 @@ def _walk(located: Located, prefix: str, above: _Rules, deadline: Deadline) -> I
             deadline.too_deep.append(folder)
             continue
         try:
-            entries, inside = _read_folder(located.files, root, folder, rules)
+            entries, inside = _read_folder(located.files, root, folder, rules, deadline=deadline)
         except OSError:  # no longer there, or not for us: ripgrep, too, goes on without it
             continue
-        for number, entry in enumerate(entries):
-            if number % 100 == 99:
-                deadline.check()  # there may be very many, and very many rules
+        for entry in entries:
+            deadline.check()  # there may be very many, and very many rules
             path = f"{folder}/{entry.name}" if folder else entry.name
             if entry.kind == "file" and not inside.leave_out(path, is_folder=False):
                 yield path[len(prefix) + 1 :] if prefix else path
@@ -157,17 +175,21 @@ def _walk(located: Located, prefix: str, above: _Rules, deadline: Deadline) -> I
                 waiting.append((path, inside, depth + 1))
 
 
-def _read_folder(files: FileSystem, root: str, folder: str, rules: _Rules) -> tuple[Sequence[DirEntry], _Rules]:
+def _read_folder(
+    files: FileSystem, root: str, folder: str, rules: _Rules, *, deadline: Deadline
+) -> tuple[Sequence[DirEntry], _Rules]:
     path = f"{root.rstrip('/')}/{folder}" if folder else root
     entries = files.list(path)
 
-    def read(name: str) -> str:
+    def read(name: str) -> bytes:
         try:
-            return files.read(f"{path.rstrip('/')}/{name}", _IGNORE_FILE_BYTES).decode("utf-8", "replace")
+            return files.read(f"{path.rstrip('/')}/{name}", _IGNORE_FILE_BYTES)
         except OSError:
-            return ""
+            return b""
 
-    return entries, rules.rules_in(folder, entries, read)
+    inside = rules.rules_in(folder, entries, read)
+    deadline.too_many_rules.update({file.folder: None for kind in inside.kinds for file in kind[:1] if file.is_cut})
+    return entries, inside
 
 
 # -- the rules of ignore files -----------------------------------------------------------------------------------------
@@ -175,23 +197,57 @@ def _read_folder(files: FileSystem, root: str, folder: str, rules: _Rules) -> tu
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    matches: Callable[[str], bool]
+    expression: str
     leaves_out: bool
     only_folders: bool
 
 
-@dataclass(frozen=True, slots=True)
 class _IgnoreFile:
-    folder: str
-    rules: tuple[_Rule, ...]
-    """The last rule of the file stands first, because the last that matches decides."""
+    """An ignore file: the rules that hold in its folder and below. To ripgrep and git a `?` is a byte, and so it is
+    here: rules and paths are read as Latin-1."""
+
+    def __init__(self, folder: str, text: bytes, most: int) -> None:
+        self.folder = folder
+        self.weight = 0
+        """What the rules cost, as characters of regular expressions."""
+        self.is_cut = False
+        """Whether the rules from one on are not heeded, since it is too long, or all of them cost more than `most`."""
+        blocks: list[list[_Rule]] = []
+        room = 0
+        for line in text.removeprefix(b"\xef\xbb\xbf").decode("latin-1").split("\n"):
+            rule = _read_rule(line[: _BLOCK_CHARS + 1])
+            if rule is None:
+                continue
+            room, weight = room - len(rule.expression), len(rule.expression)
+            if room < 0 or not blocks or rule.leaves_out != blocks[-1][0].leaves_out:
+                blocks.append([])
+                room, weight = _BLOCK_CHARS - weight, weight + _BLOCK_WEIGHT
+            self.weight += weight
+            self.is_cut = len(line) > _BLOCK_CHARS or room < 0 or self.weight > most
+            if self.is_cut:
+                break
+            blocks[-1].append(rule)
+        self._blocks = [_Block(rules) for rules in reversed(blocks) if rules]
 
     def verdict(self, path: str, *, is_folder: bool) -> bool | None:
-        inside = path[len(self.folder) + 1 :] if self.folder else path
-        for rule in self.rules:
-            if (is_folder or not rule.only_folders) and rule.matches(inside):
-                return rule.leaves_out
+        """Tell whether a path is left out, by the last rule that matches it; None if none does."""
+        inside = os.fsencode(path[len(self.folder) + 1 :] if self.folder else path).decode("latin-1")
+        for block in self._blocks:
+            if (block.matches_folder if is_folder else block.matches_file)(inside):
+                return block.leaves_out
         return None
+
+
+class _Block:
+    """Rules of which all leave out, or all keep, as one expression: that takes a hundredth of what each takes alone."""
+
+    def __init__(self, rules: Sequence[_Rule]) -> None:
+        self.leaves_out = rules[0].leaves_out
+        for_files = [rule for rule in rules if not rule.only_folders]
+        self.matches_folder = _path_test([rule.expression for rule in rules])
+        self.matches_file = (
+            self.matches_folder if len(for_files) == len(rules) else _path_test([rule.expression for rule in for_files])
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,47 +266,53 @@ class _Rules:
                     return verdict
         return False
 
-    def rules_in(self, folder: str, entries: Sequence[DirEntry], read: Callable[[str], str]) -> _Rules:
-        """Return the rules that hold in a folder. `read` gives the text of an ignore file, by its name."""
+    def rules_in(self, folder: str, entries: Sequence[DirEntry], read: Callable[[str], bytes]) -> _Rules:
+        """Return the rules that hold in a folder. `read` gives what is in an ignore file, by its name."""
         kind_of = {entry.name: entry.kind for entry in entries}
-        above = (*self.kinds[:2], () if ".git" in kind_of else self.kinds[2])
-        return _Rules(
-            tuple(
-                (_IgnoreFile(folder, _read_rules(read(name))), *files) if kind_of.get(name) == "file" else files
-                for name, files in zip(_IGNORE_FILES, above, strict=True)
-            )
-        )
+        kinds = [*self.kinds[:2], () if ".git" in kind_of else self.kinds[2]]
+        for index, name in enumerate(_IGNORE_FILES):
+            if kind_of.get(name) == "file":
+                most = _MAX_RULES_WEIGHT - sum([file.weight for files in kinds for file in files])
+                kinds[index] = (_IgnoreFile(folder, read(name), most), *kinds[index])
+        return _Rules(tuple(kinds))
 
 
-def _read_rules(text: str) -> tuple[_Rule, ...]:
-    rules = [_rule(line) for line in text.removeprefix("\ufeff").splitlines()]
-    return tuple(rule for rule in reversed(rules) if rule is not None)
-
-
-def _rule(line: str) -> _Rule | None:
-    line = line if line.endswith("\\ ") else line.rstrip()
-    try:
-        expression, leaves_out = _translate_pattern(line.rstrip("/"))
-        return None if expression is None else _Rule(_path_test(expression), leaves_out, line.endswith("/"))
-    except (ValueError, re.error):  # ripgrep, too, leaves out a rule that it cannot read
+def _read_rule(line: str) -> _Rule | None:
+    """Return the rule of a line; None if there is none, or none that ripgrep could read."""
+    line = line if line.endswith("\\ ") else line.rstrip(" \t\r\v\f")
+    keeps = line.startswith("!")
+    glob = re.sub(r"\\?/\Z", "", line[keeps:])
+    if not glob or line.startswith("#"):
         return None
+    try:
+        expression = translate_glob(glob.removeprefix("/"))
+    except ValueError:
+        return None
+    return _Rule(expression if "/" in glob else _FOLDERS + expression, not keeps, line.endswith("/"))
 
 
 # -- patterns ----------------------------------------------------------------------------------------------------------
 
-_BESIDES = re.compile(r"\\.|\[[!^]?\]?[^\]]*\]|[{,}\ue000-\uf8ff]", re.DOTALL)
-_STAND_IN: Final = 0xE000
-"""The first of the characters for private use."""
-_FOLDER: Final = "(?P<ps_d>/)"
-_BELOW: Final = f"(?:{_FOLDER}|$)"
-"""How pathspec's expressions end. They match what is below a folder, too, which is not wanted here."""
+_FOLDERS: Final = "(?:.*/)?"
+_GLOB = re.compile(
+    r"(?P<recursive>(?<![^/{,])\*\*(?:/\*\*)*(?:/|\Z|(?=[,}])))|\*+|[^*?\\[{},]+|\\(?P<escaped>.)"
+    r"|\[(?P<negated>[!^]?+)(?P<chars>\][^\]]*|[^\]]+)\]|.",
+    re.DOTALL,
+)
+_RANGE = re.compile(r"(.)(?:-(.))*", re.DOTALL)
+_UNREADABLE: Final = {
+    "{": "its { are nested too deeply",
+    "[": "a [ is not closed",
+    "}": "a } is not opened",
+    "\\": "nothing follows its \\",
+}
 
 
 def check_pattern(pattern: str) -> None:
     """Look at the length of a pattern: what it costs to read and to match grows with it.
 
     Raises:
-        Refusal: it is too long.
+        ToolRefused: it is too long.
     """
     if len(pattern) > _MAX_PATTERN_CHARS:
         wrong = f"The pattern has {len(pattern):,} characters, of at most {_MAX_PATTERN_CHARS:,}"
@@ -261,65 +323,71 @@ def compile_pattern(pattern: str) -> Callable[[str], bool]:
     """Return the test of whole paths, relative to a folder. A pattern without a slash fits a name at any depth.
 
     Raises:
-        Refusal: it is no pattern.
+        ToolRefused: it is no pattern.
     """
     check_pattern(pattern)
     stripped = pattern.removeprefix("./")
-    anchored = stripped if "/" in stripped.rstrip("/") else f"**/{stripped}"
     try:
-        expression, _ = _translate_pattern(f"/{anchored.lstrip('/')}")
-        if expression is None:
-            raise re.error("a [ is not closed")
-        return _path_test(expression)
-    except (ValueError, re.error) as error:
+        expression = translate_glob(stripped.lstrip("/"))
+        return _path_test([expression if "/" in stripped.rstrip("/") else _FOLDERS + expression])
+    except ValueError as error:
         raise ToolRefused(
             "invalid", f"{pattern!r} is not a pattern for paths: {error}. Example: src/**/*.py"
         ) from error
 
 
-def _path_test(expression: str) -> Callable[[str], bool]:
-    """Return the test of a path, by the engine that `grep` has: no pattern takes more than linear time."""
-    if expression.endswith((_BELOW, _FOLDER)):
-        expression = expression.removesuffix(_BELOW) + r"\z"
+def _path_test(expressions: Sequence[str]) -> Callable[[str], bool]:
+    """Return the test whether any of these expressions matches a whole path. The engine is that of `grep`: none takes
+    more than linear time.
+
+    Raises:
+        ValueError: the engine refuses the expression.
+    """
     try:
-        schema = core_schema.str_schema(pattern=f"(?s){expression}", regex_engine="rust-regex")
+        # Of nothing, the expression is one that matches nothing: a path is never empty.
+        schema = core_schema.str_schema(pattern=rf"(?s)\A(?:{'|'.join(expressions)})\z", regex_engine="rust-regex")
         matches = SchemaValidator(schema).isinstance_python
     except SchemaError as error:
-        raise re.error("a [ ] or { } in it cannot be read") from error
+        raise ValueError("it is too large, or nested too deeply") from error
     return lambda path: matches(path if path.isascii() else encodable(path))
 
 
-def _translate_pattern(pattern: str) -> tuple[str | None, bool]:
-    """Return a pattern as a regular expression, None if it is none, and whether it leaves out what it matches.
+def translate_glob(glob: str) -> str:
+    """Return the regular expression of the paths that a glob matches as a whole. It is read as ripgrep reads it.
 
-    pathspec knows no braces, and what it makes of classes may mean something else in a regular expression. So these,
-    and escaped characters, are translated here; in between, each is a character that stands for it.
+    Raises:
+        ValueError: ripgrep would not read it.
     """
-    pieces: list[str] = []
-    depth = 0
-
-    def put_aside(found: re.Match[str]) -> str:
-        nonlocal depth
-        text = found.group()
-        piece = re.escape(text[-1])
-        if text[0] == "[":
-            piece = _class(text)
-        elif text == "{":
-            piece, depth = "(?:", depth + 1
-        elif depth and text in ",}":
-            piece, depth = ("|", depth) if text == "," else (")", depth - 1)
-        pieces.append(piece)
-        return chr(_STAND_IN + len(pieces) - 1)
-
-    expression, leaves_out = GitIgnoreSpecPattern.pattern_to_regex(_BESIDES.sub(put_aside, pattern))
+    pieces, depth = [""], 0
+    for found in _GLOB.finditer(glob):
+        token = found.group()
+        match token[0]:
+            case "*" if found["recursive"]:
+                pieces.append(_FOLDERS if token[-1] == "/" else ".+")
+            case "*" | "?":
+                pieces.append("[^/]*" if token[0] == "*" else "[^/]")
+            case "{" if depth < _MAX_NESTED:
+                pieces.append("(?:")
+                depth += 1
+            case "," if depth:  # a choice that is empty is none
+                pieces += [] if pieces[-1] in ("(?:", "|") else ["|"]
+            case "}" if depth:
+                pieces[-1:] = [")"] if pieces[-1] == "|" else [pieces[-1], ")"]
+                depth -= 1
+            case "[" | "{" | "}" | "\\" if len(token) == 1:
+                raise ValueError(_UNREADABLE[token])
+            case "[":
+                pieces.append(_translate_class(found["chars"], "^" if found["negated"] else ""))
+            case _:
+                pieces.append(re.escape(found["escaped"] or token))
     if depth:
-        raise re.error("a { is not closed")
-    if expression is not None:
-        expression = re.sub("[\ue000-\uf8ff]", lambda found: pieces[ord(found.group()) - _STAND_IN], expression)
-    return expression, bool(leaves_out)
+        raise ValueError("a { is not closed")
+    return "".join(pieces)
 
 
-def _class(text: str) -> str:
-    negation = "^" if text[1] in "!^" else ""
-    chars = re.sub(r"([\\\[\]&~|^])", r"\\\1", text[1 + len(negation) : -1])
-    return f"[[{negation}{chars}]&&[^/]]"
+def _translate_class(chars: str, negation: str) -> str:
+    ranges = _RANGE.findall(chars)
+    if any(last and last < first for first, last in ranges):
+        raise ValueError(f"a range in [{chars}] is turned round")
+    listed = [f"{re.escape(first)}-{re.escape(last)}" if last else re.escape(first) for first, last in ranges]
+    return f"[[{negation}{''.join(listed)}]&&[^/]]"

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias, get_args
 from weakref import finalize
 
-from journeyman.definition import explain_arguments
+from journeyman.definition import explain_arguments, raise_problems
 from journeyman.errors import DefinitionError, Problem
 from journeyman.toolbox.boxed import SandboxChoice, WorkspaceBox
 from journeyman.toolbox.command import bash_tool
@@ -106,9 +106,7 @@ class Workspace:
             DefinitionError: there is no such tool, or it cannot work with such files.
         """
         wanted = names or tuple(name for name in _MAKERS if name != "bash" or self._has_commands)
-        problems = [problem for name in wanted if (problem := self._problem(name)) is not None]
-        if problems:
-            raise DefinitionError("A workspace", problems)
+        raise_problems("A workspace", [problem for name in wanted if (problem := self._problem(name)) is not None])
         return tuple([_MAKERS[name](self.bench) for name in wanted])
 
     def locate(self, path: str, *, writing: bool = False) -> str:

@@ -11,29 +11,28 @@ from dataclasses import fields
 from types import UnionType
 from typing import Any, Final, cast, get_args
 
-from journeyman.budget import Allowance, Limits
+from journeyman.budget import Budget, Limits
 from journeyman.cancellation import Abort
-from journeyman.definition import Problem, meant, write_value
+from journeyman.definition import (
+    COUNT,
+    Kind,
+    Problem,
+    field_problems,
+    is_a,
+    is_amount,
+    is_count,
+    is_zero_or_amount,
+    meant,
+    none_or,
+    value_problems,
+    write_value,
+)
 from journeyman.errors import name_and_words
 from journeyman.events import CALLBACKS, Callbacks
 from journeyman.hosted.tools import HostedToolSupport, hosted_problems
 from journeyman.model import UNKNOWN, CachePolicy, ModelSettings, ThinkingLevel, ToolChoice
 from journeyman.narrowing import is_list_of_texts, is_list_or_tuple, is_mapping
 from journeyman.types import Message
-
-_PASS_COUNT: Final = "Pass a whole number of at least 1."
-_PASS_AMOUNT: Final = "Pass a finite number above 0."
-
-
-def is_count(value: object, least: int = 1) -> bool:
-    """True for a whole number of at least `least`; a bool is none."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def is_amount(value: object) -> bool:
-    """True for a finite number above 0; a bool is none."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
-
 
 # -- functions --------------------------------------------------------------------------------------------------------
 
@@ -143,46 +142,42 @@ def block_problems(what: str, given: object, kinds: type | UnionType) -> Iterato
 # -- limits and settings ----------------------------------------------------------------------------------------------
 
 
+_SOME_COUNT: Final[Kind] = (none_or(is_count), COUNT[1])
+_SOME_AMOUNT: Final[Kind] = (none_or(is_amount), "Pass a finite number above 0.")
+_SPENDING: Final = {"tokens": _SOME_COUNT, "calls": _SOME_COUNT, "seconds": _SOME_AMOUNT, "cost": _SOME_AMOUNT}
+_LIMITS: Final[Mapping[str, Kind]] = {
+    **{"extended_max_tokens": _SOME_COUNT, "tool_failures": _SOME_COUNT, "result_chars": _SOME_COUNT},
+    "approval_seconds": _SOME_AMOUNT,
+    "whole_responses": (is_a(bool), "Pass True or False."),
+    **_SPENDING,
+}
+_BUDGET: Final[Kind] = (none_or(is_a(Budget)), "Pass a Budget(tokens=…, cost=…, seconds=…, calls=…).")
+_RETRIES: Final[Kind] = (none_or(lambda value: is_count(value, 0)), "Pass a whole number of at least 0.")
+_POLICIES: Final[Kind] = (is_list_or_tuple, "Pass a list of policies.")
+
+
 def limits_problems(limits: Limits) -> Iterator[Problem]:
     """Give what is wrong with the limits of an agent."""
-    for name in ("attempts", "iterations", "max_concurrency"):
-        value = getattr(limits, name)
-        if not is_count(value):
-            yield Problem(f"INVALID_MAX_{name.upper()}", f"limits.{name} is {value!r}.", _PASS_COUNT)
-    yield from _numbers("limits", limits, _LIMIT_COUNTS, ("approval_seconds",))
-    if not isinstance(limits.whole_responses, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
-        wrong = f"limits.whole_responses is {limits.whole_responses!r}."
-        yield Problem("INVALID_LIMIT", wrong, "Pass True or False.")
-    if not isinstance(limits.per_attempt, Allowance):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
-        yield Problem("INVALID_LIMIT", f"limits.per_attempt is {limits.per_attempt!r}.", "Pass an Allowance(…).")
-    for where, allowance in (("limits", limits.run_allowance()), ("limits.per_attempt", limits.per_attempt)):
-        if isinstance(allowance, Allowance):  # pyright: ignore[reportUnnecessaryIsInstance] - see above
-            yield from _numbers(where, allowance, ("tokens", "calls"), ("seconds", "cost"))
-    retries = limits.request_retries
-    if retries is not None and not is_count(retries, 0):
-        yield Problem(
-            "INVALID_RETRIES", f"limits.request_retries is {retries!r}.", "Pass a whole number of at least 0."
-        )
-    policies: object = limits.budget_policies
-    if not is_list_or_tuple(policies):
-        yield Problem("INVALID_LIMIT", f"limits.budget_policies is {policies!r}.", "Pass a list of policies.")
-        return
-    for policy in policies:
+    yield from value_problems("INVALID_MAX_ATTEMPTS", "limits.attempts", limits.attempts, COUNT)
+    yield from value_problems("INVALID_MAX_ITERATIONS", "limits.iterations", limits.iterations, COUNT)
+    yield from value_problems("INVALID_MAX_CONCURRENCY", "limits.max_concurrency", limits.max_concurrency, COUNT)
+    yield from field_problems("INVALID_LIMIT", "limits.", limits, _LIMITS)
+    yield from budget_problems("limits.per_attempt", limits.per_attempt, code="INVALID_LIMIT")
+    if isinstance(limits.per_attempt, Budget) and limits.per_attempt.parent is not None:
+        hint = "Leave parent= out: each attempt draws on the budget of its run."
+        yield Problem("INVALID_LIMIT", "limits.per_attempt has a parent.", hint)
+    yield from value_problems("INVALID_RETRIES", "limits.request_retries", limits.request_retries, _RETRIES)
+    yield from value_problems("INVALID_LIMIT", "limits.budget_policies", limits.budget_policies, _POLICIES)
+    for policy in limits.budget_policies if is_list_or_tuple(limits.budget_policies) else ():
         hint = "Pass objects with a name and a check(spent), or use Limits."
         yield from lacking("A policy of limits.budget_policies", policy, "name", "check", hint=hint)
 
 
-_LIMIT_COUNTS: Final = ("extended_max_tokens", "tool_failures", "result_chars")
-
-
-def _numbers(
-    where: str, holder: Limits | Allowance, counts: Sequence[str], amounts: Sequence[str]
-) -> Iterator[Problem]:
-    for names, is_right, hint in ((counts, is_count, _PASS_COUNT), (amounts, is_amount, _PASS_AMOUNT)):
-        for name in names:
-            value = getattr(holder, name)
-            if value is not None and not is_right(value):
-                yield Problem("INVALID_LIMIT", f"{where}.{name} is {value!r}.", hint)
+def budget_problems(where: str, budget: object, *, code: str = "INVALID_ARGUMENT") -> Iterator[Problem]:
+    """Give what is wrong with a budget, where there may be one."""
+    yield from value_problems(code, where, budget, _BUDGET)
+    if isinstance(budget, Budget):
+        yield from field_problems(code, f"{where}.", budget, _SPENDING)
 
 
 _CHOICES_ELSEWHERE: Final = {
@@ -207,10 +202,20 @@ def _choice(name: str, value: object, words: Sequence[str], *, code: str, also: 
     yield Problem(code, f"settings.{name} is {value!r}.{hint}", f"Pass one of {listed}{also}.")
 
 
+_SAMPLING: Final[Mapping[str, Kind]] = {
+    "temperature": (none_or(is_zero_or_amount), "Pass a finite number of at least 0."),
+    "top_p": (
+        none_or(lambda share: is_zero_or_amount(share) and cast("float", share) <= 1),
+        "Pass a number from 0 to 1.",
+    ),
+    "seed": (none_or(lambda seed: isinstance(seed, int) and not isinstance(seed, bool)), "Pass a whole number."),
+}
+_EXTRA: Final[Kind] = (is_mapping, "Pass a dict of further fields of the request.")
+
+
 def settings_problems(settings: ModelSettings, model: object, *, has_tools: bool) -> Iterator[Problem]:
     """Give what is wrong with how a model is asked, as far as the model is known."""
-    if settings.max_tokens is not None and not is_count(settings.max_tokens):
-        yield Problem("INVALID_MAX_TOKENS", f"settings.max_tokens is {settings.max_tokens!r}.", _PASS_COUNT)
+    yield from value_problems("INVALID_MAX_TOKENS", "settings.max_tokens", settings.max_tokens, _SOME_COUNT)
     thinking: object = settings.thinking
     if thinking is not None and not is_count(thinking):
         yield from _choice(
@@ -218,7 +223,7 @@ def settings_problems(settings: ModelSettings, model: object, *, has_tools: bool
         )
     yield from _choice("tool_choice", settings.tool_choice, get_args(ToolChoice), code="INVALID_TOOL_CHOICE")
     yield from _choice("cache", settings.cache, get_args(CachePolicy), code="INVALID_CACHE")
-    yield from _sampling(settings)
+    yield from field_problems("INVALID_SAMPLING", "settings.", settings, _SAMPLING)
     stops: object = settings.stop
     if not (is_list_of_texts(stops) and all(stops)):
         wanted = f"({stops!r},)" if isinstance(stops, str) and stops else '("END",)'
@@ -230,19 +235,7 @@ def settings_problems(settings: ModelSettings, model: object, *, has_tools: bool
     if not wrong and hosting is not None and (lack := hosting.lack(settings.hosted, has_tools=has_tools)):
         named = f"{getattr(model, 'provider', '')}:{getattr(model, 'name', '')}"
         yield Problem("NOT_HOSTED", f"The model {named} cannot be asked: {lack[0]}.", lack[1])
-    if not isinstance(settings.extra, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
-        hint = "Pass a dict of further fields of the request."
-        yield Problem("INVALID_EXTRA", f"settings.extra is {settings.extra!r}.", hint)
-
-
-def _sampling(settings: ModelSettings) -> Iterator[Problem]:
-    for name, value, most in (("temperature", settings.temperature, float("inf")), ("top_p", settings.top_p, 1)):
-        if value is not None and not (value == 0 or (is_amount(value) and value <= most)):
-            wanted = "Pass a number from 0 to 1." if most == 1 else "Pass a finite number of at least 0."
-            yield Problem("INVALID_SAMPLING", f"settings.{name} is {value!r}.", wanted)
-    seed = cast("object", settings.seed)
-    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
-        yield Problem("INVALID_SAMPLING", f"settings.seed is {seed!r}.", "Pass a whole number.")
+    yield from value_problems("INVALID_EXTRA", "settings.extra", settings.extra, _EXTRA)
 
 
 def section_hint(name: str, value: object, kinds: tuple[type, ...]) -> str:

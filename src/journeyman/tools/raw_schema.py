@@ -50,10 +50,12 @@ class RawSchema:
     A null for what may be left out is taken out of them, unless its schema allows null.
     """
 
-    __slots__ = ("_nulls", "_schema", "_validator", "_weight", "input_schema", "may_be_quoted")
+    __slots__ = ("_checks_formats", "_nulls", "_schema", "_validator", "_weight", "input_schema", "may_be_quoted")
 
-    def __init__(self, schema: JsonObject) -> None:
+    def __init__(self, schema: JsonObject, *, formats: bool = False) -> None:
+        """`formats`: texts must be in the `format` that the schema names; otherwise, its draft decides."""
         self._schema = schema
+        self._checks_formats = formats or None
         self._nulls = AbsentNulls(schema)
         self._validator: _Validator | None = None
         self._weight: _Weight | None = None
@@ -76,7 +78,7 @@ class RawSchema:
                 self._nulls.leave_out(arguments)
             validator = self._validator
             if validator is None:
-                validator = self._validator = _compile(self._schema, self.input_schema)
+                validator = self._validator = self._compile()
             if steps.most > _MAX_STEPS_EXPLAINED:
                 if validator.is_valid(arguments):
                     return arguments
@@ -97,10 +99,33 @@ class RawSchema:
         """Return why nothing can be checked by the schema; None if it can."""
         try:
             if self._validator is None:
-                self._validator = _compile(self._schema, self.input_schema)
+                self._validator = self._compile()
         except (ValueError, RecursionError) as error:
             return shorten_line(str(error).partition("\n")[0]) or "it is nested too deeply"
         return None
+
+    def _compile(self) -> _Validator:
+        from jsonschema_rs import FancyRegexOptions, RegexOptions
+
+        try:
+            return self._with_patterns(RegexOptions())  # in linear time, whatever the pattern
+        except ValueError:  # of a look-around, perhaps
+            return self._with_patterns(FancyRegexOptions(backtrack_limit=_BACKTRACKS))
+
+    def _with_patterns(self, patterns: RegexOptions | FancyRegexOptions) -> _Validator:
+        import jsonschema_rs
+
+        of_draft = _DRAFT.fullmatch(str(self._schema.get("$schema")))
+        # Values are masked, since messages repeat them whole. References lead nowhere outside, to neither files nor
+        # hosts.
+        validator = (jsonschema_rs.validator_for if of_draft else jsonschema_rs.Draft202012Validator)(
+            self._schema if of_draft else self.input_schema,
+            mask="it",
+            retriever=_refuse,
+            pattern_options=patterns,
+            validate_formats=self._checks_formats,
+        )
+        return cast("_Validator", validator)
 
     def _steps(self, arguments: dict[str, object], input_json: str | bytes) -> _Steps:
         if self._weight is None:
@@ -145,30 +170,6 @@ class _Error(Protocol):
 class _Validator(Protocol):
     def is_valid(self, instance: object) -> bool: ...
     def iter_errors(self, instance: object) -> Iterator[_Error]: ...
-
-
-def _compile(schema: JsonObject, without_draft: JsonObject) -> _Validator:
-    from jsonschema_rs import FancyRegexOptions, RegexOptions
-
-    try:
-        return _with_patterns(schema, without_draft, RegexOptions())  # in linear time, whatever the pattern
-    except ValueError:  # of a look-around, perhaps
-        return _with_patterns(schema, without_draft, FancyRegexOptions(backtrack_limit=_BACKTRACKS))
-
-
-def _with_patterns(
-    schema: JsonObject, without_draft: JsonObject, patterns: RegexOptions | FancyRegexOptions
-) -> _Validator:
-    import jsonschema_rs
-
-    # Values are masked, since messages repeat them whole. References lead nowhere outside, to neither files nor hosts.
-    if _DRAFT.fullmatch(str(schema.get("$schema"))):
-        validator = jsonschema_rs.validator_for(schema, mask="it", retriever=_refuse, pattern_options=patterns)
-    else:
-        validator = jsonschema_rs.Draft202012Validator(
-            without_draft, mask="it", retriever=_refuse, pattern_options=patterns
-        )
-    return cast("_Validator", validator)
 
 
 def _refuse(uri: str) -> NoReturn:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote
@@ -272,6 +272,13 @@ def without_secrets(text: str) -> str:
                 text = _mark_secrets(text, places)
                 break
     return text
+
+
+def scrub_secrets(text: str, secrets: Iterable[str]) -> str:
+    """Return a text in which each of `secrets`, and what looks like another, is replaced by a mark."""
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):  # one may be a part of another
+        text = text.replace(secret, MARK)
+    return without_secrets(text)
 
 
 def words_without_secrets(error: BaseException) -> str:

@@ -24,6 +24,7 @@ from typing_extensions import TypedDict, TypeForm
 
 from journeyman.content.media import n_bytes_of
 from journeyman.data import lazy_dataclass
+from journeyman.definition import raise_problems
 from journeyman.errors import DefinitionError, InvalidArguments, Problem
 from journeyman.model import ToolSpec
 from journeyman.narrowing import is_list_or_tuple
@@ -31,6 +32,7 @@ from journeyman.texts import shorten_line
 from journeyman.tools.bounded import BoundedValidator
 from journeyman.tools.collection import LONG, collecting_later
 from journeyman.tools.issues import hides_input
+from journeyman.tools.prose import find_object
 from journeyman.tools.written import AbsentNulls, holds_secrets
 from journeyman.types import JsonObject, Text, Url, UserContent
 
@@ -222,6 +224,8 @@ class OutputSchema(Generic[T]):
     """Of the object that a type which is no object stands in."""
     may_be_quoted: bool
     """False when what the model wrote may hold secrets, so that no error may repeat it."""
+    is_in_prose: bool = False
+    """True when `parse` gets an answer in which the JSON may have words around it."""
 
     def parse(self, input_json: str | bytes) -> T:
         """Return the value that the model's arguments hold, unwrapped.
@@ -230,6 +234,12 @@ class OutputSchema(Generic[T]):
             InvalidArguments: they do not fit; it lists every issue.
         """
         subject = f"arguments for tool {self.name!r}"
+        if self.is_in_prose and isinstance(input_json, str):
+            subject = f"answer for {self.name!r}"
+            try:
+                input_json = find_object(input_json)
+            except ValueError as error:
+                raise InvalidArguments(subject, (str(error),)) from None
         with collecting_later() if len(input_json) >= LONG else nullcontext():
             if self._wrapped is None:
                 return self._validator.check_json(input_json, subject)
@@ -304,8 +314,7 @@ def output_schema(form: TypeForm[T], *, name: str = "output") -> OutputSchema[T]
         wrapper = _adapter_of([Parameter(name="value", annotation=form)])
         schema = {**_json_schema(wrapper), "additionalProperties": False}
         wrapped = BoundedValidator(wrapper, hides=hides)
-    if problems := schema_problems(schema):
-        raise DefinitionError(f"The type of {name!r}", problems)
+    raise_problems(f"The type of {name!r}", schema_problems(schema))
     return OutputSchema(
         name=name,
         input_schema=schema,

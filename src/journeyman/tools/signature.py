@@ -88,6 +88,12 @@ def positional_parameters(function: Function) -> list[str]:
     return [each.name for each in declared if each.kind in by_position and each.default is REQUIRED]
 
 
+def keyword_parameters(function: Function) -> set[str]:
+    """Return the names of the parameters that may be given by name."""
+    by_name = (Declared.KEYWORD_ONLY, Declared.POSITIONAL_OR_KEYWORD)
+    return {each.name for each in _open_parameters(function) if each.kind in by_name}
+
+
 def underlying(function: object, *, unwrap: bool = True) -> object:
     """Return the plain function beneath partials, methods, objects with `__call__` and, unless told not, wrappers."""
     while True:

@@ -7,7 +7,6 @@ but `Tool.invoke`, which only the loop calls.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -32,15 +31,24 @@ from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 from typing_extensions import TypeVar
 
 from journeyman.data import lazy_dataclass
+from journeyman.definition import is_amount, is_count, raise_problems
 from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import READY_TOOLS, CommandBox, ReadyTool
 from journeyman.model import ToolSpec
-from journeyman.narrowing import is_list_or_tuple, is_mapping, is_set
+from journeyman.narrowing import is_list_or_tuple, is_mapping, is_set, is_str_dict
 from journeyman.references import SentByName
 from journeyman.tools.context import ToolContext
+from journeyman.tools.dicts import read_tool_dict
 from journeyman.tools.raw_schema import RawSchema, size_problems
 from journeyman.tools.schema import Arguments, Fields, schema_problems
-from journeyman.tools.signature import Signature, injected_parameter, is_async, positional_parameters, read_signature
+from journeyman.tools.signature import (
+    Signature,
+    injected_parameter,
+    is_async,
+    keyword_parameters,
+    positional_parameters,
+    read_signature,
+)
 from journeyman.tools.strict import strict_problems
 from journeyman.types import Effect, JsonObject, ToolResult
 
@@ -186,6 +194,31 @@ class Tool(SentByName, Generic[P, R, Needs]):
         )
         object.__setattr__(self, "_binding", binding)
         object.__setattr__(self, "spec", spec)
+
+    @classmethod
+    def from_dict(
+        cls, description: Mapping[str, object], handler: Callable[..., object], **options: Unpack[ToolOptions]
+    ) -> AnyTool:
+        """Return the tool that a dict describes: one of OpenAI's (Chat Completions or Responses), of Anthropic, Gemini
+        or MCP.
+
+        The handler gets the arguments by their names where it has a parameter for each property of the schema, and
+        otherwise as one dict. `readOnlyHint` and `idempotentHint` are the effect, unless `options` have one; the other
+        hints of MCP say nothing that a tool carries.
+
+        Raises:
+            DefinitionError: it is no such dict, or says what a tool cannot carry; lists every problem.
+        """
+        given = read_tool_dict(description)
+        options = {"strict": given.strict, "effect": given.effect, **options}
+        properties = given.schema.get("properties")
+        names = set(properties) if is_str_dict(properties) else set[str]()
+        if not names or not names <= keyword_parameters(handler):
+            return Tool(given.name, given.description, given.schema, handler, **options)
+        name, asked = injected_parameter(handler, ToolContext)
+        call = _typed_call(handler, name)
+        binding = _Binding(RawSchema(given.schema), call, is_async(handler), wants_context=True, asked=asked)
+        return Tool(given.name, given.description, given.schema, handler, _binding=binding, **options)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the handler, without any check."""
@@ -351,9 +384,7 @@ def _make_tool(function: Callable[P, R], name: str, description: str, options: T
             fields, call, signature.is_async, wants_context=signature.injected is not None, asked=signature.asked
         ),
     )
-    problems += tool_problems(made)
-    if problems:
-        raise DefinitionError(f"Tool {made.name!r}" if made.name else "A tool", problems)
+    raise_problems(f"Tool {made.name!r}" if made.name else "A tool", [*problems, *tool_problems(made)])
     return made
 
 
@@ -381,20 +412,20 @@ def tool_problems(tool: AnyTool) -> list[Problem]:
     return [*_name_problems(tool.name), *wrong, *_option_problems(tool)]
 
 
-def _name_problems(name: str) -> list[Problem]:
+def _name_problems(name: object) -> list[Problem]:
     if not name:
         return [Problem("MISSING_TOOL_NAME", "The tool has no name.", 'Give it one: name="...".')]
-    if not TOOL_NAME.fullmatch(name):
+    if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
         hint = "Use 1 to 128 of the characters a-z, A-Z, 0-9, _ and -."
         return [Problem("INVALID_TOOL_NAME", f"Providers do not take {name!r} as the name of a tool.", hint)]
     return []
 
 
-def reserved_problems(names: Sequence[tuple[str, str]], helpers: Collection[str]) -> Iterator[Problem]:
+def reserved_problems(names: Sequence[tuple[str, object]], helpers: Collection[str]) -> Iterator[Problem]:
     """Give what is wrong with the names of the tools that hand in, each with its role, beside those of the helpers."""
-    taken = set(helpers)
+    taken: list[object] = [*helpers]
     for role, name in names:
-        if not TOOL_NAME.fullmatch(name):
+        if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
             yield Problem(
                 "INVALID_TOOL_NAME",
                 f"The {role} tool's name {name!r} is not 1 to 128 letters, digits, '_' or '-'.",
@@ -406,7 +437,7 @@ def reserved_problems(names: Sequence[tuple[str, str]], helpers: Collection[str]
                 f"The {role} tool is named {name!r}, as another tool is.",
                 "Rename one of the two.",
             )
-        taken.add(name)
+        taken.append(name)
 
 
 def _option_problems(tool: AnyTool) -> Iterator[Problem]:
@@ -423,10 +454,10 @@ def _option_problems(tool: AnyTool) -> Iterator[Problem]:
     if tool.cache and tool.effect != "pure":
         wrong = f"Results are cached, but the effect is {tool.effect!r}: a call left out would be missed."
         yield Problem("CACHE_NEEDS_PURE", wrong, "Declare effect='pure', or remove cache=.")
-    if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
-        yield Problem("INVALID_TIMEOUT", f"The timeout is {seconds} seconds.", "Use a number above 0, or None.")
-    if chars is not None and chars < 1:
-        yield Problem("INVALID_MAX_CHARS", f"The longest result is {chars} characters.", "Use 1 or more, or None.")
+    if seconds is not None and not is_amount(seconds):
+        yield Problem("INVALID_TIMEOUT", f"The timeout is {seconds!r} seconds.", "Use a number above 0, or None.")
+    if chars is not None and not is_count(chars):
+        yield Problem("INVALID_MAX_CHARS", f"The longest result is {chars!r} characters.", "Use 1 or more, or None.")
     if tool.thread is True and tool.is_async:
         yield Problem("THREADED_COROUTINE", "It is async and shall run in a thread.", "Remove thread=True.")
 

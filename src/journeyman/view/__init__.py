@@ -5,12 +5,9 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.view.asgi import create_viewer
-    from journeyman.view.server import serve_view
+    from journeyman.view.asgi import create_viewer, serve_view
 
 __all__ = ["create_viewer", "serve_view"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_face(
-        __name__, {"asgi": "create_viewer", "server": "serve_view"}, {"view": "starlette uvicorn"}
-    )
+    __getattr__, __dir__ = lazy_face(__name__, {"asgi": "create_viewer serve_view"}, {"view": "starlette uvicorn"})

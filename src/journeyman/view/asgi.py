@@ -1,9 +1,12 @@
-"""The viewer as an ASGI application: its pages, what they ask for, and what they say to runs."""
+"""The viewer as an ASGI application: its pages, what they ask for, and what they say to runs; and on a port, by default
+only for this machine, and only for whoever has the address with its token.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -15,19 +18,34 @@ from typing import Final, TypeAlias, get_args
 from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from journeyman.errors import StoreError, count
+from journeyman.cancellation import Abort
+from journeyman.errors import DefinitionError, StoreError, count
 from journeyman.narrowing import is_one_of
 from journeyman.record.packing import dumped
 from journeyman.record.reading import MOST, RecordedRun, RecordedStatus, Recordings
 from journeyman.record.schema import find_store
-from journeyman.serve.http_guard import LOOPBACK
+from journeyman.serve.http_guard import (
+    LOOPBACK,
+    HttpGuard,
+    Pages,
+    Unwelcome,
+    address_problems,
+    check_encoding,
+    check_type,
+    in_url,
+    is_wildcard,
+    known_hosts,
+    listen,
+    path_in,
+    read_body,
+    serve_on,
+)
 from journeyman.types import adapter_of
-from journeyman.view.auth import Doorkeeper, TooLong, asked_path, refusal
-from journeyman.view.documents import ForgottenDocument, RequestsDocument, SignalsDocument
+from journeyman.view.documents import ForgottenDocument, RefusalDocument, RequestsDocument, SignalsDocument
 from journeyman.view.live import TEXT_SHOWN, LiveStreams, Reader
 from journeyman.view.queries import Filters, is_anothers
 from journeyman.view.steering import Given, Steering, Unwanted
@@ -47,6 +65,23 @@ _MOST_SHOWN: Final = 500
 _LISTED: Final = 100
 _MOST_DIGITS: Final = 15
 """Of a number in an address."""
+_MOST_BYTES: Final = 1_000_000
+"""How long the body of a request may be."""
+_PORT: Final = 7878
+_PORTS_TRIED: Final = 50
+_MOST_AT_ONCE: Final = 200
+_DATA: Final = "/api/"
+"""How the paths of what the pages ask for begin."""
+_HEADERS: Final = {
+    "content-security-policy": "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'; object-src 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "x-frame-options": "DENY",
+    "cache-control": "no-store",
+}
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,200}")
 """An id that stands in an address as it is."""
 
@@ -86,7 +121,63 @@ def create_viewer(
             await view.close()
 
     routes = [*view.routes(), Mount("/", _Pages())]
-    return Doorkeeper(Starlette(routes=routes, lifespan=life), token, [each.lower() for each in hosts])
+    return HttpGuard(
+        Starlette(routes=routes, lifespan=life),
+        hosts=hosts,
+        token=token,
+        checks=(check_type, check_encoding),
+        pages=Pages(data=_DATA, cookie="journeyman-view", headers=_HEADERS),
+        refuse=refusal,
+        hints=(f"Open it as {hosts[0]}.", "Open the address that journeyman view has printed."),
+    )
+
+
+async def serve_view(  # noqa: PLR0913 - one for each option, all by name
+    store: str | os.PathLike[str],
+    *,
+    address: str = "127.0.0.1",
+    port: int | None = None,
+    token: str | None = None,
+    names: Sequence[str] = (),
+    read_only: bool = False,
+    forms: Mapping[str, Form] | None = None,
+    abort: Abort | None = None,
+    on_ready: Callable[[str], None] | None = None,
+) -> None:
+    """Serve the viewer of a store until `abort` fires, or this is cancelled.
+
+    Args:
+        store: A file, or `postgresql://…`, with recordings, or with durable runs.
+        address: Where to listen. Another one than this machine's own needs a token.
+        port: Which port; 0: any that is free. None: 7878, or the next one that is free.
+        token: What whoever looks has to bring, of 16 characters at least. None: a random one.
+        names: Further names under which it is asked.
+        read_only: Nobody can say anything to a run.
+        forms: What writes exports, by the name of the form.
+        abort: Ends it.
+        on_ready: Called with the address to open.
+
+    Raises:
+        DefinitionError: others could reach it without a token of the caller's.
+        StoreError: the store cannot be opened.
+        OSError: the address cannot be used, or the port is taken; then its text names the next free one.
+    """
+    first = _PORT if port is None else port
+    if problems := address_problems(address, first, token, names):
+        raise DefinitionError("The viewer", problems)
+    token = token or secrets.token_urlsafe(24)
+    hosts = known_hosts(address, names)
+    view = create_viewer(store, token=token, hosts=hosts, read_only=read_only, forms=forms)
+    with listen(address, first, tries=_PORTS_TRIED if port is None else 1) as listening:
+        if on_ready is not None:
+            host = in_url(names[0] if names and is_wildcard(address) else address)
+            on_ready(f"http://{host}:{listening.getsockname()[1]}/?token={token}")
+        await serve_on(listening, view, abort=abort, connections=_MOST_AT_ONCE)
+
+
+def refusal(status: int, error: str, hint: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an answer that says what is wrong, and what to do."""
+    return JSONResponse(RefusalDocument(error=error, hint=hint), status, headers)
 
 
 class _Pages:
@@ -106,8 +197,8 @@ class _Pages:
         await self._answer(Request(exchange))(exchange, receive, send)
 
     def _answer(self, request: Request) -> Response:
-        path = asked_path(request.scope)
-        if path.startswith("/api/"):
+        path = path_in(request.scope)
+        if path.startswith(_DATA):
             return refusal(404, f"There is no {path[:200]}.", "Look at the routes of journeyman/view/asgi.py.")
         if request.method not in ("GET", "HEAD"):
             return refusal(405, "Pages are only looked at.", "Send GET.")
@@ -163,8 +254,6 @@ def _answer_errors(
             return refusal(422, f"{where}: {first['msg']}.", "Look at journeyman/view/steering.py.")
         except ValueError as error:
             return refusal(422, str(error), "Look at what was given.")
-        except TooLong:
-            return refusal(413, "The body is too long.", "Send less.")
 
     return answer
 
@@ -304,9 +393,10 @@ class _Viewer:  # noqa: PLR0904 - one for each address
     @_answer_errors
     async def say(self, request: Request) -> Response:
         """`Given` is taken; the answer is a `SteeringAnswer`."""
-        if (refused := self._refuse_change(request)) is not None:
-            return refused
-        id, signal = _id(request), adapter_of(Given).validate_json(await request.body())
+        body = await self._body(request)
+        if isinstance(body, Response):
+            return body
+        id, signal = _id(request), adapter_of(Given).validate_json(body)
         is_durable = await self._reader.read(lambda source: source.has_row(id))
         await self._reader.read(lambda source: source.run(id))  # who is not there is said so
         return _json_response(await self._steering.say(id, signal, is_durable=is_durable))
@@ -314,9 +404,10 @@ class _Viewer:  # noqa: PLR0904 - one for each address
     @_answer_errors
     async def forget(self, request: Request) -> Response:
         """`Unwanted` is taken: all of these runs are forgotten, or none, where one has not ended."""
-        if (refused := self._refuse_change(request)) is not None:
-            return refused
-        ids = [*dict.fromkeys(adapter_of(Unwanted).validate_json(await request.body()).runs)]
+        body = await self._body(request)
+        if isinstance(body, Response):
+            return body
+        ids = [*dict.fromkeys(adapter_of(Unwanted).validate_json(body).runs)]
         if len(ids) > MOST:
             raise ValueError(f"These are {len(ids):,} runs, and at most {MOST:,} are forgotten at once.")
         stored = await self._reader.read(lambda source: source.stored(ids))  # who is not there is said so
@@ -330,11 +421,12 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         notice = await self._steering.forget(stored.recordings, stored.durable)
         return _json_response(ForgottenDocument(forgotten=len(ids), notice=notice))
 
-    def _refuse_change(self, request: Request) -> Response | None:
-        """Return the answer to what would change the store and must not; None to what may."""
+    async def _body(self, request: Request) -> bytes | Response:
+        """Return what is to be changed, or the answer to what must not be."""
         if self._read_only:
             return refusal(403, "The store is only looked at here.", "Do it where the store is yours.")
-        return None
+        body = await read_body(request.stream(), most=_MOST_BYTES)
+        return refusal(*body) if isinstance(body, Unwelcome) else body
 
     @_answer_errors
     async def live(self, request: Request) -> Response:

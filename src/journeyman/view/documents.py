@@ -9,7 +9,27 @@ from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict
 
 from journeyman.record.operator import Told
 from journeyman.record.page import PieceDocument
-from journeyman.record.reading import RecordedEvent, RecordedRun, StoredRequest
+from journeyman.record.reading import RecordedRun, StoredRequest
+
+
+class EventHead(TypedDict):
+    """Something that happened in a run: an event of `journeyman.events`, or a note, in its JSON form."""
+
+    n: int
+    """Its number in the store."""
+    at: float
+    """Seconds since 1970."""
+    type: str
+    """The name of the event's class. For a note, such as `Input`, its own."""
+    path: list[str]
+    attempt: NotRequired[int]
+    """The attempt in which it happened, from 1."""
+    iteration: NotRequired[int]
+    """The iteration within the attempt, from 1."""
+    tool_use_id: NotRequired[str]
+    """The call that it is about."""
+    tool_name: NotRequired[str]
+    """The tool that it is about."""
 
 
 class RunAddition(TypedDict):
@@ -28,7 +48,8 @@ class RequestAddition(TypedDict):
 
 RunDocument: TypeAlias = Annotated[dict[str, Any], RecordedRun, RunAddition]
 """A JSON object with the fields of these classes. So are the next ones."""
-EventDocument: TypeAlias = Annotated[dict[str, Any], RecordedEvent]
+EventDocument: TypeAlias = Annotated[dict[str, Any], EventHead]
+"""With the other fields of the event, too."""
 RequestDocument: TypeAlias = Annotated[dict[str, Any], StoredRequest]
 WholeRequestDocument: TypeAlias = Annotated[dict[str, Any], StoredRequest, RequestAddition]
 

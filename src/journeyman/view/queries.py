@@ -9,7 +9,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from journeyman.errors import RunBlocked, quoted
 from journeyman.record.live import WordsDocument
 from journeyman.record.operator import Told, outcomes, told
 from journeyman.record.packing import dumped
-from journeyman.record.page import event_document, piece_document, request_document, run_document
+from journeyman.record.page import piece_document, request_document, run_document
 from journeyman.record.reading import MOST, RecordedEvent, RecordedRun, RecordedStatus, Recordings, StoredRequest
 from journeyman.record.schema import grown, is_there, shorten_object
 from journeyman.types import RunPath, Usage
@@ -404,10 +404,10 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         run = self.recording(id)
         if run is None:
             row = self.row(id)
-            lone = [each for each in _lone_events(row, self._find_answered(id)) if each["n"] > after][skip:]
+            lone = [each for each in _lone_events(row, self._find_answered(id)) if each.n > after][skip:]
             if most is not None:
-                lone = [{**each, "facts": shorten_object(each["facts"], most)} for each in lone]
-            return {"events": lone, "more": False}
+                lone = [replace(each, facts=shorten_object(each.facts, most)) for each in lone]
+            return {"events": [each.document() for each in lone], "more": False}
         if skip:
             skipped = self.recordings.file.rows(_NTH, (id, after, skip - 1))
             if not skipped:
@@ -445,10 +445,9 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         run = self.recording(id)
         found = [] if run is None else self.recordings.events(run, after=n - 1, limit=1)
         lone = _lone_events(self.row(id), self._find_answered(id)) if run is None else ()
-        documents = [*map(event_document, found), *lone]
-        for each in documents:
-            if each["n"] == n:
-                return each
+        for each in (*found, *lone):
+            if each.n == n:
+                return each.document()
         raise LookupError(f"The run {quoted(id[:80])} has no event {n}.")
 
     def requests(self, id: str) -> list[RequestDocument]:
@@ -564,15 +563,15 @@ def _age(run: RecordedRun) -> tuple[float, str]:
     return run.started, run.id
 
 
-def _lone_events(row: Row, answered: Sequence[str] = ()) -> Iterator[EventDocument]:
+def _lone_events(row: Row, answered: Sequence[str] = ()) -> Iterator[RecordedEvent]:
     """Give what is known of a durable run that was not recorded, as if it had been: its input, what it waits for, and
     how it ended. `answered` are the ids of what was answered."""
     path = (row.agent,)
 
-    def event(n: int, kind: str, at: float, where: RunPath, **facts: Any) -> EventDocument:
+    def event(n: int, kind: str, at: float, where: RunPath, **facts: Any) -> RecordedEvent:
         names = ("attempt", "iteration", "tool_use_id", "tool_name")
         place: dict[str, Any] = {name: facts.pop(name, None) for name in names}
-        return event_document(RecordedEvent(n=n, at=at, path=where, kind=kind, **place, facts=facts))
+        return RecordedEvent(n=n, at=at, path=where, kind=kind, **place, facts=facts)
 
     try:
         head = load_head(row)

@@ -30,7 +30,7 @@ export function iterations(tree: Tree): Step[] {
 /** All that was said and asked for in an iteration. */
 function exactly(step: Step): string {
   const calls = step.children.filter((each) => each.kind === "call");
-  return JSON.stringify([step.title, calls.map((call) => [call.title, object(call.called?.facts["tool_input"]), text(call.finished?.facts["tool_result"])])]);
+  return JSON.stringify([step.title, calls.map((call) => [call.title, object(call.called?.["tool_input"]), text(call.finished?.["tool_result"])])]);
 }
 
 /** What kind of thing was done, without what it said. */

@@ -30,7 +30,7 @@ export function callText(block: Facts): string {
 export function markdown(messages: readonly Happened[]): string {
   const parts: string[] = [];
   for (const event of messages) {
-    const role = text(object(event.facts["message"])["role"]);
+    const role = text(object(event["message"])["role"]);
     const said: string[] = [];
     for (const block of blocks(event)) {
       switch (block["type"]) {
@@ -56,7 +56,7 @@ export function markdown(messages: readonly Happened[]): string {
 
 /** A program that has the conversation, to be gone on from. */
 export function python(messages: readonly Happened[]): string {
-  const told = JSON.stringify(messages.map((event) => event.facts["message"] ?? null));
+  const told = JSON.stringify(messages.map((event) => event["message"] ?? null));
   const literal = JSON.stringify(told).replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029");
   return `from journeyman import load_messages\n\nmessages = load_messages(${literal})\n`;
 }

@@ -172,7 +172,6 @@ export class Tree {
   }
 
   private begin(event: Happened, path: string): RunStep {
-    const { facts } = event;
     const time = (this.times.get(path) ?? 0) + 1;
     this.times.set(path, time);
     const above = this.current.get(event.path.slice(0, -1).join("/"));
@@ -180,12 +179,12 @@ export class Tree {
     const key = time > 1 ? `${path}:${time}` : path;
     const run = this.runStep(parent ?? this.place(event), key, event.path, event.at);
     run.title = event.path.at(-1) ?? this.recording.agent;
-    run.agent = text(facts["agent"]) || run.agent;
-    run.model = text(facts["model"]);
-    run.mode = text(facts["mode"]);
-    run.maxAttempts = number(facts["max_attempts"]) ?? 0;
-    run.maxIterations = number(facts["max_iterations"]) ?? 0;
-    run.toolUseId = event.tool_use_id;
+    run.agent = text(event["agent"]) || run.agent;
+    run.model = text(event["model"]);
+    run.mode = text(event["mode"]);
+    run.maxAttempts = number(event["max_attempts"]) ?? 0;
+    run.maxIterations = number(event["max_iterations"]) ?? 0;
+    run.toolUseId = event.tool_use_id ?? null;
     this.current.set(path, run);
     this.runs.push(run);
     if (parent?.kind === "call") this.describeCall(parent);
@@ -262,7 +261,7 @@ export class Tree {
   // -- taking events in
 
   private take(event: Happened): void {
-    const taker = this.takers.get(event.kind);
+    const taker = this.takers.get(event.type);
     if (taker) taker(event);
     else (this.current.get(event.path.join("/")) ?? this.root).events.push(event);
   }
@@ -278,14 +277,14 @@ export class Tree {
     ModelResponded: (event) => this.respond(event),
     ModelRetried: (event) => {
       this.iterationOf(event).events.push(event);
-      this.note(event, "Request failed", `${text(event.facts["kind"])}: ${text(event.facts["message"])}`);
+      this.note(event, "Request failed", `${text(event["kind"])}: ${text(event["message"])}`);
     },
     ContextCompacted: (event) => this.compact(event),
     ToolCalled: (event) => this.call(event),
     ToolFinished: (event) => this.finish(event),
     ToolProgress: (event) => {
       const call = this.keepWithCall(event);
-      if (call?.state === "live") call.words = text(event.facts["message"]);
+      if (call?.state === "live") call.words = text(event["message"]);
     },
     CallAbandoned: (event) => {
       const call = this.keepWithCall(event);
@@ -307,19 +306,19 @@ export class Tree {
     MailSent: (event) => this.note(event, "Mail", mailText(event)),
     MailReturned: (event) => this.note(event, "Mail came back", mailText(event), "failed"),
     RunClaimed: (event) => {
-      const from = text(event.facts["taken_from"]);
-      this.noteAtRoot(event, "Claimed", `by ${text(event.facts["worker"])}${from ? `, taken from ${from}` : ""}`);
+      const from = text(event["taken_from"]);
+      this.noteAtRoot(event, "Claimed", `by ${text(event["worker"])}${from ? `, taken from ${from}` : ""}`);
     },
     RunSuspended: (event) => this.noteAtRoot(event, "Suspended", "it waits, and takes no memory"),
-    RunNeedsAttention: (event) => this.noteAtRoot(event, "Halted", text(event.facts["reason"])),
+    RunNeedsAttention: (event) => this.noteAtRoot(event, "Halted", text(event["reason"])),
     RunResumed: (event) => this.noteAtRoot(event, "Resumed", `in attempt ${event.attempt ?? 0}, iteration ${event.iteration ?? 0}`),
-    RecordingEnded: (event) => this.note(event, "Recording ended", text(event.facts["reason"]), "failed"),
+    RecordingEnded: (event) => this.note(event, "Recording ended", text(event["reason"]), "failed"),
   }));
 
   private takeInput(event: Happened): void {
     const run = this.runOf(event);
-    run.input = text(event.facts["input"]);
-    run.limits = object(event.facts["limits"]);
+    run.input = text(event["input"]);
+    run.limits = object(event["limits"]);
     run.events.push(event);
     if (this.turn && run.parent === this.turn && !this.turn.detail) this.turn.detail = firstOf(run.input);
   }
@@ -329,7 +328,7 @@ export class Tree {
     attempt.events.push(event);
     this.endIteration(attempt.run, event.at);
     this.close(attempt, event.at);
-    if (event.facts["succeeded"] !== true) this.fail(attempt);
+    if (event["succeeded"] !== true) this.fail(attempt);
     else {
       attempt.state = "done";
       if (attempt.verdict) attempt.chip = { text: "accepted", look: "plain" };
@@ -337,10 +336,10 @@ export class Tree {
   }
 
   private compact(event: Happened): void {
-    const [before, after] = [number(event.facts["before_tokens"]) ?? 0, number(event.facts["after_tokens"]) ?? 0];
+    const [before, after] = [number(event["before_tokens"]) ?? 0, number(event["after_tokens"]) ?? 0];
     this.compactions.push(event);
     const told = before === after ? "nothing came of it" : `${plural(before, "token")} to ${plural(after, "token")}`;
-    this.note(event, "Compacted", told).used = usage(event.facts["usage"]);
+    this.note(event, "Compacted", told).used = usage(event["usage"]);
   }
 
   /** Keep an event with the call that it is about, if there is one, and return that. */
@@ -355,13 +354,14 @@ export class Tree {
     const turn = this.turn;
     if (!turn) return;
     turn.events.push(event);
-    if (turn.state === "live" && event.facts["result"] === undefined) turn.state = "cancelled";
+    // Older recordings have the whole result, and no code of it.
+    if (turn.state === "live" && event["code"] === undefined && event["result"] === undefined) turn.state = "cancelled";
     this.close(turn, event.at);
     this.turn = null;
   }
 
   private endTask(event: Happened): void {
-    const info = object(event.facts["info"]);
+    const info = object(event["info"]);
     if (info["kind"] === "agent" || info["kind"] === "member") this.runOf(event).events.push(event);
     else this.note(event, text(info["id"]), `${text(info["status"])}: ${text(info["description"])}`, info["status"] === "failed" ? "failed" : "done");
   }
@@ -376,8 +376,8 @@ export class Tree {
     const path = event.path.join("/");
     const known = this.messages.get(path) ?? new Map<number, Happened>();
     this.messages.set(path, known);
-    known.set(number(event.facts["index"]) ?? 0, event);
-    const role = object(event.facts["message"])["role"];
+    known.set(number(event["index"]) ?? 0, event);
+    const role = object(event["message"])["role"];
     const iteration = run.nowIteration;
     if (role === "assistant" && iteration && iteration.answered === null) {
       iteration.said = event;
@@ -390,17 +390,17 @@ export class Tree {
     const iteration = this.iterationOf(event);
     iteration.events.push(event);
     iteration.answered = event.at;
-    iteration.used = usage(event.facts["usage"]);
+    iteration.used = usage(event["usage"]);
     iteration.words = "";
-    if (!iteration.title) iteration.title = firstOf(text(event.facts["text"]));
+    if (!iteration.title) iteration.title = firstOf(text(event["text"]));
     iteration.run.used = sum(iteration.run.used, iteration.used);
     const attempt = iteration.parent;
     if (attempt?.kind === "attempt") attempt.used = sum(attempt.used, iteration.used);
     for (let above = iteration.run.parent; above; above = above.parent) {
       if (above.kind === "turn" || above.kind === "root") above.used = sum(above.used, iteration.used);
     }
-    const calls = list(object(iteration.said?.facts["message"])["content"]).filter((block) => object(block)["type"] === "tool_use").length;
-    if (calls === 0 && event.facts["stop_reason"] !== "tool_use") this.endIteration(iteration.run, event.at);
+    const calls = list(object(iteration.said?.["message"])["content"]).filter((block) => object(block)["type"] === "tool_use").length;
+    if (calls === 0 && event["stop_reason"] !== "tool_use") this.endIteration(iteration.run, event.at);
   }
 
   private call(event: Happened): void {
@@ -422,15 +422,15 @@ export class Tree {
     call.events.push(event);
     run.calls.set(id, call);
     iteration.end = null;
-    if (event.facts["kind"] === "output") {
+    if (event["kind"] === "output") {
       call.draft = { number: run.drafts.length + 1, call, verdict: null };
       run.drafts.push(call.draft);
-    } else if (event.facts["kind"] === "submit") call.draft = run.drafts[run.drafts.length - 1] ?? null;
+    } else if (event["kind"] === "submit") call.draft = run.drafts[run.drafts.length - 1] ?? null;
     this.describeCall(call);
   }
 
   private describeCall(call: Step): void {
-    const given = object(call.called?.facts["tool_input"]);
+    const given = object(call.called?.["tool_input"]);
     const inside = call.children.filter((each) => each.kind === "run") as RunStep[];
     const many = Array.isArray(given["tasks"]) ? given["tasks"].length : 0;
     const chain = Array.isArray(given["chain"]) ? given["chain"].length : 0;
@@ -441,7 +441,7 @@ export class Tree {
     if (chain) call.detail = plural(chain, "step");
     else if (many) call.detail = "";
     else if (inside.length || given["task"] !== undefined) call.detail = firstOf(text(given["task"]));
-    else if (call.called?.facts["kind"] === "output") {
+    else if (call.called?.["kind"] === "output") {
       call.chip = { text: `draft ${call.draft?.number ?? 1}`, look: "plain" };
       call.detail = inOneLine(given);
     } else Object.assign(call, { detail: inOneLine(given), isData: true });
@@ -460,9 +460,9 @@ export class Tree {
     call.words = "";
     if (call.waiting) this.waiting.delete(call.key);
     call.waiting = null;
-    const isError = event.facts["is_error"] === true;
+    const isError = event["is_error"] === true;
     call.state = "done";
-    const kind = event.facts["kind"];
+    const kind = event["kind"];
     if ((kind === "submit" || kind === "output") && run.verdictNow) {
       const verdict = run.verdictNow;
       verdict.call = call;
@@ -478,7 +478,7 @@ export class Tree {
       else Object.assign(call, { chip: run.drafts.length > 1 ? call.chip : null, detail: "handed in, accepted", isData: false });
     }
     if (isError) this.fail(call);
-    if (event.facts["cached"] === true) call.chip ??= { text: "cached", look: "plain" };
+    if (event["cached"] === true) call.chip ??= { text: "cached", look: "plain" };
     const runs = call.children.filter((each) => each.kind === "run");
     const nth = runs.findIndex((each) => each.state === "failed");
     if (runs.length && nth >= 0 && call.chip?.text === "chain") {
@@ -493,7 +493,7 @@ export class Tree {
     const run = this.runOf(event);
     const call = (event.tool_use_id && run.calls.get(event.tool_use_id)) || this.openCall(run) || run.nowIteration || run;
     call.events.push(event);
-    call.waiting = { kind: event.kind === "ApprovalRequested" ? "approval" : "question", event };
+    call.waiting = { kind: event.type === "ApprovalRequested" ? "approval" : "question", event };
     this.waiting.set(call.key, call);
     for (let step: Step | null = call; step && step.kind !== "run" && step.kind !== "root"; step = step.parent) step.state = "waits";
   }
@@ -505,9 +505,9 @@ export class Tree {
   }
 
   private answer(event: Happened): void {
-    const id = text(event.facts["id"]);
+    const id = text(event["id"]);
     for (const step of this.waiting.values()) {
-      if (text(step.waiting?.event.facts["id"]) !== id) continue;
+      if (text(step.waiting?.event["id"]) !== id) continue;
       step.events.push(event);
       step.waiting = null;
       this.waiting.delete(step.key);
@@ -524,14 +524,14 @@ export class Tree {
     run.verdictNow ??= { layers: [], feedback: "", attempt: attempt.attempt, iteration: run.nowIteration?.iteration ?? 0, call: null };
     const verdict = run.verdictNow;
     attempt.verdict = verdict;
-    const facts = event.kind === "LayerCompleted" ? object(event.facts["outcome"]) : event.facts;
-    if (event.kind === "ValidationFailed") {
+    const facts = event.type === "LayerCompleted" ? object(event["outcome"]) : event;
+    if (event.type === "ValidationFailed") {
       verdict.feedback = text(facts["feedback"]);
       attempt.chip = { text: "rejected", look: "bad" };
       return;
     }
     const name = text(facts["name"]);
-    if (event.kind === "LayerStarted") {
+    if (event.type === "LayerStarted") {
       const layer = { name, description: text(facts["description"]), passed: null, started: event.at, ended: null, feedback: "" };
       verdict.layers.push(layer);
       return;
@@ -551,8 +551,8 @@ export class Tree {
     run.events.push(event);
     this.endIteration(run, event.at);
     for (const call of run.calls.values()) this.waiting.delete(call.key);
-    const failed = event.kind === "RunFailed";
-    const error = failed ? object(event.facts["error"]) : null;
+    const failed = event.type === "RunFailed";
+    const error = failed ? object(event["error"]) : null;
     run.error = error;
     run.state = "done";
     const iteration = run.nowIteration;
@@ -590,7 +590,7 @@ export class Tree {
 }
 
 function mailText(event: Happened): string {
-  const mail = object(event.facts["mail"] ?? object(event.facts["letter"])["mail"]);
+  const mail = object(event["mail"] ?? object(event["letter"])["mail"]);
   return `${text(mail["sender"])} to ${text(mail["to"])}: ${firstOf(text(mail["summary"]) || text(mail["text"]))}`;
 }
 

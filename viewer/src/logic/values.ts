@@ -68,9 +68,16 @@ export function allTokens(used: Usage): number {
   return sentTokens(used) + used.output_tokens;
 }
 
+const PLACE = new Set(["n", "at", "type", "path", "attempt", "iteration", "tool_use_id", "tool_name"]);
+
+/** What an event says beside where and when it happened. */
+export function factsOf(event: Happened): Facts {
+  return Object.fromEntries(Object.entries(event).filter(([name]) => !PLACE.has(name)));
+}
+
 /** The blocks of a message that was committed. */
 export function blocks(event: Happened): Facts[] {
-  return list(object(event.facts["message"])["content"]).map(object);
+  return list(object(event["message"])["content"]).map(object);
 }
 
 /** The texts of a message that was committed. */

@@ -107,7 +107,7 @@ interface CardGiven {
 
 export function ApprovalCard({ recording, step, isPinned = false }: CardGiven) {
   const event = useEntire(recording, step.waiting?.event ?? null);
-  const facts = event?.facts ?? {};
+  const facts: Facts = event ?? {};
   const answering = useAnswering(recording, facts);
   const { mode, setMode, answer, approve, change, deny } = answering;
   const isQuestion = step.waiting?.kind === "question";

@@ -247,8 +247,8 @@ function PairRow({ pair, runs }: { pair: Pair; runs: [Run, Run] }) {
 }
 
 function previewOf(step: Step | null): string {
-  const call = step?.children.find((each) => each.draft && each.called?.facts["kind"] === "output");
-  return call ? text(call.finished?.facts["tool_result"]) : "";
+  const call = step?.children.find((each) => each.draft && each.called?.["kind"] === "output");
+  return call ? text(call.finished?.["tool_result"]) : "";
 }
 
 function StepSide({ step, run }: { step: Step; run: Run }) {

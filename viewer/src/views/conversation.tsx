@@ -75,7 +75,7 @@ export function Conversation({ recording, tree }: { recording: Recording; tree: 
 
 function Message({ event, recording }: { event: Happened; recording: Recording }) {
   const whole = useEntire(recording, event) ?? event;
-  const role = text(object(whole.facts["message"])["role"]);
+  const role = text(object(whole["message"])["role"]);
   const told = blocks(whole);
   const isResult = told.length > 0 && told.every((block) => block["type"] === "tool_result");
   return (

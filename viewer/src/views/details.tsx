@@ -6,7 +6,7 @@ import { count, duration, exact, money, percent, plural, size, utc } from "../lo
 import { stepKey } from "../logic/requests";
 import { onlyCall, titleOf } from "../logic/rows";
 import type { Step } from "../logic/tree";
-import { blocks, inOneLine, length, object, sentTokens, text, wordsOf } from "../logic/values";
+import { blocks, factsOf, inOneLine, length, object, sentTokens, text, wordsOf } from "../logic/values";
 import type { Recording } from "../recording";
 import { goOn, href, now, type Route } from "../route";
 import { DraftPane } from "./draft";
@@ -33,7 +33,7 @@ export function tabsOf(step: Step, requests: Map<string, Sent>): Tab[] {
   const only = onlyCall(step);
   const call = step.kind === "call" ? step : only;
   const iteration = iterationOf(step);
-  if (call?.draft && (call.called?.facts["kind"] === "output" || call.called?.facts["kind"] === "submit")) {
+  if (call?.draft && (call.called?.["kind"] === "output" || call.called?.["kind"] === "submit")) {
     tabs.push({ id: "preview", name: "Preview" }, { id: "output", name: "Output", more: "JSON" });
   } else if (call) tabs.push({ id: "calls", name: "Call" });
   else if (step.kind === "iteration" && step.answered !== null) {
@@ -224,7 +224,7 @@ function CallsPane({ step, recording, sent, choose, tree }: Given & { sent: Sent
   const told = said ? blocks(said) : [];
   const words = said ? wordsOf(said) : [];
   const thoughts = told.filter((block) => block["type"] === "thinking").map((block) => text(block["text"] ?? block["thinking"]));
-  const progress = step.events.filter((event) => event.kind === "ToolProgress");
+  const progress = step.events.filter((event) => event.type === "ToolProgress");
   return (
     <>
       {step.error && (
@@ -275,7 +275,7 @@ function CallsPane({ step, recording, sent, choose, tree }: Given & { sent: Sent
           <h3>Progress</h3>
           {progress.slice(-8).map((event) => (
             <p class="line" key={event.n}>
-              {text(event.facts["message"])}
+              {text(event["message"])}
             </p>
           ))}
         </section>
@@ -286,7 +286,7 @@ function CallsPane({ step, recording, sent, choose, tree }: Given & { sent: Sent
 }
 
 function firstArgument(call: Step): string {
-  const [first] = Object.values(object(call.called?.facts["tool_input"]));
+  const [first] = Object.values(object(call.called?.["tool_input"]));
   return typeof first === "string" ? inOneLine({ first }).slice(0, 40) : call.title;
 }
 
@@ -297,12 +297,12 @@ function isScalars(value: Facts): boolean {
 function CallCard({ call, recording, choose, isOne }: { call: Step; recording: Recording; choose: (key: string) => void; isOne: boolean }) {
   const called = useEntire(recording, call.called);
   const finished = useEntire(recording, call.finished);
-  const given = object(called?.facts["tool_input"]);
+  const given = object(called?.["tool_input"]);
   const scalars = isScalars(given);
   const longest = Math.max(0, ...Object.values(given).map((each) => (typeof each === "string" ? each.length : 0)));
-  const result = finished?.facts["tool_result"];
+  const result = finished?.["tool_result"];
   const n = length(result);
-  const gates = call.events.filter((event) => event.kind === "GateDecided" && event.facts["decision"] !== "allow");
+  const gates = call.events.filter((event) => event.type === "GateDecided" && event["decision"] !== "allow");
   return (
     <section class={`call${call.state === "failed" ? " failed" : ""}${scalars && longest < 60 ? "" : " even"}`}>
       <header>
@@ -317,7 +317,7 @@ function CallCard({ call, recording, choose, isOne }: { call: Step; recording: R
         {call.chip && <span class={`chip ${call.chip.look}`}>{call.chip.text}</span>}
         <span class="spacer" />
         <span class="quiet">
-          {finished ? `${plural(n, "char")} to the model` : "not finished"}&ensp;{duration(call.end === null ? null : Number(finished?.facts["duration_s"] ?? 0) || call.end - call.start)}
+          {finished ? `${plural(n, "char")} to the model` : "not finished"}&ensp;{duration(call.end === null ? null : Number(finished?.["duration_s"] ?? 0) || call.end - call.start)}
         </span>
       </header>
       <div class="sides">
@@ -344,10 +344,10 @@ function CallCard({ call, recording, choose, isOne }: { call: Step; recording: R
           <h4>Result</h4>
           {gates.map((gate) => (
             <p class="bad" key={gate.n}>
-              {text(gate.facts["decision"])}: {text(gate.facts["reason"])}
+              {text(gate["decision"])}: {text(gate["reason"])}
             </p>
           ))}
-          {finished ? <ResultView value={result} isError={finished.facts["is_error"] === true} /> : <p class="quiet">{call.words || "It is not here yet."}</p>}
+          {finished ? <ResultView value={result} isError={finished["is_error"] === true} /> : <p class="quiet">{call.words || "It is not here yet."}</p>}
         </div>
       </div>
     </section>
@@ -356,22 +356,22 @@ function CallCard({ call, recording, choose, isOne }: { call: Step; recording: R
 
 function OutputPane({ event, recording }: Given & { event: Happened | null }) {
   const whole = useEntire(recording, event);
-  return <JsonView value={object(whole?.facts["tool_input"])} open />;
+  return <JsonView value={object(whole?.["tool_input"])} open />;
 }
 
 function ResponsePane({ sent, step, recording }: { sent: Sent; step: Step | null; recording: Recording }) {
   const answer = object(sent.answer ?? {});
   const said = useEntire(recording, step?.said ?? null);
   const { usage, error_body, ...rest } = answer;
-  const retries = step?.events.filter((event) => event.kind === "ModelRetried") ?? [];
+  const retries = step?.events.filter((event) => event.type === "ModelRetried") ?? [];
   return (
     <>
       {retries.map((event) => (
         <Notice look="bad" key={event.n}>
           <b>
-            Request {text(event.facts["request"])} of {text(event.facts["max_requests"])} failed: {text(event.facts["kind"])}.
+            Request {text(event["request"])} of {text(event["max_requests"])} failed: {text(event["kind"])}.
           </b>{" "}
-          {text(event.facts["message"])}
+          {text(event["message"])}
         </Notice>
       ))}
       <h3>What came back</h3>
@@ -400,7 +400,7 @@ function ResponsePane({ sent, step, recording }: { sent: Sent; step: Step | null
       {said && (
         <>
           <h3>The message</h3>
-          <JsonView value={said.facts["message"] ?? null} />
+          <JsonView value={said["message"] ?? null} />
         </>
       )}
     </>
@@ -430,7 +430,7 @@ function EventRow({ event, recording }: { event: Happened; recording: Recording 
   return (
     <details onToggle={(toggled) => set((toggled.currentTarget as HTMLDetailsElement).open)}>
       <summary>
-        <span class="mono">{event.kind}</span> <span class="quiet">{inOneLine(event.facts).slice(0, 90)}</span>
+        <span class="mono">{event.type}</span> <span class="quiet">{inOneLine(factsOf(event)).slice(0, 90)}</span>
         <span class="quiet num" title={utc(event.at)}>
           +{duration(event.at - (recording.run?.started ?? event.at))}
         </span>
@@ -442,5 +442,5 @@ function EventRow({ event, recording }: { event: Happened; recording: Recording 
 
 function EntireEvent({ event, recording }: { event: Happened; recording: Recording }) {
   const whole = useEntire(recording, event);
-  return <JsonView value={whole?.facts ?? {}} />;
+  return <JsonView value={whole ? factsOf(whole) : {}} />;
 }

@@ -5,6 +5,7 @@ import { beside, type Line, lines } from "../logic/diff";
 import { duration, plural } from "../logic/format";
 import { split, underlined } from "../logic/paths";
 import type { Draft, Tree, Verdict } from "../logic/tree";
+import type { Happened } from "../api";
 import { object, text, wordsOf } from "../logic/values";
 import { type PaneGiven, useEntire } from "./pane";
 import { StateIcon } from "./parts";
@@ -16,9 +17,9 @@ export function DraftPane({ step, draft, recording, tree }: PaneGiven & { draft:
   const called = useEntire(recording, draft.call.called);
   const said = useEntire(recording, draft.call.parent?.said ?? null);
   const words = said ? wordsOf(said).join(" ") : "";
-  const input = object(called?.facts["tool_input"]);
+  const input = object(called?.["tool_input"]);
   const preview = previewOf(finished, draft, input);
-  const previewBefore = before ? previewOf(finishedBefore, before, object(before.call.called?.facts["tool_input"])) : null;
+  const previewBefore = before ? previewOf(finishedBefore, before, object(before.call.called?.["tool_input"])) : null;
   const verdict = draft.verdict;
   const feedback = verdict?.feedback ?? "";
   const paths = useMemo(() => split(feedback, input).flatMap((part) => (part.path ? [part.path] : [])), [feedback, called?.n, finished]);
@@ -67,8 +68,8 @@ export function DraftPane({ step, draft, recording, tree }: PaneGiven & { draft:
 }
 
 /** What was shown of a draft: the preview, or the draft itself where it was handed in at once. */
-function previewOf(finished: { facts: Record<string, unknown> } | null, draft: Draft, input: object): string {
-  const told = finished ? text(finished.facts["tool_result"] as string) : "";
+function previewOf(finished: Happened | null, draft: Draft, input: object): string {
+  const told = finished ? text(finished["tool_result"]) : "";
   if (draft.call.verdict || !told) return JSON.stringify(input, null, 2);
   return told;
 }
@@ -101,7 +102,7 @@ function PreviewLine({ line, isSame, side, draft, paths, lit }: LineGiven) {
 }
 
 export function VerdictView({ tree, verdict, draft, light }: { tree: Tree; verdict: Verdict; draft: object; light?: (path: string) => void }) {
-  const feedback = text(verdict.call?.finished?.facts["tool_result"]) || verdict.feedback;
+  const feedback = text(verdict.call?.finished?.["tool_result"]) || verdict.feedback;
   const asked = new Map(verdict.layers.map((layer) => [layer.name, layer]));
   const names = [...new Set([...verdict.layers.map((layer) => layer.name), ...allLayers(tree)])];
   const passed = verdict.layers.every((layer) => layer.passed === true);

@@ -32,11 +32,11 @@ function GaugeRow({ gauge, told }: { gauge: Gauge; told: ComponentChildren }) {
 export function EndingPane({ step, tree, recording }: PaneGiven) {
   const run = step.kind === "turn" ? ((step.children.findLast((each) => each.kind === "run") as RunStep | undefined) ?? step.run) : step.run;
   const ended = useEntire(recording, run.ended);
-  const error = run.ended?.kind === "RunFailed" && (step.kind !== "attempt") ? object(ended?.facts["error"]) : null;
+  const error = run.ended?.type === "RunFailed" && (step.kind !== "attempt") ? object(ended?.["error"]) : null;
   const told = partiesOf(tree, step);
   const all = told.reduce((used, each) => sum(used, each.used), NOTHING);
-  const metadata = object(ended?.facts["metadata"]);
-  const output = ended?.facts["output"];
+  const metadata = object(ended?.["metadata"]);
+  const output = ended?.["output"];
   if (step.kind === "attempt") return <AttemptPane step={step} tree={tree} />;
   return (
     <>
@@ -60,7 +60,7 @@ export function EndingPane({ step, tree, recording }: PaneGiven) {
 }
 
 function AttemptPane({ step, tree }: { step: Step; tree: Tree }) {
-  const draft = step.verdict?.call?.draft?.call.called?.facts["tool_input"];
+  const draft = step.verdict?.call?.draft?.call.called?.["tool_input"];
   const iterations = step.children.filter((each) => each.kind === "iteration").length;
   return (
     <>
@@ -170,8 +170,8 @@ function ByTool({ tree, told }: { tree: Tree; told: Party[] }) {
     for (const call of run.calls.values()) {
       const known = tools.get(call.title) ?? { calls: 0, errors: 0, seconds: 0 };
       known.calls += 1;
-      known.errors += call.finished?.facts["is_error"] === true ? 1 : 0;
-      known.seconds += number(call.finished?.facts["duration_s"]) ?? 0;
+      known.errors += call.finished?.["is_error"] === true ? 1 : 0;
+      known.seconds += number(call.finished?.["duration_s"]) ?? 0;
       tools.set(call.title, known);
     }
   }
@@ -188,10 +188,10 @@ function ByModel({ told }: { told: Party[] }) {
   for (const { run } of told) {
     for (const attempt of run.attempts) {
       for (const iteration of attempt.children) {
-        const answer = iteration.events.find((event) => event.kind === "ModelResponded");
+        const answer = iteration.events.find((event) => event.type === "ModelResponded");
         if (!answer) continue;
-        const name = text(answer.facts["model"]);
-        models.set(name, sum(models.get(name) ?? NOTHING, usage(answer.facts["usage"])));
+        const name = text(answer["model"]);
+        models.set(name, sum(models.get(name) ?? NOTHING, usage(answer["usage"])));
       }
     }
   }

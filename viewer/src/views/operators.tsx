@@ -28,7 +28,7 @@ export async function tell(recording: Recording, signal: Signal): Promise<Signal
 
 /** Names what a step asks: what was begun for one question, such as other arguments, is not there for the next. */
 export function asked(step: Step): string {
-  return `${step.key}/${text(step.waiting?.event.facts["id"])}`;
+  return `${step.key}/${text(step.waiting?.event["id"])}`;
 }
 
 const DID: Record<string, string> = { approve: "answered", answer: "answered", steer: "steered", follow_up: "said for later", hold: "paused it", release: "let it go on", stop: "stopped it", withdraw: "took back" };

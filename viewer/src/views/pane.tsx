@@ -19,7 +19,7 @@ export interface PaneGiven {
 
 /** An event with all of its texts, once they are here; until then, and where they cannot be had, what there is of it. */
 export function useEntire(recording: Recording, event: Happened | null): Happened | null {
-  const { value } = useAsked(() => (event && isCut(event.facts) ? recording.entire(event) : null), event?.n, recording);
+  const { value } = useAsked(() => (event && isCut(event) ? recording.entire(event) : null), event?.n, recording);
   return value ?? event;
 }
 

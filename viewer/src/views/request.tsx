@@ -196,9 +196,9 @@ function pricesOf(tree: Tree, model: string) {
   for (const run of tree.runs) {
     for (const attempt of run.attempts) {
       for (const iteration of attempt.children) {
-        const answer = iteration.events.find((event) => event.kind === "ModelResponded");
-        if (!answer || !model.endsWith(text(answer.facts["model"]))) continue;
-        const facts = object(answer.facts["usage"]);
+        const answer = iteration.events.find((event) => event.type === "ModelResponded");
+        if (!answer || !model.endsWith(text(answer["model"]))) continue;
+        const facts = object(answer["usage"]);
         used.push({ ...usage(facts), saved: number(facts["cache_saved"]) });
       }
     }

@@ -20,12 +20,12 @@ function useKnown(recording: Recording, step: Step, file: string): Known | null 
     const path = step.run.path.join("/");
     const runs = file && recording.tree ? recording.tree.runs.filter((run) => run.path.join("/") === path) : [];
     const calls = runs.flatMap((run) => [...run.calls.values()]).flatMap(({ title, called, finished }) => {
-      if (!called || !finished || !TOOLS.test(title) || finished.facts["is_error"] === true) return [];
-      return isSamePath(text(object(called.facts["tool_input"])["path"]), file) ? [{ title, called, finished }] : [];
+      if (!called || !finished || !TOOLS.test(title) || finished["is_error"] === true) return [];
+      return isSamePath(text(object(called["tool_input"])["path"]), file) ? [{ title, called, finished }] : [];
     });
     const deeds = calls.slice(-MOST_DEEDS).map(async ({ title, called, finished }) => {
       const [asked, ended] = await Promise.all([recording.entire(called), recording.entire(finished)]);
-      return { tool: title, args: object(asked.facts["tool_input"]), result: text(ended.facts["tool_result"]) };
+      return { tool: title, args: object(asked["tool_input"]), result: text(ended["tool_result"]) };
     });
     return Promise.all(deeds).then(knownAfter);
   };

@@ -7,8 +7,8 @@ those that the budget of the batch has stopped, have none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, closing, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, ExitStack, closing
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from journeyman.agent import Agent, Runtime
 from journeyman.batch.batch import Batch, BatchWork, Order, leaving
-from journeyman.budget import Allowance, Budget
+from journeyman.budget import Budget
 from journeyman.cancellation import Abort, wait_until_ended
 from journeyman.cli.app import Mistake
 from journeyman.cli.batch.files import (
@@ -35,41 +35,35 @@ from journeyman.cli.batch.files import (
     is_whole,
     open_inputs,
     read_lines,
-    stream_lines,
 )
 from journeyman.cli.durable import SUSPENDED, StorePlace, answer_here, tell, waiting
 from journeyman.cli.ending import Interrupt
-from journeyman.cli.load_agent import (
+from journeyman.cli.load_agent import AgentLoop, load_model
+from journeyman.cli.options import (
     OPENING_S,
-    AgentLoop,
+    AgentName,
+    DebugFlag,
+    MaxConcurrency,
     McpFile,
+    ModelName,
     ModeName,
+    OtelFlag,
     PinsFile,
+    QuietFlag,
+    RecordFlag,
     SkillFolders,
     Timeout,
-    load_model,
 )
 from journeyman.cli.permit.asker import TerminalAsker, asked_by, asking
-from journeyman.cli.run import (
-    DebugFlag,
-    Flag,
-    ModelName,
-    OtelFlag,
-    Stdout,
-    not_started,
-    output_json,
-    parse_input,
-    read_files,
-    recording_in,
-    telemetry_in,
-)
-from journeyman.cli.show.lines import Line, clean, laid_out, one_line
+from journeyman.cli.run import Stdout, not_started, output_json, parse_input, read_files, recording_in, telemetry_in
+from journeyman.cli.show.lines import Line, one_line
 from journeyman.cli.show.log import log_shown
-from journeyman.cli.show.screen import stderr_console
-from journeyman.durable.durable import LINGER_S, Durable
+from journeyman.cli.show.screen import LiveScreen, open_screen
+from journeyman.descriptors import iterate_in_thread
+from journeyman.durable.durable import Durable
 from journeyman.durable.records import RunInfo
 from journeyman.endings import BudgetContext, CancelledContext, ErrorInfo, InternalContext
-from journeyman.errors import InvalidArguments, JourneymanError, StoreError, count, quoted
+from journeyman.errors import InvalidArguments, JourneymanError, count, quoted
 from journeyman.events import BatchPaused, Event
 from journeyman.events.durable import RunSuspended
 from journeyman.loop.run import run as run_agent
@@ -79,6 +73,7 @@ from journeyman.types import NOTHING_USED, JsonObject, Usage
 
 _SHOWN_CHARACTERS: Final = 300
 _NAMED: Final = 8
+_NOTE_ROWS: Final = 8
 _LINGER_S: Final = 0.05
 """So long, in seconds, a durable run that only waits stays here, where nobody is to answer."""
 _STEPS: Final = 10
@@ -86,32 +81,16 @@ _STEPS: Final = 10
 _STEP_LINES: Final = 1_000
 """Where it is not, after so many lines each."""
 
-OrderName = Annotated[Order, Parameter(help="Write results as runs end (done), or as the inputs come (input).")]
-FormatName = Annotated[
-    Format | None,
-    Parameter(help="How the inputs are written; else the end of the file's name says it: .jsonl, .json, .csv, .tsv."),
-]
-SeparatorName = Annotated[str | None, Parameter(help="What stands between the cells of a row; else a comma, or a tab.")]
-EncodingName = Annotated[str | None, Parameter(help="How the text of the inputs is encoded; else UTF-8.")]
-InputFieldName = Annotated[str | None, Parameter(help="The field that is given to the agent; else the whole line.")]
-KeyName = Annotated[
-    str | None, Parameter(help="The field by which a line is known again; else its number. Then lines may come and go.")
-]
-FilesName = Annotated[
-    str | None,
-    Parameter(help="The field with the path of a file, or a list of them, to send after the text; from INPUTS on."),
-]
-
-CostName = Annotated[float | None, Parameter(help="The most US dollars that they may cost together.")]
-BudgetName = Annotated[
-    int | None,
-    Parameter(help="The most tokens that all runs of this command may use together. Then no more lines are taken."),
-]
-DurableName = Annotated[
-    str | None,
-    Parameter(help="Keep finished steps in this store, a file or postgresql://…: what was under way goes on."),
-]
-AskStoreName = Annotated[Flag, Parameter(help="With --durable, wait here for `journeyman approve`.")]
+OrderName = Annotated[Order, Parameter(help="Write results in this order.")]
+FormatName = Annotated[Format | None, Parameter(help="How INPUTS are written.")]
+SeparatorName = Annotated[str | None, Parameter(help="What stands between cells.")]
+EncodingName = Annotated[str | None, Parameter(help="Of the inputs; else UTF-8.")]
+InputFieldName = Annotated[str | None, Parameter(help="The field for the agent; else the whole line.")]
+KeyName = Annotated[str | None, Parameter(help="The field by which a line is known.")]
+FilesName = Annotated[str | None, Parameter(help="The field with a path of a file, or a list.")]
+CostName = Annotated[float | None, Parameter(help="The most US dollars that all may cost together.")]
+BudgetName = Annotated[int | None, Parameter(help="The most tokens that all may use together.")]
+DurableName = Annotated[str | None, Parameter(help="Keep finished steps in this file or URL.")]
 
 
 @Parameter(name="*")
@@ -165,22 +144,24 @@ def taken_keys(agent: Agent[Any, Any, Any]) -> Mapping[str, frozenset[str]] | No
 
 
 def batch(  # noqa: PLR0913 - one for each option, all by name
-    target: Annotated[str, Parameter(name="FILE:AGENT")],
-    inputs: Annotated[Path, Parameter(name="INPUTS", allow_leading_hyphen=True)],
+    target: AgentName,
+    inputs: Annotated[
+        Path,
+        Parameter(name="INPUTS", allow_leading_hyphen=True, help="JSON lines, a JSON array, CSV or TSV; - is stdin."),
+    ],
     /,
     *,
-    out: Path,
-    max_concurrency: int = 16,
+    out: Annotated[Path, Parameter(help="The file for the results, one JSON line each.")],
+    max_concurrency: MaxConcurrency = 16,
     budget: BudgetName = None,
     cost: CostName = None,
     order: OrderName = "done",
     reading: InputOptions | None = None,
     durable: DurableName = None,
     mode: ModeName = None,
-    ask_store: AskStoreName = False,
-    record: Flag = False,
+    record: RecordFlag = False,
     model: ModelName = None,
-    quiet: Flag = False,
+    quiet: QuietFlag = False,
     otel: OtelFlag = False,
     debug: DebugFlag = False,
     mcp: McpFile = None,
@@ -191,21 +172,15 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     """Run an agent on every line of a file, and write a result for each to another file.
 
     The same command again goes on where it stopped. A failure is a result, too. Exit code: 0 if every line succeeded.
-
-    Args:
-        target: A Python file or a module, a colon, and the agent in it, or what gives one: agents.py:analyst.
-        inputs: A file of JSON lines, a JSON array, or CSV or TSV with a header; - is stdin.
-        out: The file for the results, one JSON line each, with the number of the input's line.
-        max_concurrency: How many runs go on at the same time.
-        record: Record what happens, in the store of --durable, else JOURNEYMAN_STORE or .journeyman/runs.db.
-        quiet: Print nothing but errors.
     """
-    if ask_store and durable is None:
-        raise Mistake("--ask-store is for durable runs.", "Add --durable FILE.")
-    allowance, said = _allowance(max_concurrency, budget, cost), reading or InputOptions()
+    shared, said = _budget_of_all(max_concurrency, budget, cost), reading or InputOptions()
     written = said.written(inputs)
     Stdout(drop_others=quiet)
-    with AgentLoop(timeout) as loop, recording_in(durable, wish=record, quiet=quiet) as tape, ExitStack() as stack:
+    with (
+        AgentLoop(timeout) as loop,
+        recording_in(durable, wish=record is True, quiet=quiet) as tape,
+        ExitStack() as stack,
+    ):
         agent = loop.agent(target, mcp=mcp, pins=pins, skills=skills, durable=durable is not None, mode=mode)
         telemetry = stack.enter_context(telemetry_in(wish=otel))
         job = _Job(
@@ -213,19 +188,18 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
             loop=loop,
             written=written,
             fields=said.fields(inputs, agent),
-            allowance=allowance,
+            budget=shared,
             file=stack.enter_context(open_inputs(inputs, out)),
             results=stack.enter_context(closing(Results(out, agent.name, has_keys=said.key is not None))),
             runtime=Runtime(model=load_model(model), recorder=tape, telemetry=telemetry),
             store=durable,
-            ask_store=ask_store,
             max_concurrency=max_concurrency,
             order=order,
         )
         return _perform(job, quiet=quiet, debug=debug)
 
 
-def _allowance(max_concurrency: int, budget: int | None, cost: float | None) -> Allowance | None:
+def _budget_of_all(max_concurrency: int, budget: int | None, cost: float | None) -> Budget | None:
     """Return what all runs may use together; None: there is no limit.
 
     Raises:
@@ -236,7 +210,7 @@ def _allowance(max_concurrency: int, budget: int | None, cost: float | None) -> 
             raise Mistake(f"{name} {given:g} allows nothing.", "Give a number above 0.")
     if budget is None and cost is None:
         return None
-    return Allowance(tokens=budget, cost=cost)
+    return Budget(tokens=budget, cost=cost, scope="batch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,11 +226,9 @@ class _Job:
     runtime: Runtime
     store: str | None
     """Where the runs are kept if they are durable."""
-    ask_store: bool
-    """Whether what is asked about waits there, and is not asked here."""
     max_concurrency: int
     order: Order
-    allowance: Allowance | None
+    budget: Budget | None
 
 
 def _perform(job: _Job, *, quiet: bool, debug: bool) -> int:
@@ -266,7 +238,8 @@ def _perform(job: _Job, *, quiet: bool, debug: bool) -> int:
         job.file.seek(0)
     n_before = len(job.results.done)
     abort = Abort()
-    with closing(_ProgressDisplay(n_open, quiet=quiet)) as shown, log_shown(shown.say, debug=debug):
+    shown = _ProgressDisplay(n_open, quiet=quiet)
+    with closing(shown.screen) as screen, log_shown(screen.say, debug=debug):
         if job.results.was_torn:
             shown.note(f"The last line of {job.results.path} was torn, and is cut. Its input is done again.")
         if n_before:
@@ -280,7 +253,7 @@ def _perform(job: _Job, *, quiet: bool, debug: bool) -> int:
             shown.note(one_line(f"The agent takes no {', '.join(names)}: left out.", _SHOWN_CHARACTERS))
         interrupt = Interrupt(abort, lambda: shown.note("Stopping; interrupt again to quit at once."))
         may_wait = job.store is not None
-        here = nullcontext() if job.ask_store else asking(job.agent, shown.paused, shown.say, may_wait=may_wait)
+        here = asking(job.agent, screen.paused, screen.say, may_wait=may_wait)
         with interrupt.listening(), closing(job.loop), here as person:
             runtime = replace(job.runtime, approver=None if person is None else person.approve)
             worker = _Worker(replace(job, runtime=runtime), shown, abort, person)
@@ -350,19 +323,16 @@ class _Worker:
             if isinstance(event, BatchPaused):  # until then nothing moves
                 self._shown.note(f"{event.provider} limits the rate: no run asks it for {event.seconds:.3g} s.")
 
-        suspend_after_s = LINGER_S if job.ask_store else _LINGER_S
         async with AsyncExitStack() as stack:
             if job.store is not None:
                 try:
                     self._durable = await stack.enter_async_context(
-                        Durable(job.store, suspend_after_s=suspend_after_s, on_event=note)
+                        Durable(job.store, suspend_after_s=_LINGER_S, on_event=note)
                     )
-                except StoreError as error:
-                    raise Mistake(error.message, error.hint) from error
                 except ValueError as error:  # the place
                     raise Mistake(one_line(str(error)), "Give another --durable.") from error
             at_hand = (each for each in read_lines(job.file, job.written, job.fields) if not job.results.has(each))
-            given = stream_lines(job.file, job.written, job.fields)
+            given = iterate_in_thread(read_lines(job.file, job.written, job.fields), "journeyman-inputs")
             coming = (each async for each in given if not job.results.has(each))
             work = BatchWork[BatchLine, Any](
                 at_hand if is_whole(job.file) else coming,
@@ -371,7 +341,7 @@ class _Worker:
                 name=job.agent.name,
                 max_concurrency=job.max_concurrency,
                 order=job.order,
-                budget=job.allowance,
+                budget=job.budget,
             )
             async with Batch(work) as batch:
                 async for line, result in batch:
@@ -403,8 +373,6 @@ class _Worker:
         self, durable: Durable, agent: Agent[Any, Any, Any], value: object, id: str, runtime: Runtime
     ) -> Result[Any]:
         """Carry out a durable run to its end, or until it waits for a person, where none is waited for."""
-        if self._job.ask_store:
-            return await durable.run(agent, value, id=id, runtime=runtime)
         asked = set[str]()
         driving = asyncio.create_task(durable.run(agent, value, id=id, runtime=runtime))
         try:
@@ -476,55 +444,31 @@ def _input_of(agent: Agent[Any, Any, Any], line: BatchLine) -> object:
 
 
 class _ProgressDisplay:
-    """Shows on stderr how far a batch is: a bar in a terminal, plain lines elsewhere."""
+    """Shows on stderr how far a batch is: by a bar in a terminal, by plain lines elsewhere."""
 
     def __init__(self, n_open: int | None, *, quiet: bool) -> None:
         """`n_open`: how many lines are to be done; None: nobody knows."""
-        self._console = stderr_console()
         self._n_open, self._n_done, self._n_failed = n_open, 0, 0
         self._is_quiet = quiet
         self._step = _STEP_LINES if n_open is None else max(1, -(-n_open // _STEPS))
-        self._bar: Progress | None = None
-        if self._console.is_terminal and not quiet:
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            self._bar = Progress(*columns, console=self._console, transient=True)
-            self._task = self._bar.add_task("", total=n_open)
-            self._bar.start()
+        self._bar = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._task = self._bar.add_task("", total=n_open)
+        self.screen: Final = open_screen(quiet=quiet, status=self._bar.get_renderable)
 
     def advance(self, *, is_failed: bool) -> None:
         """Take in that a line has its result."""
         self._n_done += 1
         self._n_failed += is_failed
-        if self._bar is not None:
+        if isinstance(self.screen, LiveScreen):
             told = f"{self._n_failed} failed" if self._n_failed else ""
             self._bar.update(self._task, completed=self._n_done, description=told)
-        elif not self._is_quiet and self._n_done % self._step == 0:
+        elif self._n_done % self._step == 0:
             of = "" if self._n_open is None else f" of {self._n_open:,}"
             self.note(f"{self._n_done:,}{of} done, {self._n_failed:,} failed")
 
     def note(self, text: str) -> None:
-        """Print a line above the bar."""
-        if not self._is_quiet:
-            self._console.print(clean(text))
-
-    @contextmanager
-    def paused(self) -> Generator[None]:
-        """Leave the terminal to somebody else while the block runs."""
-        if self._bar is not None:
-            self._bar.stop()
-        try:
-            yield
-        finally:
-            if self._bar is not None:
-                self._bar.start()
-
-    def say(self, lines: Sequence[Line]) -> None:
-        """Print lines above the bar."""
-        for line in lines:
-            for row in laid_out(line, self._console):
-                self._console.print(row)
-
-    def close(self) -> None:
-        """Leave the terminal as it was."""
-        if self._bar is not None:
-            self._bar.stop()
+        """Print a line: above the bar, or as it is."""
+        if isinstance(self.screen, LiveScreen):
+            self.screen.say([Line(text=text, rows=_NOTE_ROWS)])
+        elif not self._is_quiet:
+            tell(text)

@@ -6,7 +6,6 @@ goes on where it stopped, however it was stopped.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import io
 import json
@@ -14,19 +13,19 @@ import os
 import stat
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
-from threading import Thread
 from typing import Any, BinaryIO, Final, Literal, TypeAlias, cast
 
 from pydantic_core import from_json
 
 from journeyman.batch.table import TableError, read_table, separator_meant
 from journeyman.cli.app import Mistake, Refused
+from journeyman.descriptors import write_all
 from journeyman.errors import count, quoted
 from journeyman.files import take_lock
 from journeyman.json_numbers import holds_written_numbers, read_json, write_json
@@ -263,26 +262,6 @@ def _with_fields(lines: Iterator[BatchLine], fields: InputFields) -> Iterator[Ba
         line = each if each.fault else fields.read(each)
         if line.key is not None and (first := numbers.setdefault(line.key, line.number)) != line.number:
             line = replace(line, key=None, fault=f"it has the key {quoted(line.key)}, as line {first} has")
-        yield line
-
-
-async def stream_lines(file: BinaryIO, written: Written, fields: InputFields) -> AsyncIterator[BatchLine]:
-    """Give the lines as they come. They are read by a thread that ends with the process: nothing can interrupt it."""
-    loop, waiting = asyncio.get_running_loop(), asyncio.Queue[BatchLine | Exception | None](1)
-
-    def read() -> None:
-        with suppress(RuntimeError, asyncio.CancelledError):  # the loop was closed, and nobody reads on
-            try:
-                for line in read_lines(file, written, fields):
-                    asyncio.run_coroutine_threadsafe(waiting.put(line), loop).result()
-            except Exception as error:  # noqa: BLE001 - it is raised where the lines are read
-                asyncio.run_coroutine_threadsafe(waiting.put(error), loop).result()
-            asyncio.run_coroutine_threadsafe(waiting.put(None), loop).result()
-
-    Thread(target=read, name="journeyman-inputs", daemon=True).start()
-    while (line := await waiting.get()) is not None:
-        if isinstance(line, Exception):
-            raise line
         yield line
 
 
@@ -554,11 +533,10 @@ class Results:
         key = {"key": line.key} if self._has_keys else {}
         own = {} if line.custom_id is None else {"custom_id": line.custom_id}
         record = {"line": line.number, "digest": line.digest, **key, **own, "agent": agent, **facts}
-        data = memoryview(json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode() + b"\n")
+        data = json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
         end = os.lseek(self._descriptor, 0, os.SEEK_END)
         try:
-            while data:
-                data = data[os.write(self._descriptor, data) :]
+            write_all(self._descriptor, data)
         except OSError as error:
             with suppress(OSError):  # else the next command cuts the torn line
                 os.ftruncate(self._descriptor, end)

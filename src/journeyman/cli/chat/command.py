@@ -11,93 +11,73 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext, suppress
-from dataclasses import replace
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from shlex import quote
-from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from cyclopts import Parameter
-from pydantic_core import to_json
 from rich.console import Console
 
 from journeyman.agent import Agent, Runtime
-from journeyman.cancellation import Abort
 from journeyman.chat.chat import Chat
-from journeyman.chat.questions import NOBODY
 from journeyman.cli.app import Mistake
 from journeyman.cli.chat.commands import ALL, suggest_completions
 from journeyman.cli.chat.dialog import Dialog
-from journeyman.cli.chat.plain import PlainTerminal, lines_of_stdin
-from journeyman.cli.chat.sessions import LATEST, SessionFile
+from journeyman.cli.chat.plain import Pipe, PlainTerminal
+from journeyman.cli.chat.sessions import SessionFile
 from journeyman.cli.chat.tree import recall_lines
-from journeyman.cli.chat.view import ChatView, EnteredLine, Keys
-from journeyman.cli.ending import Interrupt, TimedEnd, hearing
-from journeyman.cli.load_agent import (
+from journeyman.cli.chat.view import ChatView, Keys
+from journeyman.cli.ending import TimedEnd, hearing
+from journeyman.cli.load_agent import AgentLoop, load_model
+from journeyman.cli.options import (
     OPENING_S,
-    AgentLoop,
+    DebugFlag,
+    Flag,
     McpFile,
+    ModelName,
     ModeName,
+    OtelFlag,
     PinsFile,
+    RecordFlag,
     RulesFile,
     SkillFolders,
     Timeout,
-    load_model,
 )
-from journeyman.cli.permit.asker import TerminalAsker, asking
-from journeyman.cli.permit.policy import Nobody, data_folder
-from journeyman.cli.run import (
-    DebugFlag,
-    ModelName,
-    OtelFlag,
-    RecordFlag,
-    Stdout,
-    output_json,
-    parse_input,
-    recorder_in,
-    telemetry_in,
-)
+from journeyman.cli.permit.policy import data_folder
+from journeyman.cli.run import Stdout, recorder_in, telemetry_in
 from journeyman.cli.show.lines import EMPTY, Line
 from journeyman.cli.show.log import log_shown
-from journeyman.cli.show.screen import PlainScreen, is_dumb, plain_console, print_error, stderr_console
-from journeyman.endings import ErrorCode
-from journeyman.errors import InvalidArguments
-from journeyman.events import Event, QuestionAsked, TurnEnded
+from journeyman.cli.show.screen import PlainScreen, is_dumb, plain_console, stderr_console
 from journeyman.files import make_private_folder
-from journeyman.result import Failure, Result, Success
 
 if TYPE_CHECKING:
     from journeyman.cli.chat.terminal import Terminal
 
     AnyTerminal: TypeAlias = Terminal | PlainTerminal
 
-_FAILED: Final = 1
 _TERMINATED: Final = 143  # 128 and the number of SIGTERM, as shells report it
-
-PlainFlag = Annotated[
-    bool,
-    Parameter(
-        negative=(),
-        help="Write lines one after the other, and draw nothing over: for screen readers, and terminals that cannot.",
-    ),
-]
 
 
 def chat(  # noqa: PLR0913 - one for each choice, all by name
-    target: Annotated[str | None, Parameter(name="FILE:AGENT")] = None,
+    target: Annotated[
+        str | None, Parameter(name="FILE:AGENT", help="The agent, as for run; else an assistant in this folder.")
+    ] = None,
     /,
     *,
-    resume: str | None = None,
-    go_on: Annotated[bool, Parameter(name="--continue", negative=())] = False,
-    session_file: str | None = None,
+    resume: Annotated[
+        str | None, Parameter(help="Go on with this conversation; without an id with the latest.")
+    ] = None,
+    session_file: Annotated[str | None, Parameter(help="Keep conversations in this file, or at this URL.")] = None,
     model: ModelName = None,
     mode: ModeName = None,
     rules: RulesFile = None,
-    tools: str | None = None,
-    plain: PlainFlag = False,
+    tools: Annotated[
+        str | None, Parameter(help="Of the assistant: coding (else), reading, none, or read,grep,bash.")
+    ] = None,
+    plain: Annotated[Flag, Parameter(help="Draw nothing over: for screen readers.")] = False,
     debug: DebugFlag = False,
     record: RecordFlag = None,
     otel: OtelFlag = False,
@@ -110,20 +90,7 @@ def chat(  # noqa: PLR0913 - one for each choice, all by name
 
     /help shows what else there is. What it may not do by itself is asked about; the conversation is kept. Without a
     terminal, each line of stdin is said in turn, and the answers go to stdout; one that fails makes the exit code 1.
-
-    Args:
-        target: A Python file or a module, a colon, and the agent in it, or the function or context manager that gives
-            one: agents.py:analyst. Where there is one agent only, the file is enough. Left out: an assistant that works
-            in this folder, with the model whose key is set, and the project's AGENTS.md.
-        resume: Go on with the conversation that has this id; without an id with the latest of this agent, which is
-            this folder's if no agent is named.
-        go_on: Go on with the latest one: --resume without an id.
-        session_file: Keep the conversations in this file, or in the database of a URL, postgresql://…, instead of the
-            file in the user's data folder.
-        tools: The assistant's tools: coding (if nothing is said), reading, none, or their names: read,grep,bash.
     """
-    if go_on and resume not in (None, LATEST):
-        raise Mistake("--continue goes on with the latest conversation, --resume ID with another.", "Leave one out.")
     if tools is not None and target is not None:
         raise Mistake(f"--tools is for the assistant; {target} has its own tools.", "Leave one of them out.")
     stdout = None if os.isatty(0) and os.isatty(1) else Stdout()
@@ -135,14 +102,15 @@ def chat(  # noqa: PLR0913 - one for each choice, all by name
         place = target or str(Path.cwd())
         agent = loop.agent(place, mcp=mcp, pins=pins, skills=skills, mode=mode, made=made)
         runtime = Runtime(model=load_model(model), recorder=recorder_in(None, wish=record), telemetry=telemetry)
-        sessions = SessionFile(given=session_file, resume=LATEST if go_on else resume, of_folder=target is None)
-        if stdout is not None:
-            return _converse_plainly(loop, _Plain(agent, sessions, stdout), runtime, debug=debug)
-        is_plain = plain or is_dumb()
+        sessions = SessionFile(given=session_file, resume=resume, of_folder=target is None)
+        is_attended, is_plain = stdout is None, plain or is_dumb()
+        echoes = not (is_attended and is_plain)  # what is typed stands there
+        dialog = Dialog(agent, ChatView(), sessions, ALL, is_attended=is_attended, echoes=echoes)
         try:
-            return _converse(loop, agent, runtime, sessions, is_plain=is_plain, debug=debug)
+            return _converse(loop, dialog, runtime, stdout, is_plain=is_plain, debug=debug)
         finally:
-            _tell_how_to_go_on(target, sessions, plain_console(stderr=True) if is_plain else stderr_console())
+            if is_attended:
+                _tell_how_to_go_on(target, sessions, plain_console(stderr=True) if is_plain else stderr_console())
 
 
 def _tell_how_to_go_on(target: str | None, sessions: SessionFile, console: Console) -> None:
@@ -158,36 +126,32 @@ def _tell_how_to_go_on(target: str | None, sessions: SessionFile, console: Conso
 
 
 def _converse(
-    loop: AgentLoop,
-    agent: Agent[Any, Any, Any],
-    runtime: Runtime,
-    sessions: SessionFile,
-    *,
-    is_plain: bool,
-    debug: bool,
+    loop: AgentLoop, dialog: Dialog, runtime: Runtime, stdout: Stdout | None, *, is_plain: bool, debug: bool
 ) -> int:
-    dialog = Dialog(agent, ChatView(), sessions, ALL, echoes=not is_plain)
     keys = _keys(dialog, loop.runner.get_loop())
     # Closing the loop may wait for a thread of the user's. The terminal ends the process then.
     end = TimedEnd(exit_code=_TERMINATED)
-    with closing(PlainTerminal(dialog.view, keys) if is_plain else _terminal(dialog, keys)) as terminal:
+    is_attended = dialog.is_attended
+    plain = PlainTerminal(dialog.view, keys, is_attended=is_attended) if is_plain or not is_attended else None
+    with closing(plain or _terminal(dialog, keys)) as terminal:
 
         def hear(number: signal.Signals) -> None:
             if number == signal.SIGINT:
                 terminal.interrupt()
             else:
                 end.hear()
-                terminal.leave(_TERMINATED)
+                terminal.exit.leave(_TERMINATED)
 
         with log_shown(dialog.say, debug=debug), hearing(hear), closing(loop):
-            loop.run(_converse_in_terminal(agent, runtime, dialog, terminal))
+            if plain is None or stdout is None:
+                loop.run(_converse_in_terminal(runtime, dialog, terminal))
+            else:
+                loop.run(Pipe(dialog, stdout).converse(runtime, plain))
     return dialog.exit_code
 
 
-async def _converse_in_terminal(
-    agent: Agent[Any, Any, Any], runtime: Runtime, dialog: Dialog, terminal: AnyTerminal
-) -> None:
-    sessions, before = dialog.sessions, ""
+async def _converse_in_terminal(runtime: Runtime, dialog: Dialog, terminal: AnyTerminal) -> None:
+    agent, sessions, before = dialog.agent, dialog.sessions, ""
     while True:
         try:
             async with sessions.opened(agent, runtime, dialog.hear) as chat:
@@ -196,7 +160,7 @@ async def _converse_in_terminal(
                 terminal.start()
                 await dialog.left.wait()
                 if dialog.resume is None:
-                    terminal.hurry(dialog.exit_code)
+                    terminal.exit.hurry(dialog.exit_code)
                 await dialog.close()
             if dialog.resume is None:
                 return
@@ -263,122 +227,3 @@ def _greeting(
         yield from recall_lines(chat.messages)
         if chat.messages[-1].role == "user":
             yield Line(mark="warning", text="The last turn was interrupted. /continue goes on where it was.")
-
-
-# -- without a terminal ------------------------------------------------------------------------------------------------
-
-
-def _converse_plainly(loop: AgentLoop, plain: _Plain, runtime: Runtime, *, debug: bool) -> int:
-    """Say the lines of stdin to the agent, and return the exit code: 1 where one of them failed."""
-    screen, abort = PlainScreen(stderr_console()), Abort()
-    plain.view.watch(lambda: screen.say(plain.view.take()))
-    interrupt = Interrupt(abort, screen.stopping)
-    interrupt.has_ended = True  # nothing runs yet: a signal quits
-    with log_shown(screen.say, debug=debug), interrupt.listening(), closing(loop):
-        code = loop.run(_converse_through_pipe(plain, runtime, abort, interrupt))
-        interrupt.has_ended = True
-    return code if interrupt.exit_code is None else interrupt.exit_code
-
-
-class _Plain:
-    """A chat in which nobody types."""
-
-    def __init__(self, agent: Agent[Any, Any, Any], sessions: SessionFile, stdout: Stdout) -> None:
-        self.agent: Final = agent
-        self.view: Final = ChatView()
-        self.dialog: Final = Dialog(agent, self.view, sessions, ALL, is_attended=False)
-        self.stdout: Final = stdout
-        self.results: list[Result[Any] | None] = []
-        """The results of the turns that have ended and were not printed, oldest first."""
-        self.person: TerminalAsker | Nobody = Nobody()
-        """Who answers."""
-
-    def hear(self, event: Event) -> None:
-        """Listen to the chat, and let who is at the terminal answer, if anybody is."""
-
-        async def answer(asked: QuestionAsked) -> None:
-            text = await self.person.ask(asked.path, asked.question, asked.options)
-            with suppress(KeyError):  # its turn has ended
-                self.dialog.chat.answer(asked.id, NOBODY if text is None else text)
-
-        match event:
-            case QuestionAsked():  # whoever answers is shown it
-                self.dialog.later(answer(event))
-                return
-            case TurnEnded(result=Success() | Failure() | None as result, path=path) if len(path) == 1:
-                self.results.append(result)
-            case _:
-                pass
-        self.dialog.hear(event)
-
-
-async def _converse_through_pipe(plain: _Plain, runtime: Runtime, abort: Abort, interrupt: Interrupt) -> int:
-    dialog, sessions = plain.dialog, plain.dialog.sessions
-    with asking(plain.agent, nullcontext, dialog.say) as person:
-        assert person is not None  # a chat does not wait
-        plain.person = person
-        async with sessions.opened(plain.agent, replace(runtime, approver=person.approve), plain.hear) as chat:
-            dialog.attach(chat, runtime)
-            abort.subscribe(lambda: chat.abort(abort.reason or ""))
-            all_succeeded = await _say_all(plain, interrupt)
-    return dialog.exit_code if all_succeeded else _FAILED
-
-
-async def _say_all(plain: _Plain, interrupt: Interrupt) -> bool:
-    """Say the lines of stdin, and wait for what goes on in the background. False: something failed, or was stopped."""
-    dialog, sessions = plain.dialog, plain.dialog.sessions
-    all_succeeded = True
-    lines = _lines_of_stdin(asyncio.get_running_loop())
-    while not dialog.left.is_set() and (line := await lines.get()) is not None:
-        interrupt.has_ended = False
-        all_succeeded &= await _say_line(plain, line.strip())
-        if interrupt.exit_code is not None:
-            return False
-        interrupt.has_ended = True
-    while sessions.tasks.active and not dialog.left.is_set():  # nothing more is said, so that it ends
-        await sessions.tasks.wait()
-        await dialog.settle()
-        all_succeeded &= _print_all(plain)
-    return all_succeeded
-
-
-def _lines_of_stdin(loop: asyncio.AbstractEventLoop) -> asyncio.Queue[str | None]:
-    """Return the lines of stdin as they come, and then None. A thread reads, which nobody has to wait for."""
-    lines: asyncio.Queue[str | None] = asyncio.Queue()
-
-    def read() -> None:
-        for line in lines_of_stdin():
-            loop.call_soon_threadsafe(lines.put_nowait, line)
-        loop.call_soon_threadsafe(lines.put_nowait, None)
-
-    Thread(target=read, name="journeyman-stdin", daemon=True).start()
-    return lines
-
-
-async def _say_line(plain: _Plain, line: str) -> bool:
-    """Say one line, or do what it commands, and print what comes of it. False: it failed."""
-    if not line.startswith("/"):
-        try:
-            parse_input(plain.agent, line)
-        except InvalidArguments as invalid:
-            print_error(f"{ErrorCode.INVALID_INPUT}: {invalid}", "Give one line of JSON for each prompt.")
-            return False
-    plain.dialog.enter(EnteredLine(line))
-    await plain.dialog.settle()
-    return _print_all(plain)
-
-
-def _print_all(plain: _Plain) -> bool:
-    """Print what the turns that have ended gave. False: one of them failed."""
-    ended, plain.results = plain.results, []
-    for result in ended:
-        match result:
-            case Success(output=str() as text):
-                plain.stdout.write_text(text)
-            case Success(output=output):
-                plain.stdout.write_json(to_json(output_json(plain.agent, output)))
-            case Failure(error=error):
-                print_error(f"{error.code}: {error.message}", error.hint)
-            case None:
-                print_error("the turn was cancelled.", "Say it again.")
-    return all(isinstance(result, Success) for result in ended)

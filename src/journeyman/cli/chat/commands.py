@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Final, TypeAlias
 
 from journeyman.cli.chat.dialog import Commands, Dialog
 from journeyman.cli.show.lines import Line, one_line, usage_sentence
 from journeyman.errors import NothingToContinue, StoreError, count
-from journeyman.files import private
+from journeyman.foreign import OLD_SLASH_WORDS
 from journeyman.narrowing import is_one_of
 from journeyman.permission.permission import MODES, PermissionMode
-from journeyman.types import dump_messages
 
 _SESSIONS_SHOWN: Final = 12
 _OUTPUT_ROWS: Final = 2_000
@@ -62,6 +59,9 @@ def _find(text: str) -> tuple[Command, str] | None:
 def _obey(dialog: Dialog, text: str) -> Iterator[Line]:
     found, name = _find(text), text.split()[0]
     if found is None:
+        if name in OLD_SLASH_WORDS:
+            yield _wrong(f"{name} is gone. {OLD_SLASH_WORDS[name]}")
+            return
         close = get_close_matches(name, COMMANDS, n=1)
         meant = f"Did you mean {close[0]}? " if close else ""
         help = "/help shows what there is; a space before / says it as it is."
@@ -102,11 +102,11 @@ def _help(dialog: Dialog, rest: str) -> Iterator[Line]:
         yield Line(indent=2, name=f"{key:<13}", text=about, style="dim", rows=3)
 
 
-def _queue(dialog: Dialog, put: Callable[[str], object], text: str, when: str) -> Iterator[Line]:
-    put(text)
+def _follow(dialog: Dialog, text: str) -> Iterator[Line]:
+    dialog.chat.follow_up(text)
     dialog.look()
     if not dialog.chat.state.is_running:
-        yield _note(f"It is said {when}; /continue begins one.")
+        yield _note("It is said at the end of the next turn; /continue begins one.")
 
 
 def _continue(dialog: Dialog, rest: str) -> Iterator[Line]:
@@ -120,14 +120,6 @@ def _continue(dialog: Dialog, rest: str) -> Iterator[Line]:
         yield _wrong("A turn goes on already. What you type steers it.")
     else:
         dialog.later(go_on())
-
-
-def _abort(dialog: Dialog, rest: str) -> Iterator[Line]:
-    if dialog.chat.state.is_running:
-        dialog.view.stop()
-        dialog.chat.abort("aborted by the user (/abort)")
-    else:
-        yield _wrong("No turn goes on.")
 
 
 def _drop(dialog: Dialog, rest: str) -> Iterator[Line]:
@@ -179,7 +171,7 @@ def _resume(dialog: Dialog, rest: str) -> Iterator[Line]:
     elif there[0].agent != dialog.agent.name:
         yield _wrong(f"That one is with {there[0].agent}, and this chat is with {dialog.agent.name}.")
     elif dialog.chat.state.is_running:
-        yield _wrong("A turn goes on. Stop it first, with Esc or /abort.")
+        yield _wrong("A turn goes on. Stop it first, with Esc or Ctrl-C.")
     else:
         dialog.resume = there[0].id
         dialog.left.set()
@@ -213,7 +205,7 @@ def _compact(dialog: Dialog, rest: str) -> Iterator[Line]:
             dialog.say([_wrong(f"The conversation is as long as before.{one_line(why)}")])
 
     if dialog.chat.state.is_running:
-        yield _wrong("A turn goes on. Stop it first, with Esc or /abort.")
+        yield _wrong("A turn goes on. Stop it first, with Esc or Ctrl-C.")
     else:
         dialog.later(compact())
 
@@ -253,14 +245,6 @@ def _modes(dialog: Dialog) -> Iterator[tuple[str, str]]:
         yield mode, ", ".join(f"{kind}: {step}" for kind, step in steps.items())
 
 
-def _show_tools(dialog: Dialog, rest: str) -> Iterator[Line]:
-    tools = dialog.agent.plan.tools
-    for name, tool in tools.items():
-        yield Line(indent=2, name=name, text=one_line(tool.description.partition("\n")[0]), style="dim", rows=2)
-    if not tools:
-        yield _note("The agent has no tools.")
-
-
 def _show_output(dialog: Dialog, rest: str) -> Iterator[Line]:
     if not dialog.last_output:
         yield _wrong("No command has written anything yet.")
@@ -268,20 +252,6 @@ def _show_output(dialog: Dialog, rest: str) -> Iterator[Line]:
     for row in dialog.last_output.split("\n"):
         for start in range(0, max(len(row), 1), _LONGEST_ROW):
             yield Line(indent=2, mark="bar", text=row[start : start + _LONGEST_ROW], rows=_OUTPUT_ROWS)
-
-
-def _export(dialog: Dialog, rest: str) -> Iterator[Line]:
-    path = Path(os.path.expanduser(rest))
-    messages = dialog.chat.messages
-    try:
-        with open(path, "xb", opener=private) as file:
-            file.write(dump_messages(messages) + b"\n")
-    except FileExistsError:
-        yield _wrong(f"There is a {path} already. Name another file.")
-    except (OSError, ValueError) as error:
-        yield _wrong(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}. Name another file.")
-    else:
-        yield _note(f"{count(len(messages), 'message')} in {path}")
 
 
 def _quit(dialog: Dialog, rest: str) -> Iterator[Line]:
@@ -293,29 +263,17 @@ COMMANDS: Final[dict[str, Command]] = {
     "/help": Command(_help, "Shows this."),
     "/model": Command(_use_model, "Shows the model, or lets another one answer.", "[NAME]", at_start="--model NAME"),
     "/mode": Command(_mode, "Shows what happens to calls, or changes it.", "[MODE]", _modes, "--mode MODE"),
-    "/tools": Command(_show_tools, "Lists the agent's tools."),
     "/cost": Command(_show_cost, "Shows the tokens and the cost of the conversation."),
     "/compact": Command(_compact, "Makes what is sent of the conversation shorter."),
     "/undo": Command(_undo, "Hides the last turn. What its tools did stays done."),
     "/output": Command(_show_output, "Shows all that the last command wrote."),
-    "/steer": Command(
-        lambda dialog, text: _queue(dialog, dialog.chat.steer, text, "with the next turn"),
-        "Says TEXT before the next model call.",
-        "TEXT",
-    ),
-    "/follow": Command(
-        lambda dialog, text: _queue(dialog, dialog.chat.follow_up, text, "at the end of the next turn"),
-        "Says TEXT when the agent has nothing else left to do.",
-        "TEXT",
-    ),
+    "/follow": Command(_follow, "Says TEXT when the agent has nothing else left to do.", "TEXT"),
     "/drop": Command(_drop, "Withdraws what waits to be said."),
-    "/abort": Command(_abort, "Stops the turn; the chat stays."),
     "/continue": Command(_continue, "Goes on after an interruption, or with what waits."),
     "/reset": Command(_reset, "Stops, and forgets the conversation."),
     "/resume": Command(
         _resume, "Lists the conversations that are kept, or goes on with one.", "[ID]", _resumable, "--resume ID"
     ),
-    "/export": Command(_export, "Writes the conversation to FILE, as JSON.", "FILE"),
     "/quit": Command(_quit, "Leaves. The conversation is kept."),
 }
 

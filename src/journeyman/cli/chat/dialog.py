@@ -22,10 +22,10 @@ from typing import Any, Final
 from journeyman import events
 from journeyman.agent import Agent, Runtime
 from journeyman.chat.chat import Chat
-from journeyman.cli.chat.asking import Asking
 from journeyman.cli.chat.sessions import SessionFile
 from journeyman.cli.chat.tree import ChatTree, fold_rows, user_line
-from journeyman.cli.chat.view import SAY, ChatView, EnteredLine, Prompt, Status
+from journeyman.cli.chat.view import SAY, ChatView, EnteredLine, Status
+from journeyman.cli.permit.asked import TerminalQuestion
 from journeyman.cli.permit.policy import Policy
 from journeyman.cli.run import parse_input
 from journeyman.cli.show.lines import EMPTY, Line, one_line
@@ -93,8 +93,8 @@ class Dialog:
         self._commands = commands
         self._echoes = echoes
         self._tree = ChatTree(agent, shows_answers=is_attended)
-        self._asking = Asking(agent, lambda id, answer: self.chat.answer(id, answer), self._want, lambda: view.height)
-        self._wanted = view.prompt
+        self._open: dict[str, TerminalQuestion] = {}
+        """The approvals and questions that wait for the user, by their id, oldest first."""
         self._chat: Chat[Any, Any] | None = None
         self._waiting: tuple[tuple[str, str], ...] = ()
         """What was in the queues when they were looked at last."""
@@ -148,9 +148,10 @@ class Dialog:
             self.view.begin()
         lines += self._tree.lines(event)
         if isinstance(event, events.ApprovalRequested | events.QuestionAsked):
-            lines += self._asking.add(event)
-        elif isinstance(event, events.ApprovalAnswered | events.QuestionAnswered):
-            lines += self._asking.remove(event)
+            self._open[event.id] = asked = TerminalQuestion(self.agent, event, may_exit="turn")
+            lines += asked.lines(self.view.height)
+        elif isinstance(event, events.ApprovalAnswered | events.QuestionAnswered) and event.id in self._open:
+            lines += self._open.pop(event.id).outcome(event)
         if isinstance(event, events.ToolFinished):
             lines += self._fold_output(event)
         self.view.grow(self._tree.growing)
@@ -220,11 +221,13 @@ class Dialog:
             self.say([Line(mark="warning", text=str(error.args[0]), rows=4)])
 
     def _enter(self, entry: EnteredLine) -> Iterator[Line]:
-        text = entry.text
-        if entry.id and not self._asking.is_open(entry.id):
+        text, asked = entry.text, self._open.get(entry.id)
+        if entry.id and asked is None:
             yield Line(mark="warning", text="Nothing waits for that answer any more.")
-        elif entry.id and self._asking.takes(entry.id, text, is_command=self._commands.knows(text)):
-            yield from self._asking.enter(entry.id, text)
+        elif asked is not None and not self._commands.knows(text):
+            yield from asked.enter(text)
+            if asked.answer is not None:
+                self.chat.answer(entry.id, asked.answer)
         elif text.startswith("/") and not (self.is_attended and "/" in text.split()[0][1:]):  # a path is no command
             yield from self._commands.obey(self, text)
         elif text.startswith("!") and text.strip("! ") and self.is_attended:  # what comes through a pipe runs nothing
@@ -278,15 +281,13 @@ class Dialog:
 
     def say(self, lines: Sequence[Line]) -> None:
         """Show lines, and then what the input line is for; nothing is asked for any more before that is told."""
-        if self._wanted is SAY is not self.view.prompt:
+        wanted = next((each.prompt for each in self._open.values()), SAY)
+        if wanted is SAY is not self.view.prompt:
             self.view.ask(SAY)
         if lines:
             self.view.say(lines)
-        if self._wanted is not self.view.prompt:
-            self.view.ask(self._wanted)
-
-    def _want(self, prompt: Prompt) -> None:
-        self._wanted = prompt
+        if wanted is not self.view.prompt:
+            self.view.ask(wanted)
 
     def later(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do what takes time."""

@@ -104,10 +104,7 @@ class SessionFile:
             return self.resume
         found = next((each.id for each in self.all() if each.agent == agent.name), None)
         if found is None:
-            raise Mistake(
-                f"{self.shown} has no conversation with {agent.name}.",
-                "Leave --resume and --continue out to begin one.",
-            )
+            raise Mistake(f"{self.shown} has no conversation with {agent.name}.", "Leave --resume out to begin one.")
         return found
 
     def all(self) -> Sequence[SessionInfo]:

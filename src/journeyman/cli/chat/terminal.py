@@ -2,7 +2,8 @@
 
 It has a thread and an event loop of its own, so that keys are heard while a tool blocks that of the agent. What is
 finished is printed for good; the tail and the line are drawn again. The terminal is the chat's: what others print
-meanwhile becomes lines, and nobody else reads the keys.
+meanwhile becomes lines, and nobody else reads the keys. A long paste stands in the line as a short mark, and is what it
+was once the line is entered.
 """
 
 from __future__ import annotations
@@ -13,38 +14,52 @@ import io
 import os
 import sys
 import termios
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
-from typing import Final
+from typing import Final, TypeAlias
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.application.current import set_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import (
+    CompleteEvent,
+    Completer,
+    Completion,
+    ThreadedCompleter,
+    get_common_complete_suffix,
+)
 from prompt_toolkit.data_structures import Size
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
+from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
-from prompt_toolkit.layout.controls import FormattedTextControl
+from prompt_toolkit.layout.containers import Container
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.search import accept_search
+from prompt_toolkit.widgets import SearchToolbar
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from journeyman.cli.chat.line import InputLine, Suggest
-from journeyman.cli.chat.plain import INTERRUPTED, LEAVING, after_grace
-from journeyman.cli.chat.view import SAY, ChatView, EnteredLine, Keys
+from journeyman.cli.chat.view import LEAVING, SAY, ChatExit, ChatView, EnteredLine, Keys
 from journeyman.cli.ending import end_process
-from journeyman.cli.show.lines import WIDEST, Line, laid_out
+from journeyman.cli.show.lines import WIDEST, Line, laid_out, one_line
 from journeyman.cli.show.markdown import end_of, markdown_rows
+from journeyman.descriptors import STDERR, STDIN, STDOUT, take_descriptor, take_stdin
+from journeyman.errors import count
 
-_STDIN: Final = 0
-_PRINTED: Final = (1, 2)
 _LONGEST_LINE: Final = 10_000
 _ROWS: Final = 100
 _PATIENCE_S: Final = 0.2
@@ -55,6 +70,18 @@ _TAIL_SHARE: Final = 2
 """The tail takes at most one part in so many of the terminal's rows."""
 _RESTORE: Final = b"\r\n\x1b[0m\x1b[?25h\x1b[?2004l"
 _WAITS: Final = Line(mark="asks", text="The agent waits for an answer: first send this line, or clear it (Ctrl-U).")
+_MOST_ROWS: Final = 8
+_MENU_ROWS: Final = 6
+_FOLDED_LINES: Final = 6
+_FOLDED_CHARS: Final = 1_500
+_MOST_FOUND: Final = 60
+_MOST_LOOKED_AT: Final = 4_000
+_LEFT_OUT: Final = ("node_modules", "__pycache__")
+_MARK: Final = "[pasted text "
+
+Suggest: TypeAlias = Callable[[str], Sequence[tuple[str, str]]]
+"""Given the beginning of a line, a command, returns what may follow it, each with what it is; given `/`, the commands.
+Called in a thread of its own."""
 
 
 def usable_size(told: os.terminal_size) -> Size:
@@ -76,16 +103,18 @@ class Terminal:
         )
         self._console = Console(file=io.StringIO(), force_terminal=True, highlight=False, markup=False, emoji=False)
         self._prompt = SAY
+        self._wanted = SAY
+        """The prompt that the view had when its lines were printed last: a question stands there before its answer is
+        asked for."""
         self._rows: StyleAndTextTuples = []
         """The tail as it was painted last."""
         self._laid_out: tuple[str, int, list[Text]] = "", 0, []
         """The Markdown that was laid out last, for which width, and its rows."""
-        self._asked_to_leave = False
-        self._is_leaving = False
+        self.exit: Final = ChatExit(view, keys, self._end_at_once)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: asyncio.Event | None = None
         self._closing = Flag()
-        self._line = InputLine(lambda: self._prompt.label, suggest, history=history, on_change=self._note_typing)
+        self._line = _InputLine(lambda: self._prompt.label, suggest, history=history, on_change=self._note_typing)
         self._buffer = self._line.buffer
         self._app = self._application()
         self._thread = Thread(target=lambda: asyncio.run(self._draw()), name="journeyman-terminal", daemon=True)
@@ -104,28 +133,14 @@ class Terminal:
             self._thread.join()
         width = self._size().columns
         self._captured.give_back()
-        os.write(1, self._draw_lines(self._view.take(), width).encode("utf-8", "replace"))
+        os.write(STDOUT, self._draw_lines(self._view.take(), width).encode("utf-8", "replace"))
 
     def interrupt(self) -> None:
         """Do what Ctrl-C does. Any thread may."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._interrupt)
 
-    def leave(self, exit_code: int) -> None:
-        """Leave, at the latest after a moment. Any thread may."""
-        if self._is_leaving:
-            self._quit(exit_code)
-        self.hurry(exit_code)
-        self._keys.left(exit_code)
-
-    def hurry(self, exit_code: int) -> None:
-        """End the process after a moment, if it has not ended by then."""
-        if not self._is_leaving:
-            self._is_leaving = True
-            after_grace(lambda: self._quit(exit_code))
-
-    def _quit(self, exit_code: int) -> None:
-        """End the process without waiting for anything."""
+    def _end_at_once(self, exit_code: int) -> None:
         descriptor = self._captured.output.fileno()
         try:
             termios.tcsetattr(descriptor, termios.TCSANOW, self._before)
@@ -161,6 +176,7 @@ class Terminal:
             self._app.exit()
 
     def _paint(self) -> None:
+        self._wanted = self._view.prompt
         self._adopt()
         lines, self._rows = self._view.take(), self._tail()
         with self._output.at_once():  # so that nothing flickers
@@ -232,9 +248,9 @@ class Terminal:
         lines = [
             replace(line, text=end_of(line.text, n_rows)) if line.is_markdown else line for line in self._view.tail()
         ]
-        if self._asked_to_leave:
+        if self.exit.was_asked:
             lines.append(LEAVING)
-        if self._view.prompt is not self._prompt:
+        if self._wanted is not self._prompt:
             lines.append(_WAITS)
         elif self._prompt.hint:
             lines.append(Line(text=self._prompt.hint, style="cyan", rows=3))
@@ -244,7 +260,7 @@ class Terminal:
 
     def _adopt(self) -> None:
         """Let the line be for what the view says, unless that would change the meaning of what was typed already."""
-        wanted = self._view.prompt
+        wanted = self._wanted
         if wanted is self._prompt:
             return
         is_gone = bool(self._prompt.id) and wanted.id != self._prompt.id
@@ -255,7 +271,7 @@ class Terminal:
                 self._buffer.insert_text(wanted.given)
 
     def _note_typing(self) -> None:
-        self._asked_to_leave = False
+        self.exit.was_asked = False
         if not self._buffer.text:
             self._wake()
 
@@ -284,7 +300,7 @@ class Terminal:
 
         @bindings.add("c-d", filter=is_empty & is_typing)
         def _(event: KeyPressEvent) -> None:
-            self.leave(0)
+            self.exit.leave(0)
 
         @bindings.add("c-o", filter=is_typing)
         def _(event: KeyPressEvent) -> None:
@@ -299,24 +315,16 @@ class Terminal:
         if not id and text.strip():
             self._line.remember()
         self._buffer.reset()
-        self._asked_to_leave = False
+        self.exit.was_asked = False
         if text.strip() or id:
             self._keys.entered(EnteredLine(text, id))
         self._adopt()
 
     def _interrupt(self) -> None:
-        if self._is_leaving:
-            self._quit(INTERRUPTED)
-        elif self._view.is_working:
-            if not self._view.stop():
-                self._quit(INTERRUPTED)
-            self._keys.interrupted()
-        elif self._buffer.text:
+        if self._buffer.text and not (self._view.is_working or self.exit.is_leaving):
             self._buffer.reset()
-        elif self._asked_to_leave:
-            self.leave(INTERRUPTED)
         else:
-            self._asked_to_leave = True
+            self.exit.interrupt()
         self._wake()
 
 
@@ -348,14 +356,11 @@ class CapturedTerminal:
     def __init__(self, say: Callable[[Sequence[Line]], None]) -> None:
         """`say` takes the lines that others print, in a thread of its own."""
         self._say = say
-        self._kept = {number: os.dup(number) for number in (_STDIN, *_PRINTED) if os.isatty(number)}
-        self.input: Final = os.fdopen(os.dup(self._kept[_STDIN]), encoding="utf-8", errors="replace")
-        self.output: Final = os.fdopen(os.dup(self._kept[1]), "w", encoding="utf-8", errors="replace")
-        nothing, (heard, told) = os.open(os.devnull, os.O_RDONLY), os.pipe()
-        os.dup2(nothing, _STDIN)
-        for number in self._kept.keys() & _PRINTED:
-            os.dup2(told, number)
-        os.close(nothing)
+        heard, told = os.pipe()
+        printed = {number: take_descriptor(number, os.dup(told)) for number in (STDOUT, STDERR) if os.isatty(number)}
+        self._kept = {STDIN: take_stdin(), **printed}
+        self.input: Final = os.fdopen(os.dup(self._kept[STDIN]), encoding="utf-8", errors="replace")
+        self.output: Final = os.fdopen(os.dup(self._kept[STDOUT]), "w", encoding="utf-8", errors="replace")
         os.close(told)
         self._reader = Thread(target=self._listen, args=(heard,), name="journeyman-printed", daemon=True)
         self._reader.start()
@@ -388,3 +393,207 @@ class CapturedTerminal:
         self._reader.join(_PATIENCE_S)  # a program that the agent left running may still hold the other end
         self.input.close()
         self.output.close()
+
+
+# -- the input line ----------------------------------------------------------------------------------------------------
+
+
+class _InputLine:
+    """The input line of a chat: editing, history, completion, and marks in place of long pastes."""
+
+    def __init__(
+        self, label: Callable[[], str], suggest: Suggest, *, history: Path | None, on_change: Callable[[], None]
+    ) -> None:
+        """`label` returns what stands before the line. `history` is the file of what was entered before."""
+        self._pastes: dict[str, str] = {}
+        self._search = SearchToolbar(backward_search_prompt="search: ", ignore_case=True)
+        self._suggested = _Suggested(suggest)
+        completes = Condition(lambda: self.buffer.text.startswith("/") or "@" in self.buffer.text)
+        self.buffer: Final = Buffer(
+            multiline=True,
+            history=InMemoryHistory() if history is None else _Entered(history),
+            completer=ThreadedCompleter(self._suggested),
+            complete_while_typing=completes,
+            on_text_changed=lambda _: on_change(),
+        )
+        control = BufferControl(
+            self.buffer,
+            input_processors=[BeforeInput(lambda: [("bold", label())])],
+            search_buffer_control=self._search.control,
+            preview_search=True,
+        )
+        self.window: Final = Window(
+            control, wrap_lines=True, dont_extend_height=True, height=Dimension(min=1, max=_MOST_ROWS)
+        )
+
+    def below(self, columns: Callable[[], int]) -> list[Container]:
+        """Return what stands below the line: what may be chosen, and what is looked for."""
+
+        def finds_nothing() -> bool:
+            wanted = self._search.search_buffer.text.lower()
+            return not any(wanted in each.lower() for each in (self.buffer.text, *self.buffer.history.get_strings()))
+
+        has_menu = Condition(lambda: bool(self.buffer.complete_state and self.buffer.complete_state.completions))
+        menu = Window(FormattedTextControl(lambda: self._menu(columns())), dont_extend_height=True, wrap_lines=False)
+        nothing = Window(FormattedTextControl([("", "  nothing found")]), height=1)
+        return [
+            ConditionalContainer(menu, has_menu),
+            self._search.container,
+            ConditionalContainer(nothing, is_searching & Condition(finds_nothing)),
+        ]
+
+    def take(self) -> str:
+        """Take out what was typed, with all that was pasted."""
+        text = self.buffer.text
+        for mark, pasted in self._pastes.items():
+            text = text.replace(mark, pasted)
+        return text
+
+    def remember(self) -> None:
+        """Keep the line for the arrow keys."""
+        self.buffer.append_to_history()
+
+    def chooses(self) -> bool:
+        """Close the menu, and keep the choice. False: nothing was chosen."""
+        state = self.buffer.complete_state
+        if state is None or state.current_completion is None:
+            return False
+        self.buffer.complete_state = None
+        return True
+
+    def _menu(self, columns: int) -> StyleAndTextTuples:
+        state = self.buffer.complete_state
+        if state is None:
+            return []
+        first = max(0, min((state.complete_index or 0) - _MENU_ROWS // 2, len(state.completions) - _MENU_ROWS))
+        widest = max(cell_len(each.display_text) for each in state.completions)
+        rows: StyleAndTextTuples = []
+        for number, each in enumerate(state.completions[first : first + _MENU_ROWS], first):
+            name = set_cell_size(each.display_text, min(widest, columns))
+            row = set_cell_size(f"  {name}  {each.display_meta_text}", max(columns - 1, 1)).rstrip()
+            rows += [("reverse" if number == state.complete_index else "", row), ("", "\n")]
+        return rows[:-1]
+
+    # -- keys
+
+    def bind(self, bindings: KeyBindings) -> None:
+        """Add the keys of the line."""
+        is_at_mark = Condition(lambda: self._mark_before_cursor() != "")
+
+        @bindings.add("escape", "enter", filter=~is_searching)
+        def _(event: KeyPressEvent) -> None:
+            self.buffer.insert_text("\n")
+
+        @bindings.add("enter", filter=is_searching)
+        def _(event: KeyPressEvent) -> None:
+            accept_search()
+            self.buffer.cursor_position = len(self.buffer.text)
+
+        @bindings.add("tab", filter=~is_searching)
+        def _(event: KeyPressEvent) -> None:
+            state = self.buffer.complete_state
+            if state is None or not state.completions:
+                self._complete()
+            elif len(state.completions) == 1:
+                self.buffer.apply_completion(state.completions[0])
+            else:
+                self.buffer.complete_next()
+
+        @bindings.add("<bracketed-paste>")
+        def _(event: KeyPressEvent) -> None:
+            self._paste(event.data.replace("\r\n", "\n").replace("\r", "\n"), event.current_buffer)
+
+        @bindings.add("backspace", filter=is_at_mark & ~is_searching)
+        def _(event: KeyPressEvent) -> None:
+            self.buffer.delete_before_cursor(len(self._mark_before_cursor()))
+
+    def _complete(self) -> None:
+        """Complete as far as there is no choice, at once: the next key may be Enter. Then offer what is left."""
+        document = self.buffer.document
+        found = list(self._suggested.get_completions(document, CompleteEvent(completion_requested=True)))
+        if len(found) == 1:
+            self.buffer.apply_completion(found[0])
+        elif found:
+            self.buffer.insert_text(get_common_complete_suffix(document, found))
+            self.buffer.start_completion()
+
+    def _paste(self, text: str, buffer: Buffer) -> None:
+        n_lines = text.rstrip("\n").count("\n") + 1
+        if buffer is not self.buffer:
+            text = one_line(text)
+        elif n_lines > _FOLDED_LINES or len(text) > _FOLDED_CHARS:
+            how_much = count(n_lines, "line") if n_lines > 1 else count(len(text), "character")
+            mark = f"{_MARK}{len(self._pastes) + 1}: {how_much}]"
+            self._pastes[mark] = text
+            text = mark
+        buffer.insert_text(text)
+
+    def _mark_before_cursor(self) -> str:
+        before = self.buffer.document.text_before_cursor
+        return next((mark for mark in self._pastes if before.endswith(mark)), "")
+
+
+class _Entered(FileHistory):
+    """A history of entered lines that later chats see, too. Lines with marks are left out: their pastes are gone."""
+
+    def store_string(self, string: str) -> None:
+        if _MARK not in string:
+            super().store_string(string)
+
+
+# -- completion --------------------------------------------------------------------------------------------------------
+
+
+class _Suggested(Completer):
+    def __init__(self, suggest: Suggest) -> None:
+        self._suggest = suggest
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        text = document.text_before_cursor
+        if text.startswith("/") and "\n" not in text:
+            name, space, rest = text.partition(" ")
+            known = self._suggest(name if space else "/")
+            begun = rest if space else name
+            return [_completion(each, about, begun) for each, about in known if each.startswith(begun)]
+        word = text[max(text.rfind(" "), text.rfind("\n")) + 1 :]
+        return _paths(word[1:]) if word.startswith("@") else []
+
+
+def _completion(text: str, about: str, begun: str) -> Completion:
+    return Completion(text, start_position=-len(begun), display=one_line(text), display_meta=one_line(about, 200))
+
+
+def _paths(begun: str) -> Iterator[Completion]:
+    """Give the files and folders that the beginning of a path may mean; of a name alone, also those further down."""
+    folder, slash, start = begun.rpartition("/")
+    here = Path(os.path.expanduser(f"{folder}{slash}" or "."))
+    found = [each for each in _entries(here) if each.startswith(start) and (start or not each.startswith("."))]
+    if not slash and start:
+        known = set(found)
+        found += [each for each in _below(here, start.lower()) if each not in known]
+    for each in islice(found, _MOST_FOUND):
+        if each.isprintable():
+            yield _completion(f"{folder}{slash}{each}", "", begun)
+
+
+def _entries(folder: Path) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(
+                f"{entry.name}/" if entry.is_dir() else entry.name for entry in islice(entries, _MOST_LOOKED_AT)
+            )
+    except OSError:  # there is no such folder, or it may not be read: nothing can be offered
+        return []
+
+
+def _below(folder: Path, part: str) -> Iterator[str]:
+    """Give the files further down with `part` in their names."""
+    n_seen = 0
+    for path, folders, files in os.walk(folder):
+        folders[:] = sorted(each for each in folders if not each.startswith(".") and each not in _LEFT_OUT)
+        n_seen += len(files) + len(folders)
+        above = os.path.relpath(path, folder)
+        if above != ".":
+            yield from (f"{above}/{each}" for each in sorted(files) if part in each.lower())
+        if n_seen > _MOST_LOOKED_AT:
+            return

@@ -7,28 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from threading import Lock
+from threading import Lock, Timer
 from typing import Final
 
 from rich.cells import cell_len
 
+from journeyman.cli.permit.asked import Prompt
 from journeyman.cli.show.lines import Line
 from journeyman.cli.show.tail import Tail
 from journeyman.events import Event
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Prompt:
-    """The prompt of the input line: its label, its hint, and the question that it answers, if there is one."""
-
-    label: str
-    """The text before the line."""
-    id: str = ""
-    """The id of the question that the line answers; empty when the line is said to the agent."""
-    given: str = ""
-    """The text in the line at first, to be edited."""
-    hint: str = ""
-    """The text above the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +28,11 @@ class EnteredLine:
 
 
 SAY: Final = Prompt("> ")
+INTERRUPTED: Final = 130
+"""The exit code after Ctrl-C."""
+LEAVING: Final = Line(text="Press Ctrl-C again to leave.", style="yellow")
+_GRACE_S: Final = 0.8
+"""How long leaving may take, in seconds, before the process is ended."""
 _FULL: Final = 0.8
 """From this share of the window on, what is used of it stands out."""
 
@@ -206,3 +198,53 @@ class ChatView:
         with self._lock:
             moving = [] if self._tail is None else list(self._tail.lines(unicode=True))
             return [*self._growing, *moving, *self._queued]
+
+
+# -- leaving -----------------------------------------------------------------------------------------------------------
+
+
+class ChatExit:
+    """The ways to stop a turn and to leave a chat, which wait for nothing for longer than a moment. Any thread may."""
+
+    def __init__(self, view: ChatView, keys: Keys, end: Callable[[int], None], *, is_patient: bool = False) -> None:
+        """`end` ends the process at once. `is_patient`: the turn is stopped, and left after its end, which is waited
+        for."""
+        self._view = view
+        self._keys = keys
+        self._end = end
+        self._is_patient = is_patient
+        self.was_asked = False
+        """True after Ctrl-C where nothing was to be stopped: the next one leaves."""
+        self.is_leaving = False
+
+    def interrupt(self) -> None:
+        """Do what Ctrl-C does: stop the turn; end the process, where it was stopped before; leave, the second time."""
+        if self._is_patient:
+            self.leave(INTERRUPTED)
+        elif self.is_leaving or (self._view.is_working and not self._view.stop()):
+            self._end(INTERRUPTED)
+        elif self._view.is_working:
+            self._keys.interrupted()
+        elif self.was_asked:
+            self.leave(INTERRUPTED)
+        else:
+            self.was_asked = True
+
+    def leave(self, exit_code: int) -> None:
+        """Leave; if that goes on already, or there is nothing to be patient with, at once."""
+        if self.is_leaving or (self._is_patient and not self._view.is_working):
+            self._end(exit_code)
+        if not self._is_patient:
+            self.hurry(exit_code)
+        self.is_leaving = True
+        self._keys.left(exit_code)
+        if self._is_patient:  # only now, so that nothing more is said when the turn has ended
+            self._keys.interrupted()
+
+    def hurry(self, exit_code: int) -> None:
+        """End the process after a moment, if it has not ended by then."""
+        if not self.is_leaving:
+            self.is_leaving = True
+            timer = Timer(_GRACE_S, self._end, [exit_code])
+            timer.daemon = True
+            timer.start()

@@ -1,4 +1,4 @@
-"""Shows people the call that they are asked about, and reads their answers.
+"""A question that a person is asked at a terminal: how it is shown, and what the lines mean that they enter.
 
 An edit is shown as the change that it makes, a new file as its beginning and size, a command with its folder, any other
 call as a table of its arguments; what a screen would not show is written out. Questions of the model's are shown with
@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import ndiff
+from dataclasses import dataclass
+from difflib import unified_diff
+from itertools import islice
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from pydantic_core import from_json
 
 from journeyman.agent import Agent
 from journeyman.cli.show.lines import Line, all_arguments, one_line
 from journeyman.errors import InvalidArguments, count, visible, visible_json, with_its_end
-from journeyman.gate import Allow, Decision, Deny, Extent, Stop
-from journeyman.types import JsonObject, RunPath
+from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
+from journeyman.gate import Allow, Decision, Deny, Extent, Rewrite, Stop
+from journeyman.types import JsonObject
 
 _ROWS_SHOWN: Final = 30
 _LEAST_ROWS: Final = 6
@@ -50,6 +53,7 @@ _GRANTS: Final[dict[str, str]] = {"once": "[y]es, once", "session": "for this [s
 _WHY: Final = re.compile(
     r": ((?:the mode is|it is outside of|it (?:may name|names) a file|it changes what|the command is) .*)$", re.DOTALL
 )
+_EXTENTS: Final = {"session": "for this session", "always": "always"}
 _CHANGES: Final = ("edit", "write")
 """Tools of which the rows say more than their arguments in words."""
 _OTHERS: Final = "[m]odify · [n]o, with a reason"
@@ -58,34 +62,118 @@ _STYLES: Final = {"+ ": "green", "- ": "red", "  ": "", "@@": "cyan", "$ ": "bol
 """The style of a row by how it begins; of any other it is dim."""
 
 
-class AskedCall(Protocol):
-    """A call that a person is asked about: an `Approval`, or the event of one."""
+Asked: TypeAlias = ApprovalRequested | QuestionAsked
+Answered: TypeAlias = ApprovalAnswered | QuestionAnswered
 
-    @property
-    def tool_name(self) -> str: ...
-    @property
-    def arguments(self) -> JsonObject: ...
-    @property
-    def path(self) -> RunPath: ...
-    @property
-    def question(self) -> str: ...
-    @property
-    def offers(self) -> Sequence[str]: ...
-    @property
-    def rule(self) -> str: ...
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prompt:
+    """The prompt of a line that is to be entered: its label, its hint, and the question that it answers, if any."""
+
+    label: str
+    """The text before the line."""
+    id: str = ""
+    """The id of the question that the line answers; empty when the line is said to the agent."""
+    given: str = ""
+    """The text in the line at first, to be edited."""
+    hint: str = ""
+    """The text above the line."""
+
+
+class TerminalQuestion:
+    """An approval, or a question of the model's, that a person is asked, and how far they are with it."""
+
+    def __init__(self, agent: Agent[Any, Any, Any], asked: Asked, *, may_exit: Literal["turn", "run"]) -> None:
+        """`may_exit` is what a person may end instead of answering."""
+        self.asked: Final = asked
+        self.answer: Decision | str | None = None
+        """The answer, once the person has given one."""
+        self._agent = agent
+        if isinstance(asked, ApprovalRequested):
+            grants = [_GRANTS[extent] for extent in _GRANTS if extent in asked.offers]
+            self._asks = Prompt("allow? ", asked.id, hint=" · ".join([*grants, _OTHERS, f"e[x]it the {may_exit}"]))
+        else:
+            self._asks = Prompt("answer> ", asked.id, hint="A number or a text." if asked.options else "")
+        self.prompt = self._asks
+        """The prompt of the line that is to be entered next."""
+
+    def lines(self, height: int) -> Iterator[Line]:
+        """Give the lines that show it, on a screen of so many rows."""
+        if isinstance(self.asked, ApprovalRequested):
+            yield from _lines_of_call(self.asked, height)
+            return
+        yield Line(mark="asks", name=f"a question{_whose(self.asked)}", text=self.asked.question, rows=_FAULT_ROWS)
+        for number, option in enumerate(self.asked.options, 1):
+            yield Line(indent=4, text=f"{number} {option}", rows=3)
+
+    def enter(self, text: str) -> Iterator[Line]:
+        """Take a line as an answer. Gives lines where it is none, or not yet; an empty one answers nothing."""
+        is_editing, self.prompt = self.prompt is not self._asks, self._asks
+        if not text.strip():
+            return
+        if isinstance(self.asked, QuestionAsked):
+            options = {str(number): option for number, option in enumerate(self.asked.options, 1)}
+            self.answer = options.get(text.strip(), text.strip())
+        elif is_editing:
+            yield from self._take_arguments(self.asked, text)
+        else:
+            yield from self._decide(self.asked, text)
+
+    def _decide(self, asked: ApprovalRequested, text: str) -> Iterator[Line]:
+        match _read_answer(asked, text):
+            case "modify":
+                self._edit(visible(asked.arguments, indent=None))
+            case "view":
+                yield from whole(asked)
+            case "unclear":
+                meant = f"{one_line(text, 40)!r} is no answer. {self._asks.hint}"
+                yield Line(mark="warning", text=meant, rows=4)
+            case decision:
+                self.answer = decision
+
+    def _edit(self, given: str) -> None:
+        hint = "Edit the arguments, then press Enter. An empty line goes back."
+        self.prompt = Prompt("arguments> ", self.asked.id, given=given, hint=hint)
+
+    def _take_arguments(self, asked: ApprovalRequested, text: str) -> Iterator[Line]:
+        try:
+            arguments = _read_arguments(self._agent, asked, text)
+        except InvalidArguments as invalid:
+            issues = "\n".join(invalid.issues)
+            yield Line(mark="failed", text=f"These arguments do not fit:\n{issues}", rows=_FAULT_ROWS)
+            self._edit(text)
+        else:
+            self.answer = Allow() if arguments == asked.arguments else Rewrite(arguments, "changed by the user")
+
+    def outcome(self, answered: Answered) -> Iterator[Line]:
+        """Give the line that tells the answer, whoever gave it. A denial is in the call's result, which follows."""
+        if isinstance(answered, QuestionAnswered):
+            yield Line(name=">", text=answered.answer or "(not answered)", rows=_FAULT_ROWS)
+        elif isinstance(self.asked, ApprovalRequested) and answered.decision == "allow":
+            extent = self.answer.extent if isinstance(self.answer, Allow) else "once"
+            how_far = "" if extent == "once" else f" {_EXTENTS[extent]}: {self.asked.rule}"
+            yield Line(indent=2, text=f"{self.asked.tool_name} allowed{how_far}", style="green", rows=4)
+        elif isinstance(self.asked, ApprovalRequested) and answered.decision == "rewrite":
+            arguments = self.answer.arguments if isinstance(self.answer, Rewrite) else {}
+            yield from _describe_change(self.asked.tool_name, arguments)
+
+
+def _whose(asked: Asked) -> str:
+    return "" if len(asked.path) == 1 else f" for {'/'.join(asked.path[1:])}"
 
 
 # -- how it is shown --------------------------------------------------------------------------------------------------
 
 
-def lines_of_call(asked: AskedCall, height: int) -> Iterator[Line]:
+def _lines_of_call(asked: ApprovalRequested, height: int) -> Iterator[Line]:
     """Give the lines that tell what a call would do, on a screen of so many rows. A long one is folded, so that its
     title is still to be seen: its end may matter most."""
-    who = "" if len(asked.path) == 1 else f" for {'/'.join(asked.path[1:])}"
     # The reason of the question, without what stands above and below it anyway.
     found = _WHY.search(asked.question)
     why = found[1] if found else asked.question
-    yield Line(mark="asks", name=f"{asked.tool_name} asks to run{who}", text=f"· {one_line(why, 300)}", rows=2)
+    yield Line(
+        mark="asks", name=f"{asked.tool_name} asks to run{_whose(asked)}", text=f"· {one_line(why, 300)}", rows=2
+    )
     rows = list(_argument_rows(asked.tool_name, asked.arguments))
     cut = [with_its_end(row, _ROW_CHARS) for row in rows]
     folded, most = [*cut], min(max(height - _ROWS_AROUND, _LEAST_ROWS), _ROWS_SHOWN)
@@ -100,14 +188,14 @@ def lines_of_call(asked: AskedCall, height: int) -> Iterator[Line]:
         yield Line(indent=2, text=f"session and always allow {asked.rule}", style="dim", rows=_FAULT_ROWS)
 
 
-def whole(asked: AskedCall) -> Iterator[Line]:
+def whole(asked: ApprovalRequested) -> Iterator[Line]:
     """Give all the lines that tell what a call would do."""
     for row in _argument_rows(asked.tool_name, asked.arguments):
         for start in range(0, max(len(row), 1), _PIECE):
             yield _in_bar(row[start : start + _PIECE])
 
 
-def describe_change(tool_name: str, arguments: JsonObject) -> Iterator[Line]:
+def _describe_change(tool_name: str, arguments: JsonObject) -> Iterator[Line]:
     """Give the lines that tell what a call does with the arguments that a person gave it."""
     rows = list(_argument_rows(tool_name, arguments)) if tool_name in _CHANGES else []
     how = "changed:" if rows else f"changed to {all_arguments(arguments)}"
@@ -182,53 +270,30 @@ def _text_of_file(path: str) -> str | None:
 def _change(text: str | None, old: str, new: str, *, is_all: bool) -> Iterator[str]:
     """Give the rows of a change: with the lines around it, where it is known where it is."""
     old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
-    places = [] if text is None else _places(text, old)
+    places = [] if text is None else [found.start() for found in re.finditer(re.escape(old), text)]
     if text is None or not places:
         yield "@@ where it is could not be told @@"
-        yield from _compare(old, new)
+        yield from _compare(old.split("\n"), new.split("\n") if new else [])
         return
-    for at in places[: _PLACES_SHOWN if is_all else 1]:
-        start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at + len(old))
-        end = len(text) if end < 0 else end
-        block = text[start:end]
-        changed = text[start:at] + new + text[at + len(old) : end]
-        yield f"@@ line {text.count(chr(10), 0, start) + 1} @@"
-        before = text[:start].split("\n")[-_CONTEXT_ROWS - 1 : -1]
-        yield from (f"  {_plain(row)}" for row in before)
-        yield from _compare(block, changed)
-        after = text[end + 1 :].split("\n", _CONTEXT_ROWS)[:_CONTEXT_ROWS] if end < len(text) else []
-        yield from (f"  {_plain(row)}" for row in after)
-    if len(places) > 1:
-        places_shown = min(len(places), _PLACES_SHOWN) if is_all else 1
-        others = len(places) - places_shown
-        if others:
-            yield f"and at {count(others, 'other place')}" + ("" if is_all else ": it must be unique")
+    places_shown = places[: _PLACES_SHOWN if is_all else 1]
+    for at in places_shown:
+        start, end = text.count("\n", 0, at), text.count("\n", 0, at + len(old)) + 1
+        before = text.split("\n")
+        after = (text[:at] + new + text[at + len(old) :]).split("\n")
+        yield f"@@ line {start + 1} @@"
+        yield from (f"  {_plain(row)}" for row in before[max(0, start - _CONTEXT_ROWS) : start])
+        yield from _compare(before[start:end], after[start : end + len(after) - len(before)])
+        yield from (f"  {_plain(row)}" for row in before[end : end + _CONTEXT_ROWS])
+    if others := len(places) - len(places_shown):
+        yield f"and at {count(others, 'other place')}" + ("" if is_all else ": it must be unique")
 
 
-def _places(text: str, old: str) -> list[int]:
-    found: list[int] = []
-    at = text.find(old)
-    while at >= 0:
-        found.append(at)
-        at = text.find(old, at + len(old))
-    return found
-
-
-def _compare(old: str, new: str) -> Iterator[str]:
-    before, after = _plain(old).split("\n"), _plain(new).split("\n") if new else []
+def _compare(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     if len(before) + len(after) > _LONGEST_CHANGE:
-        yield from (f"- {row}" for row in before)
-        yield from (f"+ {row}" for row in after)
-    else:
-        yield from (row for row in ndiff(before, after) if not row.startswith("?"))
-
-
-def question_lines(path: RunPath, question: str, options: Sequence[str]) -> Iterator[Line]:
-    """Give the lines of a question of the model's."""
-    who = "" if len(path) == 1 else f" for {'/'.join(path[1:])}"
-    yield Line(mark="asks", name=f"a question{who}", text=question, rows=_FAULT_ROWS)
-    for number, option in enumerate(options, 1):
-        yield Line(indent=4, text=f"{number} {option}", rows=3)
+        rows = [*(f"-{row}" for row in before), *(f"+{row}" for row in after)]
+    else:  # in one piece, after three rows that name files and lines
+        rows = islice(unified_diff(before, after, n=len(before), lineterm=""), 3, None)
+    yield from (f"{row[0]} {_plain(row[1:])}" for row in rows)
 
 
 # -- what is answered -------------------------------------------------------------------------------------------------
@@ -237,13 +302,7 @@ def question_lines(path: RunPath, question: str, options: Sequence[str]) -> Iter
 Meaning: TypeAlias = Decision | Literal["modify", "view", "unclear"]
 
 
-def hint(asked: AskedCall, *, may_stop: bool) -> str:
-    """Say which answers there are."""
-    grants = [_GRANTS[extent] for extent in _GRANTS if extent in asked.offers]
-    return " · ".join([*grants, _OTHERS, "e[x]it the turn" if may_stop else "e[x]it the run"])
-
-
-def read_answer(asked: AskedCall, text: str) -> Meaning:
+def _read_answer(asked: ApprovalRequested, text: str) -> Meaning:
     """Say what a line means as an answer."""
     first, _, rest = text.strip().partition(" ")
     word, reason = first.rstrip(",.:;").lower(), rest.strip()
@@ -259,19 +318,7 @@ def read_answer(asked: AskedCall, text: str) -> Meaning:
     return "view" if word in ("v", "view") and not reason else "unclear"
 
 
-def unclear(text: str, meant: str) -> Line:
-    """Return the line for what is no answer."""
-    return Line(mark="warning", text=f"{one_line(text, 40)!r} is no answer. {meant}", rows=4)
-
-
-def choose_option(options: Sequence[str], text: str) -> str:
-    """Return the option with that number, or the text."""
-    number = text.strip()
-    is_number = number.isascii() and number.isdigit() and 1 <= int(number) <= len(options)
-    return options[int(number) - 1] if is_number else number
-
-
-def arguments_from(agent: Agent[object, object, object], asked: AskedCall, text: str) -> JsonObject:
+def _read_arguments(agent: Agent[Any, Any, Any], asked: ApprovalRequested, text: str) -> JsonObject:
     """Return the arguments that a person gives instead, checked as those of the model are.
 
     Raises:
@@ -287,9 +334,3 @@ def arguments_from(agent: Agent[object, object, object], asked: AskedCall, text:
     if tool is not None:  # those of a sub-agent's tools are checked when the call is made
         tool.parse(text)
     return value  # pyright: ignore[reportUnknownVariableType] - JSON edge
-
-
-def misfit(invalid: InvalidArguments) -> Line:
-    """Return the line for arguments that do not fit."""
-    issues = "\n".join(invalid.issues)
-    return Line(mark="failed", text=f"These arguments do not fit:\n{issues}", rows=_FAULT_ROWS)

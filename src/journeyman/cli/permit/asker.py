@@ -18,30 +18,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from rich.console import Console
 
 from journeyman.agent import Agent
-from journeyman.cli.permit.asked import (
-    DENIED,
-    arguments_from,
-    choose_option,
-    hint,
-    lines_of_call,
-    misfit,
-    question_lines,
-    read_answer,
-    unclear,
-    whole,
-)
+from journeyman.cli.permit.asked import DENIED, Asked, Prompt, TerminalQuestion
 from journeyman.cli.permit.policy import Nobody, find_watched_run
-from journeyman.cli.show.lines import Line, laid_out
-from journeyman.errors import InvalidArguments, visible
-from journeyman.events import ApprovalRequested
-from journeyman.gate import Allow, Approval, Decision, Deny, Rewrite
+from journeyman.cli.show.lines import Line
+from journeyman.cli.show.screen import PlainScreen, is_dumb
+from journeyman.events import ApprovalRequested, QuestionAsked
+from journeyman.gate import Approval, Decision, Deny
 from journeyman.tools.context import Asker as AsksUser
 from journeyman.tools.context import current_asker
 from journeyman.types import RunPath
 
-_LABEL: Final = "allow? "
-_ARGUMENTS: Final = "arguments> "
-_ANSWER: Final = "answer> "
 _AT_ONCE: Final = 65_536
 
 T = TypeVar("T")
@@ -126,19 +112,28 @@ class TerminalAsker:
         return await seen.outside.ask(path, question, options, call=call, beside=here)
 
     async def _approve(self, approval: Approval) -> Decision:
-        async with self._asks():
-            return await self._ask_approval(_event_of(approval))
+        answer = await self._ask(_event_of(approval))
+        return Deny(DENIED) if answer is None or isinstance(answer, str) else answer
 
     async def _ask_question(self, path: RunPath, question: str, options: Sequence[str]) -> str | None:
-        async with self._asks():
-            self._say(question_lines(path, question, options))
-            self._say([Line(text="A number or a text." if options else "A text.", style="cyan")])
-            while (text := await self._line(_ANSWER)) is not None and not text.strip():
-                pass
-            return None if text is None else choose_option(options, text)
+        answer = await self._ask(QuestionAsked(path=path, id="", question=question, options=(*options,)))
+        return answer if isinstance(answer, str) else None
+
+    async def _ask(self, asked: Asked) -> Decision | str | None:
+        """Return the answer; None after Ctrl-D."""
+        question, prompt = TerminalQuestion(self._agent, asked, may_exit="run"), None
+        async with self._has_turn():
+            self._say(question.lines(os.get_terminal_size(self._terminal).lines or 24))
+            while question.answer is None:
+                is_new, prompt = question.prompt is not prompt, question.prompt
+                text = await self._enter(prompt, is_new=is_new)
+                if text is None:
+                    return None
+                self._say(question.enter(text))
+            return question.answer
 
     @asynccontextmanager
-    async def _asks(self) -> AsyncGenerator[None]:
+    async def _has_turn(self) -> AsyncGenerator[None]:
         """Have the terminal for one question."""
         async with self._turn:
             with self._paused():
@@ -149,56 +144,22 @@ class TerminalAsker:
                     self._say([Line(text="It is asked no more: it was answered elsewhere, or stopped.", rows=1)])
                     raise
 
-    async def _ask_approval(self, asked: ApprovalRequested) -> Decision:
-        self._say(lines_of_call(asked, os.get_terminal_size(self._terminal).lines or 24))
-        meant = hint(asked, may_stop=False)
-        self._say([Line(text=meant, style="cyan", rows=3)])
-        while True:
-            text = await self._line(_LABEL)
-            if text is None:
-                return Deny(DENIED)
-            match read_answer(asked, text):
-                case "modify":
-                    changed = await self._modify_arguments(asked)
-                    if changed is not None:
-                        return changed
-                case "view":
-                    self._say(whole(asked))
-                case "unclear":
-                    self._say([unclear(text, meant)] if text.strip() else [])
-                case decision:
-                    return decision
-
-    async def _modify_arguments(self, asked: ApprovalRequested) -> Decision | None:
-        """Let the arguments be edited. None: they were left as they are."""
-        given = visible(asked.arguments, indent=None)
-        edit = _editor()
-        while True:
-            if edit is None:
-                self._say([Line(text=f"Arguments now: {given}", rows=30)])
-                text = await self._line(_ARGUMENTS)
-            else:
-                text = await edit(self._terminal, _ARGUMENTS, given)
-            if text is None or not text.strip():
-                return None
-            try:
-                arguments = arguments_from(self._agent, asked, text)
-            except InvalidArguments as invalid:
-                self._say([misfit(invalid)])
-                given = text if edit is not None else given
-            else:
-                return Allow() if arguments == asked.arguments else Rewrite(arguments, "changed by the user")
+    async def _enter(self, prompt: Prompt, *, is_new: bool) -> str | None:
+        """Return the line that is entered; None: there will be none."""
+        edit = _editor() if prompt.given else None
+        shown = [prompt.hint] if edit is not None else [prompt.hint, prompt.given]
+        self._say([Line(text=text, style="cyan", rows=30) for text in shown if text and is_new])
+        if edit is not None:
+            return await edit(self._terminal, prompt.label, prompt.given) or ""
+        text = await self._line(prompt.label)
+        return text or "" if prompt.given else text
 
     def _say(self, lines: Iterable[Line]) -> None:
         with os.fdopen(os.dup(self._terminal), "w", encoding="utf-8", errors="replace") as file:
             width = os.get_terminal_size(self._terminal).columns or 80
-            is_plain = os.environ.get("TERM", "") in ("dumb", "unknown")
-            console = Console(
-                file=file, force_terminal=not is_plain, width=width, highlight=False, markup=False, emoji=False
-            )
-            for line in lines:
-                for row in laid_out(line, console):
-                    console.print(row, soft_wrap=True)
+            look: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False, "soft_wrap": True}
+            console = Console(file=file, force_terminal=not is_dumb(), width=width, **look)
+            PlainScreen(console).say([*lines])
 
     async def _line(self, label: str) -> str | None:
         """Return the line that is entered; None: there will be none."""

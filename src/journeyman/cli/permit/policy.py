@@ -50,22 +50,16 @@ def data_folder() -> Path | None:
     return None
 
 
-class _RulesSection(BaseModel):
+class FileRules(BaseModel, frozen=True):
+    """The rules of a file of settings."""
+
     allow: list[str] = []
     deny: list[str] = []
     ask: list[str] = []
 
 
 class _SettingsFile(BaseModel):
-    permissions: _RulesSection
-
-
-class FileRules(NamedTuple):
-    """The rules of a file of settings."""
-
-    allow: Sequence[str] = ()
-    deny: Sequence[str] = ()
-    ask: Sequence[str] = ()
+    permissions: FileRules
 
 
 def load_rules(path: Path) -> FileRules:
@@ -90,8 +84,8 @@ def load_rules(path: Path) -> FileRules:
     if rules.allow and path.resolve().is_relative_to(Path.cwd().resolve()):
         left_out = f"{path} lies in the working folder, so what it allows is left out: {', '.join(rules.allow)}"
         stderr_console().print(one_line(left_out, _SHOWN_CHARACTERS), markup=False)
-        return FileRules((), rules.deny, rules.ask)
-    return FileRules(rules.allow, rules.deny, rules.ask)
+        return FileRules(deny=rules.deny, ask=rules.ask)
+    return rules
 
 
 def with_policy(
@@ -122,8 +116,8 @@ class Policy(Permission):
     """The gate of an agent that a command runs. The functions of the agent's own file are trusted, but in strict."""
 
     def __init__(self, mode: PermissionMode, approvals: Approvals, rules: FileRules | None = None) -> None:
-        allow, deny, ask = rules or FileRules()
-        super().__init__(mode=mode, approvals=approvals, classify=self._classify_call, allow=allow, deny=deny, ask=ask)
+        given = dict(rules or FileRules())
+        super().__init__(mode=mode, approvals=approvals, classify=self._classify_call, **given)
 
     def _classify_call(self, request: GateRequest) -> Action:
         if self.mode == "strict":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Event as Flag
 from threading import Lock, Thread
@@ -51,12 +51,13 @@ class Screen(Protocol):
         """Show what is left, and leave the terminal as it was."""
 
 
-def open_screen(*, quiet: bool) -> Screen:
-    """Return the screen that fits where stderr leads."""
+def open_screen(*, quiet: bool, status: Callable[[], RenderableType] | None = None) -> Screen:
+    """Return the screen that fits where stderr leads. In a terminal its last rows are what `status` returns; without
+    that, what the run does now."""
     if quiet:
         return SilentScreen()
     console = stderr_console()
-    return LiveScreen(console) if console.is_terminal else PlainScreen(console)
+    return LiveScreen(console, status) if console.is_terminal else PlainScreen(console)
 
 
 def stderr_console() -> Console:
@@ -128,8 +129,9 @@ class PlainScreen:
 class LiveScreen:
     """Prints finished lines above a tail that moves."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, status: Callable[[], RenderableType] | None) -> None:
         self._console = console
+        self._status = status
         self._tree = Tree()
         self._tail = Tail()
         self._waiting: list[Line] = []
@@ -194,9 +196,12 @@ class LiveScreen:
 
     def _paint(self) -> None:
         finished = self._laid_out(self._take_waiting())
-        with self._lock:
-            tail = list(self._tail.lines(unicode=speaks_unicode(self._console)))
-        self._live.update(Group(*self._laid_out(tail)))
+        if self._status is None:
+            with self._lock:
+                tail = list(self._tail.lines(unicode=speaks_unicode(self._console)))
+            self._live.update(Group(*self._laid_out(tail)))
+        else:
+            self._live.update(self._status())
         if finished:
             self._console.print(*finished, sep="\n")
         else:

@@ -2,53 +2,49 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import threading
 import webbrowser
-from typing import Final
+from functools import partial
+from typing import Annotated, Final
 
-from journeyman.cancellation import Abort
-from journeyman.cli.app import Mistake
+from cyclopts import Parameter
+
 from journeyman.cli.durable import find_store, tell
-from journeyman.cli.ending import Interrupt
+from journeyman.cli.load_agent import AgentLoop
+from journeyman.cli.options import Flag, Port
 from journeyman.cli.recorded import FORMS
-from journeyman.cli.run import Flag, Stdout
-from journeyman.errors import DefinitionError, StoreError
-from journeyman.view.server import serve_view
+from journeyman.cli.run import Stdout
+from journeyman.cli.serving import listening_told, until_told
+from journeyman.view.asgi import serve_view
 
 TOKEN: Final = "JOURNEYMAN_VIEW_TOKEN"
+_HINTS: Final = {
+    "NO_TOKEN": f"Set {TOKEN} to a long random text, or leave out --host.",
+    "NO_HOST_NAME": "Listen at one of them: --host 192.0.2.7",
+}
 
 
 def view(
-    store: str | None = None,
+    store: Annotated[
+        str | None, Parameter(name="STORE", help="A file or the URL of a database; else as --store of the others.")
+    ] = None,
     /,
     *,
-    host: str = "127.0.0.1",
-    port: int | None = None,
-    token: str | None = None,
-    read_only: Flag = False,
-    no_open: Flag = False,
+    host: Annotated[
+        str, Parameter(help="The address to listen on; JOURNEYMAN_VIEW_TOKEN if others reach it.")
+    ] = "127.0.0.1",
+    port: Port = None,
+    read_only: Annotated[Flag, Parameter(help="Only look: nothing can be said, and nothing forgotten.")] = False,
+    no_open: Annotated[Flag, Parameter(help="Do not open a browser.")] = False,
 ) -> int:
     """Look at runs in a browser, while they go on and afterwards, and say something to those that go on.
 
     It prints the address to open, which has a token in it. It ends with Ctrl-C.
-
-    Args:
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-        host: The address to listen on. One that others can reach needs a --token.
-        port: The port to listen on; 0 takes a free one. Without it: 7878, or the next one that is free.
-        token: What whoever looks has to bring. Without it: JOURNEYMAN_VIEW_TOKEN, or a random one.
-        read_only: Only look: nothing can be said to a run, and none can be forgotten.
-        no_open: Do not open a browser.
     """
     Stdout()
     place = find_store(store)
-    if port is not None and not 0 <= port < 65_536:
-        raise Mistake(f"{port} is no port.", "Give a number from 0 to 65535.")
-    abort = Abort()
-    interrupt = Interrupt(abort, lambda: tell("stopping; interrupt again to quit at once"))
 
     def ready(url: str) -> None:
         tell(f"Open {url}", f"It shows {place.shown}; Ctrl-C ends it.")
@@ -56,26 +52,16 @@ def view(
         if has_screen and sys.stderr.isatty() and not (no_open or os.environ.get("CI")):  # none opens in a terminal
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
-    serving = serve_view(
+    serving = partial(
+        serve_view,
         place.path,
         address=host,
         port=port,
-        token=token or os.environ.get(TOKEN) or None,
+        token=os.environ.get(TOKEN) or None,
         read_only=read_only,
         forms=FORMS,
-        abort=abort,
         on_ready=ready,
     )
-    try:
-        with interrupt.listening(), asyncio.Runner() as runner:
-            runner.run(serving)
-            interrupt.has_ended = True
-    except DefinitionError as error:
-        problem = error.problems[0]
-        raise Mistake(problem.message, problem.hint) from error
-    except StoreError as error:
-        raise Mistake(error.message, error.hint) from error
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise Mistake(f"{host} cannot be listened on: {why}.", "Choose another --port or --host.") from error
-    return interrupt.exit_code or 0
+    with listening_told(host, _HINTS):
+        stopping = partial(tell, "stopping; interrupt again to quit at once")
+        return until_told(AgentLoop(), lambda abort: serving(abort=abort), stopping)

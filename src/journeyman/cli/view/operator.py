@@ -1,25 +1,41 @@
-"""The commands that speak to a run that goes on, durable or recorded, in whichever process: `journeyman steer`,
-`approve`, `deny`, `answer`, `hold` and `release`. The viewer says the same in the same way.
+"""`journeyman tell`, which speaks to a run that goes on, durable or recorded, in whichever process. The viewer says the
+same in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Final, Literal, TypeAlias
 
+from cyclopts import Parameter
 from pydantic_core import from_json
 
 from journeyman.cli.app import Mistake, Refused
-from journeyman.cli.durable import AnyHandle, find_store, in_store, name_of, question_line, say_to_recording, tell
-from journeyman.cli.run import Flag, Stdout
+from journeyman.cli.durable import (
+    AnyHandle,
+    find_store,
+    in_store,
+    name_of,
+    question_line,
+    say_to_recording,
+    stop_run,
+    tell,
+)
+from journeyman.cli.options import Flag, RunName, StoreName
+from journeyman.cli.run import Stdout
 from journeyman.cli.show.lines import one_line
 from journeyman.durable.durable import Durable
 from journeyman.durable.handle import RunHandle
 from journeyman.durable.records import RunInfo
+from journeyman.errors import count
 from journeyman.gate import Allow, Decision, Deny, Rewrite
 from journeyman.narrowing import is_json_object
 
+Say: TypeAlias = Callable[[AnyHandle], Awaitable[str]]
+"""Says something to a run, and gives what came of it."""
 
-def _say_to_run(run: str, store: str | None, say: Callable[[AnyHandle], Awaitable[str]]) -> int:
+
+def _say_to_run(run: str, store: str | None, say: Say) -> int:
     """Say something to a run, and print what came of it."""
     Stdout()
     place = find_store(store)
@@ -43,117 +59,105 @@ def _say_to_run(run: str, store: str | None, say: Callable[[AnyHandle], Awaitabl
     return 0
 
 
-def steer(run: str, text: str, /, *, at_end: Flag = False, store: str | None = None) -> int:
-    """Say something to a run before its next model call.
-
-    Args:
-        run: Its id, its name, or the beginning of either.
-        text: What to say.
-        at_end: Say it when nothing else is left to do; not to a durable run.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-    """
-
-    async def say(handle: AnyHandle) -> str:
-        if not at_end:
-            await handle.steer(text)
-            return "It is said before the next model call."
-        if isinstance(handle, RunHandle):
-            raise ValueError("A durable run takes nothing that is said at its end. Leave --at-end out.")
-        await handle.follow_up(text)
-        return "It is said when nothing else is left to do."
-
-    return _say_to_run(run, store, say)
+Said: TypeAlias = Literal["approve", "answer", "steer", "hold", "release"]
+Verb: TypeAlias = Literal["approve", "answer", "steer", "hold", "release", "stop"]
+_TAKES: Final[dict[str, tuple[str, int, int]]] = {
+    "approve": ("QUESTION", 1, 1),
+    "answer": ("QUESTION TEXT", 2, 2),
+    "steer": ("TEXT", 1, 1),
+    "hold": ("", 0, 0),
+    "release": ("", 0, 0),
+    "stop": ("[REASON]", 0, 1),
+}
+"""For each verb the words behind it, how many there are at least, and at most."""
 
 
-def approve(
-    run: str, question: str, /, *, arguments: str | None = None, deny: str | None = None, store: str | None = None
+def tell_run(
+    run: RunName,
+    verb: Annotated[
+        Verb,
+        Parameter(
+            name="VERB",
+            help="approve QUESTION makes the call that waits; answer QUESTION TEXT; steer TEXT is said before the next"
+            " model call; hold lets no step begin; release; stop [REASON] ends it as cancelled.",
+            show_choices=False,
+        ),
+    ],
+    /,
+    *words: Annotated[
+        str,
+        Parameter(name="WORD", help="What belongs to the verb. QUESTION: six characters of it do; show RUN has them."),
+    ],
+    arguments: Annotated[str | None, Parameter(help="approve: make the call with this JSON object instead.")] = None,
+    deny: Annotated[str | None, Parameter(help="approve: deny the call; the model reads this reason.")] = None,
+    at_end: Annotated[Flag, Parameter(help="steer: when nothing else is left to do; not to a durable run.")] = False,
+    store: StoreName = None,
 ) -> int:
-    """Allow a call that waits for an answer, or with `--deny` deny it. The first answer counts.
+    """Speak to a run that goes on. The first answer to a question counts."""
+    _check_words(verb, words, {"--arguments": arguments, "--deny": deny, "--at-end": at_end or None})
+    if verb == "stop":
+        return stop_run(run, *(words or ("cancelled",)), store=store)
+    decision = _decide(arguments, deny)
+    return _say_to_run(run, store, lambda handle: _speak(handle, verb, words, decision, at_end=at_end))
 
-    Args:
-        run: Its id, its name, or the beginning of either.
-        question: That of the call, or its first characters, six at least: `journeyman show RUN`.
-        arguments: Make the call with these arguments instead: a JSON object.
-        deny: Deny the call. The model reads this reason.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+
+def _check_words(verb: Verb, words: Sequence[str], options: Mapping[str, object]) -> None:
+    """Check that what is given belongs to the verb.
+
+    Raises:
+        Mistake: a word is missing or too many, or an option is another verb's.
     """
-    if arguments is not None and deny is not None:
+    takes, at_least, at_most = _TAKES[verb]
+    if not at_least <= len(words) <= at_most:
+        has = f"has {count(len(words), 'word')} behind it" if words else "has no word behind it"
+        raise Mistake(f"{verb} {has}.", f"Write: journeyman tell RUN {verb} {takes}".rstrip())
+    for option, value in options.items():
+        of = "steer" if option == "--at-end" else "approve"
+        if value is not None and verb != of:
+            raise Mistake(f"{option} is for {of}, not for {verb}.", "Leave it out.")
+
+
+async def _speak(handle: AnyHandle, verb: Said, words: Sequence[str], decision: Decision, *, at_end: bool) -> str:
+    """Say it to the run, and return what came of it."""
+    match verb:
+        case "approve":
+            decided = await handle.approve(words[0], decision)
+            done = "Denied" if isinstance(decision, Deny) else "Allowed"
+            others = ", with other arguments" if isinstance(decision, Rewrite) else ""
+            return f"{done}{others}: {question_line(decided)}"
+        case "answer":
+            answered = await handle.answer(words[0], words[1])
+            return f"Answered: {one_line(answered.question, 300)}"
+        case "steer" if at_end:
+            if isinstance(handle, RunHandle):
+                raise ValueError("A durable run takes nothing that is said at its end. Leave --at-end out.")
+            await handle.follow_up(words[0])
+            return "It is said when nothing else is left to do."
+        case "steer":
+            await handle.steer(words[0])
+            return "It is said before the next model call."
+        case "hold":
+            await handle.hold()
+            return "It is held: no further step of it begins."
+        case "release":
+            await handle.release()
+            return "It is released."
+
+
+def _decide(arguments: str | None, deny: str | None) -> Decision:
+    """Return the decision about a call that waits: to make it, also with other arguments, or to deny it.
+
+    Raises:
+        Mistake: it is both, or the arguments are none.
+    """
+    if arguments is None:
+        return Allow() if deny is None else Deny(deny)
+    if deny is not None:
         raise Mistake("A call is denied, or made with other arguments, not both.", "Leave out --arguments or --deny.")
-    return _decide(run, question, Allow() if deny is None else Deny(deny), arguments=arguments, store=store)
-
-
-def deny(run: str, question: str, reason: str = "denied by the operator", /, *, store: str | None = None) -> int:
-    """Deny a call that waits. The first answer counts.
-
-    Args:
-        run: Its id, its name, or the beginning of either.
-        question: That of the call, or its first characters, six at least: `journeyman show RUN`.
-        reason: Why. The model reads it.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-    """
-    return _decide(run, question, Deny(reason), store=store)
-
-
-def _decide(run: str, question: str, decision: Decision, *, store: str | None, arguments: str | None = None) -> int:
-    if arguments is not None:
-        try:
-            given = from_json(arguments)
-        except ValueError as error:
-            raise Mistake(f"--arguments is no JSON: {error}.", 'Give an object: \'{"path": "notes.md"}\'.') from error
-        if not is_json_object(given):
-            raise Mistake("--arguments is no JSON object.", 'Give an object: \'{"path": "notes.md"}\'.')
-        decision = Rewrite(given)
-
-    async def say(handle: AnyHandle) -> str:
-        decided = await handle.approve(question, decision)
-        others = "" if arguments is None else ", with other arguments"
-        return f"{'Denied' if isinstance(decision, Deny) else 'Allowed'}{others}: {question_line(decided)}"
-
-    return _say_to_run(run, store, say)
-
-
-def answer(run: str, question: str, text: str, /, *, store: str | None = None) -> int:
-    """Answer a question that the model of a run has asked. The first answer counts.
-
-    Args:
-        run: Its id, its name, or the beginning of either.
-        question: That of the question, or its first characters, six at least: `journeyman show RUN`.
-        text: The answer.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-    """
-
-    async def say(handle: AnyHandle) -> str:
-        answered = await handle.answer(question, text)
-        return f"Answered: {one_line(answered.question, 300)}"
-
-    return _say_to_run(run, store, say)
-
-
-def hold(run: str, /, *, store: str | None = None) -> int:
-    """Let no further step of a run begin, until it is released. What is under way ends.
-
-    Args:
-        run: Its id, its name, or the beginning of either.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-    """
-
-    async def say(handle: AnyHandle) -> str:
-        await handle.hold()
-        return "It is held: no further step of it begins."
-
-    return _say_to_run(run, store, say)
-
-
-def release(run: str, /, *, store: str | None = None) -> int:
-    """Let a run go on that was held.
-
-    Args:
-        run: Its id, its name, or the beginning of either.
-        store: A file or the URL of a database. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
-    """
-
-    async def say(handle: AnyHandle) -> str:
-        await handle.release()
-        return "It is released."
-
-    return _say_to_run(run, store, say)
+    try:
+        given = from_json(arguments)
+    except ValueError as error:
+        raise Mistake(f"--arguments is no JSON: {error}.", 'Give an object: \'{"path": "notes.md"}\'.') from error
+    if not is_json_object(given):
+        raise Mistake("--arguments is no JSON object.", 'Give an object: \'{"path": "notes.md"}\'.')
+    return Rewrite(given)

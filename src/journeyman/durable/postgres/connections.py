@@ -47,12 +47,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE_S: Final = 5.0
-"""How many seconds to wait for a database that is away before that is an error."""
+"""How many seconds to wait for a database that is away before that is an error. Whoever drives a run tries again by
+itself; everybody else should learn of it."""
 ANSWER_S: Final = 30.0
 """How many seconds to wait for an answer before the statement is cancelled, and the connection counts as lost."""
+# At first soon, since most faults are over at once; then less and less often.
 _AGAIN_S, _SELDOM_S = 0.02, 0.5
 _POLL_S: Final = 1.0
 """How often, in seconds, a process looks for news of which nobody has told it."""
+# With the one that is held, 100 workers have 400 of them, and Postgres has a process for each.
 _MOST_LENT: Final = 3
 _READ_ONLY: Final = "25006"
 _ALIVE: Final = f"SELECT number FROM ({HELD}) AS held"
@@ -129,6 +132,7 @@ class Connections:
     def has_news(self) -> bool:
         """Tell whether another process may have written, without waiting for the database."""
         now_s = asyncio.get_running_loop().time()
+        # The lock is lost with it: whoever asks next connects again, and looks at everything.
         if self._held is None or self._held.closed:
             return self._is_open
         if not self._hear():
@@ -162,6 +166,7 @@ class Connections:
         if held.pgconn.transaction_status == TransactionStatus.ACTIVE:
             return True  # the driver reads an answer
         try:
+            # Without a question to the server: what it has told lies in the socket already.
             held.pgconn.consume_input()
             while (told := held.pgconn.notifies()) is not None:
                 self._is_told = self._is_told or told.extra.decode() != self._owner
@@ -192,6 +197,7 @@ class Connections:
             is_begun = False
             try:
                 async with self._until_closed(), self._lent() as connection:
+                    # From here on it may have been done, and only its answer lost.
                     is_begun = True
                     async with asyncio.timeout(None if takes_long else self._answer_s):
                         return await work(connection, is_again)
@@ -246,6 +252,7 @@ class Connections:
         from psycopg.pq import TransactionStatus
 
         self._used.discard(connection)
+        # A connection that is in the middle of a transaction is given to nobody.
         if self._is_open and connection.info.transaction_status == TransactionStatus.IDLE:
             self._free.append(connection)
         else:
@@ -257,6 +264,7 @@ class Connections:
         self._give_back(connection)
         if not is_lost and not is_broken:
             return
+        # The others were made to the same server, and would fail one by one.
         for each in self._free:
             each.pgconn.finish()
         self._free.clear()
@@ -274,12 +282,14 @@ class Connections:
         """Return another connection. `is_direct`: to the database itself, and not to a pooler before it."""
         from psycopg import AsyncConnection
 
+        # The name by which an administrator sees whose connection it is.
         given = self.database.parameters(is_direct=is_direct, application_name=f"journeyman {self._owner}")
         threshold = self.database.prepare_threshold
         return await AsyncConnection.connect("", autocommit=True, prepare_threshold=threshold, **given)
 
     async def alive(self, connection: Connection, owners: Collection[str | None]) -> Collection[str | None]:
         """Return those of some owners that live."""
+        # This process lives: nobody has to be asked.
         if not set(owners) - {self._owner}:
             return owners
         if (await rows_of(connection, f"SELECT {_IS_YOUNG}", [self._grace_s]))[0][0]:
@@ -296,6 +306,7 @@ class Connections:
             if self._held is None or self._held.closed:
                 held = await self._hold()
                 try:
+                    # What was lost is written before anybody else uses the database again.
                     await self._on_renewed(held)
                     self._check_open()  # who has closed it meanwhile did not see this connection, nor its lock
                 except BaseException:
@@ -317,6 +328,7 @@ class Connections:
             if found is not None:
                 self.database.check_number(connection.info.backend_pid, found[0])
             async with asyncio.timeout(self._answer_s):
+                # Whoever holds the lock by now is a connection of this process that was lost.
                 await connection.execute(END_OLD.encode(), (number,))
                 await connection.execute(b"SELECT pg_advisory_lock(%s::bigint)", (number,))
                 await connection.execute(f"LISTEN {sql.CHANNEL}".encode())
@@ -350,6 +362,7 @@ async def rows_of(
     connection: Connection, query: str, given: Sequence[object] | Mapping[str, object] = ()
 ) -> list[tuple[Any, ...]]:
     """Return the rows that a statement gives back, if it gives back any."""
+    # As text, bytes would come as hexadecimal digits, twice as long.
     cursor = connection.cursor(binary=True)
     await cursor.execute(query.encode(), given or None)
     return [] if cursor.rownumber is None else await cursor.fetchall()  # its description takes longer than its rows
@@ -409,4 +422,5 @@ async def add_lines(connection: Connection, session: str, lines: Sequence[NewRec
     try:
         await rows_of(connection, WRITE_SESSION, [session, at, *map(list, zip(*rows, strict=True))])
     except UniqueViolation as error:
+        # The number was used in between: nothing of the transaction is stored.
         raise StoreError(f"Something else was said in session {session}.", hint="Try again.", may_pass=True) from error

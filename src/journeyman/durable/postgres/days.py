@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("journeyman")
 
 AHEAD: Final = 7
-"""So many days after today have their tables."""
+"""So many days after today have their tables. Whoever sweeps may be away for some days, and rows in the default
+table have to be moved later."""
 MOST_KEPT: Final = 10_000
 """A day of which more runs than this are left is not dropped, because copying them would keep all others waiting."""
 _TABLES: Final = ("jm_steps", "jm_signals")
@@ -63,6 +64,7 @@ class Days(NamedTuple):
 
 def prefix_of(moment: float) -> str:
     """Return how the ids of runs begin that were begun from a moment on, in seconds since 1970."""
+    # As the first twelve digits of a UUID of version 7, which are its milliseconds: a day is a range of ids.
     text = f"{int(moment * 1000) & (1 << 48) - 1:012x}"
     return f"{text[:8]}-{text[8:]}"
 
@@ -78,6 +80,7 @@ def days_of(now: float, days: int) -> list[dict[str, str]]:
     begins = [today + timedelta(days=n) for n in range(days + 2)]
     bounds = [prefix_of(each.timestamp()) for each in begins]
     return [
+        # The days of UTC, wherever the machine is: the bounds of tables must not depend on it.
         {"name": f"{day:%Y%m%d}", "begin": begin, "end": end}
         for day, begin, end in zip(begins, bounds, bounds[1:], strict=False)
     ]
@@ -139,6 +142,7 @@ async def drop_days(connection: Connection, before: float, *, most_kept: int = M
         try:
             async with connection.transaction():
                 await connection.execute(_LOCKED.encode())
+                # What is still needed is copied while nobody can write to it.
                 await connection.execute(f"ALTER TABLE {part.table} DETACH PARTITION {part.name}".encode())
                 which = "(SELECT id FROM jm_runs WHERE (%s::text IS NULL OR id >= %s::text) AND id < %s::text)"
                 copy = f"INSERT INTO {part.table} SELECT * FROM {part.name} WHERE run IN {which}"

@@ -28,6 +28,7 @@ _UNMARK: Final[dict[DispatcherName, str]] = {
     "procrastinate": f"psql URL -c 'DROP INDEX {_MARKS['procrastinate']}'",
     "pgqueuer": "pgq --prefix jm_ --pg-dsn URL uninstall",
 }
+# Each day has two tables, and Postgres plans more slowly with thousands of them.
 _MOST_DAYS: Final = 400
 _MARKED: Final = (
     f"SELECT to_regclass('{_MARKS['procrastinate']}') IS NOT NULL, to_regclass('{_MARKS['pgqueuer']}') IS NOT NULL"
@@ -69,6 +70,7 @@ async def choose(given: DispatcherName | None, connection: Connection, database:
     [marked] = await (await connection.execute(_MARKED.encode())).fetchall()
     found: list[DispatcherName] = [each for each, is_there in zip(_MARKS, marked, strict=True) if is_there]
     name: DispatcherName = given if given is not None else found[0] if found else _DEFAULT
+    # Tickets of the other one would never be brought.
     for other in found:
         if other != name:
             raise StoreError(

@@ -81,6 +81,7 @@ class PostgresEngine(Transactions):
     async def open(self) -> None:
         async def work(connection: Connection) -> None:
             async with connection.transaction():
+                # Two processes that open a new database at once would both make its tables.
                 await connection.execute(b"SELECT pg_advisory_xact_lock(%s::bigint)", (MIGRATING,))
                 if self._named is None or isinstance(self._named, str):
                     name = await choose(self._named, connection, self.connections.database)
@@ -108,6 +109,7 @@ class PostgresEngine(Transactions):
 
     async def add(self, row: Row, records: Sequence[Record] = (), *, is_queued: bool = True) -> Row:
         async def work(connection: Connection, _: bool) -> Row:
+            # Neither stored nor found: it was forgotten in between, so once more.
             while not await self._added(connection, row, records, is_queued=is_queued):
                 where = "WHERE name = %s::text OR (agent = %s::text AND dedup = %s::text)"
                 known = await runs_of(connection, where, [row.name, row.agent, row.dedup])
@@ -189,6 +191,7 @@ class PostgresEngine(Transactions):
         claim: Claim | None = None
 
         async def work(connection: Connection, _: bool) -> Claim | None:
+            # Read again as long as somebody else was quicker: what decides is the row as it is.
             nonlocal tried, claim
             while (row := await run_of(connection, id)) is not None:
                 if tried is not None and (row.epoch, row.owner) == (tried.epoch, self.owner):
@@ -199,6 +202,7 @@ class PostgresEngine(Transactions):
                 )
                 if gen not in (None, row.gen) or not is_free(row, now=now, also=also, owner_is_dead=is_dead):
                     return None
+                # Who drove it and did not give it back has died.
                 after = await self._claimed(connection, row, died=row.owner is not None and not steal, head=head)
                 after = after if gen is not None else replace(after, gen=row.gen + 1)
                 async with connection.transaction():
@@ -245,10 +249,13 @@ class PostgresEngine(Transactions):
                 row = await run_of(connection, claim.row.id)
                 if row is not None and (row.epoch, row.owner) == (claim.epoch, None):
                     return True  # only the answer was lost
+            # Where nothing else is written, the statement is a transaction by itself.
             if not (is_limited or change.lines or posts is not None or may_be_handed_over(after)):
                 return bool(await rows_of(connection, sql.SETTLE, given))
             async with connection.transaction():
                 if is_limited:
+                    # First the lock of the queue and then the row, as a claim does: in another order, the two would
+                    # wait for each other.
                     await rows_of(connection, sql.QUEUE_LOCK, [storable_value(after.queue)])
                 if not await rows_of(connection, sql.SETTLE, given):
                     return False
@@ -263,6 +270,7 @@ class PostgresEngine(Transactions):
         return is_done
 
     async def forget(self, ids: Collection[str], *, by_days: bool = False) -> int:
+        # With a whole day, its tables are dropped: what is deleted row by row costs as much as it took to write.
         tables = ("jm_steps_default", "jm_signals_default") if by_days else ("jm_steps", "jm_signals")
 
         async def work(connection: Connection, _: bool) -> int:
@@ -275,6 +283,7 @@ class PostgresEngine(Transactions):
         return await self.written(work)
 
     async def drop_days(self, before: float) -> None:
+        # A table may have to be waited for.
         await self.written(lambda connection, _: drop_days(connection, before), takes_long=True)
 
     def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> SharedSession:
@@ -293,6 +302,7 @@ class PostgresEngine(Transactions):
         return [KeptSession(*map(restored, each)) for each in found]
 
     async def delete_session(self, id: str) -> None:
+        # In a thread: it waits for the network on a connection of its own.
         await asyncio.to_thread(PostgresSessions(self.connections.database.url).delete, id)
 
     # -- steps and signals
@@ -331,6 +341,7 @@ class PostgresEngine(Transactions):
             found = await rows_of(connection, sql.KNOWN, [*given[:3], given[-2]])
             if not found or found[0][0] != claim.epoch:
                 return "fenced"
+            # A second try finds what the first has stored: then it was only the answer that was lost.
             is_ours = is_again and found[0][2] is not None and record_of(found[0][1:]) == record
             return "written" if is_ours else "taken"
 

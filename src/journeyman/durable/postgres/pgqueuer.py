@@ -41,8 +41,10 @@ _POLL_S: Final = 1.0
 """How often, in seconds, the worker looks for work that is due, and for jobs of silent workers."""
 _LOOK_S: Final = 1.0
 """How often, in seconds, the worker looks for new queues."""
+# Postgres knows no moment after the year 294276.
 _MOST_S: Final = 10 * 365 * 86_400.0
 """A job that is due later is due then, and is put off again."""
+# The column is an integer of 32 bits.
 _MOST_URGENT: Final = 2**31 - 1
 _PREFIX: Final = "jm_"
 """Its tables are others than those of a program that uses PgQueuer itself, whose jobs would wake every worker."""
@@ -122,6 +124,7 @@ class PgQueuer:
     async def enqueue(
         self, ticket: Ticket, *, agent: str, queue: str, priority: int, after_s: float, connection: Connection
     ) -> None:
+        # A run has one ticket at most: that of its last wake-up.
         await connection.execute(_DROP.encode(), [ticket.run])
         await _queries(_joined(connection)).enqueue(
             place_of_queue(agent, queue),
@@ -194,9 +197,11 @@ class PgQueuer:
         """Let a worker of PgQueuer run until it ends, or until it has stopped because it was told to."""
         work = manager.run(
             dequeue_timeout=timedelta(seconds=_POLL_S),
+            # PgQueuer refuses a batch of more than half of its tasks.
             batch_size=max(1, slots // 2),
             max_concurrent_tasks=max(slots, 2),  # it takes no less: how many there are is said to each fetch
             heartbeat_timeout=timedelta(seconds=self.lease_s),
+            # Nothing is put into its log here, so nothing in it is to be added up.
             log_aggregation_interval=timedelta(0),
         )
         running, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
@@ -208,6 +213,7 @@ class PgQueuer:
                 _log.warning("The worker of PgQueuer has ended, and begins again: %s", said)
                 await asyncio.wait({stopping}, timeout=AGAIN_S)
             else:
+                # Before it is told to stop: what it fetches in this moment is handed over.
                 leaving.set()
                 manager.shutdown.set()
                 await asyncio.wait({running}, timeout=grace_s)
@@ -216,6 +222,7 @@ class PgQueuer:
             raise
         finally:
             stopping.cancel()
+            # In each case: without it, its tasks would go on for as long as they like.
             manager.shutdown.set()
             for each in list(drives):
                 each.cancel()
@@ -297,6 +304,8 @@ class _Driver(Patience):
                 self.tell()
             is_written = False
             async for told in connection.notifies(timeout=_LOOK_S, stop_after=1):
+                # It says so of every job that ends, anywhere: to look for work each time cost 73 ms of Postgres for a
+                # start with 20 idle workers.
                 is_written = is_written or '"delete"' not in told.payload
 
 

@@ -31,11 +31,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("journeyman")
 _TASK: Final = "jm.drive"
+# One that is late must not cost a lease.
 _BEATS: Final = 5
 """How many beats there are in a lease."""
+# What nobody has told is found within a second; most is told at once.
 _POLL_S: Final = 1.0
+# Postgres knows no moment after the year 294276.
 _MOST_S: Final = 10 * 365 * 86_400.0
 """A job that is due later is due then, and is put off again."""
+# The column is an integer of 32 bits.
 _MOST_URGENT: Final = 2**31 - 1
 _FUNCTIONS: Final = ("defer_jobs_v1", "fetch_job_v2", "finish_job_v1", "register_worker_v1", "update_heartbeat_v1")
 _LACKING: Final = (
@@ -65,6 +69,7 @@ _SILENT: Final = (
 _TAKE_AWAY: Final = "DELETE FROM procrastinate_jobs WHERE id = %s::bigint AND status = 'doing'"
 _LAST_CALL_S: Final = 2.0
 """How long each of its last calls may wait for a database that is away, once a worker has to end."""
+# As the triggers of Procrastinate's tables call it.
 _CHANNEL: Final = "procrastinate_queue_v1#"
 _WRITTEN: Final = '{"type": "job_inserted", "job_id": 0}'
 _FETCHED: Final = (
@@ -168,11 +173,14 @@ class Procrastinate:
                 name=None,
                 concurrency=max_concurrency,
                 fetch_job_polling_interval=_POLL_S,
+                # Never: stops are heard by the run itself.
                 abort_job_polling_interval=_MOST_S,
                 shutdown_graceful_timeout=grace_s,
                 delete_jobs="always",
+                # Its program has said what signals do.
                 install_signal_handlers=False,
                 update_heartbeat_interval=self.lease_s / _BEATS,
+                # So long that it never does: its own way would take the job of whoever has taken over.
                 stalled_worker_timeout=100 * self.lease_s,
             )
 
@@ -198,6 +206,7 @@ class Procrastinate:
                     await hand_over(ticket, now=now(), connection=connection)
 
         while True:
+            # Not all workers in the same moment.
             await asyncio.sleep(self.lease_s / 4 * random.uniform(0.9, 1.1))
             try:
                 found = await connector.done(silent)

@@ -18,6 +18,7 @@ _FREE: Final = (
     " ORDER BY priority DESC, created, id LIMIT %(limit)s) r"
 )
 _WHICH: Final = "agent = ANY(%(agents)s::text[]) AND (%(all)s::bool OR queue = ANY(%(queues)s::text[]))"
+# From queue to queue, since Postgres does not skip to the next different value of an index by itself.
 READY: Final = f"""
 WITH RECURSIVE place(agent, queue) AS (
     SELECT agent, queue FROM unnest(%(agents)s::text[]) AS agent, unnest(%(queues)s::text[]) AS queue
@@ -44,6 +45,7 @@ SELECT {LIST} FROM jm_runs WHERE id = ANY(ARRAY(
 """
 """By agent and queue: however many wait for others, none of those is looked at. `next` goes from queue to queue."""
 HAND_OVER: Final = (
+    # The epoch changes where somebody drives it: whatever that process still does, it can write nothing more.
     "UPDATE jm_runs SET status = CASE status WHEN 'running' THEN 'ready' ELSE status END, gen = gen + 1,"
     " epoch = epoch + (status = 'running')::int WHERE id = %s::text AND gen = %s::bigint"
     f" AND (status IN ('ready', 'running') OR (status = 'waiting' AND wake IS NOT NULL)) RETURNING {LIST}"
@@ -60,6 +62,7 @@ PARKED: Final = (
 )
 _SWEEPING: Final = 0x6A6D_0003
 SWEEPS: Final = (
+    # One process at a time, however many workers there are, and the moment is kept by the database's own clock.
     "UPDATE jm_version SET swept = now() WHERE (swept IS NULL OR swept < now() - make_interval(secs => %s::float8))"
     f" AND pg_try_advisory_xact_lock({_SWEEPING}) RETURNING true"
 )
@@ -89,9 +92,11 @@ _STEP_MARKS: Final = (
     "%s::text, %s::text, %s::smallint, %b::bytea, %s::text, %s::bigint, %s::float8, %s::float8, %b::bytea, %s::bigint"
 )
 ADD_STEP: Final = f"INSERT INTO jm_steps ({STEP}) VALUES ({_STEP_MARKS}) ON CONFLICT DO NOTHING"
+# For steps that may be done again: whoever writes waits for the network, and not for the disk.
 SOON: Final = "set_config('synchronous_commit', 'off', true) = 'off'"
 """Lets a statement end before what it writes is on the disk."""
 _WRITE: Final = (
+    # The epoch stands in the statement that writes: nothing is written by whoever has lost the run, not even late.
     f"INSERT INTO jm_steps ({STEP}) SELECT {_STEP_MARKS} FROM jm_runs WHERE id = %s::text AND epoch = %s::bigint"
 )
 _ONCE: Final = " ON CONFLICT DO NOTHING RETURNING n"
@@ -104,6 +109,8 @@ KNOWN: Final = (
 CLAIMED: Final = ("status", "owner", "epoch", "gen", "lives", "deaths", "n_steps", "wake", "why", "head")
 CLAIM: Final = (
     f"UPDATE jm_runs SET {', '.join(f'{each} = {_mark(each)}' for each in CLAIMED)} WHERE id = %s::text"
+    # As it was read, in each thing that decides: what has changed meanwhile is read again, and nothing is locked while
+    # a process thinks.
     " AND epoch = %s::bigint AND gen = %s::bigint AND n_signals = %s::bigint AND status = %s::text RETURNING id"
 )
 """Changes a run only if it is as it was read."""
@@ -118,8 +125,10 @@ GIVEN_BACK: Final = (
 SETTLE: Final = (
     f"UPDATE jm_runs SET {', '.join(f'{each} = {_mark(each)}' for each in GIVEN_BACK)}, gen = gen + %s::bigint"
     " WHERE id = %s::text AND epoch = %s::bigint AND status = 'running'"
+    # Not if a signal came that was not seen: it would have found a run that nobody would wake.
     f" AND (%s::bigint IS NULL OR n_signals = %s::bigint) RETURNING {TELL}"
 )
+# A limit on a queue is counted, so those who count come one after the other.
 QUEUE_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('journeyman queue ' || %s::text, 0))"
 OWNERS: Final = "SELECT DISTINCT owner FROM jm_runs WHERE status = 'running' AND owner IS NOT NULL"
 
@@ -131,6 +140,8 @@ def _told(kind: SignalKind) -> str:
     gen = ", ".join([f"'{each}'" for each, row in after.items() if row.gen] or ["''"])
     wakes = ", ".join([f"'{each}'" for each, row in after.items() if row.wake is None] or ["''"])
     return (
+        # The row is locked first: this waits for a suspension under way, and sees what the run is after it. Otherwise
+        # the run would still look as if it were driven, and nobody would wake it.
         "WITH was AS (SELECT id, gen FROM jm_runs WHERE id = %s::text FOR UPDATE),"
         f" told AS (UPDATE jm_runs r SET n_signals = n_signals + 1, status = CASE status {status} END,"
         f" gen = r.gen + (status IN ({gen}))::int, wake = CASE WHEN status IN ({wakes}) THEN NULL ELSE wake END"

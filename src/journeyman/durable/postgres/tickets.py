@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _log = logging.getLogger("journeyman")
+# A database that restarts is back in seconds, and all its workers ask.
 AGAIN_S: Final = 0.5
 """So long is waited before the database is asked again."""
 
@@ -64,6 +65,7 @@ class Patience:
 
         while True:
             try:
+                # A connection may be half open: without a limit, a worker would wait on it forever.
                 async with asyncio.timeout(self._lease_s):
                     return await self.lender.patiently(tried)
             except TimeoutError as error:
@@ -87,6 +89,7 @@ def check_package(name: str, *, extra: str, least: str) -> None:
             hint=f"Install it: pip install 'journeyman[{extra}]'",
         )
     installed, major = version(name), int(least.partition(".")[0])
+    # A new major version may have other tables and other functions, which are used here by name.
     if installed.partition(".")[0] != str(major):
         raise StoreError(
             f"{name} {installed} is installed, and this version of journeyman knows version {major}.",

@@ -42,9 +42,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _log = logging.getLogger("journeyman")
+# A sweep must not take long, since it is a transaction.
 _MOST_SWEPT: Final = 5_000  # the next sweep goes on behind those
 KEPT_S: Final = 5.0
-"""So long what was written without waiting for the disk is kept: Postgres writes it within a second."""
+"""So long what was written without waiting for the disk is kept: Postgres writes it within a second. A database that
+restarts after a crash may have lost what was written in between."""
+# After a restart of the database, its processes need a moment until they hold their locks again.
 GRACE_S: Final = 10.0
 
 
@@ -127,12 +130,14 @@ class Transactions:
                 late = await rows_of(connection, sql.LATE, [before, before, self._swept_to, _MOST_SWEPT])
                 self._swept_to = late[-1][0] if len(late) == _MOST_SWEPT else ""
                 unknown = await self.dispatcher.unknown([Ticket(*each) for each in late], connection)
+                # In the same transaction: a run that was handed over has its ticket, or neither.
                 n_handed = sum([await self.hand_over(each, now=now, connection=connection) for each in unknown])
                 for (queue,) in await rows_of(connection, sql.PARKED):
                     await self.unpark(connection, restored(queue), now=now)
                 return n_handed
 
         n_handed = await self.written(work)
+        # After that transaction: what a sweep has locked need not wait for the tables.
         if n_handed is not None:
             await self._make_days(now)
         return n_handed or 0
@@ -200,6 +205,7 @@ class Transactions:
         is_done = bool(
             await rows_of(connection, sql.CLAIM, [storable_value(getattr(after, each)) for each in sql.CLAIMED] + old)
         )
+        # A claim without a ticket: those that are on their way would find a run that is driven.
         if is_done and after.gen != row.gen:
             await self.dispatcher.drop(row.id, connection)
         return is_done
@@ -239,6 +245,7 @@ class Transactions:
                 result = await work(connection, is_again)
             finally:
                 del self._unsent[connection]
+            # After the commit: a ticket for what was taken back would be one for nothing.
             for enqueue in unsent:
                 try:
                     await enqueue()
@@ -251,6 +258,7 @@ class Transactions:
     async def _write_again(self, connection: Connection) -> None:
         """Write what may have been lost with the database, if the claims still hold."""
         n_lost = 0
+        # A copy, since steps go on being written.
         for _, claim, record in list(self._soon):
             given = [*written_out(record), storable_value(claim.row.id), claim.epoch]
             n_lost += len(await rows_of(connection, sql.WRITE_SYNCED, given))

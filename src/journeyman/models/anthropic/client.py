@@ -39,7 +39,7 @@ from journeyman.models.error_reports import LABELS, kind_of_status, tell_wrapped
 from journeyman.models.prices import price_for
 from journeyman.models.requests import environment
 from journeyman.models.transport import Timeouts
-from journeyman.models.vendor_errors import meaning, named_secrets, quote_error, scrub_secrets
+from journeyman.models.vendor_errors import find_meaning, named_secrets, quote_error, scrub_error
 from journeyman.narrowing import as_object
 from journeyman.types import NOTHING_USED, JsonObject, Price
 
@@ -262,7 +262,7 @@ class AnthropicCloudModel:
         try:
             return self.spare.pop() if self.spare else self.make()
         except Exception as error:  # noqa: BLE001 - whatever the SDK raises, or what it asks for credentials
-            problem = scrub_secrets(quote_error(error), ())
+            problem = scrub_error(quote_error(error), ())
         words = f"The client for {self.prefix}:{self.name} cannot be made ({problem})."
         raise ProviderError(words, kind="auth", usage=NOTHING_USED)
 
@@ -333,7 +333,7 @@ def _in_cloud(
     try:
         first = make()  # it opens nothing, and tells now what is missing, not in the middle of a run
     except (AnthropicError, TypeError, ValueError) as error:
-        problem = scrub_secrets(quote_error(error), named_secrets(options))
+        problem = scrub_error(quote_error(error), named_secrets(options))
     else:
         return AnthropicCloudModel(name, make=make, prefix=prefix, spare=[first], **of_model)
     raise ModelUnavailable(
@@ -402,7 +402,7 @@ def _failure(error: Exception, client: Client, *, begun: bool) -> ProviderError:
 
     if isinstance(error, APIStatusError):
         return _refused(error, client, begun=begun)
-    host, known = _host_of_client(client), meaning(error, begun=begun)
+    host, known = _host_of_client(client), find_meaning(error, begun=begun)
     kind: ProviderErrorKind
     if known is not None and (begun or not isinstance(error, ValueError)):
         failure = ProviderError(f"{host} {known.words} ({quote_error(error)}).", kind=known.kind)
@@ -451,4 +451,4 @@ def _request_id(headers: Mapping[str, str]) -> str | None:
 
 
 def _without_keys(text: str, client: Client) -> str:
-    return scrub_secrets(text, [*named_secrets(vars(client)), *named_secrets(client.default_headers)])
+    return scrub_error(text, [*named_secrets(vars(client)), *named_secrets(client.default_headers)])

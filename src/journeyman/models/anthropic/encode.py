@@ -9,7 +9,7 @@ signatures of the model's reasoning depend on that. What the API would refuse is
 - what only another provider can read, and ids and names that this one would refuse: see `models/wire.py`;
 - an assistant message that `continues` the one before is joined to it; what comes before a continuation, or ends the
   conversation, loses its trailing white space;
-- at most four cache marks: the last four set by hand, then automatic ones in what is left of the four.
+- at most four cache marks: see `models/cache_marks.py`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from journeyman.content.media import PICTURES, MediaLimit, MediaSupport
 from journeyman.model import CachePolicy, Prefix, ToolSpec
+from journeyman.models.cache_marks import MarkWriter, set_marks
 from journeyman.models.requests import make_unsent_error
 from journeyman.models.strict import Grammars
 from journeyman.models.wire import (
@@ -69,8 +70,6 @@ _OPEN: Final[dict[Role, bytes]] = {
 _END_OF_MESSAGE: Final = b"]}"
 
 _MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
-_MARKS_AT_MOST: Final = 4  # of tools, system and messages together; the API refuses more
-_LOOK_BACK_BLOCKS: Final = 20  # the API finds a cached beginning up to so many blocks before a mark
 _SPECIAL: Final = f"{CODEC}/special"  # in `Message.wire`, in place of CODEC: its bytes are not yet all there is to it
 _ALWAYS_SENT: Final = frozenset((ToolUse, ToolResult))  # as they are
 _LOOK: Final = b"?"  # compared by identity
@@ -117,16 +116,9 @@ def encode(
     if loadable := prefix.deferred:
         messages = [_referring(message, loadable) for message in messages]
     pieces, marked_by_hand = _pieces(messages)
-    marks = _Marks(0 if cache == "off" else _MARKS_AT_MOST)
-    if marked_by_hand:
-        marks.keep_in_messages(pieces, messages, marked_by_hand)
-    kept_in_system = marks.take(sum([_is_marked(text) for text in prefix.system])) if prefix.system else 0
-    end_of_prefix = False
-    if cache == "auto":
-        marks.add_to_last(pieces, messages)
-        end_of_prefix = bool(marks.take(1))
-        marks.add_before_long_turn(pieces, messages)
-    fixed = _encode_prefix(prefix, more_tools, kept=kept_in_system, end=end_of_prefix)
+    in_system = sum([_is_marked(text) for text in prefix.system])
+    kept, end = set_marks(pieces, messages, marked_by_hand, n_in_system=in_system, cache=cache, writer=_MARK_WRITER)
+    fixed = _encode_prefix(prefix, more_tools, kept=kept, end=end)
     sent = pieces if all(pieces) else [piece for piece in pieces if piece]
     listed = (sent[0][3:], *sent[1:], _END_OF_MESSAGE) if sent else ()
     return join_body((to_json(head)[:-1], fixed, b',"messages":[', *listed, b"]}"))
@@ -371,51 +363,19 @@ def _is_markable(block: Block) -> bool:
             return True
 
 
-@dataclass(slots=True)
-class _Marks:
-    """The marks that are left to set in one request."""
-
-    left: int
-
-    def take(self, wanted: int) -> int:
-        """Return how many of the wanted marks are left, and take them."""
-        taken = min(wanted, self.left)
-        self.left -= taken
-        return taken
-
-    def keep_in_messages(self, pieces: list[bytes], messages: Sequence[Message], marked: Sequence[int]) -> None:
-        """Set the last of the marks that the user has set in messages."""
-        for index in reversed(marked):
-            kept = self.take(int(messages[index].wire[_HAND_MARKS]))
-            if kept:
-                pieces[index] = _hand_marked(messages[index], kept)
-
-    def add_to_last(self, pieces: list[bytes], messages: Sequence[Message]) -> None:
-        """Mark the end of the conversation, or the last place before it that can be marked."""
-        for index in range(len(pieces) - 1, -1, -1):
-            if self._add(pieces, messages, index):
-                return
-
-    def add_before_long_turn(self, pieces: list[bytes], messages: Sequence[Message]) -> None:
-        """Mark where the request before ended, if the API would not look back so far."""
-        if len(messages) > 2 and sum(len(message.content) for message in messages[-2:]) >= _LOOK_BACK_BLOCKS:
-            self._add(pieces, messages, len(messages) - 3)
-
-    def _add(self, pieces: list[bytes], messages: Sequence[Message], index: int) -> bool:
-        """Mark the end of a message; return False if it cannot be marked."""
-        message, piece = messages[index], pieces[index]
-        if piece and type(message.content[-1]) not in _ALWAYS_SENT:
-            sent = _select_readable(message.content, message.role)
-            piece = piece if sent and _is_markable(sent[-1]) else b""
-        if not piece:
-            return False
-        if not piece.endswith(_MARK) and self.take(1):
-            pieces[index] = piece[:-1] + _MARK
-        return True
+def _mark_end(message: Message, piece: bytes) -> bytes | None:
+    if piece and type(message.content[-1]) not in _ALWAYS_SENT:
+        sent = _select_readable(message.content, message.role)
+        piece = piece if sent and _is_markable(sent[-1]) else b""
+    if not piece:
+        return None
+    return piece if piece.endswith(_MARK) else piece[:-1] + _MARK
 
 
-def _hand_marked(message: Message, kept: int) -> bytes:
+def _keep_marks(message: Message, piece: bytes, kept: int) -> bytes:
     """Return a user message's bytes with the last `kept` of its marks."""
+    if not kept:
+        return piece
     key = f"{CODEC}/{kept}"
     if key not in message.wire:
         blocks: list[bytes] = []
@@ -427,6 +387,9 @@ def _hand_marked(message: Message, kept: int) -> bytes:
             blocks.append(encoded[:-1] + _MARK if marked else encoded)
         message.wire[key] = _OPEN[message.role] + b",".join(reversed(blocks))
     return message.wire[key]
+
+
+_MARK_WRITER: Final = MarkWriter(lambda message, _: int(message.wire[_HAND_MARKS]), _keep_marks, _mark_end)
 
 
 # -- references to deferred tools --------------------------------------------------------------------------------------

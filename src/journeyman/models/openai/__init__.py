@@ -8,27 +8,27 @@ if TYPE_CHECKING:
     from journeyman.models.openai.chat import OpenAIChatModel
     from journeyman.models.openai.endpoint import (
         AZURE,
-        LLAMA_CPP,
-        LM_STUDIO,
-        OLLAMA,
-        OPENAI,
-        OPENROUTER,
-        VLLM,
-        Endpoint,
-    )
-    from journeyman.models.openai.responses import OpenAIModel
-    from journeyman.models.openai.services import (
         CEREBRAS,
         COHERE,
         DEEPSEEK,
         FIREWORKS,
         GROQ,
         HUGGINGFACE,
+        LLAMA_CPP,
+        LM_STUDIO,
         MISTRAL,
+        OLLAMA,
+        OPENAI,
+        OPENROUTER,
         PERPLEXITY,
         TOGETHER,
+        VLLM,
         XAI,
+        Endpoint,
+        InputMedia,
+        Reasoning,
     )
+    from journeyman.models.openai.responses import OpenAIModel
 
 __all__ = [
     "AZURE",
@@ -49,8 +49,10 @@ __all__ = [
     "VLLM",
     "XAI",
     "Endpoint",
+    "InputMedia",
     "OpenAIChatModel",
     "OpenAIModel",
+    "Reasoning",
 ]
 
 if not TYPE_CHECKING:
@@ -58,8 +60,10 @@ if not TYPE_CHECKING:
         __name__,
         {
             "chat": "OpenAIChatModel",
-            "endpoint": "AZURE LLAMA_CPP LM_STUDIO OLLAMA OPENAI OPENROUTER VLLM Endpoint",
+            "endpoint": (
+                "AZURE CEREBRAS COHERE DEEPSEEK FIREWORKS GROQ HUGGINGFACE LLAMA_CPP LM_STUDIO MISTRAL OLLAMA OPENAI"
+                " OPENROUTER PERPLEXITY TOGETHER VLLM XAI Endpoint InputMedia Reasoning"
+            ),
             "responses": "OpenAIModel",
-            "services": "CEREBRAS COHERE DEEPSEEK FIREWORKS GROQ HUGGINGFACE MISTRAL PERPLEXITY TOGETHER XAI",
         },
     )

@@ -24,6 +24,7 @@ from journeyman.types import JsonObject
 if TYPE_CHECKING:
     from journeyman.model import HasFacts, Model, Opens
 
+_NAMED: Final = ("max_tokens", "temperature", "top_p", "seed", "stop")
 _RESERVED: Final = frozenset({"messages", "stream"})
 
 
@@ -43,7 +44,6 @@ class OpenAIChatModel(OpenAIStyleModel):
         return self.endpoint.chat_path
 
     def _decoder(self, request: Request) -> ChatDecoder:
-        tells_cost = self.endpoint.tells_cost
         room = room_for(request, self.facts)
         searched = len(request.settings.hosted) or None  # before every answer
         return ChatDecoder(
@@ -51,10 +51,10 @@ class OpenAIChatModel(OpenAIStyleModel):
             self.price,
             deltas=request.deltas,
             room=room,
-            tells_cost=tells_cost,
+            tells_cost=self.endpoint.usage == "cost",
             web_searches=searched,
             names=shorten_names(request.prefix.tools, longest=NAME_CHARACTERS),
-            finds_thoughts=self.provider not in ("openai", "azure"),
+            finds_thoughts=not self.endpoint.is_openai,
         )
 
     def _encode_body(self, request: Request, head: JsonObject, more_tools: Sequence[object]) -> bytes:
@@ -66,15 +66,17 @@ class OpenAIChatModel(OpenAIStyleModel):
     def _head(self, request: Request) -> JsonObject:
         settings, endpoint = request.settings, self.endpoint
         ceiling, limit = limits(request, self.facts)
-        head: JsonObject = {"model": self.name, endpoint.max_tokens_field: limit, "stream": self.streaming}
-        if self.streaming and endpoint.usage_in_stream:
+        names = {each: name for each in _NAMED if (name := endpoint.field_names.get(each, each))}
+        longest: JsonObject = {names["max_tokens"]: limit} if "max_tokens" in names else {}
+        head: JsonObject = {"model": self.name, **longest, "stream": self.streaming}
+        if self.streaming and endpoint.usage != "none":
             head["stream_options"] = {"include_usage": True}
-        if endpoint.store is not None:
-            head["store"] = endpoint.store
-        if endpoint.tells_cost:
+        if endpoint.is_openai:
+            head["store"] = False
+        if endpoint.usage == "cost":
             head["usage"] = {"include": True}
         head |= self._tool_fields(request)
-        head |= self._sampling(settings, endpoint.sampling, api="Chat Completions")
+        head |= self._sampling(settings, names, api="Chat Completions")
         if request.prefix.output is not None:
             head["response_format"] = {"type": "json_schema", "json_schema": self._form(request.prefix.output)}
         for search in settings.hosted:  # no other tool; see `hosting_of`
@@ -85,7 +87,7 @@ class OpenAIChatModel(OpenAIStyleModel):
     def _reasoning(self, request: Request, *, ceiling: int, limit: int) -> JsonObject:
         """Return the fields for reasoning; some models have tools with the effort `none` only, and must be told so."""
         asked, tools = request.settings.thinking, "yes"
-        if request.prefix.tools and self.endpoint.efforts is None:  # one with efforts of its own knows better
+        if request.prefix.tools and self.endpoint.reasoning.efforts is None:  # one with efforts of its own knows better
             tools = look_up_model(self.name).chat_tools
         if tools == "no":
             raise self._refused_with_tools("has no tools over Chat Completions")
@@ -99,21 +101,21 @@ class OpenAIChatModel(OpenAIStyleModel):
         return fields
 
     def _effort_field(self, level: ThinkingLevel) -> JsonObject:
-        field, off = self.endpoint.effort_field, self.endpoint.reasoning_off
+        field, off = self.endpoint.reasoning.effort_field, self.endpoint.reasoning.off
         if level == "off" and off is not None:
             return dict(off)
         if field is None:
             raise make_unsent_error(
                 f"{self.provider}:{self.name} has no known field for the effort of reasoning. Leave"
                 " ModelSettings.thinking at None and put what the server takes into ModelSettings.extra, or replace"
-                " effort_field and efforts of the endpoint."
+                " effort_field and efforts of the endpoint's reasoning."
             )
         effort = self._effort(level)
         return {field: effort if field == "reasoning_effort" else {"effort": effort}}
 
     def _budget(self, budget: int, *, ceiling: int, limit: int) -> JsonObject:
         """Return the field for a budget; `limit` is `ceiling` or less, when a budget of the run leaves less."""
-        if not self.endpoint.takes_budget:
+        if not self.endpoint.reasoning.takes_budget:
             name = f"{self.provider}:{self.name}"
             raise make_unsent_error(f"{name} takes no thinking budget. Ask for a level, such as thinking='medium'.")
         if not 0 < budget < ceiling:

@@ -32,6 +32,7 @@ from pydantic import JsonValue
 from journeyman.content.media import PICTURES
 from journeyman.json_numbers import read_json
 from journeyman.model import CachePolicy, Prefix, ToolSpec
+from journeyman.models.cache_marks import MarkWriter, set_marks
 from journeyman.models.openai.endpoint import SOUNDS, Endpoint
 from journeyman.models.strict import is_enforceable
 from journeyman.models.wire import (
@@ -77,9 +78,7 @@ _MARK: Final = b',"cache_control":{"type":"ephemeral"}'  # no text can hold this
 _BEGIN_OF_TEXT: Final = b'{"type":"text","text":'
 _END_OF_TEXT: Final = b'"}]}'  # how a message ends whose last part is a text
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
-_AT_MOST: Final = 4
 _REPLY: Final = "I see."
-_LOOK_BACK_BLOCKS: Final = 20  # how far behind a mark Anthropic looks for what it has cached
 
 
 def encode(
@@ -108,9 +107,14 @@ def encode(
             if codec.marks and _MARK in piece:
                 by_hand.append(len(pieces))
         pieces.append(piece)
-    system, tools = _system_message(prefix, endpoint, marks=codec.marks), _encode_functions(prefix, endpoint)
+    system, tools = _system_message(prefix, marks=codec.marks), _encode_functions(prefix, endpoint)
     if cache is not None:
-        system, tools = set_marks(pieces, messages, by_hand, system=system, tools=tools, cache=cache)
+        in_system = system.count(_MARK)
+        kept, end = set_marks(pieces, messages, by_hand, n_in_system=in_system, cache=cache, writer=_MARK_WRITER)
+        system = _keep_marks(system, kept)
+        if end:  # of the system prompt, which stands behind the tools, or of these
+            tools = tools[:-1] + _MARK + tools[-1:] if tools and not system else tools
+            system = _mark_last_text(system) or system
     pieces.insert(0, system)
     tools = join_tools(tools, more_tools)
     start = (to_json(head)[:-1], b',"tools":[%b]' % tools if tools else b"", b',"messages":[')
@@ -123,11 +127,9 @@ def encode(
 
 @cache
 def _codec(endpoint: Endpoint, *, marks: bool, hears: bool) -> _Codec:
-    own = (endpoint.provider, endpoint.longest_id, endpoint.exact_id, endpoint.reply_after_results, endpoint.refusals)
-    media = (endpoint.images, endpoint.image_urls, endpoint.documents, endpoint.document_urls)
-    reasoning = (endpoint.reasoning_field, endpoint.echoes_reasoning, endpoint.reasoning_details)
-    reasoning += (endpoint.reasoning_with_calls,)
-    return _Codec(endpoint, "/".join([CODEC, *map(str, (*own, *media, *reasoning, marks, hears))]), marks, hears)
+    own = (endpoint.provider, endpoint.is_openai, endpoint.id_characters, endpoint.reply_after_results)
+    every = (CODEC, *own, endpoint.media, endpoint.reasoning, marks, hears)
+    return _Codec(endpoint, "/".join(map(str, every)), marks, hears)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +222,8 @@ class _Codec:
 
     def _image(self, image: Image) -> JsonObject:
         source = image.source
-        fits = source.media_type in PICTURES if isinstance(source, Base64) else self.endpoint.image_urls
-        taken = self.endpoint.images and fits
+        fits = source.media_type in PICTURES if isinstance(source, Base64) else self.endpoint.media.image_urls
+        taken = self.endpoint.media.images and fits
         if not taken:
             return _text_part(missing(image))
         return {"type": "image_url", "image_url": {"url": url_of(image.source)}}
@@ -229,7 +231,9 @@ class _Codec:
     def _document(self, document: Document) -> JsonObject:
         if (text := plain_text(document)) is not None:
             return _text_part(text)
-        taken = self.endpoint.documents and (isinstance(document.source, Base64) or self.endpoint.document_urls)
+        taken = self.endpoint.media.documents and (
+            isinstance(document.source, Base64) or self.endpoint.media.document_urls
+        )
         if not taken:
             return _text_part(missing(document))
         return {"type": "file", "file": {"filename": file_name(document), "file_data": url_of(document.source)}}
@@ -249,13 +253,13 @@ class _Codec:
         if not words.strip() and not calls:
             return b""
         content: object = words if words.strip() else None
-        if is_refusal and self.endpoint.refusals:
+        if is_refusal and self.endpoint.is_openai:
             content = [{"type": "refusal", "refusal": words}]
         fields: dict[str, object] = {"role": "assistant", "content": content, **self._reasoning(blocks)}
         if calls:
             fields["tool_calls"] = calls
-            if self.endpoint.reasoning_with_calls:
-                fields.setdefault(self.endpoint.reasoning_field, "")
+            if self.endpoint.reasoning.is_needed_with_calls:
+                fields.setdefault(self.endpoint.reasoning.message_field, "")
         return to_json(fields)
 
     def _call(self, call: ToolUse) -> JsonObject:
@@ -266,16 +270,18 @@ class _Codec:
 
     def _reasoning(self, blocks: Sequence[Block | None]) -> JsonObject:
         """Return the model's own reasoning, as the endpoint takes it back."""
-        if not self.endpoint.echoes_reasoning:
+        if not self.endpoint.reasoning.is_echoed:
             return {}
-        if self.endpoint.reasoning_details and (details := [each for block in blocks for each in _details(block)]):
+        if self.endpoint.reasoning.has_details and (details := [each for block in blocks for each in _details(block)]):
             return {"reasoning_details": details}
         text = "".join([block.text for block in blocks if isinstance(block, Thinking)])
-        return {self.endpoint.reasoning_field: text} if text else {}
+        return {self.endpoint.reasoning.message_field: text} if text else {}
 
     def _id(self, id: str) -> str:
-        length = self.endpoint.exact_id
-        return safe_id(id, longest=self.endpoint.longest_id) if length is None else exact_id(id, length)
+        if self.endpoint.id_characters is None:
+            return safe_id(id)
+        least, most = self.endpoint.id_characters
+        return exact_id(id, most) if least == most else safe_id(id, longest=most)
 
 
 def with_error(text: str, result: ToolResult) -> str:
@@ -353,72 +359,23 @@ def _encode_function(spec: ToolSpec, *, strict: bool) -> bytes:
     return spec.wire[key]
 
 
-def _system_message(prefix: Prefix, endpoint: Endpoint, *, marks: bool) -> bytes:
+def _system_message(prefix: Prefix, *, marks: bool) -> bytes:
     """Return the message with the system prompt, with `marks` those of the user's; nothing if there is none."""
-    key = f"{CODEC}/{endpoint.system_role}/{marks}"
+    key = f"{CODEC}/system/{marks}"
     if key not in prefix.wire:
         texts = [text for text in prefix.system if text.text]
         parts = [{**_text_part(text.text), **(MARK if text.cache_mark else {})} for text in texts]
         content = parts if marks else "\n\n".join([text.text for text in texts])
-        prefix.wire[key] = _encode_message(endpoint.system_role, content) if content else b""
+        prefix.wire[key] = _encode_message("system", content) if content else b""
     return prefix.wire[key]
 
 
 # -- marks for the prompt cache ----------------------------------------------------------------------------------------
 
 
-def set_marks(
-    pieces: list[bytes],
-    messages: Sequence[Message],
-    by_hand: Sequence[int],
-    *,
-    system: bytes,
-    tools: bytes,
-    cache: CachePolicy,
-) -> tuple[bytes, bytes]:
-    """Set the marks of a request into the bytes of its messages, and return those of its system prompt and tools.
-
-    `by_hand` says which messages have marks of the user's. Of all marks the last four stay; `auto` adds, as far as
-    there is room, the end of the conversation, the end of the system prompt or of the tools, and where a long turn
-    began.
-    """
-    left = 0 if cache == "off" else _AT_MOST
-    for index in reversed(by_hand):
-        pieces[index], left = _limit_marks(pieces[index], left)
-    system, left = _limit_marks(system, left)
-    if cache != "auto":
-        return system, tools
-    left -= _mark_last(pieces, messages, left)
-    if left:
-        # The end of the system prompt, which stands behind the tools, or of these.
-        tools = tools[:-1] + _MARK + tools[-1:] if tools and not system else tools
-        system = _mark_last_text(system) or system
-        left -= 1
-    if left and len(messages) > 2 and sum(len(message.content) for message in messages[-2:]) >= _LOOK_BACK_BLOCKS:
-        pieces[-3] = _marked_message(messages[-3], pieces[-3]) or pieces[-3]
-    return system, tools
-
-
-def _limit_marks(piece: bytes, left: int) -> tuple[bytes, int]:
-    """Return the piece with the last `left` of its marks, and how many marks may be set then."""
-    found = piece.count(_MARK)
-    kept = min(found, left)
-    return piece.replace(_MARK, b"", found - kept), left - kept
-
-
-def _mark_last(pieces: list[bytes], messages: Sequence[Message], left: int) -> int:
-    """Mark the last text of the conversation that is not the assistant's; return how many marks that took."""
-    for index in reversed(range(len(pieces))):
-        marked = _marked_message(messages[index], pieces[index])
-        if marked is not None:
-            is_new = left > 0 and marked is not pieces[index]
-            pieces[index] = marked if is_new else pieces[index]
-            return int(is_new)
-    return 0
-
-
-def _marked_message(message: Message, piece: bytes) -> bytes | None:
-    return _mark_last_text(piece) if message.role == "user" else None
+def _keep_marks(piece: bytes, kept: int) -> bytes:
+    """Return the piece with the last `kept` of its marks."""
+    return piece.replace(_MARK, b"", piece.count(_MARK) - kept)
 
 
 def _mark_last_text(piece: bytes) -> bytes | None:
@@ -430,6 +387,13 @@ def _mark_last_text(piece: bytes) -> bytes | None:
     if text is None:
         return None
     return piece if piece.startswith(_MARK, text.end()) else piece[: text.end()] + _MARK + piece[text.end() :]
+
+
+_MARK_WRITER: Final = MarkWriter(
+    count_marks=lambda _, piece: piece.count(_MARK),
+    keep_marks=lambda _, piece, kept: _keep_marks(piece, kept),
+    mark_end=lambda message, piece: _mark_last_text(piece) if message.role == "user" else None,
+)
 
 
 # -- pictures and documents --------------------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
 """The services with an OpenAI-style API: what each can do, how it is reached, and the limits of its models.
 
 An `Endpoint` is data: a preset for each known service, and every field of it can be replaced:
-`dataclasses.replace(VLLM, tools=False)`. What is said of services and models is what their documentation gave in
-November 2026; what Chat Completions refuse is from the API's own error texts (GitHub: openai/openai-openapi#541,
-BerriAI/litellm#34569).
+`dataclasses.replace(VLLM, tools=False)`, also within one: `media=replace(VLLM.media, images=False)`. What is said of
+services and models is what their documentation gave in November 2026; what Chat Completions refuse is from the API's
+own error texts (GitHub: openai/openai-openapi#541, BerriAI/litellm#34569).
 """
 
 from __future__ import annotations
@@ -27,12 +27,53 @@ EffortField: TypeAlias = Literal["reasoning_effort", "reasoning"]
 """In which form the service takes the effort of reasoning."""
 Server: TypeAlias = Literal["llama.cpp", "LM Studio", "Ollama", "vLLM"]
 """A server that tells the window of its models; each in its own way."""
+UsageRequest: TypeAlias = Literal["none", "stream", "cost"]
+"""How Chat Completions are asked what an answer used: not at all; by `stream_options.include_usage` in a stream; or by
+`usage.include` as well, after which they also tell the cost in US dollars."""
 
 SOUNDS: Final = {"audio/wav": "wav", "audio/mpeg": "mp3"}
 """The sounds that Chat Completions take, and their names for them."""
-SAMPLING: Final = {name: name for name in ("temperature", "top_p", "seed", "stop")}
-"""The names of most services for how a model chooses its words."""
 _REQUEST_BYTES: Final = 50_000_000
+
+
+@lazy_dataclass(frozen=True, kw_only=True)
+class InputMedia:
+    """The files that users may send. A text in place of any other says that a file is missing; plain text can always
+    be sent."""
+
+    images: bool = True
+    """Whether pictures are taken."""
+    image_urls: bool = True
+    """Whether the service fetches pictures by itself."""
+    documents: bool = False
+    """Whether PDF files are taken."""
+    document_urls: bool = False
+    """Whether Chat Completions fetch documents by themselves."""
+    sounds: tuple[str, ...] = ()
+    """A model takes sounds (WAV, MP3) over Chat Completions if its name holds one of these; `""` is in every name."""
+
+
+@lazy_dataclass(frozen=True, kw_only=True)
+class Reasoning:
+    """The way to ask for reasoning, and how it comes and goes back in Chat Completions."""
+
+    message_field: str = "reasoning_content"
+    """The field of a message that holds the reasoning. `reasoning` and `reasoning_content` are read wherever they come;
+    this one is sent."""
+    is_echoed: bool = False
+    """Whether the model's reasoning is taken back in `message_field`."""
+    is_needed_with_calls: bool = False
+    """Whether `message_field` is wanted in each message with calls, even if it is empty."""
+    has_details: bool = False
+    """Whether reasoning also comes as `reasoning_details`, which are sent back instead of its text."""
+    effort_field: EffortField | None = None
+    """How an effort is asked for: `reasoning_effort`, or `reasoning: {"effort": ...}`. None: not at all."""
+    efforts: tuple[str, ...] | None = None
+    """The efforts that every model takes, the least first, in the service's words; None: see `look_up_model`."""
+    off: Mapping[str, JsonValue] | None = field(default=None, hash=False)
+    """The fields that switch reasoning off. None: the effort `none`."""
+    takes_budget: bool = False
+    """Whether a budget in tokens is taken, as `reasoning: {"max_tokens": ...}`."""
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -57,92 +98,48 @@ class Endpoint:
     """The path of Chat Completions; `{model}` stands for the model's name."""
     responses_path: str = "/responses"
     """The path of Responses; `{model}` stands for the model's name."""
-    query: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
-    """The parameters that follow the path, such as `api-version`."""
 
     # -- what it can do
+    is_openai: bool = False
+    """Whether it has all of OpenAI's own API: tools that the service runs, refusals that are taken back as such,
+    `store`, which is sent as false, and 50 MB for a request."""
     tools: bool = True
     """False: a request with tools fails before it is sent."""
     parallel_tool_calls: bool | None = None
     """Sent as `parallel_tool_calls`; None: not sent, and the service decides. False asks for one call at a time."""
-    strict: bool = False
-    """Whether the service enforces the schemas of tools that are marked `strict`."""
-    images: bool = True
-    """Whether users may send pictures. If not, a text in its place says that a picture is missing."""
-    image_urls: bool = True
-    """Whether the service fetches pictures by itself."""
-    documents: bool = False
-    """Whether users may send PDF files. If not, a text in its place says that a file is missing. Plain text can always
-    be sent."""
-    document_urls: bool = False
-    """Whether Chat Completions fetch documents by themselves."""
-    sounds: tuple[str, ...] = ()
-    """A model takes sounds (WAV and MP3) over Chat Completions if its name holds one of these; `""` is in every name.
-    For other models a text says that a sound is missing."""
-    native_output: bool = True
-    """Whether the service makes a model answer with JSON of a schema."""
-    hosts: bool = False
-    """Whether the service runs tools by itself: over Responses, and by search models over Chat Completions."""
-    refusals: bool = False
-    """Whether Chat Completions take a refusal of the model back as a refusal. If not, it goes back as a text."""
-    longest_id: int | None = None
-    """The longest id of a call that Chat Completions take, in characters; None: any."""
-    exact_id: int | None = None
-    """How many letters and digits the id of a call must have in Chat Completions. None: see `longest_id`."""
     forces_calls: bool = True
     """Whether the model can be told that it must call a tool. If not, `tool_choice="any"` fails before it is sent."""
-    reply_after_results: bool = False
-    """Whether Chat Completions want an answer of the model between results and what the user says after them."""
+    strict: bool = False
+    """Whether the service enforces the schemas of tools that are marked `strict`."""
+    native_output: bool = True
+    """Whether the service makes a model answer with JSON of a schema."""
+    media: InputMedia = InputMedia()
+    """The files that users may send."""
+    reasoning: Reasoning = Reasoning()
+    """How the model is asked to reason, and what becomes of it."""
 
     # -- how it is asked
-    usage_in_stream: bool = True
-    """Whether a stream tells its usage when asked to by `stream_options.include_usage`."""
-    system_role: Literal["system", "developer"] = "system"
-    """The role of the message with the system prompt, in Chat Completions."""
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """The name of the longest answer's field, in Chat Completions."""
-    sampling: Mapping[str, str] = field(default_factory=lambda: SAMPLING, hash=False)
-    """The names that Chat Completions have for `temperature`, `top_p`, `seed` and `stop` of the settings. What is not
-    named fails before it is sent."""
-    store: bool | None = None
-    """Sent as `store`; None: not sent, and the service decides whether it keeps answers."""
+    usage: UsageRequest = "stream"
+    """How Chat Completions are asked what an answer used."""
+    field_names: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    """The names that Chat Completions have for `max_tokens`, `temperature`, `top_p`, `seed` or `stop`, where they are
+    others. An empty name: the service takes no such field, and a request that needs it fails before it is sent."""
+    id_characters: tuple[int, int] | None = None
+    """The least and the most characters that the id of a call has in Chat Completions; None: any. Where both are the
+    same, they must be letters and digits."""
+    reply_after_results: bool = False
+    """Whether Chat Completions want an answer of the model between results and what the user says after them."""
     cache_marks: tuple[str, ...] = ()
     """In Chat Completions, models whose names begin like this take marks for the prompt cache (`cache_control`). All
     others cache by themselves."""
-    tells_cost: bool = False
-    """Whether Chat Completions are asked, by `usage.include`, what an answer cost, and tell it in US dollars."""
-
-    # -- reasoning
-    reasoning_field: str = "reasoning_content"
-    """The field of a Chat Completions message that holds the reasoning. `reasoning` and `reasoning_content` are read
-    wherever they come; this one is sent."""
-    echoes_reasoning: bool = False
-    """Whether Chat Completions take the model's reasoning back in `reasoning_field`."""
-    reasoning_with_calls: bool = False
-    """Whether Chat Completions want `reasoning_field` in each message with calls, even if it is empty."""
-    reasoning_details: bool = False
-    """Whether reasoning also comes as `reasoning_details`, which are sent back instead of its text."""
-    effort_field: EffortField | None = None
-    """How Chat Completions are asked for an effort: `reasoning_effort`, or `reasoning: {"effort": ...}`. None: not at
-    all."""
-    efforts: tuple[str, ...] | None = None
-    """The efforts that every model takes, the least first, in the service's words; None: see `look_up_model`."""
-    reasoning_off: Mapping[str, JsonValue] | None = field(default=None, hash=False)
-    """The fields that switch reasoning off in Chat Completions. None: the effort `none`."""
-    takes_budget: bool = False
-    """Whether a budget in tokens is taken, as `reasoning: {"max_tokens": ...}`."""
 
     # -- limits
     max_output_tokens: int | None = None
     """The longest answer of every model, in tokens; None: see `look_up_model`."""
     context_window: int | None = None
     """The most tokens in and out of every model; None: see `look_up_model`, and `server`."""
-
-    # -- a server of one's own
     server: Server | None = None
     """Which server it is, if it is one that tells the window of a model: it is asked when a run begins."""
-    start: str = ""
-    """How the server is started, as an error says it to somebody whose server does not run."""
 
 
 OPENAI: Final = Endpoint(
@@ -151,15 +148,12 @@ OPENAI: Final = Endpoint(
     base_url_variable="OPENAI_BASE_URL",
     key_variable="OPENAI_API_KEY",
     needs_key=True,
+    is_openai=True,
     strict=True,
-    documents=True,
-    sounds=("audio",),
-    hosts=True,
-    refusals=True,
-    longest_id=40,
-    max_tokens_field="max_completion_tokens",
-    store=False,
-    effort_field="reasoning_effort",
+    media=InputMedia(documents=True, sounds=("audio",)),
+    reasoning=Reasoning(effort_field="reasoning_effort"),
+    field_names={"max_tokens": "max_completion_tokens"},
+    id_characters=(1, 40),
 )
 """OpenAI's own service."""
 AZURE: Final = replace(
@@ -179,17 +173,17 @@ OPENROUTER: Final = Endpoint(
     base_url_variable="OPENROUTER_BASE_URL",
     key_variable="OPENROUTER_API_KEY",
     needs_key=True,
-    documents=True,
-    document_urls=True,
-    sounds=("",),
+    media=InputMedia(documents=True, document_urls=True, sounds=("",)),
     cache_marks=("anthropic/", "~anthropic/"),
-    tells_cost=True,
-    reasoning_field="reasoning",
-    echoes_reasoning=True,
-    reasoning_details=True,
-    effort_field="reasoning",
-    efforts=("none", "minimal", "low", "medium", "high", "xhigh"),
-    takes_budget=True,
+    usage="cost",
+    reasoning=Reasoning(
+        message_field="reasoning",
+        is_echoed=True,
+        has_details=True,
+        effort_field="reasoning",
+        efforts=("none", "minimal", "low", "medium", "high", "xhigh"),
+        takes_budget=True,
+    ),
 )
 """OpenRouter, a gateway to many providers, which tells what an answer cost."""
 OLLAMA: Final = Endpoint(
@@ -197,12 +191,13 @@ OLLAMA: Final = Endpoint(
     base_url="http://localhost:11434/v1",
     base_url_variable="OLLAMA_BASE_URL",
     key_variable="OLLAMA_API_KEY",
-    reasoning_field="reasoning",
-    echoes_reasoning=True,
-    effort_field="reasoning_effort",
-    efforts=("none", "low", "medium", "high"),
+    reasoning=Reasoning(
+        message_field="reasoning",
+        is_echoed=True,
+        effort_field="reasoning_effort",
+        efforts=("none", "low", "medium", "high"),
+    ),
     server="Ollama",
-    start="ollama serve",
 )
 """An Ollama server, by default on this machine."""
 VLLM: Final = replace(
@@ -211,9 +206,8 @@ VLLM: Final = replace(
     base_url="http://localhost:8000/v1",
     base_url_variable="VLLM_BASE_URL",
     key_variable="VLLM_API_KEY",
-    sounds=("",),
+    media=InputMedia(sounds=("",)),
     server="vLLM",
-    start="vllm serve MODEL",
 )
 """A vLLM server, by default on this machine."""
 LLAMA_CPP: Final = replace(
@@ -222,10 +216,9 @@ LLAMA_CPP: Final = replace(
     base_url="http://localhost:8080/v1",
     base_url_variable="LLAMA_CPP_BASE_URL",
     key_variable="LLAMA_CPP_API_KEY",
-    reasoning_field="reasoning_content",
-    sounds=("",),
+    reasoning=replace(OLLAMA.reasoning, message_field="reasoning_content"),
+    media=InputMedia(sounds=("",)),
     server="llama.cpp",
-    start="llama-server -m MODEL.gguf",
 )
 """A llama.cpp server, by default on this machine."""
 LM_STUDIO: Final = Endpoint(
@@ -233,11 +226,9 @@ LM_STUDIO: Final = Endpoint(
     base_url="http://localhost:1234/v1",
     base_url_variable="LM_STUDIO_BASE_URL",
     key_variable="LM_STUDIO_API_KEY",
-    image_urls=False,
-    effort_field="reasoning_effort",
-    efforts=("none", "low", "medium", "high"),
+    media=InputMedia(image_urls=False),
+    reasoning=Reasoning(effort_field="reasoning_effort", efforts=("none", "low", "medium", "high")),
     server="LM Studio",
-    start="lms server start",
 )
 """LM Studio's server, by default on this machine."""
 
@@ -324,26 +315,25 @@ _OLD: Final = ("gpt-3", "gpt-4-", "gpt-4o-2024-05-13", "o1-mini", "o1-preview")
 
 def hears(endpoint: Endpoint, name: str) -> bool:
     """Tell whether a model takes sounds over Chat Completions."""
-    return any(held in name for held in endpoint.sounds)
+    return any(held in name for held in endpoint.media.sounds)
 
 
 def media_of(endpoint: Endpoint, name: str, *, is_chat: bool) -> MediaSupport:
     """Return which files a model takes over Chat Completions, or over Responses; OpenAI's take 50 MB at once."""
-    is_limited = endpoint.store is not None
-    most = _REQUEST_BYTES * 3 // 4 if is_limited else LARGEST_BYTES
-    papers = frozenset({"text/", *(("application/pdf",) if endpoint.documents else ())})
-    by_url = endpoint.documents and (endpoint.document_urls or not is_chat)
+    taken, most = endpoint.media, _REQUEST_BYTES * 3 // 4 if endpoint.is_openai else LARGEST_BYTES
+    papers = frozenset({"text/", *(("application/pdf",) if taken.documents else ())})
+    by_url = taken.documents and (taken.document_urls or not is_chat)
     return MediaSupport(
-        image=MediaLimit(PICTURES, most, by_url=endpoint.image_urls) if endpoint.images else None,
+        image=MediaLimit(PICTURES, most, by_url=taken.image_urls) if taken.images else None,
         document=MediaLimit(papers, most, by_url=by_url),
         audio=MediaLimit(frozenset(SOUNDS), most) if is_chat and hears(endpoint, name) else None,
-        largest_request_bytes=_REQUEST_BYTES if is_limited else None,
+        largest_request_bytes=_REQUEST_BYTES if endpoint.is_openai else None,
     )
 
 
 def hosting_of(endpoint: Endpoint, name: str, *, is_chat: bool) -> HostedToolSupport:
     """Return which tools the service runs for a model; over Chat Completions only search models have one."""
-    if not endpoint.hosts or (is_chat and "-search" not in name):
+    if not endpoint.is_openai or (is_chat and "-search" not in name):
         return HostedToolSupport()
     if is_chat:
         return HostedToolSupport(web_search=frozenset({"location", "context_size"}))
@@ -358,3 +348,123 @@ def answers_natively(endpoint: Endpoint, name: str) -> bool:
     """Tell whether a model can be made to answer with JSON of a schema: OpenAI's from GPT-4o on."""
     model = name.rpartition("/")[2].removeprefix("ft:")
     return endpoint.native_output and model != "gpt-4" and not model.startswith(_OLD)
+
+
+# -- other services ----------------------------------------------------------------------------------------------------
+#
+# None of these records was tried on its service. A record says what the service's documentation gave in November 2026
+# or, where that says nothing, what the issues and the code of other clients tell: `docs/providers.md` has the sources.
+# For what a record does not say, the service is treated like any compatible server.
+
+
+MISTRAL: Final = Endpoint(
+    provider="mistral",
+    field_names={"seed": "random_seed"},
+    base_url="https://api.mistral.ai/v1",
+    base_url_variable="MISTRAL_BASE_URL",
+    key_variable="MISTRAL_API_KEY",
+    needs_key=True,
+    id_characters=(9, 9),
+    reply_after_results=True,
+    usage="none",  # it is told anyway, and the option is refused
+    reasoning=Reasoning(effort_field="reasoning_effort", efforts=("none", "high")),
+)
+"""Mistral's own service. It refuses fields that it does not know; reasoning comes as parts of the content."""
+GROQ: Final = Endpoint(
+    provider="groq",
+    base_url="https://api.groq.com/openai/v1",
+    base_url_variable="GROQ_BASE_URL",
+    key_variable="GROQ_API_KEY",
+    needs_key=True,
+    field_names={"max_tokens": "max_completion_tokens"},
+    reasoning=Reasoning(message_field="reasoning", effort_field="reasoning_effort", efforts=("none", *_THREE)),
+)
+"""Groq. Which efforts are taken depends on the model: `gpt-oss` has all but `none`, Qwen only that."""
+DEEPSEEK: Final = Endpoint(
+    provider="deepseek",
+    base_url="https://api.deepseek.com",
+    base_url_variable="DEEPSEEK_BASE_URL",
+    key_variable="DEEPSEEK_API_KEY",
+    needs_key=True,
+    forces_calls=False,
+    media=InputMedia(images=False),
+    reasoning=Reasoning(
+        is_echoed=True,
+        is_needed_with_calls=True,
+        effort_field="reasoning_effort",
+        efforts=(*_THREE, "max"),
+        off={"thinking": {"type": "disabled"}},
+    ),
+)
+"""DeepSeek's own service. It reasons unless it is told not to, and wants its reasoning back with each call."""
+XAI: Final = Endpoint(
+    provider="xai",
+    base_url="https://api.x.ai/v1",
+    base_url_variable="XAI_BASE_URL",
+    key_variable="XAI_API_KEY",
+    needs_key=True,
+    field_names={"max_tokens": "max_completion_tokens"},
+    reasoning=Reasoning(effort_field="reasoning_effort", efforts=("none", *_THREE)),
+)
+"""xAI. Which efforts are taken depends on the model. Its count of output tokens leaves out those of reasoning."""
+TOGETHER: Final = Endpoint(
+    provider="together",
+    base_url="https://api.together.ai/v1",
+    base_url_variable="TOGETHER_BASE_URL",
+    key_variable="TOGETHER_API_KEY",
+    needs_key=True,
+    usage="none",
+    reasoning=Reasoning(message_field="reasoning", effort_field="reasoning_effort", efforts=_THREE),
+)
+"""Together AI. A stream tells its usage without being asked; some models stop with `eos`."""
+FIREWORKS: Final = Endpoint(
+    provider="fireworks",
+    base_url="https://api.fireworks.ai/inference/v1",
+    base_url_variable="FIREWORKS_BASE_URL",
+    key_variable="FIREWORKS_API_KEY",
+    needs_key=True,
+    usage="none",
+    reasoning=Reasoning(is_echoed=True, effort_field="reasoning_effort", efforts=("none", *_THREE)),
+)
+"""Fireworks AI. A stream tells its usage without being asked; models that reason between calls read it again."""
+CEREBRAS: Final = Endpoint(
+    provider="cerebras",
+    base_url="https://api.cerebras.ai/v1",
+    base_url_variable="CEREBRAS_BASE_URL",
+    key_variable="CEREBRAS_API_KEY",
+    needs_key=True,
+    usage="none",
+    field_names={"max_tokens": "max_completion_tokens"},
+    reasoning=Reasoning(message_field="reasoning", effort_field="reasoning_effort", efforts=("none", *_THREE)),
+)
+"""Cerebras. A stream tells its usage without being asked; which efforts are taken depends on the model."""
+HUGGINGFACE: Final = Endpoint(
+    provider="huggingface",
+    base_url="https://router.huggingface.co/v1",
+    base_url_variable="HF_BASE_URL",
+    key_variable="HF_TOKEN",
+    needs_key=True,
+    reasoning=Reasoning(effort_field="reasoning_effort", efforts=_THREE),
+)
+"""Hugging Face's router to many providers, which differ: `MODEL:PROVIDER` chooses one."""
+COHERE: Final = Endpoint(
+    provider="cohere",
+    base_url="https://api.cohere.ai/compatibility/v1",
+    base_url_variable="COHERE_BASE_URL",
+    key_variable="CO_API_KEY",
+    needs_key=True,
+    usage="none",  # the option is refused
+    reasoning=Reasoning(effort_field="reasoning_effort", efforts=("none", "high")),
+)
+"""Cohere's compatible endpoint; whether its streams tell their usage is not documented."""
+PERPLEXITY: Final = Endpoint(
+    provider="perplexity",
+    base_url="https://api.perplexity.ai/v1",
+    base_url_variable="PERPLEXITY_BASE_URL",
+    key_variable="PERPLEXITY_API_KEY",
+    needs_key=True,
+    reasoning=Reasoning(efforts=_THREE),
+)
+"""Perplexity, over Responses: it ended its Chat Completions on 27 September 2026."""
+
+OTHERS: Final = (MISTRAL, GROQ, DEEPSEEK, XAI, TOGETHER, FIREWORKS, CEREBRAS, HUGGINGFACE, COHERE, PERPLEXITY)

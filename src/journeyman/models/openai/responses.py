@@ -57,8 +57,7 @@ class OpenAIModel(OpenAIStyleModel):
     def _head(self, request: Request) -> JsonObject:
         settings = request.settings
         _, limit = limits(request, self.facts)
-        head: JsonObject = {"model": self.name, "max_output_tokens": limit, "stream": self.streaming}
-        head["store"] = self.endpoint.store or False
+        head: JsonObject = {"model": self.name, "max_output_tokens": limit, "stream": self.streaming, "store": False}
         head |= self._tool_fields(request)
         head |= self._sampling(settings, _SAMPLING, api="the Responses API")
         if request.prefix.output is not None:

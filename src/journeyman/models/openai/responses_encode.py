@@ -93,8 +93,7 @@ def encode(
 @cache
 def codec_of(endpoint: Endpoint) -> str:
     """Return the codec id under which messages keep their bytes for this endpoint: what they depend on."""
-    able = "".join(str(int(each)) for each in (endpoint.images, endpoint.image_urls, endpoint.documents))
-    return f"responses/{endpoint.provider}/{able}"
+    return f"responses/{endpoint.provider}/{endpoint.media}"
 
 
 # -- tools and instructions --------------------------------------------------------------------------------------------
@@ -280,8 +279,8 @@ def _text_part(text: str) -> bytes:
 
 
 def _image(image: Image, endpoint: Endpoint) -> bytes:
-    fits = endpoint.image_urls if isinstance(image.source, Url) else image.source.media_type in PICTURES
-    if not endpoint.images or not fits:
+    fits = endpoint.media.image_urls if isinstance(image.source, Url) else image.source.media_type in PICTURES
+    if not endpoint.media.images or not fits:
         return _text_part(missing(image))
     return to_json({"type": "input_image", "detail": "auto", "image_url": url_of(image.source)})
 
@@ -289,7 +288,7 @@ def _image(image: Image, endpoint: Endpoint) -> bytes:
 def _document_part(document: Document, endpoint: Endpoint) -> bytes:
     if (text := plain_text(document)) is not None:
         return _text_part(text)
-    if not endpoint.documents:
+    if not endpoint.media.documents:
         return _text_part(missing(document))
     if isinstance(document.source, Url):
         return to_json({"type": "input_file", "file_url": document.source.url})

@@ -1,0 +1,117 @@
+"""The frame of the commands that serve until they are told to stop: `serve`, `mcp`, `worker` and `view`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from journeyman.agent import Runtime
+from journeyman.cancellation import Abort
+from journeyman.cli.app import Mistake
+from journeyman.cli.ending import Interrupt, TimedEnd, ending_in_time
+from journeyman.cli.load_agent import AgentLoop, load_model
+from journeyman.cli.run import recording_in, telemetry_in
+from journeyman.cli.show.lines import one_line
+from journeyman.cli.show.log import log_shown
+from journeyman.cli.show.screen import PlainScreen, stderr_console
+from journeyman.errors import DefinitionError, Problem
+
+if TYPE_CHECKING:
+    from journeyman.otel.telemetry import OpenTelemetry
+
+
+def check_named(targets: Sequence[str], command: str) -> None:
+    """Check that a command has agents to serve.
+
+    Raises:
+        Mistake: it has none.
+    """
+    if not targets:
+        raise Mistake("No agent is named.", f"Name one or more: journeyman {command} agents.py:analyst")
+
+
+class Frame(NamedTuple):
+    """The parts of a command that serves which are open until it ends."""
+
+    runtime: Runtime
+    """What surrounds every run."""
+    telemetry: OpenTelemetry | None
+    loop: AgentLoop
+    end: TimedEnd
+
+
+@contextmanager
+def frame_of(
+    store: str | None, *, model: str | None, record: bool, otel: bool, grace: float, timeout: float, debug: bool | None
+) -> Generator[Frame]:
+    """Give the frame until the block is left. With `debug` None the log is not shown.
+
+    Raises:
+        Mistake: something cannot be opened, or not be served.
+        Hinted: the store cannot be used.
+    """
+    if not (grace >= 0 and math.isfinite(grace)):
+        raise Mistake(f"--grace {grace:g} is no time.", "Give a number of seconds: --grace 30.")
+    screen = PlainScreen(stderr_console())
+    try:
+        with (
+            ending_in_time(grace) as end,
+            nullcontext() if debug is None else log_shown(screen.say, debug=debug),
+            recording_in(store, wish=record) as tape,
+            telemetry_in(wish=otel, end=end) as telemetry,
+            AgentLoop(timeout, end=end) as loop,
+        ):
+            runtime = Runtime(model=load_model(model), recorder=tape, telemetry=telemetry)
+            yield Frame(runtime, telemetry, loop, end)
+    finally:
+        screen.close()
+
+
+def until_told(
+    loop: AgentLoop,
+    serving: Callable[[Abort], Coroutine[Any, Any, None]],
+    on_first: Callable[[], None],
+    *,
+    end: TimedEnd | None = None,
+    hurry: Callable[[], object] | None = None,
+) -> int:
+    """Serve until the work is done, or a signal says that it is enough, and return the exit code.
+
+    Args:
+        loop: Where it is served; the agents that are open in it are closed behind.
+        serving: Gives what is served until the abort fires.
+        on_first: Called at the first signal, before the abort fires, in another thread.
+        end: The end of the command, which SIGTERM begins.
+        hurry: Called at each further signal, in another thread; with it, Ctrl-C begins the end, too. None: the second
+            signal ends the process.
+    """
+    abort = Abort()
+    interrupt = Interrupt(abort, on_first, end=end, hurry=hurry)
+    with interrupt.listening(), closing(loop):
+        loop.run(serving(abort))
+        interrupt.has_ended = True
+    return interrupt.exit_code or 0
+
+
+def mistake_of(problem: Problem, hints: Mapping[str, str]) -> Mistake:
+    """Return what is wrong with an address as a mistake in the command line. `hints` says by code what to do."""
+    is_port = problem.code == "NO_PORT"
+    return Mistake(f"--port {problem.message}" if is_port else problem.message, hints.get(problem.code, problem.hint))
+
+
+@contextmanager
+def listening_told(place: str, hints: Mapping[str, str]) -> Generator[None]:
+    """Say in one line why nothing can be served at a place: `hints` says by code what to do.
+
+    Raises:
+        Mistake: nothing can.
+    """
+    try:
+        yield
+    except DefinitionError as error:
+        raise mistake_of(error.problems[0], hints) from error
+    except OSError as error:
+        why = one_line(error.strerror or str(error))
+        raise Mistake(f"{place or 'all'} cannot be listened on: {why}.", "Choose another --port.") from error

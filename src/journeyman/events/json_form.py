@@ -1,0 +1,98 @@
+"""The JSON form of an event: one for the command line, the service and recordings.
+
+No event may fail here: a value that JSON cannot carry becomes its `repr`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from journeyman.endings import ErrorInfo
+from journeyman.errors import words_of
+from journeyman.events.chat import TurnEnded
+from journeyman.events.task import TaskEnded, TaskStarted
+from journeyman.json_numbers import write_sound_json
+from journeyman.narrowing import is_list_or_tuple, is_mapping, is_set
+from journeyman.result import plain_output
+from journeyman.types import JsonObject
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+_DEPTH: Final = 64
+
+
+def to_json(event: object) -> bytes:
+    """Return an event as JSON on one line: `type` is the name of its class, and the rest are its fields.
+
+    A field that has its default is left out. Times are seconds since 1970. Of `TurnEnded` the `code` of its result is
+    told, and not the result: events before it have told the rest. Of the work of a task the text is told alone.
+    """
+    return write_sound_json({"type": type(event).__name__, **facts_of(event)})
+
+
+def facts_of(event: object) -> JsonObject:
+    """Return the fields of an event as plain JSON values, except for those with their default."""
+    match event:
+        case TurnEnded(path=path, result=result, usage=usage):
+            code: JsonObject = {} if result is None else {"code": str(result.code)}
+            return {"path": [*path], **code, "usage": plain_fields(usage)}
+        case TaskStarted(info=info) | TaskEnded(info=info):
+            facts = plain_fields(info)
+            facts.pop("value", None)  # whatever the work returned
+            return {"path": [*event.path], "info": facts}
+        case _:
+            return plain_fields(event)
+
+
+@cache
+def _shown_fields(kind: type[Any]) -> tuple[tuple[str, object], ...]:
+    """Return the fields of a class that are told, each with the value that need not be told."""
+    return tuple(
+        (each.name, MISSING if each.name == "type" else each.default) for each in fields(kind) if each.name != "wire"
+    )
+
+
+def plain_fields(value: object, depth: int = 0) -> JsonObject:
+    """Return the fields of one of our dataclasses as plain JSON, without those that are as usual."""
+    facts: JsonObject = {}
+    for name, usual in _shown_fields(type(value)):
+        fact = getattr(value, name)
+        if fact is not None and not (fact is usual or (usual is not MISSING and fact == usual)):
+            if type(fact) is str:  # in a hurry: each piece of an answer is an event
+                facts[name] = fact
+            else:
+                is_time = type(fact) is float and name.endswith("_s")
+                facts[name] = round(fact, 6) if is_time else plain(fact, depth + 1)
+    return facts
+
+
+def plain(value: object, depth: int = 0) -> JsonValue:
+    """Return a value as plain JSON."""
+    match value:
+        case str():
+            told: JsonValue = str(value)
+        case None | bool() | int() | float():
+            told = value
+        case _ if depth > _DEPTH:
+            told = repr(value)[:200]
+        case _ if is_list_or_tuple(value) or is_set(value):
+            told = [plain(each, depth + 1) for each in value]
+        case ErrorInfo():
+            told = {"code": str(value.code), "category": value.category, "message": value.message, "hint": value.hint}
+            told |= {"phase": value.phase, "attempt": value.attempt, "iteration": value.iteration}
+            told["context"] = plain(value.context, depth + 1)
+        case BaseException():
+            told = f"{type(value).__name__}: {words_of(value)}"
+        case datetime():
+            told = value.timestamp()
+        case _ if is_mapping(value):
+            told = {str(name): plain(each, depth + 1) for name, each in value.items()}
+        case _ if is_dataclass(value) and type(value).__module__.startswith("journeyman."):
+            told = plain_fields(value, depth)
+        case _:
+            told = plain_output(value, None)
+    return told
