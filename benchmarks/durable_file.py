@@ -89,7 +89,7 @@ async def _fill(path: Path, n_runs: int, *, status: Status) -> None:
             id = new_id(at + n / 1_000)
             made = replace(row, id=id, status=status, created=at + n / 1_000)
             await durable.hub.engine.add(made, _steps(id, at) if status == "waiting" else ())
-        await durable.cancel(begun.id)
+        await durable.stop(begun.id)
         await durable.resume(begun.id, reader(2))
 
 

@@ -93,7 +93,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
         with take() as streams:
             try:
                 to_client = partial(serving.serve_mcp_stdio, streams=streams)
-                return _serve(opened, targets, mode, lambda server, abort: to_client(server, abort=abort))
+                return _serve_until_told(opened, targets, mode, lambda server, abort: to_client(server, abort=abort))
             except OSError as error:
                 raise OutputLost(error) from error
     Stdout()
@@ -112,10 +112,10 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
                 on_ready=lambda url: _write_notice(f"serving at {url}; Ctrl-C ends it"),
             )
 
-    return _serve(opened, targets, mode, serve_at_port)
+    return _serve_until_told(opened, targets, mode, serve_at_port)
 
 
-def _serve(
+def _serve_until_told(
     opened: AbstractContextManager[Frame],
     targets: Sequence[str],
     mode: PermissionMode | None,

@@ -471,7 +471,8 @@ async def prepare(run: Run) -> None:
             if each.untrusted == "throughout" and not (each.deferred or each.is_proxy):
                 run.guard.describe(each.name, f"{each.description} {json.dumps(each.spec.input_schema)}")
     if run.tape is not None:
-        run.tape.note("Input", (run.path, run.place), input=run.task, limits=limits_of(run.agent.limits))
+        limits = {name: most for name, most in limits_of(run.agent.limits).items() if most is not None}
+        run.tape.note("Input", (run.path, run.place), input=run.task, limits=limits)
     run.clock.prepared_s = run.clock.now()
 
 

@@ -138,7 +138,7 @@ class ConnectedServer:
         if not await self._has("resources"):
             return []
         found = await self._pages(ListResourcesRequest, ListResourcesResult, lambda page: page.resources)
-        return [_take(Resource, each) for each in found]
+        return [_copy_fields(Resource, each) for each in found]
 
     async def templates(self) -> list[ResourceTemplate]:
         """Return the server's resource templates, in its order."""
@@ -149,7 +149,7 @@ class ConnectedServer:
         found = await self._pages(
             ListResourceTemplatesRequest, ListResourceTemplatesResult, lambda page: page.resource_templates
         )
-        return [_take(ResourceTemplate, each) for each in found]
+        return [_copy_fields(ResourceTemplate, each) for each in found]
 
     async def read(self, uri: str) -> list[ResourceContent]:
         """Return what a resource holds, most often one content.
@@ -195,11 +195,11 @@ class ConnectedServer:
             return []
         found = await self._pages(ListPromptsRequest, ListPromptsResult, lambda page: page.prompts)
         return [
-            _take(
+            _copy_fields(
                 ServerPrompt,
                 each,
                 arguments=tuple(
-                    [_take(PromptArgument, one, is_required=bool(one.required)) for one in each.arguments or ()]
+                    [_copy_fields(PromptArgument, one, is_required=bool(one.required)) for one in each.arguments or ()]
                 ),
             )
             for each in found
@@ -256,7 +256,7 @@ class ConnectedServer:
             raise Rejected(f"Error: the MCP server {self.name!r} did not answer within {seconds:g}s.") from None
 
 
-def _take(kind: type[TakenT], received: object, **changed: object) -> TakenT:
+def _copy_fields(kind: type[TakenT], received: object, **changed: object) -> TakenT:
     """Copy what a server sent: a field has the name that the protocol gives it, except for the media type."""
     names = [each.name for each in fields(kind) if each.name not in changed]
     values = {name: getattr(received, "mime_type" if name == "media_type" else name) for name in names}
@@ -267,12 +267,12 @@ def _resource_content(server: str, read: TextResourceContents | BlobResourceCont
     from mcp.types import TextResourceContents
 
     if isinstance(read, TextResourceContents):
-        return _take(ResourceContent, read, content=read.text)
+        return _copy_fields(ResourceContent, read, content=read.text)
     try:
         content = b64decode(read.blob, validate=True)
     except (NotBase64, ValueError):
         raise Rejected(f"Error: the MCP server {server!r}: what it sent of {read.uri} is damaged.") from None
-    return _take(ResourceContent, read, content=content)
+    return _copy_fields(ResourceContent, read, content=content)
 
 
 def _prompt_message(said: list[PromptMessage]) -> Message:

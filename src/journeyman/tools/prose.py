@@ -74,14 +74,14 @@ def find_object(text: str) -> str:
     every = [] if finder is None else [given[begins:ends] for begins, ends in finder.spans]
     found = found or {at: value for at in every if (value := _read_object(at)) is not None}
     if not found:
-        raise ValueError("; ".join(_faults(every, is_open=finder is not None and finder.is_open)))
+        raise ValueError("; ".join(_explain_faults(every, is_open=finder is not None and finder.is_open)))
     first, *others = found.values()
     if any(other != first for other in others):
         raise ValueError(f"the answer holds {len(found)} different JSON objects; give one, and no other")
     return next(iter(found)).strip()
 
 
-def _faults(objects: list[str], *, is_open: bool) -> Iterator[str]:
+def _explain_faults(objects: list[str], *, is_open: bool) -> Iterator[str]:
     """Say why a text has no object that can be read."""
     if is_open:
         yield "the JSON object in the answer does not end"

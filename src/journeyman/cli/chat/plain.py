@@ -148,12 +148,12 @@ class Pipe:
                 lines = iterate_in_thread(_lines_of_stdin(), "journeyman-stdin")
                 while not dialog.left.is_set() and (line := await anext(lines, None)) is not None:
                     all_succeeded &= await self._say(_text_of(line).strip())
-                while (
-                    dialog.sessions.tasks.active and not dialog.left.is_set()
-                ):  # nothing more is said, so that it ends
-                    await dialog.sessions.tasks.wait()
-                    await dialog.settle()
+                while not dialog.left.is_set():  # nothing more is said, so that it ends
+                    await dialog.settle()  # also a turn that began by itself, with what has ended meanwhile
                     all_succeeded &= self._print_results()
+                    if not dialog.sessions.tasks.active:
+                        break
+                    await dialog.sessions.tasks.wait()
         dialog.exit_code = dialog.exit_code or int(not all_succeeded)
 
     def _hear(self, event: Event, person: TerminalAsker | Nobody) -> None:
