@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from journeyman.models.sse import Parser, TooLarge
-from journeyman.permission.rules import _path_regex  # pyright: ignore[reportPrivateUsage] - what rules of paths become
+from journeyman.permission.rules import path_regex
 from journeyman.processes import plain
 from journeyman.team.mail import _MARK  # pyright: ignore[reportPrivateUsage] - what keeps mail from faking a frame
 from journeyman.toolbox.fetch import readable_text
@@ -36,7 +36,7 @@ def globbed(pattern: str, path: str) -> bool:
 
 
 def ruled(pattern: str, path: str) -> bool:
-    return _path_regex(pattern, below=True).fullmatch(path) is not None
+    return path_regex(pattern, below=True).fullmatch(path) is not None
 
 
 STALLING: dict[str, Callable[[], object]] = {
@@ -137,6 +137,6 @@ def test_a_rule_for_paths_matches_what_trying_everything_does() -> None:
         for below in (True, False):
             path = "/" + "/".join(names)
             expected = by_trying(pattern, path, below=below)
-            assert (_path_regex(pattern, below=below).fullmatch(path) is not None) == expected, (pattern, path)
+            assert (path_regex(pattern, below=below).fullmatch(path) is not None) == expected, (pattern, path)
             found += expected
     assert found > 300

@@ -65,7 +65,7 @@ class KeptSandbox:
         self, box: Box, launch: Launch, *, has_temporary: bool = False, adds: Mapping[str, str] | None = None
     ) -> None:
         """Start the keeper by the command line that `launch` makes. With `has_temporary`, temporary files are in the
-        folder of the box. `adds` are variables that each command gets, before those of the box.
+        folder of the box. `adds` are variables that each command gets, unless the box has others.
 
         Raises:
             SandboxUnavailable: it cannot be started.
@@ -141,6 +141,14 @@ class KeptSandbox:
         """False once it was closed, or its keeper has ended."""
         return self._control.fileno() >= 0 and os.getpid() == self._opener and self._keeper.poll() is None
 
+    def _added_to(self, environment: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the variables of the box, which count before those of this process: a cache elsewhere cannot be
+        written. Settings for git that are there already stay: they are numbered, and ours would take their places."""
+        has_settings = "GIT_CONFIG_COUNT" in environment
+        return {
+            name: text for name, text in self._adds.items() if not (has_settings and name.startswith("GIT_CONFIG_"))
+        }
+
     async def spawn(
         self,
         program: str,
@@ -161,7 +169,7 @@ class KeptSandbox:
             "program": program,
             "arguments": list(arguments),
             "folder": self.box.work if folder is None else folder,
-            "environment": {**self._adds, **environment, **self._overrides},
+            "environment": {**environment, **self._added_to(environment), **self._overrides},
         }
         outer, inner = socket.socketpair()
         outer.setblocking(False)
