@@ -48,7 +48,7 @@ def answer(program: bytes, machine: int, number: int, *arguments: int) -> str:
                 at += yes if is_so else no
 
 
-@pytest.mark.share
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(
     ("name", "arguments", "expected"),
