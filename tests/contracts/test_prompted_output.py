@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from journeyman import Agent, Failure, Limits, Output, Success, run, tool
-from journeyman.errors import DefinitionError
-from journeyman.events import Event, OutputDelta, TextDelta
+from journeyman import Agent, DefinitionError, Event, Failure, Limits, Output, Success, run, tool
+from journeyman.events import OutputDelta, TextDelta
 from journeyman.model import Response
 from journeyman.testing import ScriptedModel, StreamedAnswer, call, say
 from journeyman.tools.prose import ObjectFinder, find_object

@@ -13,9 +13,9 @@ import orjson
 import pytest
 from hypothesis import given
 
-from journeyman import Document, ToolResult, Usage
+from journeyman import Document, Image, Message, ModelSettings, Text, ToolResult, Usage
 from journeyman.errors import ProviderError
-from journeyman.model import ModelSettings, ThinkingLevel
+from journeyman.model import ThinkingLevel
 from journeyman.models.anthropic import AnthropicModel
 from journeyman.models.openai import (
     LM_STUDIO,
@@ -29,19 +29,7 @@ from journeyman.models.openai import (
     OpenAIChatModel,
     OpenAIModel,
 )
-from journeyman.types import (
-    Base64,
-    Block,
-    Image,
-    JsonObject,
-    Message,
-    Opaque,
-    RedactedThinking,
-    Text,
-    Thinking,
-    ToolUse,
-    Url,
-)
+from journeyman.types import Base64, Block, JsonObject, Opaque, RedactedThinking, Thinking, ToolUse, Url
 from tests.contracts.test_cross_provider import calls_and_results
 from tests.models.asking import HELLO, QUERY, Json
 from tests.models.encoding import (

@@ -4,13 +4,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Failure, Success, Usage, run
+from journeyman import Agent, DefinitionError, Failure, Message, Success, Text, Usage, run
 from journeyman.errors import ProviderError
 from journeyman.model import Collector
-from journeyman.testing import FaultyModel, ScriptedModel
+from journeyman.testing import FaultyModel, ScriptedModel, call, say
 from journeyman.testing.faulty import FAULTS, FaultKind, InjectedFault
-from journeyman.testing.scripted import call, say
-from journeyman.types import NOTHING_USED, Message, Text, ToolUse
+from journeyman.types import NOTHING_USED, ToolUse
 from tests.models import asking
 from tests.play import Recorder, check_balance, make_tool, virtual_clock
 

@@ -21,10 +21,9 @@ import jsonschema_rs
 import pytest
 from pydantic import BaseModel
 
-from journeyman import Agent, Output, run, tool
+from journeyman import Agent, Failure, Output, run, tool
 from journeyman.connect import connect
 from journeyman.models.local.model import TEMPLATE, LocalModel, examples_of, server_of
-from journeyman.result import Failure
 from tests.models.asking import unavailable
 from tests.support.messages_json import Json, as_list, as_object
 from tests.support.openai_answers import answer, text

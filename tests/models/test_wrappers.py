@@ -16,8 +16,7 @@ from journeyman.model import Answered, BlockFinished, Facts, ResponseFinished, R
 from journeyman.models import FallbackModel, RateLimitedModel, SwappableModel
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.wrappers import PASSED_ON
-from journeyman.testing import FaultyModel, ScriptedModel
-from journeyman.testing.scripted import call
+from journeyman.testing import FaultyModel, ScriptedModel, call
 from journeyman.types import NOTHING_USED, Price
 from tests.models.asking import Request, ask, failure_of, known_of, parts_of, request
 from tests.models.decoding import Part, Response, summed

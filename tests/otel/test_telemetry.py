@@ -15,16 +15,15 @@ from typing import Any, cast
 import pytest
 from opentelemetry.trace import NoOpTracerProvider, Tracer, get_current_span
 
-from journeyman import Agent, Chat, Limits, Rejected, Runtime, Subagents, Tasks, Team, run, tool
+from journeyman import Agent, Chat, Limits, ModelSettings, Rejected, Runtime, Subagents, Tasks, Team, Usage, run, tool
 from journeyman.durable import Durable
 from journeyman.errors import ProviderError
 from journeyman.gate import Deny
-from journeyman.model import ModelSettings, Request, Response
+from journeyman.model import Request, Response
 from journeyman.otel import OpenTelemetry, names
 from journeyman.record import Recordings
 from journeyman.store import Store
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, say
-from journeyman.types import Usage
 from tests.contracts.carriers import CARRIERS
 from tests.otel.sending import Sending
 from tests.play import Door, cancelled, failed, make_gate, make_tool, raising, succeeded

@@ -9,19 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journeyman import Message, ModelSettings, Text, Usage
+from journeyman import Message, Model, ModelSettings, Text, Usage
 from journeyman.errors import ProviderError
-from journeyman.model import (
-    BlockFinished,
-    Collector,
-    Facts,
-    Model,
-    Part,
-    Prefix,
-    Request,
-    ResponseFinished,
-    ResponseStarted,
-)
+from journeyman.model import BlockFinished, Collector, Facts, Part, Prefix, Request, ResponseFinished, ResponseStarted
 from journeyman.models import FallbackModel, RateLimitedModel, SwappableModel
 from journeyman.types import Price
 from tests.play import instance_of
