@@ -333,15 +333,11 @@ async def test_the_output_is_the_value_that_the_schema_made_and_validators_saw(s
     assert result.history[1].tool_uses[0].input == {"name": "ada", "n": "5"}
 
 
-def doubled(n: int) -> int:
-    return 2 * n
-
-
 class Order(BaseModel):
     item: str
     amount: int = 1
     notes: list[str] = Field(default_factory=list)
-    price: Annotated[int, AfterValidator(doubled)] = 5
+    price: Annotated[int, AfterValidator(lambda n: 2 * n)] = 5
 
 
 async def test_fields_with_a_default_are_not_required_of_the_model(stage: Stage) -> None:  # D26, X8
