@@ -212,11 +212,13 @@ async def test_a_run_whose_prompt_is_another_now_is_blocked_before_anything_is_d
     async with stage.durable() as durable:
         with pytest.raises(RunBlocked, match=f"at {_MODEL}, the model is asked something else") as caught:
             await durable.run(other, "Go.", id="run")
-        assert "system prompt" in caught.value.why
+        assert "the agent's system prompt differ from" in caught.value.why
         info = await (await durable.get("run")).info()
         assert (info.status, world.done) == ("blocked", ["A"])
         with pytest.raises(RunBlocked):
             await durable.run(payer(world), "Go.", id="run")
+        with pytest.raises(RunBlocked):
+            await (await durable.get("run")).result()
         branch = await durable.fork("run", (1, 2), agent=other)
         forked = await durable.resume(branch.id, other)
         assert isinstance(forked, Success), "one way out"
@@ -287,7 +289,7 @@ async def test_a_strict_program_blocks_a_run_whose_agent_is_another_now(stage: S
     world.lives_on()
     other = replace(payer(world), limits=Limits(iterations=7))
     async with Durable(stage.process(), now=stage.now, strict=True) as durable:
-        with pytest.raises(RunBlocked, match="limits differ"):
+        with pytest.raises(RunBlocked, match="the agent's limits differ from those that it was begun with"):
             await durable.run(other, "Go.", id="run")
         assert isinstance(await durable.resume("run", other, accept=True), Success)
     assert world.done == ["A", "B"]
