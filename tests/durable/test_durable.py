@@ -238,17 +238,6 @@ async def test_a_run_is_driven_by_one_process_at_a_time(process: Process) -> Non
         await cancelled(living)
 
 
-async def test_a_run_that_is_taken_from_a_process_writes_nothing_more_there(process: Process) -> None:
-    world = World(dies_after="A")
-    async with process() as first, process() as second:
-        living = asyncio.create_task(first.run(payer(world), "Pay.", id="7"))
-        await world.reached.wait()
-        world.dies_after = ""
-        assert "unknown" in results(succeeded(await second.resume("7", payer(world), steal=True)))[0]
-        await cancelled(living)
-        assert (await second.list())[0].status == "done"
-
-
 # -- other runs, and other programs ------------------------------------------------------------------------------------
 
 
@@ -407,22 +396,6 @@ async def test_the_first_answer_counts_and_the_second_is_told_who_gave_it(proces
         assert results(result)[1] == "Error: denied: too much"
         with pytest.raises(RunOver, match="has ended"):
             await handle.steer("Go on.")
-
-
-async def test_a_run_that_waits_goes_on_at_once_when_it_is_answered(process: Process) -> None:
-    """K8, for one run: it is suspended in one process and answered from another."""
-    world = World()
-    async with process() as durable, process() as other:
-        living = asyncio.create_task(durable.run(payer(world, gate=AsksAbout("A", "B")), "Pay.", id="7"))
-        for invoice in "AB":
-            info = await when(
-                other,
-                "7",
-                lambda info, invoice=invoice: [each.question for each in info.pending] == [f"Pay {invoice}?"],
-            )
-            await (await other.get("7")).approve(info.pending[0].question_id, Allow())
-        assert isinstance(await living, Success)
-    assert world.done == ["A", "B"]
 
 
 async def test_when_a_question_expires_is_the_same_after_the_process_that_asks_was_stopped(process: Process) -> None:

@@ -319,16 +319,6 @@ async def test_each_death_but_the_first_counts_as_what_was_reserved_for_the_call
     assert [succeeded(each).metadata.usage for each in results[-2:]] == [usage, usage]
 
 
-async def test_a_run_that_dies_twenty_times_in_its_calls_overspends_by_one_reservation_at_most() -> None:
-    mortal = Mortal(InMemoryJournal())
-    n_lives = 1
-    while (result := await mortal.live(("model", 0))) is None:
-        n_lives += 1
-        assert n_lives < 20
-    assert context_of(result, BudgetContext).policy == "tokens"
-    assert LIMIT < mortal.used <= LIMIT + RESERVED
-
-
 @pytest.mark.parametrize("effect", ["idempotent", "once"])
 async def test_a_death_in_a_tool_counts_nothing_however_often_it_happens(effect: Effect) -> None:
     mortal = Mortal(InMemoryJournal(), effect=effect)
