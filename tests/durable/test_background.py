@@ -189,8 +189,7 @@ async def test_it_spends_no_more_than_the_run_above_had_left_in_however_many_liv
             tokens.append(below.tokens)
             row = existing(await durable.hub.engine.get(below.id))
             above = existing(load_head(row).above)
-            assert above.allowance.tokens is not None
-            assert 8_000 < above.allowance.tokens < 9_000
+            assert 8_000 < existing(above.allowance.tokens) < 9_000
     assert tokens[0] == tokens[1] > 0
 
 

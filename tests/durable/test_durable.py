@@ -314,8 +314,7 @@ async def test_a_fork_that_is_stopped_before_it_goes_on_keeps_what_was_done(proc
         events: list[Event] = []
         result = failed(await durable.resume("branch", payer(world), on_event=events.append))
     assert results(result) == ["paid A", "paid B"]
-    assert result.metadata.usage is not None
-    assert result.metadata.usage.requests == 2
+    assert existing(result.metadata.usage).requests == 2
     assert isinstance(events[0], RunResumed)
 
 
@@ -503,8 +502,7 @@ async def test_a_run_that_is_stopped_ends_with_what_it_has_gathered(process: Pro
         assert (result.code, "not today" in result.error.message) == (ErrorCode.EXECUTION_CANCELLED, True)
         if when_stopped == "waiting":
             assert results(result)[0] == "paid A"
-            assert result.metadata.usage is not None
-            assert result.metadata.usage.requests == 2
+            assert existing(result.metadata.usage).requests == 2
         with pytest.raises(RunOver, match="EXECUTION_CANCELLED"):
             await durable.stop("7")
 

@@ -17,7 +17,7 @@ from journeyman.testing.scripted import Answer, call
 from tests.durable.processes import Stage, a_row, a_step, found
 from tests.durable.stored_runs import RUN, Letter, records_of, writer
 from tests.durable.worlds import UNKNOWN, World, do
-from tests.play import following, succeeded, texts, virtual_clock
+from tests.play import existing, following, succeeded, texts, virtual_clock
 
 _FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("f*.jsonl"))
 _MODEL = "attempt/1/iteration/1/model"
@@ -88,8 +88,7 @@ def test_a_key_tells_what_kind_of_step_it_is(key: str, kind: str | None) -> None
 def test_a_value_comes_back_as_it_was(value: bytes, used_up: tuple[int, ...], deaths: int) -> None:
     made = a_step("a", _MODEL)._replace(body=packed(value, key=_MODEL, used_up=used_up, deaths=deaths))
     assert unpacked(made._replace(crc=crc_of("a", _MODEL, 1, made.body))) == (value, used_up, deaths)
-    assert made.body is not None
-    assert len(made.body) <= len(value) + 60
+    assert len(existing(made.body)) <= len(value) + 60
 
 
 def with_body(body: bytes, key: str = _MODEL) -> Record:

@@ -17,7 +17,7 @@ from journeyman.types import Opaque, StopReason, Text, Thinking, ToolResult, Too
 from tests.loop.parts import PLAIN, REFLECTED, end_of
 from tests.play.agents import Report, report, reporter, submit, talker
 from tests.play.recorder import Recorder, calls, check_balance, names, transcript
-from tests.play.results import context_of, failed, succeeded
+from tests.play.results import context_of, existing, failed, succeeded
 from tests.play.stage import Stage, Staged
 from tests.play.tools import make_tool
 
@@ -111,8 +111,7 @@ async def test_out_of_iterations_is_not_validated_and_not_attempted_again(stage:
     assert judged == []
     assert names(recorder.events)[-3:] == ["MessageCommitted", "AttemptCompleted", "RunFailed"]
     assert [record.iterations for record in result.metadata.attempts] == [2]
-    assert result.metadata.usage is not None
-    assert result.metadata.usage.input_tokens == 20
+    assert existing(result.metadata.usage).input_tokens == 20
     assert failed(result).report is None
 
 
@@ -294,8 +293,7 @@ async def test_a_response_that_was_cut_may_be_repeated_once_with_more_room(stage
     assert result.unwrap() == Report(total=1)
     assert [request.max_tokens for request in stage.requests] == [1_000, 4_000]
     assert transcript(stage.messages(1)) == [("user", "Go.")]
-    assert result.metadata.usage is not None
-    assert result.metadata.usage.requests == 2
+    assert existing(result.metadata.usage).requests == 2
     assert "look" not in result.metadata.tools
 
 

@@ -14,7 +14,7 @@ from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.loop import validation_context, validator_from
 from journeyman.testing.scripted import call
 from tests.loop.parts import Unspeakable, end_of
-from tests.play import Recorder, Report, Stage, context_of, failed, raising, report, reporter, succeeded
+from tests.play import Recorder, Report, Stage, context_of, existing, failed, raising, report, reporter, succeeded
 from tests.support.naming import steady_repr
 
 
@@ -200,8 +200,7 @@ async def test_the_last_error_holds_all_that_the_validator_said(
     read = f"Validation failed: fail\n{said}\n\nCorrect the output and hand it in again."
     assert stage.tool_results(1) == [ToolResult(read, True, "out")]
     assert failure.error.cause is error
-    assert failure.report is not None
-    assert failure.report.layers[-1].error is error
+    assert existing(failure.report).layers[-1].error is error
 
 
 async def test_an_error_that_speaks_of_mutation_is_an_ordinary_rejection(stage: Stage) -> None:  # D47
