@@ -34,7 +34,6 @@ ROOT = Path(__file__).parents[2]
 KEY = "sk-ant-very-secret-key"
 HEADERS = {"x-api-key": KEY, "content-type": "application/json"}
 PATIENT = Timeouts()
-HASTY = Timeouts(idle_s=0.5)
 BEGINNING = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n"
 
 
