@@ -224,17 +224,6 @@ async def failure_of(url: str) -> ProviderError:
     return caught.value
 
 
-async def closed_port() -> str:
-    async with RawServer(b"") as server:
-        return server.url
-
-
-async def test_a_refused_connection_costs_nothing() -> None:
-    error = await failure_of(await closed_port())
-    assert (error.kind, error.status, error.usage) == ("network", None, Usage())
-    assert "could not be reached" in str(error)
-
-
 async def test_a_host_without_address_is_a_network_failure() -> None:
     error = await failure_of("http://models.invalid/")
     assert (error.kind, error.usage) == ("network", Usage())
