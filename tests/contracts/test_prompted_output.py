@@ -1,7 +1,5 @@
 """Prompted output over every wire: the system prompt has the schema, and the JSON is read out of the last text."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
