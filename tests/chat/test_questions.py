@@ -4,11 +4,10 @@ import asyncio
 
 import pytest
 
-from journeyman import Agent, Chat, Limits, Runtime, ask_user, run
+from journeyman import Agent, Chat, Event, Limits, Runtime, ask_user, run
 from journeyman.events import (
     ApprovalAnswered,
     ApprovalRequested,
-    Event,
     QuestionAnswered,
     QuestionAsked,
     ToolCalled,

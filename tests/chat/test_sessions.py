@@ -22,7 +22,7 @@ from journeyman.store import Store
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, Message, Text, Thinking, ToolResult, ToolUse
-from tests.play import Door, Report, Stage, cancelled, chatting, make_tool, script_of, transcript
+from tests.play import Door, Report, Stage, cancelled, chatting, existing, make_tool, script_of, transcript
 from tests.support.invariants_history import history_faults
 from tests.support.kept import Kept
 
@@ -43,8 +43,7 @@ ONCE = "Error: interrupted before it finished. Whether it took effect is unknown
 
 
 def session_of(chat: Chat[object]) -> Session:
-    assert chat.session is not None
-    return chat.session
+    return existing(chat.session)
 
 
 def on_disk(kept: Kept, id: str) -> list[Message]:

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Callbacks, Chat, Limits, Output, Success, Tasks, Tool, run, tool
+from journeyman import Agent, Callbacks, Chat, Limits, Output, Success, Tasks, Tool, Turn, run, tool
 from journeyman.agent import StopContext
-from journeyman.chat import Turn
 from journeyman.endings import StopGuardContext
 from journeyman.errors import ChatHeld, ProviderError
 from journeyman.events import ModelResponded, RunSucceeded, TurnEnded

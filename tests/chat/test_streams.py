@@ -11,7 +11,7 @@ from journeyman.errors import ChatBusy, ProviderError
 from journeyman.events import Event, RunSucceeded, TurnEnded
 from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.types import Price
-from tests.play import Door, Report, Stage, cancelled, chatting, look, script_of
+from tests.play import Door, Report, Stage, cancelled, chatting, existing, look, script_of
 
 
 def names(events: list[Event]) -> list[str]:
@@ -127,8 +127,7 @@ async def test_a_turn_counts_what_all_its_runs_have_used(stage: Stage, door: Doo
         assert turn.usage == Usage()
         result = await door.open_for(turn)
         assert turn.usage.requests == 2
-        assert result.metadata.usage is not None
-        assert result.metadata.usage.requests == 1
+        assert existing(result.metadata.usage).requests == 1
         assert chat.usage == turn.usage
         second = chat.start("Go.")
         await second

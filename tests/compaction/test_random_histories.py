@@ -172,15 +172,11 @@ def test_whatever_was_said_is_compacted_into_something_sendable(world: World) ->
     provider, history, events = on_virtual_clock(played, world)
     assert provider.faults == []
     logs = [as_list(body["messages"]) for body in provider.bodies]
-    n_breaks = sum(_grown(before, after) is False for before, after in pairwise(logs))
+    n_breaks = sum(list(after[: len(before)]) != list(before) for before, after in pairwise(logs))
     assert n_breaks <= sum(event.after_tokens != event.before_tokens for event in events)
     for event in events:
         assert event.after_tokens < event.before_tokens or not any(step.saved_tokens for step in event.steps)
     _the_open_turns_are_whole(provider, history)
-
-
-def _grown(before: Sequence[object], after: Sequence[object]) -> bool:
-    return list(after[: len(before)]) == list(before)
 
 
 def _the_open_turns_are_whole(provider: Provider, history: History) -> None:

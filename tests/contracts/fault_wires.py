@@ -81,10 +81,6 @@ def _anthropic_error(label: str, message: str) -> dict[str, object]:
     return {"type": "error", "error": {"type": label, "message": message}, "request_id": "req_7"}
 
 
-def _anthropic_refusal(status: int, message: str) -> bytes:
-    return orjson.dumps(_anthropic_error(_ANTHROPIC_LABELS[status], message))
-
-
 _MESSAGE: dict[str, object] = {
     "id": "msg_1",
     "type": "message",
@@ -115,7 +111,7 @@ ANTHROPIC_EVENTS = Wire(
     ),
     seen=Usage(requests=1, input_tokens=25, output_tokens=1, cache_read_tokens=3, cache_write_tokens=0, exact=False),
     used=Usage(requests=1, input_tokens=25, output_tokens=6, cache_read_tokens=3, cache_write_tokens=0),
-    refusal=_anthropic_refusal,
+    refusal=lambda status, message: orjson.dumps(_anthropic_error(_ANTHROPIC_LABELS[status], message)),
     labels=_ANTHROPIC_LABELS,
     event_name=b"content_block_delta",
     overload=events(_anthropic_error("overloaded_error", f"Overloaded {KEY}"), named=True),

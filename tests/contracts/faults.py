@@ -171,10 +171,6 @@ def _cut(ending: Callable[[bytes], Answer], *, n_more: int = 0) -> Callable[[Wir
     return answer
 
 
-def _ended(wire: Wire) -> Answer:
-    return http(wire.begun, content_type=wire.content_type)
-
-
 def _with(middle: bytes) -> Callable[[Wire], Answer]:
     """Return an answer with something else in its middle."""
 
@@ -196,7 +192,7 @@ def _within() -> Iterator[Fault]:
     for name, ending in (("closed", closing_after), ("reset", resetting_after)):
         yield _broken(f"{name} in the middle", _cut(ending))
         yield _broken(f"{name} within a piece", _cut(ending, n_more=10))
-    yield _broken("ended as if all were well", _ended)
+    yield _broken("ended as if all were well", lambda wire: http(wire.begun, content_type=wire.content_type))
     yield _broken("garbage", _with(b"\x00\x01{" + KEY.encode()))
     yield _broken("invalid UTF-8", _with(b'{"type": "\xff"}'))
     yield _broken("silence in the middle", _cut(hanging_after), kind="stream_idle", silence_s=_IDLE_S)

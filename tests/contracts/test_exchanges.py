@@ -182,7 +182,7 @@ async def test_what_is_no_answer_is_quoted(carrier: Examined, reply: Any, kind: 
     assert (said or carrier.nothing) in str(error)
 
 
-@each(CLIENT)
+@each(*OWN, CLIENT)
 async def test_a_connection_that_is_refused_names_the_host_and_costs_nothing(carrier: Examined) -> None:
     async with RawServer(b"") as server:
         pass

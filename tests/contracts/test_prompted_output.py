@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from journeyman import Agent, Failure, Limits, Output, Success, run, tool
-from journeyman.errors import DefinitionError
-from journeyman.events import Event, OutputDelta, TextDelta
+from journeyman import Agent, DefinitionError, Event, Limits, Output, run, tool
+from journeyman.events import OutputDelta, TextDelta
 from journeyman.model import Response
 from journeyman.testing import ScriptedModel, StreamedAnswer, call, say
 from journeyman.tools.prose import ObjectFinder, find_object
 from tests.contracts.carriers import CARRIERS, Carrier
+from tests.play import failed, succeeded
 
 CARRIER = {carrier.name: carrier for carrier in CARRIERS}
 
@@ -74,18 +74,16 @@ WRONG = [
 @pytest.mark.parametrize(("wrong", "told"), WRONG)
 async def test_a_wrong_answer_is_sent_back_with_its_exact_fault(wrong: str, told: str) -> None:
     agent = Agent(name="a", model=ScriptedModel([wrong, GOOD]), output=PROMPTED, validators=[some])
-    result = await run(agent, "What sold best?")
-    assert isinstance(result, Success)
+    result = succeeded(await run(agent, "What sold best?"))
     assert told in result.history[2].text
     assert len(result.metadata.attempts) == 2
 
 
 async def test_what_is_not_corrected_ends_the_run_with_the_candidate() -> None:
     said = 'At last: {"product":"a","n":0}'
-    result = await run(
-        Agent(name="a", model=ScriptedModel([said], repeat=True), output=PROMPTED, validators=[some]), "?"
+    result = failed(
+        await run(Agent(name="a", model=ScriptedModel([said], repeat=True), output=PROMPTED, validators=[some]), "?")
     )
-    assert isinstance(result, Failure)
     assert (result.code, result.candidate) == ("MAX_ATTEMPTS_EXCEEDED", {"product": "a", "n": 0})
 
 

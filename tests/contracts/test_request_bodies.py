@@ -18,7 +18,7 @@ from pydantic import Field
 from journeyman import Agent, Limits, ModelSettings, run, tool
 from journeyman.model import Model, Response
 from journeyman.testing.scripted import call, say
-from journeyman.types import Image, Text, Thinking, ToolUse, Url, UserContent
+from journeyman.types import Image, Text, Thinking, ToolUse, Url
 from tests.contracts.carriers import CARRIERS, Carrier
 from tests.contracts.conversations import NOTE, PAPER, PIXEL, draw, fail
 from tests.support import strict_schema
@@ -44,17 +44,13 @@ async def query(sql: str, unit: Literal["pieces", "euros"], limit: Annotated[int
     return f"{sql}: 12 {unit}"
 
 
-def _prompt(input: str) -> Sequence[UserContent]:
-    return [Text(input), PIXEL, Image(Url("https://example.com/a.png")), PAPER, NOTE]
-
-
 def _agent(model: Model) -> Agent:
     return Agent(
         name="analyst",
         model=model,
         system=[Text("You are a careful analyst."), Text("Query before you claim.")],
         tools=[query, fail, draw],
-        prompt=_prompt,
+        prompt=lambda input: [Text(input), PIXEL, Image(Url("https://example.com/a.png")), PAPER, NOTE],
         settings=ModelSettings(max_tokens=2_000, thinking="low"),
         limits=Limits(request_retries=0),
     )

@@ -11,18 +11,14 @@ from tests.support import pages, public, site
 HOME = "https://github.com/someone/somewhere"
 
 
-def test_links_that_leave_the_docs_lead_to_the_repository_and_others_stay() -> None:
-    page = site.DOCS / "index.md"
-    text = site.staged(page, address=HOME)
-    assert f"]({HOME}/blob/main/examples/01_hello.py)" in text
-    assert "](tutorial.md)" in text
-    assert "](../" not in text
-
-
-def test_without_an_address_a_link_that_leaves_the_docs_becomes_its_words() -> None:
-    page = site.DOCS / "index.md"
-    text = site.staged(page, address="")
-    assert "| 01_hello.py | " in text
+@pytest.mark.parametrize(
+    ("address", "said"), [(HOME, f"]({HOME}/blob/main/examples/01_hello.py)"), ("", "| 01_hello.py | ")]
+)
+def test_links_that_leave_the_docs_lead_to_the_repository_or_become_words_and_others_stay(
+    address: str, said: str
+) -> None:
+    text = site.staged(site.DOCS / "index.md", address=address)
+    assert said in text
     assert "](tutorial.md)" in text
     assert "](../" not in text
 

@@ -78,12 +78,8 @@ def _repetitions(lives: Lives) -> Iterator[str]:
     for line in lives.lines:
         if line.word == "stored":
             stored.add(line.what)
-        elif line.word == "did" and _step_of(line.what) in stored:
+        elif line.word == "did" and _VERDICTS.get(line.what, line.what) in stored:
             yield f"{line.what} was done again in life {line.life}, though it was stored"
-
-
-def _step_of(effect: str) -> str:
-    return _VERDICTS.get(effect, effect)
 
 
 _VERDICTS = {"verdict Hi": "attempt/1/verdict/0", "verdict Hello, all.": "attempt/2/verdict/0"}

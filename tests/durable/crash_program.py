@@ -15,29 +15,17 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import BaseModel
 
-from journeyman import Agent, Limits, Output, Rejected, Result, Subagents, Success, ToolContext, ask_user, tool
-from journeyman.durable import Durable, PostgresEngine, RunHandle
+from journeyman import Agent, Limits, Output, Rejected, Result, Subagents, Success, ToolContext, Usage, ask_user, tool
+from journeyman.durable import Durable, PostgresEngine, RunHandle, Status
 from journeyman.durable.engine import Engine, Taken, Written
-from journeyman.durable.records import (
-    BEGUN,
-    DONE,
-    OVER,
-    Change,
-    Claim,
-    Record,
-    Row,
-    Signal,
-    Status,
-    kind_of_step,
-    unpacked,
-)
+from journeyman.durable.records import BEGUN, DONE, OVER, Change, Claim, Record, Row, Signal, kind_of_step, unpacked
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.journal import decode_step
 from journeyman.model import Request
 from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from journeyman.tools.tools import AnyTool
-from journeyman.types import Effect, ToolUse, Usage
+from journeyman.types import Effect, ToolUse
 from tests.support.invariants_history import history_faults
 
 ID = "crash"

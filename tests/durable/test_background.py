@@ -189,8 +189,7 @@ async def test_it_spends_no_more_than_the_run_above_had_left_in_however_many_liv
             tokens.append(below.tokens)
             row = existing(await durable.hub.engine.get(below.id))
             above = existing(load_head(row).above)
-            assert above.allowance.tokens is not None
-            assert 8_000 < above.allowance.tokens < 9_000
+            assert 8_000 < existing(above.allowance.tokens) < 9_000
     assert tokens[0] == tokens[1] > 0
 
 
@@ -203,38 +202,28 @@ async def test_what_was_sent_out_may_send_out_others(stage: Stage) -> None:
     assert (result.output, world.done, below.status) == ("Heard of middle.", ["A"], "done")
 
 
-_CHANGED: list[tuple[str, dict[str, Any]]] = [
-    ("system prompt", {"system": "Pay nothing."}),
-    ("tools", {"tools": []}),
-    ("limits", {"limits": Limits(iterations=7)}),
+_STRICTLY = "differ from those that it was begun with, and the program is strict"
+_CHANGED: list[tuple[bool, dict[str, Any], str]] = [
+    (True, {"system": "Pay nothing."}, f"the agent's system prompt {_STRICTLY}"),
+    (True, {"tools": []}, f"the agent's tools {_STRICTLY}"),
+    (True, {"limits": Limits(iterations=7)}, f"the agent's limits {_STRICTLY}"),
+    (False, {"system": "Pay nothing."}, "the model is asked something else"),
 ]
 
 
-@pytest.mark.parametrize(("part", "changed"), _CHANGED, ids=[part for part, _ in _CHANGED])
+@pytest.mark.parametrize(("strict", "changed", "why"), _CHANGED)
 @virtual_clock
-async def test_a_strict_program_blocks_a_background_run_whose_agent_is_another_now(
-    stage: Stage, part: str, changed: dict[str, Any]
+async def test_a_background_run_whose_agent_is_another_now_is_blocked(
+    stage: Stage, strict: bool, changed: dict[str, Any], why: str
 ) -> None:
     # K15, of a run that another has sent out
     world, process = World(dies_after="A"), stage.process()
     assert await stage.life(lead(payer(world, "A")), until=world.reached, process=process) is None
-    async with stage.durable(strict=True) as durable:
+    async with stage.durable(strict=strict) as durable:
         await Worker(durable, agents=[lead(payer(world, "A", **changed))]).run(until_idle=True)
         (below,) = await runs_of(durable, "lead/payer")
     assert (below.status, world.done) == ("blocked", ["A"])
-    assert below.reason == f"the agent's {part} differ from those that it was begun with, and the program is strict"
-
-
-@virtual_clock
-async def test_a_background_run_whose_prompt_is_another_now_is_blocked_at_its_model_call(stage: Stage) -> None:
-    # K15, of a run that another has sent out
-    world, process = World(dies_after="A"), stage.process()
-    assert await stage.life(lead(payer(world, "A")), until=world.reached, process=process) is None
-    async with stage.durable() as durable:
-        await Worker(durable, agents=[lead(payer(world, "A", system="Pay nothing."))]).run(until_idle=True)
-        (below,) = await runs_of(durable, "lead/payer")
-    assert (below.status, world.done) == ("blocked", ["A"])
-    assert "the model is asked something else" in (below.reason or "")
+    assert why in (below.reason or "")
 
 
 async def test_a_run_that_another_process_would_not_find_is_not_sent_out() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from journeyman import Chat, Runtime, Success
 from journeyman.store.store import Store
 from tests.durable.worlds import World, payer
-from tests.play import cancelled, succeeded, texts
+from tests.play import cancelled, existing, succeeded, texts
 
 
 async def turn(path: Path, world: World) -> Success[str] | None:
@@ -43,8 +43,4 @@ async def test_a_turn_uses_as_much_in_two_lives_as_in_one(tmp_path: Path) -> Non
     world = World(dies_after="B")
     assert await turn(tmp_path / "chats.db", world) is None
     again = await turn(tmp_path / "chats.db", world)
-    assert whole is not None
-    assert again is not None
-    assert again.metadata.usage is not None
-    assert whole.metadata.usage is not None
-    assert again.metadata.usage.requests == whole.metadata.usage.requests == 3
+    assert existing(existing(again).metadata.usage).requests == existing(existing(whole).metadata.usage).requests == 3

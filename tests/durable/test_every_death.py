@@ -39,7 +39,7 @@ from journeyman.result import ChildRecord
 from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from journeyman.types import Price, Text
 from tests.durable.worlds import Letter, is_long
-from tests.play import cancelled, n_answers, texts
+from tests.play import cancelled, existing, n_answers, texts
 from tests.support.shares import thinned
 
 AnyAgent = Agent[Any, Any, Any]
@@ -465,8 +465,7 @@ async def test_a_death_after_any_step_of_a_turn_changes_nothing_in_a_chat(kind: 
             Durable(InMemoryEngine(left)) as durable,
             Chat.open(_KINDS[kind](), durable, id="c", create=True) as chat,
         ):
-            assert chat.turn is not None
-            result = await asyncio.wait_for(chat.turn, 5)
+            result = await asyncio.wait_for(existing(chat.turn), 5)
         assert seen(result) == expected, f"after {[*left.records[id].values()][-1].key}"
 
 
@@ -503,8 +502,7 @@ async def test_a_stop_guard_is_not_asked_after_a_death_though_its_user_has_writt
         await cancelled(turn, when=written)
     async with Durable(InMemoryEngine(memory)) as durable, Chat.open(agent, durable, id="c") as chat:
         chat.follow_up("And then?")
-        assert chat.turn is not None
-        result = await asyncio.wait_for(chat.turn, 5)
+        result = await asyncio.wait_for(existing(chat.turn), 5)
         await chat.wait_idle()
     assert [message.text for message in result.history[:4]] == ["Go.", "One.", "More.", "Two."]
     assert asked == [1, 1, 2], "and then in the turn of what was written"

@@ -33,14 +33,6 @@ async def asked(handle: RunHandle[str], *, status: str) -> str:
         await handle.hub.changed(0.01)
 
 
-async def test_an_answer_in_the_same_process_does_not_wait_for_the_run_to_leave_it(tmp_path: Path) -> None:
-    async with Durable(tmp_path / "runs.db", suspend_after_s=600) as durable:
-        handle = await durable.start(payer(), "Pay.", id="1")
-        running = asyncio.create_task(durable.run(payer(), "Pay.", id="1"))
-        await handle.approve(await asked(handle, status="running"), Allow())
-        assert isinstance(await asyncio.wait_for(running, 5), Success)
-
-
 async def test_a_run_that_waits_is_suspended_and_goes_on_without_a_look_that_would_find_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,8 +61,11 @@ class SlowEngine(SqliteEngine):
         return await super().write(claim, record, is_synced=is_synced, starts=starts, posts=posts)
 
 
-async def test_a_run_whose_answer_is_being_stored_does_not_leave_memory_to_wait_for_it(tmp_path: Path) -> None:
-    async with Durable(SlowEngine(tmp_path / "runs.db"), suspend_after_s=0.05) as durable:  # K8
+@pytest.mark.parametrize(("engine", "suspend_after_s"), [(SqliteEngine, 600), (SlowEngine, 0.05)])
+async def test_an_answer_in_the_same_process_is_taken_by_the_run_in_memory_also_while_it_is_being_stored(
+    tmp_path: Path, engine: type[SqliteEngine], suspend_after_s: float
+) -> None:  # K8
+    async with Durable(engine(tmp_path / "runs.db"), suspend_after_s=suspend_after_s) as durable:
         handle = await durable.start(payer(), "Pay.", id="1")
         running = asyncio.create_task(durable.run(payer(), "Pay.", id="1"))
         await handle.approve(await asked(handle, status="running"), Allow())

@@ -8,7 +8,6 @@ import pytest
 from journeyman import Agent, Success
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import Signal
-from journeyman.durable.worker import Worker
 from tests.durable.processes import Stage, a_signal
 from tests.durable.worlds import World, do, is_cancelled
 from tests.play import following, virtual_clock
@@ -39,19 +38,3 @@ async def test_a_word_that_comes_while_a_run_is_being_held_is_not_lost(stage: St
             result = await durable.run(agent, "Go.", id="run")
     assert len(sent) == 2
     assert is_cancelled(result) if kind == "stop" else isinstance(result, Success)
-
-
-@virtual_clock
-async def test_a_run_that_is_held_begins_no_step_until_it_is_released(stage: Stage) -> None:
-    world = World(dies_in="A")
-    agent = Agent(name="clerk", model=following(do("once", "A"), "Done."), tools=world.tools())
-    async with stage.durable() as durable, stage.durable() as other:
-        handle = await durable.start(agent, "Go.", id="run")
-        await handle.hold()
-        await Worker(other, agents=[agent]).run(until_idle=True)
-        assert (await handle.info()).status == "held"
-        assert (await handle.info()).leases == 0
-        await handle.release()
-        world.lives_on()
-        await Worker(other, agents=[agent]).run(until_idle=True)
-        assert isinstance(await handle.result(), Success)

@@ -10,7 +10,7 @@ from journeyman.errors import SessionInUse, StoreError
 from journeyman.session import turn_name
 from journeyman.testing.scripted import ScriptedModel
 from tests.cli.program import Warm
-from tests.play import succeeded
+from tests.play import existing, succeeded
 from tests.store.mortal import echo, payments
 from tests.store.test_killed import started
 from tests.support.invariants_history import history_faults
@@ -33,8 +33,7 @@ async def test_a_chat_killed_within_a_turn_goes_on_with_it_in_another_process(wa
     rest = ScriptedModel(["Ask whether B was paid.", "C is not due."])  # the first two answers are stored
     async with Durable(kept.place) as durable:
         async with Chat.open(payments(), durable, id=ID, runtime=Runtime(model=rest)) as chat:
-            assert chat.turn is not None
-            assert succeeded(await chat.turn).output == "C is not due."
+            assert succeeded(await existing(chat.turn)).output == "C is not due."
             said = [block for message in chat.messages for block in message.content]
             results = [str(block.content) for block in said if block.type == "tool_result"]
             assert results[0] == "paid A"

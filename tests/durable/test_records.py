@@ -17,7 +17,7 @@ from journeyman.testing.scripted import Answer, call
 from tests.durable.processes import Stage, a_row, a_step, found
 from tests.durable.stored_runs import RUN, Letter, records_of, writer
 from tests.durable.worlds import UNKNOWN, World, do
-from tests.play import following, succeeded, texts, virtual_clock
+from tests.play import existing, following, succeeded, texts, virtual_clock
 
 _FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("f*.jsonl"))
 _MODEL = "attempt/1/iteration/1/model"
@@ -88,8 +88,7 @@ def test_a_key_tells_what_kind_of_step_it_is(key: str, kind: str | None) -> None
 def test_a_value_comes_back_as_it_was(value: bytes, used_up: tuple[int, ...], deaths: int) -> None:
     made = a_step("a", _MODEL)._replace(body=packed(value, key=_MODEL, used_up=used_up, deaths=deaths))
     assert unpacked(made._replace(crc=crc_of("a", _MODEL, 1, made.body))) == (value, used_up, deaths)
-    assert made.body is not None
-    assert len(made.body) <= len(value) + 60
+    assert len(existing(made.body)) <= len(value) + 60
 
 
 def with_body(body: bytes, key: str = _MODEL) -> Record:
@@ -212,11 +211,13 @@ async def test_a_run_whose_prompt_is_another_now_is_blocked_before_anything_is_d
     async with stage.durable() as durable:
         with pytest.raises(RunBlocked, match=f"at {_MODEL}, the model is asked something else") as caught:
             await durable.run(other, "Go.", id="run")
-        assert "system prompt" in caught.value.why
+        assert "the agent's system prompt differ from" in caught.value.why
         info = await (await durable.get("run")).info()
         assert (info.status, world.done) == ("blocked", ["A"])
         with pytest.raises(RunBlocked):
             await durable.run(payer(world), "Go.", id="run")
+        with pytest.raises(RunBlocked):
+            await (await durable.get("run")).result()
         branch = await durable.fork("run", (1, 2), agent=other)
         forked = await durable.resume(branch.id, other)
         assert isinstance(forked, Success), "one way out"
@@ -287,7 +288,7 @@ async def test_a_strict_program_blocks_a_run_whose_agent_is_another_now(stage: S
     world.lives_on()
     other = replace(payer(world), limits=Limits(iterations=7))
     async with Durable(stage.process(), now=stage.now, strict=True) as durable:
-        with pytest.raises(RunBlocked, match="limits differ"):
+        with pytest.raises(RunBlocked, match="the agent's limits differ from those that it was begun with"):
             await durable.run(other, "Go.", id="run")
         assert isinstance(await durable.resume("run", other, accept=True), Success)
     assert world.done == ["A", "B"]

@@ -37,7 +37,7 @@ from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, ca
 from journeyman.tools.context import States
 from journeyman.types import Effect, JsonObject, Usage
 from tests.durable.processes import Stage
-from tests.play import Door, cancelled, make_gate, n_answers, succeeded, virtual_clock
+from tests.play import Door, cancelled, existing, make_gate, n_answers, succeeded, virtual_clock
 
 _NAMES: Final = ("spent", "error", "kind", "v", "f", "s", "value", "counts", "children", "unstored_calls", "response")
 _WORDS: Final = ("skipped", "over_budget", "call", "model", "end", "", "7")
@@ -112,8 +112,7 @@ class Bench:
         return Runtime(journal=journal, approver=approve)
 
     def outcome(self, result: Result[Any]) -> Outcome:
-        assert result.metadata.usage is not None
-        return Outcome(self.n_made, str(result.code), result.metadata.usage.total_tokens)
+        return Outcome(self.n_made, str(result.code), existing(result.metadata.usage).total_tokens)
 
 
 @settings(deadline=None, max_examples=settings().max_examples // 4)

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Limits, ModelSettings, Result, Subagents
-from journeyman.durable import Worker
-from journeyman.durable.durable import Durable
+from journeyman import Agent, Limits, ModelSettings, Result, Subagents, Usage
+from journeyman.durable import Durable, Worker
 from journeyman.durable.records import BEGUN, DONE
 from journeyman.model import Request
 from journeyman.testing.scripted import Answer, FunctionModel, call, say
-from journeyman.types import Effect, Price, Usage
+from journeyman.types import Effect, Price
 from tests.durable.processes import Stage, a_cut, found
 from tests.durable.worlds import UNKNOWN, World, do, done_twice, nested
 from tests.play import existing, failed, following, n_answers, succeeded, texts, virtual_clock

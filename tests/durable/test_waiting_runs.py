@@ -95,7 +95,11 @@ async def test_an_answer_that_comes_while_no_process_is_there_is_taken_by_the_ne
         await durable.start(agent, "Go.", id="run")
         await Worker(durable, agents=[agent]).run(until_idle=True)
         info = await until(durable, "run", "waiting")
-        await (await durable.get("run")).approve(info.pending[0].question_id[:12], Allow(), who="ann")
+        assert (info.pending[0].tool, info.pending[0].question) == ("once", "May it run?")
+        stage.skipped_s += 7 * 24 * 3_600
+        handle = await durable.get("run")
+        await handle.approve(info.pending[0].question_id[:12], Allow(), who="ann")
+        assert (await handle.info()).status == "ready"
     async with stage.durable() as durable:
         await Worker(durable, agents=[agent]).run(until_idle=True)
         result = await (await durable.get("run", agent)).result()

@@ -14,10 +14,6 @@ AGENTS = Path(__file__).parent.parent / "cli" / "durable_agents.py"
 CLERK = f"{AGENTS}:clerk"
 
 
-def done_in(folder: Path) -> list[str]:
-    return (folder / "done.log").read_text("utf-8").splitlines()
-
-
 def shown(warm: Warm, folder: Path, store: str, run: str = "pay") -> dict[str, object]:
     return json.loads(warm("show", run, "--json", "--store", store, cwd=folder).stdout)
 
@@ -61,7 +57,7 @@ def test_a_worker_goes_on_where_another_one_was_killed(warm: Warm, tmp_path: Pat
     with Recordings(store) as recordings:
         assert [(each.id, each.kind, each.status) for each in recordings.runs()] == [(info["id"], "durable", "success")]
     assert (info["status"], info["leases"]) == ("done", 2)
-    assert done_in(tmp_path) == ["look A", "pay A", "pay B"]
+    assert (tmp_path / "done.log").read_text("utf-8").splitlines() == ["look A", "pay A", "pay B"]
 
 
 def test_a_worker_that_is_told_to_stop_gives_back_what_is_not_done_in_time(

@@ -11,10 +11,9 @@ from typing import Final, TypeVar
 
 import pytest
 
-from journeyman import Agent, ErrorCode, Failure, ModelSettings, run
+from journeyman import Agent, ErrorCode, Failure, ModelSettings, Result, run
 from journeyman.connect import Connected, connect
 from journeyman.models.local.model import LocalModel
-from journeyman.result import Result
 from tests.live.tap import Tap, tapped
 
 collect_ignore_glob = [] if os.environ.get("JOURNEYMAN_LIVE") else ["test_*.py"]

@@ -8,8 +8,7 @@ from typing import Annotated, Any, cast
 import pytest
 from pydantic import AfterValidator, BaseModel
 
-from journeyman import Agent, Callbacks, DefinitionError, Limits, Output, Rejected, Runtime, ToolResult, run, tool
-from journeyman.chat import Chat
+from journeyman import Agent, Callbacks, Chat, DefinitionError, Limits, Output, Rejected, Runtime, ToolResult, run, tool
 from journeyman.endings import InvalidInputContext, ValidationContext
 from journeyman.errors import ProviderError
 from journeyman.journal import InMemoryJournal

@@ -16,7 +16,7 @@ from journeyman.output import StopContext
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.tools import ToolContext
 from journeyman.types import Base64, Content, Message, Text, Url
-from tests.play import failed
+from tests.play import existing, failed
 from tests.support.files import PNG
 
 PICTURE = Image.from_bytes(PNG)
@@ -176,8 +176,7 @@ async def test_the_last_text_is_the_native_output() -> None:
     assert result.unwrap() == 3
     [request] = model.requests
     assert request.prefix.tools == ()
-    assert request.prefix.output is not None
-    assert request.prefix.output.schema["required"] == ["value"]
+    assert existing(request.prefix.output).schema["required"] == ["value"]
 
 
 async def test_an_empty_native_answer_is_no_output() -> None:

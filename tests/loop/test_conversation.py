@@ -28,7 +28,7 @@ from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import REFLECTED, long_talk, rejected
 from tests.play.agents import Report, report, reporter, submit, talker
 from tests.play.recorder import Recorder, transcript
-from tests.play.results import failed, succeeded
+from tests.play.results import existing, failed, succeeded
 from tests.play.stage import Stage
 from tests.play.tools import make_tool
 
@@ -168,8 +168,7 @@ async def test_a_run_may_go_on_from_the_history_of_another(stage: Stage) -> None
         ("user", "Are you sure?"),
     ]
     assert second.history[:4] == first.history
-    assert second.metadata.usage is not None
-    assert second.metadata.usage.requests == 1
+    assert existing(second.metadata.usage).requests == 1
 
 
 @pytest.mark.parametrize(("answers", "offered"), [(["Hello."], []), ([call("look"), "Hello."], ["look"])])

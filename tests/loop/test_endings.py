@@ -33,7 +33,7 @@ from tests.loop.parts import PLAIN, REFLECTED, broken, meddle, rejected
 from tests.play import raising
 from tests.play.agents import Report, report, reporter, small, submit, talker
 from tests.play.recorder import Recorder, check_balance, transcript
-from tests.play.results import context_of, failed, succeeded
+from tests.play.results import context_of, existing, failed, succeeded
 from tests.play.stage import Stage, Staged
 from tests.play.tools import look
 from tests.support.clock import virtual_clock
@@ -404,8 +404,7 @@ async def test_latency_is_in_seconds_of_the_loops_clock() -> None:  # X22
 async def test_a_failure_carries_all_that_was_gathered(stage: Stage) -> None:  # A46, R66
     failure = await broke_down(stage)
     assert failure.candidate == {"total": 99}
-    assert failure.report is not None
-    assert failure.report.feedback == "99 is too much"
+    assert existing(failure.report).feedback == "99 is too much"
     assert transcript(failure.history) == [
         ("user", "Go."),
         ("assistant", 'output({"total":99})#a'),

@@ -13,7 +13,7 @@ from tests.loop.parts import REFLECTED
 from tests.play.agents import Report, report, reporter, submit, talker
 from tests.play.models import n_answers
 from tests.play.recorder import Recorder, check_balance, transcript
-from tests.play.results import failed
+from tests.play.results import existing, failed
 from tests.play.stage import Stage
 from tests.support.messages_answers import Raw, Reply, answer, tool_use
 from tests.support.messages_json import Json, as_list
@@ -73,8 +73,7 @@ async def test_runs_of_one_agent_at_the_same_time_do_not_meet() -> None:  # A48,
         assert (result.output, result.state) == (Report(total=3 * n), 3 * n)
         assert result.history[0].text == str(n)
         assert [record.iterations for record in result.metadata.attempts] == [3, 1]
-        assert result.metadata.usage is not None
-        assert result.metadata.usage.requests == 4
+        assert existing(result.metadata.usage).requests == 4
         assert result.metadata.tools["add"].calls == 3
 
 

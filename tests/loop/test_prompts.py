@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from journeyman import Agent, ErrorCode, Image, ModelSettings, Output, Success, Text, dump_messages, run
+from journeyman import Agent, ErrorCode, Image, ModelSettings, Output, Text, dump_messages, run
 from journeyman.endings import PromptContext
 from journeyman.prompt import ErrorPromptContext
 from journeyman.testing.scripted import call
@@ -199,35 +199,6 @@ async def test_the_mark_of_the_history_moves_and_is_not_stored(stage: Stage) -> 
     ]
     assert all(marks(body)[-1].startswith("messages") for body in stage.bodies)
     assert b'"cache_mark":true' not in dump_messages(history)
-
-
-@only_over_http
-@pytest.mark.parametrize(("n_marked", "sent"), [(0, "4"), (1, "04"), (2, "014"), (3, "012"), (4, "0123"), (5, "1234")])
-async def test_there_are_never_more_than_four_marks(stage: Stage, n_marked: int, sent: str) -> None:  # A40, M5, X19
-    await long_talk(stage, ModelSettings(), *(Text(f"Rule {n}.", cache_mark=n < n_marked) for n in range(5)))
-    system = [f"system.{n}" for n in sent]
-    last = ["messages.0.0", "messages.2.0", "messages.4.1", "messages.6.0"]
-    assert [marks(body) for body in stage.bodies] == [[*system, place][:4] for place in last]
-
-
-@only_over_http
-@pytest.mark.parametrize("cache", ["auto", "explicit"])
-@pytest.mark.parametrize("n_marked", [4, 6])
-async def test_many_marks_of_the_callers_never_add_up_to_more_than_four(
-    stage: Stage, cache: Literal["auto", "explicit"], n_marked: int
-) -> None:  # D10, X19
-    system = [Text(f"Rule {number}.", cache_mark=True) for number in range(n_marked)]
-    prompt = [Text("One.", cache_mark=True), Text("Two.", cache_mark=True)]
-    model = stage.model([call("look"), "Done."])
-    agent = talker(model, system=system, prompt=prompt, settings=ModelSettings(cache=cache))
-    assert isinstance(await run(agent, "Go."), Success)
-    assert [len(marks(body)) for body in stage.bodies] == [4, 4]
-
-
-@only_over_http
-async def test_without_caching_there_is_no_mark_not_even_the_callers(stage: Stage) -> None:  # A40, D11, X19
-    await long_talk(stage, ModelSettings(cache="off"), Text("Be brief.", cache_mark=True))
-    assert [marks(body) for body in stage.bodies] == [[]] * 4
 
 
 @only_over_http

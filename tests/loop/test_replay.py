@@ -16,7 +16,6 @@ from journeyman import (
     Chat,
     ErrorCode,
     Event,
-    Failure,
     Limits,
     Output,
     Rejected,
@@ -29,7 +28,6 @@ from journeyman import (
     tool,
 )
 from journeyman.budget import Budget
-from journeyman.endings import BudgetContext
 from journeyman.events import RunResumed, RunStarted, RunSucceeded, ToolCalled
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Verdict
 from journeyman.journal import InMemoryJournal, worked_s
@@ -100,27 +98,6 @@ async def test_a_finished_call_is_never_refused_by_a_limit() -> None:
     assert world.done == ["A", "B"]
     third = texts(await life(world, agent, journal, runtime=rest))
     assert third == said, "a third life says the same"
-
-
-async def test_a_budget_of_tokens_holds_for_all_lives_together() -> None:
-    journal, world = InMemoryJournal(), World()
-    usage = Usage(requests=1, input_tokens=100, output_tokens=100)
-    used: list[int] = []
-
-    def answer(_: object) -> Answer:
-        used.append(200)
-        return say(call("pay", invoice=str(len(used)), id=str(len(used))), usage=usage)
-
-    for last in ("2", "4", "6", ""):
-        world.dies_in = last
-        limits = Limits(tokens=1_500, iterations=40)
-        agent = Agent(name="payer", model=FunctionModel(answer), tools=[world.pay()], limits=limits)
-        result = await life(world, agent, journal)
-    assert isinstance(result, Failure)
-    assert isinstance(result.error.context, BudgetContext)
-    assert sum(used) <= 1_500
-    assert result.metadata.usage is not None
-    assert result.metadata.usage.total_tokens == sum(used)
 
 
 async def test_a_budget_that_outlives_the_lives_counts_each_once() -> None:

@@ -213,21 +213,6 @@ async def test_what_a_call_set_it_reads_back(stage: Stage) -> None:  # X2
     assert stage.tool_results(1)[0].text == '["one"]'
 
 
-class Tally(BaseModel):
-    counts: dict[str, int] = {}
-
-
-async def test_asking_for_the_wrong_type_is_an_error_result(stage: Stage) -> None:  # X2, A35
-    @tool(thread=False)
-    def ask(context: ToolContext) -> None:
-        context.run_state(Tally)
-
-    assert succeeded(await run(shopper(stage, call("ask"), tools=[ask]), "Go."))
-    assert stage.tool_results(1)[0].text == (
-        "Error: The run state is a Cart, not a Tally. Ask for the type that the agent's run_state gives."
-    )
-
-
 async def test_the_position_in_the_run_is_not_the_tools_to_change(stage: Stage) -> None:  # X1, X2
     @tool(thread=False)
     def cheat(context: ToolContext) -> None:
@@ -256,21 +241,21 @@ async def test_the_state_of_a_call_that_timed_out_does_not_count(stage: Stage) -
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"parallel": True}, "runs in parallel, so it may not set state"),
-        ({"cache": "attempt", "effect": "pure"}, "has its results cached, so it may not set state"),
-        ({"cache": "run", "effect": "pure"}, "has its results cached, so it may not set state"),
+        ({"parallel": True}, "runs in parallel"),
+        ({"cache": "attempt", "effect": "pure"}, "has its results cached"),
+        ({"cache": "run", "effect": "pure"}, "has its results cached"),
     ],
 )
-async def test_a_parallel_or_cached_tool_may_not_set_state(
+async def test_a_parallel_or_cached_tool_reads_state_and_may_not_set_it(
     stage: Stage, options: dict[str, Any], why: str, which: str
 ) -> None:  # R75, R76, A9
     @tool(**options)
     async def write(context: ToolContext) -> None:
-        if which == "run":
-            context.set_run_state(Cart(["written"]))
-        else:
-            context.set_attempt_state(["written"])
+        assert (context.run_state(Cart), context.attempt_state(list)) == (Cart(), [])
+        change = context.set_run_state if which == "run" else context.set_attempt_state
+        change(["written"])
 
+    why = f"Tool 'write' {why}, so it may not set state"
     agent = shopper(stage, [call("write"), call("write")], tools=[write])
     assert succeeded(await run(agent, "Go.")).state == States(Cart(), [])
     assert [(result.is_error, why in result.text) for result in stage.tool_results(1)] == [(True, True)] * 2

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Limits, ToolContext, run, stream, tool
+from journeyman import Agent, Event, Limits, ToolContext, Usage, run, stream, tool
 from journeyman.errors import ProviderError
 from journeyman.events import (
     AttemptStarted,
-    Event,
     IterationStarted,
     ModelResponded,
     ModelRestarted,
@@ -23,7 +22,7 @@ from journeyman.events import (
     ToolInputDelta,
 )
 from journeyman.testing.scripted import ScriptedModel, call, say
-from journeyman.types import Thinking, Usage
+from journeyman.types import Thinking
 from tests.loop.callback_log import CallbackLog
 from tests.play import Door
 from tests.play.agents import Report, report, reporter, talker

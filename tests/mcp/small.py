@@ -14,7 +14,7 @@ from journeyman.mcp import Stdio, mcp
 from journeyman.testing.scripted import ScriptedModel
 from journeyman.tools.tools import AnyTool
 from journeyman.types import ToolUse
-from tests.play import answered
+from tests.play import answered, failed
 
 SERVERS = Path(__file__).parent / "servers"
 ASKING, MODERN = SERVERS / "asking.py", SERVERS / "modern.py"
@@ -73,10 +73,9 @@ async def stopped_at_progress(tools: list[AnyTool], given: ToolUse) -> Failure:
         if isinstance(event, ToolProgress):
             abort.abort("enough")
 
-    result = await run(
-        Agent(name="tester", model=ScriptedModel([given]), tools=tools), "Go.", abort=abort, on_event=stop
+    result = failed(
+        await run(Agent(name="tester", model=ScriptedModel([given]), tools=tools), "Go.", abort=abort, on_event=stop)
     )
-    assert isinstance(result, Failure)
     return result
 
 

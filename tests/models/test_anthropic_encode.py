@@ -220,7 +220,8 @@ ANSWERED = (HELLO, assistant(ToolUse("t", "query")), user(ToolResult("1", tool_u
         ),
     ],
 )
-def test_marks_are_set(cache: CachePolicy, system: Texts, messages: Messages, places: list[str]) -> None:  # A40, D10
+def test_marks_are_set(cache: CachePolicy, system: Texts, messages: Messages, places: list[str]) -> None:
+    # A40, D10, D11, M5, X16, X19
     body = SONNET.body(request(*messages, system=system, cache=cache))
     assert marked_places(orjson.loads(body)) == places
     assert body.count(b"cache_control") == len(places)

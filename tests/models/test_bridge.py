@@ -43,7 +43,7 @@ from tests.models import asking
 from tests.models.asking import HELLO, ask, parts_of, request
 from tests.models.bridging import KEY, Service, each, over
 from tests.models.decoding import summed
-from tests.play import instance_of, succeeded
+from tests.play import existing, instance_of, succeeded
 from tests.support import messages_answers as anthropic_says
 from tests.support import openai_answers as openai_says
 from tests.support.servers import MessagesApi, OpenAiApi
@@ -456,8 +456,7 @@ async def test_the_last_lease_closes_what_the_first_opened() -> None:
         clients: list[Any] = []
 
         def make() -> Any:  # noqa: ANN401 - a model of pydantic-ai's
-            assert model.make is not None
-            clients.append(model.make())
+            clients.append(existing(model.make)())
             return clients[-1]
 
         watched = BridgeModel(model.model, make=make)

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from journeyman.models.anthropic import AnthropicModel
-from journeyman.models.openai import OpenAIChatModel, OpenAIModel
-from journeyman.models.openai.endpoint import VLLM
+from journeyman.models.openai import VLLM, OpenAIChatModel, OpenAIModel
 from journeyman.types import Block, ToolUse, dump_messages, load_messages
 from tests.models import test_anthropic_decode as by_anthropic
 from tests.models import test_openai_chat_decode as by_chat

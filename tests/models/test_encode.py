@@ -13,9 +13,9 @@ import orjson
 import pytest
 from hypothesis import given
 
-from journeyman import Document, ToolResult, Usage
+from journeyman import Document, Image, Message, ModelSettings, Text, ToolResult, Usage
 from journeyman.errors import ProviderError
-from journeyman.model import ModelSettings, ThinkingLevel
+from journeyman.model import ThinkingLevel
 from journeyman.models.anthropic import AnthropicModel
 from journeyman.models.openai import (
     LM_STUDIO,
@@ -29,19 +29,8 @@ from journeyman.models.openai import (
     OpenAIChatModel,
     OpenAIModel,
 )
-from journeyman.types import (
-    Base64,
-    Block,
-    Image,
-    JsonObject,
-    Message,
-    Opaque,
-    RedactedThinking,
-    Text,
-    Thinking,
-    ToolUse,
-    Url,
-)
+from journeyman.models.openai.endpoint import Reasoning
+from journeyman.types import Base64, Block, JsonObject, Opaque, RedactedThinking, Thinking, ToolUse, Url
 from tests.contracts.test_cross_provider import calls_and_results
 from tests.models.asking import HELLO, QUERY, Json
 from tests.models.encoding import (
@@ -531,9 +520,13 @@ def test_the_providers_own_tools_follow_ours(model: AnyModel) -> None:
     assert body_of(model, tools=(), settings=settings)["tools"] == [search]
 
 
-ALWAYS, NO_BUDGET = "always reasons. Ask for thinking='minimal'", "takes no thinking budget. Ask for a level"
+ALWAYS = "always reasons. Ask for thinking='minimal'"
+NO_BUDGET = "takes no thinking budget. Ask for a level, such as thinking='medium'."
+BEYOND = "A thinking budget of 9000 is not between 1 and max_tokens, which is 8192."
 PRO = "openai:gpt-5-pro takes no effort 'low' for reasoning. It takes: high"
 STOPS = "openai:gpt-5 takes no stop over the Responses API"
+NO_EFFORT = "openai:gpt-4.1 takes no effort for reasoning. Leave ModelSettings.thinking at None."
+NO_FIELD = "vllm:m has no known field for the effort of reasoning."
 WRONG_BUDGET = "budget of 1023 is not between 1024 and max_tokens, which is 64000"
 
 
@@ -553,7 +546,7 @@ WRONG_BUDGET = "budget of 1023 is not between 1024 and max_tokens, which is 6400
             for adapter in (OpenAIChatModel, OpenAIModel)
             for row in (
                 (adapter("o3"), ModelSettings(thinking="off"), f"openai:o3 {ALWAYS}"),
-                (adapter("gpt-4.1"), ModelSettings(thinking="low"), "openai:gpt-4.1 takes no effort for reasoning"),
+                (adapter("gpt-4.1"), ModelSettings(thinking="low"), NO_EFFORT),
                 (adapter("gpt-5-pro"), ModelSettings(thinking="low"), PRO),
                 (adapter("o3"), ModelSettings(thinking=2_000), f"openai:o3 {NO_BUDGET}"),
             )
@@ -565,9 +558,35 @@ WRONG_BUDGET = "budget of 1023 is not between 1024 and max_tokens, which is 6400
         (GPT, ModelSettings(extra={"input": []}), "ModelSettings.extra has ['input']"),
         (GPT, ModelSettings(extra={"previous_response_id": "r"}), "ModelSettings.extra has ['previous_response_id']"),
         *[(model, ModelSettings(extra={"x": {1, 2}}), "cannot be written as JSON") for model in MODELS],  # pyright: ignore[reportArgumentType]
+        (OpenAIChatModel("m", endpoint=replace(VLLM, reasoning=Reasoning())), ModelSettings(thinking="low"), NO_FIELD),
+        (OpenAIChatModel("m", endpoint=OPENROUTER), ModelSettings(thinking=9_000), BEYOND),
+        (
+            SONNET,
+            ModelSettings(temperature=0),
+            "claude-sonnet-5-5 takes no temperature. Leave it out of ModelSettings, or",
+        ),
+        (
+            AnthropicModel("claude-opus-4-7"),
+            ModelSettings(temperature=1, top_p=0.5),
+            "takes no temperature and no top_p.",
+        ),
+        (
+            AnthropicModel("claude-haiku-4-5"),
+            ModelSettings(seed=7),
+            "takes no seed over the Messages API. Leave it out of",
+        ),
+        (
+            AnthropicModel("claude-haiku-4-5"),
+            ModelSettings(temperature=0.1, thinking=2_000),
+            "temperature while it reasons",
+        ),
+        (GPT, ModelSettings(seed=7, stop=("END",)), "takes no seed and no stop over the Responses API."),
+        (OpenAIModel("gpt-5"), ModelSettings(temperature=0.5), "openai:gpt-5 takes no temperature while it reasons."),
+        (OpenAIModel("gpt-5.1"), ModelSettings(top_p=0.5, thinking="low"), "takes no top_p while it reasons"),
+        (OpenAIChatModel("o3"), ModelSettings(temperature=0.5), "openai:o3 takes no temperature while it reasons."),
     ],
 )
-def test_settings_that_the_api_would_refuse_are_refused_before_anything_is_sent(
+def test_settings_that_the_api_would_refuse_are_refused_before_anything_is_sent_and_never_dropped(
     model: AnyModel, settings: ModelSettings, said: str
 ) -> None:
     with pytest.raises(ProviderError) as caught:
@@ -719,41 +738,3 @@ def test_how_words_are_chosen_is_said_by_the_names_of_the_api(
 ) -> None:
     plain, said = body_of(model, tools=()), body_of(model, settings=settings, tools=())
     assert {name: said[name] for name in said if name not in plain} == fields
-
-
-@pytest.mark.parametrize(
-    ("model", "settings", "said"),
-    [
-        (
-            SONNET,
-            ModelSettings(temperature=0),
-            "claude-sonnet-5-5 takes no temperature. Leave it out of ModelSettings, or",
-        ),
-        (
-            AnthropicModel("claude-opus-4-7"),
-            ModelSettings(temperature=1, top_p=0.5),
-            "takes no temperature and no top_p.",
-        ),
-        (
-            AnthropicModel("claude-haiku-4-5"),
-            ModelSettings(seed=7),
-            "takes no seed over the Messages API. Leave it out of",
-        ),
-        (
-            AnthropicModel("claude-haiku-4-5"),
-            ModelSettings(temperature=0.1, thinking=2_000),
-            "temperature while it reasons",
-        ),
-        (GPT, ModelSettings(seed=7, stop=("END",)), "takes no seed and no stop over the Responses API."),
-        (OpenAIModel("gpt-5"), ModelSettings(temperature=0.5), "openai:gpt-5 takes no temperature while it reasons."),
-        (OpenAIModel("gpt-5.1"), ModelSettings(top_p=0.5, thinking="low"), "takes no top_p while it reasons"),
-        (OpenAIChatModel("o3"), ModelSettings(temperature=0.5), "openai:o3 takes no temperature while it reasons."),
-    ],
-)
-def test_a_way_to_choose_words_that_a_model_has_not_is_refused_and_never_dropped(
-    model: AnyModel, settings: ModelSettings, said: str
-) -> None:
-    with pytest.raises(ProviderError) as caught:
-        body_of(model, settings=settings, tools=())
-    assert said in str(caught.value)
-    assert caught.value.kind == "bad_request"

@@ -4,15 +4,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Failure, Success, Usage, run
+from journeyman import Agent, DefinitionError, Failure, Message, Success, Text, Usage, run
 from journeyman.errors import ProviderError
 from journeyman.model import Collector
-from journeyman.testing import FaultyModel, ScriptedModel
+from journeyman.testing import FaultyModel, ScriptedModel, call, say
 from journeyman.testing.faulty import FAULTS, FaultKind, InjectedFault
-from journeyman.testing.scripted import call, say
-from journeyman.types import NOTHING_USED, Message, Text, ToolUse
+from journeyman.types import NOTHING_USED, ToolUse
 from tests.models import asking
-from tests.play import Recorder, check_balance, make_tool, virtual_clock
+from tests.play import Recorder, check_balance, existing, make_tool, virtual_clock
 
 LOOKS = say(Text("I look."), call("look", what="a long argument", id="x"), call("look", what="another", id="y"))
 
@@ -57,8 +56,7 @@ async def test_a_request_that_is_turned_away_used_nothing(kind: FaultKind, error
 async def test_an_answer_that_breaks_off_has_used_what_it_told(kind: FaultKind, error_kind: str) -> None:
     for seed in range(20):
         asked = await ask(faulty(kind, seed=seed))
-        assert asked.error is not None
-        assert asked.error.kind == error_kind
+        assert existing(asked.error).kind == error_kind
         assert (asked.used.requests, asked.used.input_tokens, asked.used.exact) == (1, 10, False)
 
 
@@ -75,8 +73,7 @@ async def test_damaged_arguments_are_kept_as_a_decoder_keeps_them() -> None:
     assert [use.input_json for use in calls] == ["{}", "{}"]
     for use, original in zip(calls, LOOKS.content[1:], strict=True):
         assert isinstance(original, ToolUse)
-        assert use.malformed is not None
-        assert original.input_json.startswith(use.malformed)
+        assert original.input_json.startswith(existing(use.malformed))
 
 
 async def test_ids_repeat_that_of_the_first_call_or_of_the_last_one_in_the_conversation() -> None:

@@ -71,8 +71,7 @@ async def test_a_restored_session_keeps_signatures(tmp_path: Path) -> None:  # 7
         agent = Agent(name="a", model=model, tools=[look])
         async with Chat.open(agent, tmp_path / "chats.db") as chat:
             (await chat.prompt("Look.")).unwrap()
-            assert chat.session is not None
-            id = chat.session.id
+            id = existing(chat.session).id
         async with Chat.open(agent, tmp_path / "chats.db", id=id) as chat:
             assert (await chat.prompt("And now?")).unwrap() == "Still one."
     before, after = api.requests[1].raw, api.requests[2].raw

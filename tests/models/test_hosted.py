@@ -109,8 +109,7 @@ def told(events: Sequence[Event]) -> list[tuple[str, str, str, tuple[SearchHit, 
 
 
 def used_by(ended: Success[str]) -> Usage:
-    assert ended.metadata.usage is not None
-    return ended.metadata.usage
+    return existing(ended.metadata.usage)
 
 
 def body_of(api: MessagesApi | OpenAiApi | GeminiApi, index: int) -> Json:

@@ -36,7 +36,7 @@ from journeyman.models.openai.responses_decode import ResponsesDecoder as ByResp
 from journeyman.types import Opaque, Text, Thinking, ToolUse, Usage
 from tests.models.asking import Json, ask
 from tests.models.raw_server import RawServer, http
-from tests.play import failed
+from tests.play import existing, failed
 from tests.support.stopwatch import STALL_S, longest_stall
 
 PIECE = "x" * 20_000
@@ -261,8 +261,7 @@ async def test_a_run_says_why_an_answer_was_not_taken(sent: Callable[[], Sent], 
     assert isinstance(result.error.context, UnusableAnswerContext)
     assert (result.error.code, result.error.context.limit) == ("INVALID_RESPONSE", limit)
     assert reason in result.error.message
-    assert result.metadata.usage is not None
-    assert result.metadata.usage.total_tokens >= 0
+    assert existing(result.metadata.usage).total_tokens >= 0
     assert len(server.requests) == 1  # it is not asked for again
 
 

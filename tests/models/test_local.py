@@ -24,8 +24,8 @@ from pydantic import BaseModel
 from journeyman import Agent, Output, run, tool
 from journeyman.connect import connect
 from journeyman.models.local.model import TEMPLATE, LocalModel, examples_of, server_of
-from journeyman.result import Failure
 from tests.models.asking import unavailable
+from tests.play import existing, failed, instance_of
 from tests.support.messages_json import Json, as_list, as_object
 from tests.support.openai_answers import answer, text
 from tests.support.servers import OpenAiApi
@@ -56,8 +56,7 @@ def weights_at(folder: Path, url: str = "http://127.0.0.1:9") -> Path:
 
 
 def local(name: object, **options: object) -> LocalModel:
-    model = connect(f"local:{name}", **options)
-    assert isinstance(model, LocalModel)
+    model = instance_of(LocalModel, connect(f"local:{name}", **options))
     made.append(model)
     return model
 
@@ -102,8 +101,7 @@ async def test_a_server_is_started_as_it_was_asked_for(tmp_path: Path) -> None:
 async def test_a_server_that_was_killed_is_started_again_by_the_next_request(tmp_path: Path) -> None:
     model = local(weights_at(tmp_path))
     before = await model.server.address()
-    killed = model.server.process_id
-    assert killed is not None
+    killed = existing(model.server.process_id)
     os.kill(killed, signal.SIGKILL)
     while model.server.process_id == killed:  # noqa: ASYNC110 - another thread takes notice of its end
         await asyncio.sleep(0)
@@ -122,8 +120,7 @@ async def test_one_who_no_longer_waits_takes_the_server_from_nobody(tmp_path: Pa
 
 async def test_weights_that_cannot_be_loaded_fail_with_the_last_words_of_the_server(tmp_path: Path) -> None:
     (tmp_path / "broken.gguf").write_bytes(b"GGUF")
-    failure = await run(Agent(name="a", model=local(tmp_path / "broken.gguf")), "Hi.")
-    assert isinstance(failure, Failure)
+    failure = failed(await run(Agent(name="a", model=local(tmp_path / "broken.gguf")), "Hi."))
     assert "The server of local:broken.gguf ended while it loaded (exit code 1): RuntimeError: failed to load" in str(
         failure.error.message
     )

@@ -46,10 +46,6 @@ async def failure_of(url: str, *, network: Network = USUAL) -> ProviderError:
     return caught.value
 
 
-def port_of(server: RawServer) -> int:
-    return int(server.url.rpartition(":")[2])
-
-
 def at(certificate: str) -> ssl.SSLContext:
     """Return what a server with this certificate shows."""
     shown = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -155,7 +151,7 @@ async def test_socks_is_spoken_and_the_proxy_looks_the_name_up(tls: bool, monkey
     heard: list[tuple[int, bytes]] = []
     async with (
         RawServer(ANSWER, tls=at("here") if tls else None) as server,
-        listening(socks5(heard, port_of(server))) as port,
+        listening(socks5(heard, int(server.url.rpartition(":")[2]))) as port,
     ):
         monkeypatch.setenv("ALL_PROXY", f"socks5h://joe:pass%20word@127.0.0.1:{port}")
         url, network = INNER.replace("http:", "https:") if tls else INNER, Network(tls=trusting())

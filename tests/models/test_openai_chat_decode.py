@@ -430,15 +430,11 @@ def test_a_document_is_an_answer_in_one_piece() -> None:
 # -- streamed or not ---------------------------------------------------------------------------------------------------
 
 
-def _query(sql: str) -> Json:
-    return call("query", {"sql": sql})
-
-
 _blocks = st.lists(
     st.one_of(
         st.text(min_size=1, max_size=9),
         st.text(min_size=1, max_size=9).map(reasoning),
-        st.text(max_size=9).map(_query),
+        st.text(max_size=9).map(lambda sql: call("query", {"sql": sql})),
         st.just(call("query", "{")),
         st.just(refusal("I cannot.")),
     ),

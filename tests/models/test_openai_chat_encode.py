@@ -3,7 +3,7 @@
 from base64 import b64encode
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 import orjson
 import pytest
@@ -14,19 +14,9 @@ from pydantic import TypeAdapter
 
 from journeyman import Document, Message, ToolResult, Usage
 from journeyman.errors import ProviderError
-from journeyman.model import CachePolicy, ModelSettings, Prefix, Request, ThinkingLevel, ToolSpec
+from journeyman.model import CachePolicy, ModelSettings, Prefix, Request, ToolSpec
 from journeyman.models.openai.chat import OpenAIChatModel
-from journeyman.models.openai.endpoint import (
-    AZURE,
-    LLAMA_CPP,
-    LM_STUDIO,
-    OLLAMA,
-    OPENAI,
-    OPENROUTER,
-    VLLM,
-    Endpoint,
-    Reasoning,
-)
+from journeyman.models.openai.endpoint import AZURE, LLAMA_CPP, LM_STUDIO, OLLAMA, OPENAI, OPENROUTER, VLLM, Endpoint
 from journeyman.types import Base64, Block, Image, JsonObject, Opaque, RedactedThinking, Text, Thinking, ToolUse, Url
 from tests.models.asking import HELLO, QUERY
 from tests.models.encoding import JUDGED_HEADERS, Json, assistant, body_of, request, user
@@ -88,22 +78,6 @@ def test_the_names_of_fields_are_those_of_the_endpoint() -> None:
 
 
 # -- reasoning ---------------------------------------------------------------------------------------------------------
-
-Thought: TypeAlias = ThinkingLevel | int
-NO_EFFORT = on(replace(VLLM, reasoning=Reasoning()))
-
-
-@pytest.mark.parametrize(
-    ("model", "thinking", "said"),
-    [
-        (GPT, "low", "openai:gpt-4.1 takes no effort for reasoning. Leave ModelSettings.thinking at None."),
-        (on(OPENAI, "o3"), 2_000, "openai:o3 takes no thinking budget. Ask for a level, such as thinking='medium'."),
-        (NO_EFFORT, "low", "vllm:some-model has no known field for the effort of reasoning."),
-        (on(OPENROUTER), 9_000, "A thinking budget of 9000 is not between 1 and max_tokens, which is 8192."),
-    ],
-)
-def test_reasoning_that_a_model_does_not_have_is_refused(model: OpenAIChatModel, thinking: Thought, said: str) -> None:
-    assert refused(ModelSettings(thinking=thinking), model, tools=()).startswith(said)
 
 
 def test_models_that_do_not_reason_with_tools_are_not_asked_for_both() -> None:

@@ -6,14 +6,13 @@ import socket
 
 import pytest
 
-from journeyman import Agent, Chat, Limits, Output, run, tool
+from journeyman import Agent, Chat, Event, Failure, Limits, Output, run, tool
 from journeyman.compaction import ClearToolResults
 from journeyman.connect import Connected, connect
-from journeyman.events import ContextCompacted, Event
+from journeyman.events import ContextCompacted
 from journeyman.model import facts_of
 from journeyman.models.openai import LLAMA_CPP, OpenAIModel
 from journeyman.models.transport import Timeouts
-from journeyman.result import Failure
 from tests.models.asking import failure_of
 from tests.support.messages_answers import Raw, raw
 from tests.support.messages_json import Json

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from journeyman import Abort, Agent, DefinitionError, Limits, Text, Usage, run
+from journeyman import Abort, Agent, DefinitionError, Limits, Message, Text, Usage, run
 from journeyman.errors import ProviderError
 from journeyman.model import Request
 from journeyman.models import RateLimitedModel
-from journeyman.testing import ScriptedModel
-from journeyman.testing.scripted import Answer, FunctionModel, say
-from journeyman.types import NOTHING_USED, Message
+from journeyman.testing import Answer, FunctionModel, ScriptedModel, say
+from journeyman.types import NOTHING_USED
 from tests.models import asking
 from tests.play import failed, instance_of, on_virtual_clock, virtual_clock
 from tests.support.counting_loop import CountingLoop

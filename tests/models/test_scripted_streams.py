@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Abort, Agent, Failure, Limits, Message, Output, Success, run, run_sync, stream
+from journeyman import Abort, Agent, Limits, Message, Output, Success, run, run_sync, stream
 from journeyman.connect import connect
 from journeyman.errors import DefinitionError
 from journeyman.events import Event, OutputDelta, TextDelta
@@ -25,7 +25,7 @@ from journeyman.testing import (
 )
 from journeyman.testing.scripted import StreamingPolicy
 from journeyman.types import Usage
-from tests.play import succeeded, virtual_clock
+from tests.play import failed, succeeded, virtual_clock
 
 
 async def heard_from(agent: Agent[Any]) -> tuple[list[Event], Success[Any]]:
@@ -83,8 +83,7 @@ async def test_a_function_that_streams_is_closed_when_its_run_is_stopped() -> No
         finally:
             closed.append("closed")
 
-    result = await run(Agent(name="a", model=ScriptedModel([answer])), "Go.", abort=abort)
-    assert isinstance(result, Failure)
+    result = failed(await run(Agent(name="a", model=ScriptedModel([answer])), "Go.", abort=abort))
     assert (result.code, closed) == ("EXECUTION_CANCELLED", ["closed"])
 
 
@@ -121,8 +120,7 @@ def test_a_script_that_is_played_by_the_history_goes_on_where_another_process_be
 
 
 def test_a_streamed_answer_is_the_same_answer() -> None:
-    plain = run_sync(Agent(name="a", model=ScriptedModel(["The tide."])), "Go.")
-    assert isinstance(plain, Success)
+    plain = succeeded(run_sync(Agent(name="a", model=ScriptedModel(["The tide."])), "Go."))
     cut = run_sync(Agent(name="a", model=ScriptedModel([StreamedAnswer("The tide.", size=1)])), "Go.")
     assert (cut.history, cut.metadata.usage) == (plain.history, plain.metadata.usage)
 

@@ -34,7 +34,6 @@ ROOT = Path(__file__).parents[2]
 KEY = "sk-ant-very-secret-key"
 HEADERS = {"x-api-key": KEY, "content-type": "application/json"}
 PATIENT = Timeouts()
-HASTY = Timeouts(idle_s=0.5)
 BEGINNING = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n"
 
 
@@ -223,17 +222,6 @@ async def failure_of(url: str) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
         await ask(url)
     return caught.value
-
-
-async def closed_port() -> str:
-    async with RawServer(b"") as server:
-        return server.url
-
-
-async def test_a_refused_connection_costs_nothing() -> None:
-    error = await failure_of(await closed_port())
-    assert (error.kind, error.status, error.usage) == ("network", None, Usage())
-    assert "could not be reached" in str(error)
 
 
 async def test_a_host_without_address_is_a_network_failure() -> None:

@@ -16,15 +16,14 @@ from journeyman.model import Answered, BlockFinished, Facts, ResponseFinished, R
 from journeyman.models import FallbackModel, RateLimitedModel, SwappableModel
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.wrappers import PASSED_ON
-from journeyman.testing import FaultyModel, ScriptedModel
-from journeyman.testing.scripted import call
+from journeyman.testing import FaultyModel, ScriptedModel, call
 from journeyman.types import NOTHING_USED, Price
 from tests.models.asking import Request, ask, failure_of, known_of, parts_of, request
 from tests.models.decoding import Part, Response, summed
 from tests.play import stage as stage
 from tests.play.models import Door
 from tests.play.recorder import Recorder, check_balance
-from tests.play.results import cancelled, failed, succeeded
+from tests.play.results import cancelled, existing, failed, succeeded
 from tests.play.stage import Stage, broken
 from tests.play.tools import make_tool
 from tests.support.clock import virtual_clock
@@ -196,8 +195,7 @@ async def test_a_run_shows_who_answered_and_charges_whom(stage: Stage) -> None:
     assert responded[0].usage.requests == 2
     assert first_half.output == "Never."
     cost = [CHEAP.of(replace(USED, output_tokens=1)), DEAR.of(USED), CHEAP.of(USED)]
-    assert first_half.metadata.usage is not None
-    assert first_half.metadata.usage.cost == pytest.approx(sum(each or 0 for each in cost))
+    assert existing(first_half.metadata.usage).cost == pytest.approx(sum(each or 0 for each in cost))
 
 
 async def test_retries_begin_with_the_first_model_again_and_count_everything() -> None:
@@ -239,8 +237,7 @@ async def test_a_swap_counts_from_the_next_call_of_a_running_run() -> None:
     assert result.unwrap() == "Second."
     assert [event.model for event in recorder.of(ModelAnswered)] == ["first", "second"]
     assert [event.model for event in recorder.of(ModelResponded)] == ["first", "second"]
-    assert result.metadata.usage is not None
-    assert result.metadata.usage.cost == pytest.approx((CHEAP.of(USED) or 0) + (DEAR.of(USED) or 0))
+    assert existing(result.metadata.usage).cost == pytest.approx((CHEAP.of(USED) or 0) + (DEAR.of(USED) or 0))
 
 
 async def test_the_cost_is_unknown_after_a_swap_to_a_model_without_a_price() -> None:
@@ -255,8 +252,7 @@ async def test_the_cost_is_unknown_after_a_swap_to_a_model_without_a_price() -> 
     swappable.swap(ScriptedModel([call("swap", id="a")], price=CHEAP))
     agent = Agent(name="tester", model=swappable, tools=[swap])
     result = succeeded(await run(agent, "Go."))
-    assert result.metadata.usage is not None
-    assert result.metadata.usage.cost is None
+    assert existing(result.metadata.usage).cost is None
 
     swappable.swap(ScriptedModel([call("swap", id="a")], price=CHEAP))
     limited = failed(await run(replace(agent, limits=Limits(cost=1.0)), "Go."))

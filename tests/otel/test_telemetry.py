@@ -15,19 +15,18 @@ from typing import Any, cast
 import pytest
 from opentelemetry.trace import NoOpTracerProvider, Tracer, get_current_span
 
-from journeyman import Agent, Chat, Limits, Rejected, Runtime, Subagents, Tasks, Team, run, tool
+from journeyman import Agent, Chat, Limits, ModelSettings, Rejected, Runtime, Subagents, Tasks, Team, Usage, run, tool
 from journeyman.durable import Durable
 from journeyman.errors import ProviderError
 from journeyman.gate import Deny
-from journeyman.model import ModelSettings, Request, Response
+from journeyman.model import Request, Response
 from journeyman.otel import OpenTelemetry, names
 from journeyman.record import Recordings
 from journeyman.store import Store
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, say
-from journeyman.types import Usage
 from tests.contracts.carriers import CARRIERS
 from tests.otel.sending import Sending
-from tests.play import Door, cancelled, failed, make_gate, make_tool, raising, succeeded
+from tests.play import Door, cancelled, failed, instance_of, make_gate, make_tool, raising, succeeded
 
 SECRET = "sk-ant-api03-" + "a1B2" * 12
 
@@ -128,8 +127,7 @@ async def test_the_time_to_the_first_chunk_is_that_of_the_stream(sending: Sendin
         (await run(agent, "Go.", runtime=sending.runtime())).unwrap()
     came = sending.received()
     asked = came.named(f"chat {played.model.name}")[0]
-    first_s = asked.attributes["gen_ai.response.time_to_first_chunk"]
-    assert isinstance(first_s, float)
+    first_s = instance_of(float, asked.attributes["gen_ai.response.time_to_first_chunk"])
     assert first_s > 0
     assert asked.attributes["gen_ai.request.stream"] is True
     assert len(came.metrics["gen_ai.client.inference.time_to_first_chunk"]) == 1

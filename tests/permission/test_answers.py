@@ -20,7 +20,7 @@ from journeyman.permission.approvals import Approvals
 from journeyman.permission.permission import AuditEntry, Permission
 from journeyman.testing.scripted import ScriptedModel, call
 from tests.permission.workshop import Approver, Workshop, play, request
-from tests.play import cancelled, instance_of, texts
+from tests.play import cancelled, existing, instance_of, texts
 
 EXTENTS: list[Extent] = ["session", "always"]
 
@@ -288,8 +288,7 @@ async def test_two_processes_never_take_the_same_answer(tmp_path: Path) -> None:
 
     with started() as first, started() as second:
         for each in (first, second):
-            assert each.stdout is not None
-            assert each.stdout.readline() == "ready\n"
+            assert existing(each.stdout).readline() == "ready\n"
         for each in (first, second):
             assert each.stdin is not None
             each.stdin.write("\n")

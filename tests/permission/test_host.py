@@ -10,7 +10,7 @@ from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Gate, GateRequ
 from journeyman.testing.scripted import Answer, ScriptedModel, call
 from journeyman.types import ToolUse
 from tests.permission.workshop import Approver, play
-from tests.play import context_of, make_gate, make_tool, texts
+from tests.play import context_of, instance_of, make_gate, make_tool, texts
 
 
 class Says:
@@ -122,8 +122,7 @@ async def test_an_approval_does_not_hold_for_what_another_gate_makes_of_the_call
 async def test_gates_that_never_agree_deny(ledger: Ledger) -> None:
     class Plus:
         async def decide(self, request: GateRequest) -> Verdict:
-            amount = request.arguments["amount"]
-            assert isinstance(amount, int)
+            amount = instance_of(int, request.arguments["amount"])
             return Rewrite({"amount": amount + 1})
 
     result = await ledger.play(PAY, own=Plus(), gate=Plus())

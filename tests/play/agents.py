@@ -5,11 +5,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from journeyman import Agent, Chat, Output, Runtime
-from journeyman.events import Callbacks, Listener
-from journeyman.model import Model
+from journeyman import Agent, Callbacks, Chat, Message, Model, Output, Runtime
+from journeyman.events import Listener
 from journeyman.testing.scripted import call
-from journeyman.types import Message, ToolUse
+from journeyman.types import ToolUse
 from tests.play.recorder import transcript
 from tests.play.tools import look
 

@@ -6,8 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from journeyman import Result, tool
-from journeyman.chat import Turn
+from journeyman import Result, Turn, tool
 from journeyman.model import Request
 from journeyman.testing.scripted import Answer, FunctionModel, Policy, play_by_history
 from journeyman.tools.background import TaskContext

@@ -6,8 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from journeyman import Failure, Result, Success
-from journeyman.types import Message, ToolResult
+from journeyman import Failure, Message, Result, Success, ToolResult
 
 C = TypeVar("C")
 Given = TypeVar("Given")

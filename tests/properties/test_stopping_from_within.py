@@ -134,12 +134,6 @@ def test_what_stops_a_finished_run_comes_too_late(where: str, how: How) -> None:
     assert ending(record) == "Success" or how == "cancel"
 
 
-def test_a_signal_that_has_fired_before_stops_the_run_before_its_first_request() -> None:  # A23, R52
-    record = run_world(replace(EVERYTHING, stops=(Stop(0.0, "abort"),)))
-    assert ending(record) == "EXECUTION_CANCELLED"
-    assert record.replies == []
-
-
 @pytest.mark.parametrize("limit_s", [0.05, 0.7, 2.0, 4.0, 6.0, 9.0, 12.0, 15.0])
 def test_a_timeout_around_the_run_is_the_timeouts(limit_s: float) -> None:  # design 4.5
     seen: list[str] = []

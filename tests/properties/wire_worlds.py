@@ -97,7 +97,7 @@ class Server:
         turn = self.turns[min(len(self.said), len(self.turns) - 1)]
         number = len(self.said) + 1
         usage = turn.usage if self.price is None else replace(turn.usage, cost=self.price.of(turn.usage))
-        content = _heard(turn.content, number)
+        content = [_as_heard(block, f"{number}_{place}") for place, block in enumerate(turn.content)]
         self.said.append(Heard(name=f"script-{number}", content=content, stop_reason=turn.stop_reason, usage=usage))
         return messages.late(_said(turn, number), seconds=turn.slow_s / SPEED)
 
@@ -218,10 +218,6 @@ def _block(block: Block, place: str) -> Json | None:
             return orjson.loads(raw_json)
         case _:
             return None
-
-
-def _heard(content: Sequence[Block], number: int) -> list[Block]:
-    return [_as_heard(block, f"{number}_{place}") for place, block in enumerate(content)]
 
 
 def _as_heard(block: Block, place: str) -> Block:

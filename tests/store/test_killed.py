@@ -14,7 +14,7 @@ from journeyman.errors import SessionInUse
 from journeyman.store.store import Store
 from journeyman.testing.scripted import ScriptedModel
 from tests.cli.program import Warm
-from tests.play import succeeded, texts, transcript
+from tests.play import existing, succeeded, texts, transcript
 from tests.store.mortal import echo, letters, payments
 from tests.support.invariants_history import history_faults
 from tests.support.kept import Kept
@@ -126,8 +126,7 @@ async def test_a_run_killed_in_mid_call_repeats_no_finished_step(warm: Warm, pat
             await run(payments(), "Pay A and B.", runtime=Runtime(journal=store.journal("job 7"), model=rest))
         )
     assert result.output == "Ask whether B was paid."
-    assert result.metadata.usage is not None
-    assert result.metadata.usage.requests == 3
+    assert existing(result.metadata.usage).requests == 3
     words = texts(result)
     assert words[0] == "paid A"
     assert "whether it took effect is unknown, and it is not repeated" in words[1]

@@ -16,7 +16,7 @@ from journeyman.model import ModelSettings
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.tools.background import Writer
-from tests.play import Door, Recorder, Stage, echo, hang, look, raising, succeeded, transcript
+from tests.play import Door, Recorder, Stage, echo, existing, hang, look, raising, succeeded, transcript
 from tests.subagents.leads import counter, detached, errors, lead, play, read, scout
 from tests.tasks.works import Told
 
@@ -125,8 +125,7 @@ async def test_its_tokens_are_still_those_of_the_budget_above_and_its_usage_is_i
         door.opened.set()
         await tasks.wait()
         assert tasks.get("bg-1").usage.total_tokens == 15
-    assert result.metadata.usage is not None
-    assert (result.metadata.usage.requests, result.metadata.children) == (2, ())
+    assert (existing(result.metadata.usage).requests, result.metadata.children) == (2, ())
     assert budget.used_tokens == 45
 
 

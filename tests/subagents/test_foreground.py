@@ -261,8 +261,7 @@ async def test_too_many_tasks_are_misuse_and_none_begins(stage: Stage) -> None: 
 
 async def test_without_a_limit_any_number_of_tasks_will_do() -> None:  # S1.9
     crew = Subagents(Agent(name="scout", model=echo()), max_tasks=None)
-    result = await crew.execute({"tasks": tasks(*[("scout", str(n)) for n in range(20)])})
-    assert isinstance(result, ParallelResult)
+    result = instance_of(ParallelResult, await crew.execute({"tasks": tasks(*[("scout", str(n)) for n in range(20)])}))
     assert result.summary == "20/20 succeeded"
 
 
@@ -347,8 +346,7 @@ async def test_what_only_looks_like_json_is_a_text(stage: Stage) -> None:
 async def test_a_stopped_chain_goes_on_at_its_step(stage: Stage) -> None:
     crew = Subagents(scout(stage, "found"), counter(stage))
     steps = tasks(("nobody", "a"), ("scout", "b {previous}, {previous.total}"), ("scout", "c {previous}"))
-    result = await crew.execute({"chain": steps, "start_at": 2, "previous": '{"total": 3}'})
-    assert isinstance(result, ChainResult)
+    result = instance_of(ChainResult, await crew.execute({"chain": steps, "start_at": 2, "previous": '{"total": 3}'}))
     assert [(item.step, item.task) for item in result.results] == [(2, 'b {"total": 3}, 3'), (3, "c found")]
     assert (result.output, result.value) == ("found", "found")
 

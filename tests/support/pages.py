@@ -63,12 +63,6 @@ def python_blocks(page: Path) -> Iterator[str]:
         yield str(example.parsed)
 
 
-def printed_blocks(page: Path) -> Iterator[str]:
-    """Give each block that shows what a program prints."""
-    for example in Document.parse(str(page), CodeBlockParser("text", _compare)).examples():
-        yield str(example.parsed)
-
-
 @dataclass(frozen=True, slots=True)
 class Program:
     """A Python block that is a program of its own."""

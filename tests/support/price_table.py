@@ -53,7 +53,6 @@ _BESIDE: Final = frozenset(
     }
 )
 
-Rates = dict[str, float]
 Entry = dict[str, object]
 
 

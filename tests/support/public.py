@@ -62,11 +62,6 @@ def reference_pages() -> list[Path]:
     return sorted(REFERENCE.glob("*.md"))
 
 
-def in_the_reference() -> dict[str, Path]:
-    """Return the page of each name that a reference page describes."""
-    return {name: page for page in reference_pages() for name in DIRECTIVE.findall(page.read_text(encoding="utf-8"))}
-
-
 @functools.cache
 def shown_on() -> dict[str, list[Path]]:
     """Name, for each public name, the pages on which a program imports it and uses it."""

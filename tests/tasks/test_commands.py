@@ -10,7 +10,7 @@ import pytest
 from journeyman import Agent, Chat, Runtime, Tasks
 from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.toolbox import Shell, Workspace
-from tests.play import answered
+from tests.play import answered, existing
 from tests.tasks.works import Told
 
 LEAVES_OTHERS = "sleep 1000 & setsid sleep 1000 & echo $$ > pid; mkfifo ready; echo begun; cat ready; sleep 1000"
@@ -93,8 +93,7 @@ async def test_every_line_it_writes_is_kept_in_its_output_file(workspace: Worksp
         await begun(workspace, tasks, "seq 1 20000")
         await tasks.wait()
         path = tasks.get("sh-1").output_path
-    assert path is not None
-    lines = Path(path).read_text().splitlines()
+    lines = Path(existing(path)).read_text().splitlines()
     assert (len(lines), lines[0], lines[-1]) == (20_000, '{"text": "1"}', '{"text": "20000"}')
 
 

@@ -5,10 +5,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from journeyman import Agent, Limits, Message, Output, Runtime, Tasks, Text, Usage
+from journeyman import Agent, Budget, DefinitionError, Limits, Message, Output, Runtime, Tasks, Text, Usage
 from journeyman.agent import SystemMode, TeamPrompt
-from journeyman.budget import Budget
-from journeyman.errors import DefinitionError, ProviderError, TeamError
+from journeyman.errors import ProviderError, TeamError
 from journeyman.events import ApprovalRequested, ModelResponded, RunStarted, TeamMessage
 from journeyman.gate import Allow, Ask
 from journeyman.journal import InMemoryJournal

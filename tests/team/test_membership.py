@@ -142,8 +142,7 @@ async def test_who_a_member_is_can_be_asked_in_its_tools_only() -> None:
     @tool(thread=False)
     def look() -> str:
         member = existing(current_member.get())
-        assert member.task is not None
-        seen.append(member.task.info.identity)
+        seen.append(existing(member.task).info.identity)
         return "looked"
 
     async with Crew() as team:

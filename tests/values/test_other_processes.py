@@ -7,15 +7,13 @@ from multiprocessing import get_context
 
 import pytest
 
-from journeyman import Agent, Limits, Output, run, run_sync, tool
+from journeyman import Agent, DefinitionError, JourneymanError, Limits, Output, Rejected, run, run_sync, tool
 from journeyman import errors as errors_module
 from journeyman.definition import StoredError, join_sentences
 from journeyman.errors import (
     BudgetRefused,
-    DefinitionError,
     Hinted,
     InvalidArguments,
-    JourneymanError,
     McpUnavailable,
     ModelUnavailable,
     NotRecorded,
@@ -23,7 +21,6 @@ from journeyman.errors import (
     PinsDiffer,
     Problem,
     ProviderError,
-    Rejected,
     RunDiffers,
     RunError,
     RunInUse,
