@@ -331,7 +331,6 @@ PRIVATE: dict[str, str] = {
     "support/eager.py: _leave_task": _OF_PYTHON,
     "support/journaled.py: setattr module": "A run in a test is to have a journal that the test does not give it.",
     "test_hostile_texts.py: _MARK": "How long it takes is measured for the one expression.",
-    "test_hostile_texts.py: _path_regex": "What a rule becomes is compared with a slower way to the same verdict.",
 }
 """Where tests still reach for what is private, and why. This list may only shrink."""
 
