@@ -56,4 +56,5 @@ def _gist(record: RunRecord) -> tuple[object, ...]:
     counted = {name: (stats.calls, stats.succeeded, dict(stats.errors)) for name, stats in metadata.tools.items()}
     attempts = [(attempt.iterations, attempt.usage) for attempt in metadata.attempts]
     ended = (result.code, result.candidate) if isinstance(result, Failure) else (result.output, result.terminal_result)
-    return (*ended, result.history, metadata.usage, attempts, counted, metadata.latency_s)
+    # As text, since a NaN is not equal to itself.
+    return (*map(repr, ended), result.history, metadata.usage, attempts, counted, metadata.latency_s)
