@@ -37,6 +37,19 @@ def test_the_definition_the_limits_and_the_exact_tools_are_shown(warm: Warm) -> 
     assert shown[1]["input_schema"] == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
+def test_an_output_without_a_tool_is_read_out_of_the_answer(warm: Warm, tmp_path: Path) -> None:
+    begun = (
+        "from journeyman import Agent, Output\nfrom journeyman.testing import ScriptedModel\nm = ScriptedModel([])\n"
+    )
+    for mode, told in (("prompted", "words"), ("native", "JSON")):
+        (tmp_path / f"{mode}.py").write_text(
+            f"{begun}a = Agent(name='a', model=model, output=Output(int, mode={mode!r}))\n"
+        )
+        shown = warm("check", f"{mode}.py:a", cwd=tmp_path).stdout
+        assert f"output       int, read out of the {told} of the answer\n" in shown
+        assert ("tokens: output" in shown) == (mode == "prompted")
+
+
 def test_tools_show_how_they_run_and_a_model_that_cannot_be_used_now_is_no_problem(warm: Warm) -> None:
     assert "tools        look (parallel, pure, cached per run), fail\n" in warm("check", f"{AGENTS}:busy").stdout
     done = warm("check", f"{AGENTS}:claude")

@@ -145,6 +145,8 @@ def _skills(tool: Skills) -> str:
 def _prefix(agent: Agent[Any, Any, Any]) -> str:
     """Say about how many tokens each request begins with: the system prompt's and each tool's."""
     parts = {} if callable(agent.plan.system) else {"system": Prefix(system=_system_blocks(agent.plan.system))}
+    if agent.plan.prompted is not None:
+        parts["output"] = Prefix(system=(agent.plan.prompted,))
     parts |= {spec.name: Prefix(tools=(spec,)) for spec in sent_tools(agent.plan.specs, loads_tools=False)}
     tokens = {name: estimate_prefix(prefix) for name, prefix in parts.items()}
     told = ", ".join(f"{name} {number:,}" for name, number in tokens.items() if number)
@@ -156,7 +158,10 @@ def _output_words(agent: Agent[Any, Any, Any]) -> str:
     plan = agent.plan
     if agent.output is TEXT:
         return "text"
-    by = f"{_type_name(agent.output.type)}, handed in with {plan.output_name}"
+    name = _type_name(agent.output.type)
+    if plan.output_name is None:
+        return f"{name}, read out of the {'words' if plan.native is None else 'JSON'} of the answer"
+    by = f"{name}, handed in with {plan.output_name}"
     return by if plan.submit_name is None else f"{by}, seen as a draft, then {plan.submit_name}"
 
 
