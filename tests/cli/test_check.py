@@ -43,7 +43,7 @@ def test_an_output_without_a_tool_is_read_out_of_the_answer(warm: Warm, tmp_path
     )
     for mode, told in (("prompted", "words"), ("native", "JSON")):
         (tmp_path / f"{mode}.py").write_text(
-            f"{begun}a = Agent(name='a', model=model, output=Output(int, mode={mode!r}))\n"
+            f"{begun}a = Agent(name='a', model=m, output=Output(int, mode={mode!r}))\n"
         )
         shown = warm("check", f"{mode}.py:a", cwd=tmp_path).stdout
         assert f"output       int, read out of the {told} of the answer\n" in shown
