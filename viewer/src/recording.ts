@@ -43,11 +43,12 @@ export class Recording {
 
   async open(): Promise<void> {
     try {
-      const both = Promise.all([runOf(this.id), eventsOf(this.id, 0)]);
+      const run = await runOf(this.id); // before its events: if a worker begins to record it in between, that is told below
+      const events = eventsOf(this.id, 0);
       const rest = eventsOf(this.id, 0, FIRST); // asked for before it is known whether there is more: that is sooner done
       rest.catch(() => undefined);
       const requests = requestsOf(this.id).catch(() => [] as Sent[]); // asked for last: the rows come first
-      const [run, first] = await both;
+      const first = await events;
       if (!first.more) this.requests = await requests; // else the tabs of what is selected would change under a hand
       if (this.isClosed) return;
       this.run = run;
@@ -91,7 +92,16 @@ export class Recording {
       if (events.some((event) => /^(ModelResponded|RunFailed|SignalTaken)$/.test(event.type))) this.askSoon();
     });
     heard<Run>("run", (run) => {
+      const isAnother = run.started !== this.run?.started;
       this.run = run;
+      if (isAnother) {
+        // A worker has begun to record what was known by its steps alone: the events are others, with other numbers.
+        source.close();
+        this.saying.clear();
+        this.spent.clear();
+        void this.open();
+        return;
+      }
       if (run.status === "live") return;
       source.close();
       void this.ask();
