@@ -691,6 +691,7 @@ async def delete_chat(hosting: Hosting, id: str) -> None:
     Raises:
         Refusal: there is none, or a turn of it has not ended.
     """
+    await hosting.wait_until_left(id)
     snapshot, live = await hosting.conversation(id), hosting.live(TURN + id)
     engine = hosting.durable.hub.engine
     turn = await engine.get(turn_name(id, snapshot.n_runs + 1))

@@ -58,7 +58,7 @@ on."""
 _log = logging.getLogger("journeyman")
 _TICK_S: Final = 1.0
 _LEAVES_S: Final = 5.0
-"""So long a turn waits until the one before it has closed their chat; its client has its answer by then."""
+"""So long whoever wants a chat waits until the turn before has closed it; its client has its answer by then."""
 
 
 class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask for
@@ -244,6 +244,12 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             live.abort.abort(f"it took longer than {limits.run_s:g} s")
         elif self._memory is not None and live.open and not live.n_followers and quiet_s > limits.patience_s:
             live.abort.abort(f"nobody answered within {limits.patience_s:g} s")
+
+    async def wait_until_left(self, id: str) -> None:
+        """Wait, within a few seconds, until the turn that has ended has closed its chat."""
+        before = self._kept.get(TURN + id)
+        if before is not None and before.ended is not None and before.task is not None:
+            await asyncio.wait({before.task}, timeout=_LEAVES_S)
 
     def forget(self, name: str) -> None:
         """Forget what has ended here under the name of a run, or of a chat after `TURN`."""
@@ -580,9 +586,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         row: Row | None = None,
     ) -> Live:
         """Begin a turn, or go on with the one that is this `row`."""
-        before = self._kept.get(TURN + id)
-        if before is not None and before.ended is not None and before.task is not None:
-            await asyncio.wait({before.task}, timeout=_LEAVES_S)
+        await self.wait_until_left(id)
         number = (await self.durable.hub.engine.conversation(id)).n_runs
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         begun.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever asked may have left
