@@ -185,7 +185,7 @@ class Budget:
         self.overshoot_tokens = 0
         """What responses reported beyond their reservations."""
         self.overshoot_cost = 0.0
-        self._has_begun = self._is_drawn_on = False
+        self._has_begun = False
         self._n_grants = 0
         """Reservations that are not settled yet."""
         self._tokens_reserved = 0
@@ -193,23 +193,24 @@ class Budget:
         self._settled: asyncio.Event | None = None
         self._recalled: list[object] = []
         """The journals whose earlier lives are counted."""
-        self._set_parent(parent)
+        self.parent = parent
+        self._beside: Budget | None = None
+        """Another budget from which all that is spent here is spent as well."""
+        self._note_limits()
 
     def __repr__(self) -> str:
         limits = [f"{name}={amount!r}" for name, amount in limits_of(self).items() if amount is not None]
         return f"Budget({', '.join(limits)})"
 
-    def _set_parent(self, parent: Budget | None) -> None:
-        self.parent = parent
-        if parent is not None:
-            parent._is_drawn_on = True
-        self.limits_cost = self.cost is not None or (parent is not None and parent.limits_cost)
+    def _note_limits(self) -> None:
+        above = [each for each in (self.parent, self._beside) if each is not None]
+        self.limits_cost = self.cost is not None or any([each.limits_cost for each in above])
         """True when money is limited, here or above."""
         self.limits_spending = (
-            self.limits_cost or self.tokens is not None or (parent is not None and parent.limits_spending)
+            self.limits_cost or self.tokens is not None or any([each.limits_spending for each in above])
         )
         """True when tokens or money are limited, here or above."""
-        self.limits_calls = self.calls is not None or (parent is not None and parent.limits_calls)
+        self.limits_calls = self.calls is not None or any([each.limits_calls for each in above])
         """True when tool calls are limited, here or above."""
 
     def begin(self, now: float, *, used_s: float = 0.0) -> None:
@@ -218,19 +219,25 @@ class Budget:
         if self._has_begun:
             return
         self._has_begun = True
-        if self.parent is not None:
-            self.parent.begin(now)
-            self.deadline = self.parent.deadline
         if self.seconds is not None:
             self.own_deadline = now - used_s + self.seconds
-            self.deadline = self.own_deadline if self.deadline is None else min(self.deadline, self.own_deadline)
+        ends = [] if self.own_deadline is None else [self.own_deadline]
+        for above in (self.parent, self._beside):
+            if above is not None:
+                above.begin(now)
+                ends += [] if above.deadline is None else [above.deadline]
+        self.deadline = min(ends, default=None)
 
-    def draw_on(self, parent: Budget) -> bool:
-        """Spend from `parent` as well from now on. Return False, and change nothing, if that is too late: there is
-        another parent, or something draws on this budget already."""
-        if self.parent is None and not self._is_drawn_on:
-            self._set_parent(parent)
-        return self.draws_on(parent)
+    def beside(self, other: Budget) -> Budget:
+        """Return a budget without limits of its own whose spending is spent from this one and from the other."""
+        if self.draws_on(other):
+            return self
+        if other.draws_on(self):
+            return other
+        both = Budget(parent=self)
+        both._beside = other
+        both._note_limits()
+        return both
 
     def draws_on(self, other: Budget) -> bool:
         """Tell whether what this budget spends is also spent from `other`."""
@@ -319,10 +326,13 @@ class Budget:
                 level._settled = None
 
     def levels(self) -> Iterator[Budget]:
-        """Yield this budget, then those that it draws on, upwards."""
+        """Yield this budget, then those that it draws on, upwards; each once."""
         level: Budget | None = self
         while level is not None:
             yield level
+            if (other := level._beside) is not None:
+                parent = level.parent
+                yield from (each for each in other.levels() if parent is None or not parent.draws_on(each))
             level = level.parent
 
     def _output_left(self, input_tokens: int, price: Price | None) -> float:

@@ -36,7 +36,7 @@ from journeyman.journal import InMemoryJournal
 from journeyman.model import Request
 from journeyman.testing.faulty import FaultyModel
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
-from journeyman.types import Document, Usage
+from journeyman.types import NOTHING_USED, Document, Usage
 from tests.play import cancelled, context_of, failed, following, make_tool, on_virtual_clock, succeeded, virtual_clock
 
 
@@ -464,10 +464,27 @@ def test_wrong_arguments_are_refused_before_anything_begins(wrong: dict[str, Any
     assert said in str(refused.value)
 
 
-def test_two_budgets_that_do_not_draw_on_each_other_are_refused() -> None:
-    one, other = (Budget(tokens=1, parent=Budget(cost=1.0)) for _ in range(2))
-    with pytest.raises(DefinitionError, match="There are two budgets"):
-        run_many(echo(), ["a"], budget=one, runtime=Runtime(budget=other))
+async def test_what_a_batch_spends_is_spent_from_its_budget_and_from_that_around_it_each_time() -> None:
+    everything = Budget(tokens=9_000)
+    of_batches = Budget(tokens=2_000, parent=everything)
+    worker = echo(lambda _: say("ok", usage=Usage(requests=1, input_tokens=90, output_tokens=10)))
+
+    @tool
+    async def work() -> int:
+        """Work on two."""
+        return len([pair async for pair in run_many(worker, ["a", "b"], budget=of_batches)])
+
+    used: list[tuple[int, int]] = []
+    days = [Budget(tokens=1_000, parent=everything) for _ in range(2)]
+    for day in days:  # a budget of the program outlives the runs in whose tools it is given
+        model = ScriptedModel([say(call("work"), usage=NOTHING_USED), say("Done.", usage=NOTHING_USED)])
+        lead = Agent(name="lead", model=model, tools=[work], limits=Limits(tokens=900))
+        succeeded(await run(lead, "Go.", runtime=Runtime(budget=day)))
+        used.append((of_batches.used_tokens, day.used_tokens))
+    assert used == [(200, 200), (400, 200)]
+    batch = run_many(worker, ["a", "b"], budget=of_batches, runtime=Runtime(budget=days[1]))
+    assert len([pair async for pair in batch]) == 2
+    assert (of_batches.used_tokens, days[1].used_tokens, everything.used_tokens) == (600, 400, 600)
 
 
 async def test_a_result_is_a_success_or_a_failure_of_the_type() -> None:

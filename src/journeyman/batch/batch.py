@@ -268,9 +268,6 @@ def _wrong_around(budget: object, runtime: object) -> Iterator[Problem]:
     if runtime.journal is not None:
         hint = "A journal remembers one run. Pass run_many(…, durable=…), which keeps all of them."
         yield Problem("INVALID_ARGUMENT", "runtime has a journal.", hint)
-    if isinstance(budget, Budget) and runtime.budget is not None and not budget.draw_on(runtime.budget):
-        hint = "Give one of them, or make one draw on the other: Budget(…, parent=runtime.budget)."
-        yield Problem("INVALID_ARGUMENT", "There are two budgets, budget and runtime.budget.", hint)
 
 
 class Batch(Generic[Given, Handed]):
@@ -381,10 +378,8 @@ class BatchWork(Generic[Given, Handed]):
         loop = running_loop()
         self._path, above = current_path.get(), current_run.get()
         budget, given = self._spending, self._options.runtime.budget
-        parent = given if given is not None or above is None else above.attempt.budget
-        if budget is not None and parent is not None:
-            budget.draw_on(parent)
-        self._budget = given if budget is None else budget
+        around = given if given is not None or above is None else above.attempt.budget
+        self._budget = given if budget is None else budget if around is None else budget.beside(around)
         if self._budget is not None:
             self._budget.begin(loop.time())
         taker = self._taker = loop.create_task(self._take_all())

@@ -98,8 +98,8 @@ def _late(run: Run) -> Context:
     if scope.cause == "attempt_deadline":
         level = late.attempt.budget
     else:
-        while level.own_deadline != scope.deadlines["deadline"] and level.parent is not None:
-            level = level.parent
+        deadline = scope.deadlines["deadline"]
+        level = next((each for each in level.levels() if each.own_deadline == deadline), level)
     limit = level.seconds or 0.0
     return BudgetContext(policy="seconds", limit=limit, used=limit + scope.late_s(), scope=level.scope)
 
