@@ -37,6 +37,7 @@ export interface Run {
   dropped: number; // How many reports of progress were not written because the disk was too slow.
   why: string | null; // Why the recording ended before the run did; None if it did not.
   waits?: "approval" | "an answer"; // What a live run waits for from a person.
+  has_steps_only?: boolean; // True for a durable run that nobody has recorded: its events are made of its steps, and numbered like them.
 }
 
 /** Something that happened in a run: an event of `journeyman.events`, or a note, in its JSON form. */

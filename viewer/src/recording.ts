@@ -92,10 +92,10 @@ export class Recording {
       if (events.some((event) => /^(ModelResponded|RunFailed|SignalTaken)$/.test(event.type))) this.askSoon();
     });
     heard<Run>("run", (run) => {
-      const isAnother = run.started !== this.run?.started;
+      const isAnother = run.has_steps_only !== this.run?.has_steps_only;
       this.run = run;
       if (isAnother) {
-        // A worker has begun to record what was known by its steps alone: the events are others, with other numbers.
+        // A worker has begun to record it: its events are others now, with other numbers.
         source.close();
         this.saying.clear();
         this.spent.clear();

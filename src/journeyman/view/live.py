@@ -31,8 +31,6 @@ MOST_WATCHERS: Final = 64
 TEXT_SHOWN: Final = 4_000
 """How long a text in a stream may be, in characters; of a longer one the beginning is sent."""
 _LOOK_S: Final = 0.05
-_LATE_S: Final = 2.0
-"""How long a recorder may need for the end of a run that is over."""
 _SURELY_S: Final = 2.0
 """How often it is looked without a sign that anything has changed: a process may have died, a file may be gone."""
 _MARK_S: Final = 6.0
@@ -47,8 +45,6 @@ class _BrowserPosition:
     after: int
     run: RunDocument = field(default_factory=dict[str, Any])
     words: dict[str, WordsDocument] = field(default_factory=dict[str, WordsDocument])
-    over_s: float = 0.0
-    """When it was first seen to have ended in another place than its recording."""
 
 
 class Reader:
@@ -215,14 +211,7 @@ class LiveStreams:
 
     async def _of_run(self, id: str, seen: _BrowserPosition) -> AsyncGenerator[bytes]:
         """Give what is new in a run: first what has happened, and then how it stands."""
-        run, said, recorded = await self._reader.read(
-            lambda source: (source.run(id), source.words(id), source.recording(id))
-        )
-        # A durable run has ended, and its recording has not: a recorder writes a moment later, or nobody recorded it.
-        if recorded is not None and recorded.status == "left" and run["status"] not in ("live", "left"):
-            seen.over_s = seen.over_s or time.monotonic()
-            if time.monotonic() - seen.over_s < _LATE_S:
-                run = {**run, "status": "live", "ended": None, "code": None}
+        run, said = await self._reader.read(lambda source: (source.run(id), source.words(id)))
         if run["status"] != "live":  # its recorder deletes the words only after it has written how the run ended
             said = {}
         more = True

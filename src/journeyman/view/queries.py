@@ -46,6 +46,8 @@ _SEARCH_S: Final = 1.5
 """How long one request looks for a text; then it says where to go on."""
 _SHOWN: Final = 200
 _NEWEST: Final = 30
+_LATE_S: Final = 2.0
+"""The time within which a recorder has written the end of a durable run."""
 _ASKS: Final[Mapping[str, RunAddition]] = {
     "ApprovalRequested": {"waits": "approval"},
     "QuestionAsked": {"waits": "an answer"},
@@ -295,9 +297,12 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
     def _beyond(self, run: RecordedRun) -> RunDocument:
         """Return the facts that the store of durable runs knows better than the recording of the run."""
         rows = self._rows("id = ?", (run.id,), limit=1)
-        if rows and rows[0].status in ("ready", "waiting", "held", *(("running",) if run.status == "left" else ())):
+        # One that has just ended is still being recorded, or nobody has recorded it where it ended.
+        is_fresh = bool(rows) and run.status == "left" and time.time() - (rows[0].ended or 0.0) < _LATE_S
+        goes_on = ("ready", "waiting", "held", *(("running",) if run.status == "left" else ()))
+        if rows and (rows[0].status in goes_on or (rows[0].status in OVER and is_fresh)):
             return {"status": "live", "ended": None, "code": None}
-        if rows and rows[0].status in OVER:  # where it ended, nobody recorded it
+        if rows and rows[0].status in OVER:
             lone = self._lone_document(rows[0])
             return {name: lone[name] for name in ("status", "ended", "code")}
         return {}
@@ -374,7 +379,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             dropped=0,
             why=f"It was not recorded: only its figures are known, and what it waits for.{waits}",
         )
-        return run_document(run)
+        return {**run_document(run), "has_steps_only": True}
 
     def days(self, n_days: int) -> DaysDocument:
         """Return the counts of each of the last days, by UTC, the oldest first."""
