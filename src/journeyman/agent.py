@@ -284,7 +284,7 @@ class Plan(Generic[Co]):
     native: OutputFormat | None = None
     """What the provider makes the model answer with; None: its answer is a text, or a call hands in."""
     prompted: Text | None = None
-    """What asks the model for JSON, at the end of the system prompt, where the answer is read out of its words."""
+    """The text at the end of the system prompt that asks the model for JSON; None: its words are not read for JSON."""
     output_name: str | None = None
     submit_name: str | None = None
     takes_deps: frozenset[int] = frozenset()

@@ -194,6 +194,7 @@ class Budget:
         self._recalled: list[object] = []
         """The journals whose earlier lives are counted."""
         self.parent = parent
+        """The budget from which all that is spent here is spent, too; None at the top."""
         self._beside: Budget | None = None
         """Another budget from which all that is spent here is spent as well."""
         self._note_limits()

@@ -235,9 +235,9 @@ class Hinted(JourneymanError):
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(join_sentences(message, hint))
         self.message = message
-        """What is wrong, with the values, and without secrets."""
+        """The fault, with the values, and without secrets."""
         self.hint = hint
-        """What to do about it."""
+        """The way out."""
 
 
 class ModelUnavailable(Hinted):

@@ -202,7 +202,7 @@ MORE: dict[str, str] = {
     "prune": "Which runs? Name runs, or give --older-than 30d; not both.",
     "prune x --older-than 30d": "Which runs? Name runs, or give --older-than 30d; not both.",
     "runs --queues --store nope.db": "There is no store nope.db.",
-    "worker agents.py:analyst --max-concurrency 0 --store w.db": "A worker with 0 slots does nothing.",
+    "worker agents.py:analyst --max-concurrency 0 --store w.db": "A worker with max_concurrency=0 does nothing.",
     "worker agents.py:analyst --grace -1 --store w.db": "--grace -1 is no time.",
     "view --port 99999 notes.txt": "--port 99999 is no port. Give a number from 0 to 65535; 0 takes a free one.",
     "view folder": "folder could not be opened: unable to open database file.",

@@ -216,5 +216,5 @@ def test_limits_below_one_are_refused_all_at_once() -> None:
         RateLimitedModel(ScriptedModel([]), requests_per_minute=0, tokens_per_minute=-5, max_concurrency=True)
     assert [str(problem) for problem in caught.value.problems] == [
         f"{text}. Pass a whole number of at least 1, or None."
-        for text in ("requests_per_minute is 0", "tokens_per_minute is -5", "concurrency is True")
+        for text in ("requests_per_minute is 0", "tokens_per_minute is -5", "max_concurrency is True")
     ]

@@ -29,18 +29,18 @@ def _print_names(console: Console, options: ConsoleOptions, panel: HelpPanel) ->
 _GROUP: Final = Group("Shared", sort_key=9, help_formatter=_print_names)
 
 
-def _shared(*names: str, negative: tuple[str, ...] | None = ()) -> Parameter:
+def _share_option(*names: str, negative: tuple[str, ...] | None = ()) -> Parameter:
     return Parameter(name=names, negative=negative, group=_GROUP, help=SHARED[names[0]][1])
 
 
-ModelName: TypeAlias = Annotated[str | None, _shared("--model", "-m")]
-ModeName: TypeAlias = Annotated[PermissionMode | None, _shared("--mode")]
-StoreName: TypeAlias = Annotated[str | None, _shared("--store")]
-RecordFlag: TypeAlias = Annotated[bool | None, _shared("--record", negative=None)]
-OtelFlag: TypeAlias = Annotated[bool, _shared("--otel")]
-DebugFlag: TypeAlias = Annotated[bool, _shared("--debug")]
-QuietFlag: TypeAlias = Annotated[bool, _shared("--quiet")]
-Timeout: TypeAlias = Annotated[float, _shared("--timeout")]
+ModelName: TypeAlias = Annotated[str | None, _share_option("--model", "-m")]
+ModeName: TypeAlias = Annotated[PermissionMode | None, _share_option("--mode")]
+StoreName: TypeAlias = Annotated[str | None, _share_option("--store")]
+RecordFlag: TypeAlias = Annotated[bool | None, _share_option("--record", negative=None)]
+OtelFlag: TypeAlias = Annotated[bool, _share_option("--otel")]
+DebugFlag: TypeAlias = Annotated[bool, _share_option("--debug")]
+QuietFlag: TypeAlias = Annotated[bool, _share_option("--quiet")]
+Timeout: TypeAlias = Annotated[float, _share_option("--timeout")]
 
 Flag: TypeAlias = Annotated[bool, Parameter(negative=())]
 RunName: TypeAlias = Annotated[str, Parameter(name="RUN", help="Its id, its name, its beginning, or last.")]

@@ -36,7 +36,7 @@ class Frame(NamedTuple):
     """The parts of a command that serves which are open until it ends."""
 
     runtime: Runtime
-    """What surrounds every run."""
+    """The runtime of every run."""
     telemetry: OpenTelemetry | None
     loop: AgentLoop
     end: TimedEnd

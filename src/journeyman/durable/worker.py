@@ -50,7 +50,7 @@ class Queue:
     """The rule by which a worker serves a queue."""
 
     max_concurrency: int | None = None
-    """How many runs of this queue go on at once in all workers together. None: as many as there are slots."""
+    """How many runs of this queue go on at once in all workers together. None: as many as the workers do."""
 
 
 @explain_arguments
@@ -79,7 +79,8 @@ class Worker:
         `prepare` gives a run what only this run gets; None from it: the run is driven elsewhere in this program.
 
         Raises:
-            ValueError: there is no agent or no slot, two agents have the same name, or a queue's limit is less than 1.
+            ValueError: there is no agent, `max_concurrency` or a queue's limit is less than 1, or two agents have the
+                same name.
             DefinitionError: `callbacks` or `on_event` cannot be called.
         """
         problems = [*callback_problems(callbacks)]
@@ -93,7 +94,7 @@ class Worker:
         if double:
             raise ValueError(f"Two agents are called {double[0]!r}, so no run would know which is its own. Rename one.")
         if max_concurrency < 1:
-            raise ValueError(f"A worker with {max_concurrency} slots does nothing. Give it at least one.")
+            raise ValueError(f"A worker with max_concurrency={max_concurrency} does nothing. Give it at least 1.")
         for name, queue in (queues or {}).items():
             if queue.max_concurrency is not None and queue.max_concurrency < 1:
                 raise ValueError(f"Queue {name!r} lets {queue.max_concurrency} runs go on at once. Let at least one.")
@@ -103,7 +104,7 @@ class Worker:
         crew = ["/".join((agent.name, *way)) for agent in agents for way in crew_of(agent)]
         self._served: Final = (*self._agents, *dict.fromkeys(crew))
         """What is served: the agents, and what their runs send out."""
-        self._slots: Final = max_concurrency
+        self._max_concurrency: Final = max_concurrency
         self._queues: Final = dict(queues or {})
         self._runtime: Final = DEFAULT_RUNTIME if runtime is None else runtime
         self._callbacks: Final = callbacks
@@ -215,12 +216,12 @@ class Worker:
             await wait_until_ended(asyncio.gather(*driving, return_exceptions=True), patience_s=GIVE_BACK_S)
 
     async def _claim(self) -> int:
-        """Begin to drive what is ready, as far as there are slots. Return how many that are."""
+        """Begin to drive what is ready, as far as `max_concurrency` allows. Return how many that are."""
         n_begun = 0
         served = [((name,), queue) for name, queue in self._queues.items()] or [((), Queue())]
         # Queue by queue where these have limits: a full one must not hide what waits in the others.
         for names, queue in served:
-            free = self._slots - len(self._driving)
+            free = self._max_concurrency - len(self._driving)
             if free <= 0:
                 break
             if not self._full.isdisjoint(names):
@@ -267,7 +268,7 @@ class Worker:
                 tickets.hand_over,
                 agents=self._served,
                 queues=list(self._queues),
-                max_concurrency=self._slots,
+                max_concurrency=self._max_concurrency,
                 grace_s=work_s,
                 stop=stop,
                 now=self._hub.now,

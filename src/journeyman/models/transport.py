@@ -371,7 +371,7 @@ class _Posted(AbstractAsyncContextManager[HttpAnswer]):
         is sent again is not counted as a request of its own, because in nearly all cases it is the only one. No idle
         connection is left by then, and a fresh one cannot be lost in this way: the second time is the last.
         """
-        if (refused := _refused(self._exchange)) is not None:
+        if (refused := _find_refusal(self._exchange)) is not None:
             raise refused
         while True:
             body = RequestBody(self._body or b"")
@@ -772,7 +772,7 @@ ASK_NOBODY: Final = "Give the run a model that asks nobody: a ScriptedModel, or 
 """The advice where nobody may be asked."""
 
 
-def _refused(exchange: Exchange) -> ProviderError | None:
+def _find_refusal(exchange: Exchange) -> ProviderError | None:
     """Return the error that nobody may be asked now; None when anybody may."""
     reason = note_refusal(exchange.host)
     if reason is None:

@@ -392,11 +392,11 @@ class RateLimitedModel(WrapperModel):
         self.model = model
         self.requests_per_minute = requests_per_minute
         self.tokens_per_minute = tokens_per_minute
-        self.concurrency = max_concurrency
+        self.max_concurrency = max_concurrency
         self.expected_output_tokens = expected_output_tokens
         self.count_cache_reads = count_cache_reads
         self._window = _Window(requests_per_minute, tokens_per_minute, max_concurrency)
-        limits = ("requests_per_minute", "tokens_per_minute", "concurrency", "expected_output_tokens")
+        limits = ("requests_per_minute", "tokens_per_minute", "max_concurrency", "expected_output_tokens")
         raise_problems(
             "RateLimitedModel", field_problems("INVALID_RATE", "", self, dict.fromkeys(limits, COUNT_OR_NONE))
         )

@@ -20,7 +20,7 @@ Guarantee: TypeAlias = Literal["files", "protected", "secrets", "network", "proc
 is not read; `network`: no host and no socket of the machine is reached; `processes`: no process outside is seen or
 ended, and none lives on; `programs`: no denied program runs."""
 RefusalCause: TypeAlias = Literal["write", "read", "protected", "program", "network"]
-"""What was refused: writing outside, reading what is hidden, changing what is protected, a program, a connection."""
+"""The kind of a refusal: writing outside, reading what is hidden, changing what is protected, a program, a host."""
 _HOST: Final = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*(:[0-9]{1,5})?")
 _NUMBERS: Final = re.compile(r"(0x[0-9a-f]+|[0-9]+)(\.(0x[0-9a-f]+|[0-9]+))*")
 _LARGEST_PORT: Final = 65_535
@@ -124,7 +124,7 @@ def secrets_of_home() -> tuple[str, ...]:
 
 NEED_HINT: Final = "Write host:NAME, host:NAME:PORT, write:PATH, read:PATH, socket:PATH, or outside alone."
 NeedKind: TypeAlias = Literal["host", "write", "read", "socket", "outside"]
-"""What a command may ask for beyond its box."""
+"""The needs that a command may ask for beyond its box."""
 
 
 def need_of_host(place: str) -> str | None:
@@ -236,8 +236,8 @@ class SandboxRefusal:
     """A thing that a box has refused, with evidence."""
 
     cause: RefusalCause
-    """What was refused."""
+    """The kind of what was refused."""
     what: str
     """The path, the program or the host."""
     need: str | None = None
-    """What would have to be asked for. None: it cannot be had."""
+    """The need that would have to be asked for. None: it cannot be had."""

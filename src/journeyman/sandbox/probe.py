@@ -102,7 +102,7 @@ class _ProbeStage:
 
 
 @contextmanager
-def _staged() -> Generator[_ProbeStage]:
+def _set_stage() -> Generator[_ProbeStage]:
     with ExitStack() as stack:
         folder = stack.enter_context(visible_folder())
         work = folder / "work"
@@ -164,7 +164,7 @@ def _short_path(folder: Path) -> Generator[str]:
 
 
 async def _probe(sandbox: Sandbox, python: str) -> SandboxGuarantees:
-    with _staged() as stage, tempfile.TemporaryFile() as output:
+    with _set_stage() as stage, tempfile.TemporaryFile() as output:
         denied, _ = files_of_programs([_DENIED], folders_of_programs())
         program = shutil.which(_DENIED) if denied else None
         box = Box(work=str(stage.work), hidden=(str(stage.secret),), protected=(str(stage.kept),), denied=(_DENIED,))

@@ -51,7 +51,7 @@ class _HostQuery:
     host: str
     port: int
     head: bytes
-    """What the server is sent of it; nothing, where a tunnel was asked for."""
+    """The head that the server is sent; empty, where a tunnel was asked for."""
 
 
 def allows(hosts: Sequence[str], name: str, port: int) -> bool:
@@ -137,7 +137,7 @@ class HostProxy:
             raise OSError(f"{_MOST_CONNECTIONS} connections are open, and more are not")
         self._n_connections += 1
         try:
-            async with self._connected(request) as (inward, outward):
+            async with self._connect_to_host(request) as (inward, outward):
                 if request.head:
                     outward.write(request.head)
                 else:
@@ -152,7 +152,7 @@ class HostProxy:
             self._n_connections -= 1
 
     @asynccontextmanager
-    async def _connected(
+    async def _connect_to_host(
         self, request: _HostQuery
     ) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
         async with asyncio.timeout(_CONNECT_S):

@@ -36,7 +36,7 @@ _UNRESOLVED: Final = re.compile(
 def find_refusals(box: Box, output: str, folder: str | None = None) -> tuple[SandboxRefusal, ...]:
     """Return what a box has refused to a command, by its output: five at most. It ran in `folder`, or the box's own."""
     found: dict[SandboxRefusal, None] = {}
-    for phrase, name in _accused(output[-_LONGEST:]):
+    for phrase, name in _find_accused(output[-_LONGEST:]):
         refusal = _refusal_of(box, phrase, name, box.work if folder is None else folder)
         if refusal is not None:
             found[refusal] = None
@@ -47,7 +47,7 @@ def find_refusals(box: Box, output: str, folder: str | None = None) -> tuple[San
     return tuple(found)[:_MOST]
 
 
-def _accused(output: str) -> Iterator[tuple[str, str]]:
+def _find_accused(output: str) -> Iterator[tuple[str, str]]:
     for line, phrase in _BEFORE.findall(output):
         for quoted, bare in _NAMED.findall(line):
             yield phrase.lower(), quoted or bare

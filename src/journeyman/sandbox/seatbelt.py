@@ -23,7 +23,7 @@ _SERVICES: Final = (
     *("com.apple.SecurityServer", "com.apple.securityd.xpc", "com.apple.coreservices.appleevents"),
     *("com.apple.coreservices.launchservicesd", "com.apple.lsd.open", "com.apple.pasteboard.1"),
 )
-"""What answers for the keychain, for other programs, for `open` and for what was copied."""
+"""The services for the keychain, for other programs, for `open` and for what was copied."""
 _SYSTEM: Final = (
     "/usr",
     "/bin",

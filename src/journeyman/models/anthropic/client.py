@@ -401,7 +401,7 @@ def _failure(error: Exception, client: Client, *, begun: bool) -> ProviderError:
     from anthropic import AnthropicError, APIConnectionError, APIStatusError
 
     if isinstance(error, APIStatusError):
-        return _refused(error, client, begun=begun)
+        return _explain_refusal(error, client, begun=begun)
     host, known = _host_of_client(client), find_meaning(error, begun=begun)
     kind: ProviderErrorKind
     if known is not None and (begun or not isinstance(error, ValueError)):
@@ -421,7 +421,7 @@ def _failure(error: Exception, client: Client, *, begun: bool) -> ProviderError:
     return failure
 
 
-def _refused(error: APIStatusError, client: Client, *, begun: bool) -> ProviderError:
+def _explain_refusal(error: APIStatusError, client: Client, *, begun: bool) -> ProviderError:
     """Return the error that the service reports, in its answer's status or, when that had `begun`, in an event."""
     headers, label = error.response.headers, error.error_code or error.type
     kind: ProviderErrorKind = "unknown" if begun else kind_of_status(error.status_code)

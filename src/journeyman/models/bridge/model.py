@@ -512,7 +512,7 @@ def failure(
     `begun`: whether the answer had begun; `usage`: what it had reported. `name` says in the text which model it was.
     """
     if isinstance(error, ModelHTTPError):
-        made = _refused(error, name)
+        made = _explain_refusal(error, name)
     elif (kind := _kind_by_class(error)) is not None:
         made = ProviderError(f"{name} refused: {quote_error(error)}.", kind=kind)
         if isinstance(error, ModelAPIError):
@@ -527,7 +527,7 @@ def failure(
     return made
 
 
-def _refused(error: ModelHTTPError, name: str) -> ProviderError:
+def _explain_refusal(error: ModelHTTPError, name: str) -> ProviderError:
     """Return the error that the service reports with a status. Such an answer is not billed."""
     headers: Mapping[str, str] = error.headers or {}
     kind, label = _kind_by_class(error) or kind_of_status(error.status_code), _label(error)
