@@ -568,7 +568,7 @@ def test_a_worker_that_could_do_nothing_is_refused(process: Process) -> None:
         Worker(durable, agents=[])
     with pytest.raises(ValueError, match="Two agents are called 'payer'"):
         Worker(durable, agents=[agent, payer(World())])
-    with pytest.raises(ValueError, match="0 slots"):
+    with pytest.raises(ValueError, match="max_concurrency=0"):
         Worker(durable, agents=[agent], max_concurrency=0)
     with pytest.raises(ValueError, match="lets 0 runs"):
         Worker(durable, agents=[agent], queues={"q": Queue(max_concurrency=0)})

@@ -79,7 +79,7 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_is_not_done_in_time(
     [
         ([], ["No agent is named."]),
         ([CLERK, CLERK], ["Two agents are called 'clerk'"]),
-        ([CLERK, "--max-concurrency", "0"], ["0 slots"]),
+        ([CLERK, "--max-concurrency", "0"], ["max_concurrency=0"]),
         ([CLERK, "--grace", "-1"], ["--grace -1 is no time"]),
         ([CLERK, "--queue", "mail=none"], ["--queue 'mail=none' is no queue"]),
         ([CLERK, "--queue", "=3"], ["is no queue"]),
