@@ -193,7 +193,7 @@ def delta(json: str, *, is_wrapped: bool = False) -> OutputDelta:
 
 
 def test_a_growing_output_is_of_its_type_as_soon_as_it_can_be() -> None:
-    texts = ["", "[", '{"value": [{"a": 1}, {"a"', '{"value": [{"a": 1}, {"a": 2']
+    texts = ["", "[", '{"value": [{"a": 1}, {"a"', '{"value": [{"a": 1}, {"a": 2,']
     grown = [delta(text, is_wrapped=True).partial(list[dict[str, int]]) for text in texts]
     assert grown == [None, None, [{"a": 1}, {}], [{"a": 1}, {"a": 2}]]
     assert delta('{"title": "Ma', is_wrapped=False).partial(dict[str, str]) == {"title": "Ma"}

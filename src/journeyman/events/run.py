@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Literal, TypeVar, overload
 
-from pydantic import ValidationError
-from pydantic_core import from_json, to_json
 from typing_extensions import TypeForm
 
 from journeyman.data import lazy_dataclass
 from journeyman.endings import ErrorInfo
+from journeyman.events.partials import read_object, read_value
 from journeyman.hosted.calls import HostedCall
-from journeyman.narrowing import is_json_object
 from journeyman.result import LayerOutcome, Metadata, ToolKind
 from journeyman.types import JsonObject, Message, RunPath, StopReason, Usage, adapter_of
 
@@ -133,24 +131,14 @@ class OutputDelta:
     def partial(self, kind: TypeForm[T] | None = None, /) -> JsonObject | T | None:
         """Parse what is there: a growing object, strings cut where they are. Not validated.
 
-        Of a type, return a value of that type, by Pydantic's validation of partial JSON; None as long as what is there
-        does not make one. What is last and does not fit yet is left out of lists, dicts, and TypedDicts whose keys may
-        be missing; a model or dataclass is there when all its required fields are.
+        Of a type, return a value of that type, checked by Pydantic; None as long as what is there does not make one.
+        What is cut and does not fit yet is left out, from the innermost list or object outwards. A string is shown
+        while it grows if any words may follow, and a number once it has ended. A model or dataclass is there when all
+        its required fields are, and it stays there.
         """
-        try:
-            value: object = from_json(self.json or "{}", allow_partial="trailing-strings")
-        except ValueError:  # no JSON, such as words before a call
-            value = None
-        whole = value if is_json_object(value) else None
         if kind is None:
-            return whole or {}
-        if whole is None or (self.is_wrapped and "value" not in whole):
-            return None
-        there = to_json(whole["value"] if self.is_wrapped else whole)
-        try:
-            return adapter_of(kind).validate_json(there, experimental_allow_partial="trailing-strings")
-        except ValidationError:
-            return None
+            return read_object(self.json)
+        return read_value(self.json, adapter_of(kind), is_wrapped=self.is_wrapped)
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
