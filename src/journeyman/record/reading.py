@@ -155,13 +155,15 @@ class TextMatch:
     """The event that holds the text."""
 
 
-_RUN: Final = (
-    "n, id, kind, agent, model, input, owner, has_content, started, seen, ended, status, code, attempts, iterations,"
-    " calls, children, input_tokens, cached_tokens, output_tokens, cost, bytes, dropped, why"
+_RUN_FACTS: Final = (
+    "id, kind, agent, model, input, has_content, started, seen, ended, status, code, attempts, iterations, calls,"
+    " children, bytes, dropped, why"
 )
+_RUN: Final = f"{_RUN_FACTS}, input_tokens, cached_tokens, output_tokens, cost, owner"
 _OF_A_RUN: Final = "run = (SELECT n FROM rec_runs WHERE id = ?) AND n > ?"
 _EVENT: Final = "n, at, path, kind, attempt, iteration, call, tool, body, refs"
-_REQUEST: Final = "n, at, path, attempt, iteration, form, model, size, around, answer, refs"
+_REQUEST_FACTS: Final = "attempt, iteration, form, model, size"
+_REQUEST: Final = f"n, at, path, {_REQUEST_FACTS}, around, answer, refs"
 
 
 @explain_arguments  # noqa: PLR0904 - one for each thing that is looked at
@@ -316,11 +318,11 @@ class Recordings:
         # A range and no pattern: an index finds it.
         end = id[:-1] + chr(ord(id[-1]) + 1) if id and ord(id[-1]) < 0x10FFFF else ""
         rows = self._rows(f"SELECT {_RUN} FROM rec_runs WHERE id >= ? AND id < ? ORDER BY id LIMIT 3", (id, end))
-        exact = [row for row in rows if row[1] == id]
+        exact = [row for row in rows if row[0] == id]
         if len(rows) == 1 or exact:
             return _run_of((exact or rows)[0], self._alive())
         if rows:
-            names = " and ".join(row[1] for row in rows[:2])
+            names = " and ".join(row[0] for row in rows[:2])
             raise StoreError(
                 f"Several recordings begin with {quoted(id)}, {names} among them.", hint="Give more of the id."
             )
@@ -399,17 +401,10 @@ class Recordings:
     def _event(
         self, row: Sequence[Any], most: int | None = None, known: dict[int, bytes | None] | None = None
     ) -> RecordedEvent:
-        n, at, path, kind, attempt, iteration, call, tool, body, refs = row
+        n, at, path, kind, *place, body, refs = row
+        facts = self._facts(body, refs, most, known)
         return RecordedEvent(
-            n=n,
-            at=at,
-            path=_path_of(path),
-            kind=kind,
-            attempt=attempt,
-            iteration=iteration,
-            tool_use_id=call,
-            tool_name=tool,
-            facts=self._facts(body, refs, most, known),
+            n=n, at=at, path=_path_of(path), kind=kind, **dict(zip(_PLACE, place, strict=True)), facts=facts
         )
 
     def _facts(
@@ -490,21 +485,16 @@ class Recordings:
 
     def _request(self, row: Sequence[Any], heads: dict[int | None, bytes | None]) -> StoredRequest:
         """Return a request. `heads`: what stood around those before it, by its number; most have the same."""
-        n, at, path, attempt, iteration, form, model, size, around, answer, refs = row
-        text = None if answer is None else unfold(self.file, answer, refs)
+        n, at, path, *facts, around, answer, refs = row
         if around not in heads:
             heads[around] = piece_of(self.file, around)
         return StoredRequest(
             n=n,
             at=at,
             path=_path_of(path),
-            attempt=attempt,
-            iteration=iteration,
-            form=form,
-            model=model,
-            size=size,
+            **dict(zip(_REQUEST_FACTS.split(", "), facts, strict=True)),
             around=_json_of(heads[around]) or {},
-            answer=_json_of(text),
+            answer=_json_of(None if answer is None else unfold(self.file, answer, refs)),
         )
 
     def pieces(self, request: StoredRequest) -> list[RequestPart]:
@@ -577,31 +567,12 @@ def _path_of(text: str) -> RunPath:
 
 
 def _run_of(row: Sequence[Any], is_alive: Callable[[str], bool]) -> RecordedRun:
-    (_, id, kind, agent, model, input, owner, has_content, started, seen, ended, status, code, *counts) = row
-    attempts, iterations, calls, children, plain, cached, out, cost, size, dropped, why = counts
+    *facts, plain, cached, out, cost, owner = row
+    told = dict(zip(_RUN_FACTS.split(", "), facts, strict=True))
+    if told["status"] == "live" and not is_alive(owner):
+        told["status"] = "died"
+    told["has_content"] = bool(told["has_content"])
     usage = Usage(
-        requests=iterations, input_tokens=plain, cache_read_tokens=cached, output_tokens=out, cost=cost, exact=True
+        requests=told["iterations"], input_tokens=plain, cache_read_tokens=cached, output_tokens=out, cost=cost
     )
-    if status == "live" and not is_alive(owner):
-        status = "died"
-    return RecordedRun(
-        id=id,
-        kind=kind,
-        agent=agent,
-        model=model,
-        input=input,
-        has_content=bool(has_content),
-        started=started,
-        seen=seen,
-        ended=ended,
-        status=status,
-        code=code,
-        attempts=attempts,
-        iterations=iterations,
-        calls=calls,
-        children=children,
-        usage=usage,
-        bytes=size,
-        dropped=dropped,
-        why=why,
-    )
+    return RecordedRun(**told, usage=usage)
