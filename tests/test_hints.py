@@ -16,6 +16,7 @@ from journeyman.durable import Durable, Queue, RunHandle, Worker
 from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, OLD_ARGUMENTS, RENAMED, UNNAMED
 from journeyman.mcp_server import create_mcp_server
 from journeyman.models import RateLimitedModel
+from journeyman.models.cassette import Cassette
 from journeyman.models.openai import Endpoint, InputMedia, Reasoning
 from journeyman.record.operator import RecordedHandle
 from journeyman.serve import ServeLimits, create_app
@@ -41,7 +42,7 @@ NAMES: dict[str, Any] = {
     **{name: getattr(journeyman, name) for name in journeyman.__all__},
     **{
         each.__name__: each
-        for each in (Compaction, Endpoint, InputMedia, Reasoning, Report, ScriptedModel, ServeLimits)
+        for each in (Cassette, Compaction, Endpoint, InputMedia, Reasoning, Report, ScriptedModel, ServeLimits)
     },
     **{each.__name__: each for each in (one, two, three, too_small)},
     **{"agent": AGENT, "call": call},
@@ -54,6 +55,7 @@ BASE: dict[str, dict[str, Any]] = {
     "Tool": {"name": "t", "description": "Do it.", "input_schema": {"type": "object"}, "handler": one},
     "Chat": {"agent": AGENT},
     "Endpoint": {"provider": "ours"},
+    "Cassette": {"path": "cassette.jsonl"},
     "ScriptedModel": {"answers": []},
 }
 """By class: what it needs beside the argument that is tried."""

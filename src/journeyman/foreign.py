@@ -222,6 +222,7 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "tells_cost": "Write usage='cost'.",
         "usage_in_stream": "Write usage='none' for a service that refuses to be asked, else leave it out.",
     },
+    "Cassette": {"realtime": "Leave it out: a replay gives at once what was recorded."},
     "ScriptedModel": {"output": "Write ScriptedModel([call('output', …)])."},
     "ServeLimits": {
         "body_s": "Leave it out: a body has 30 s.",

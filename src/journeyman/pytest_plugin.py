@@ -39,7 +39,6 @@ class CassetteOptions(TypedDict, total=False):
     redact: Sequence[Secret]
     redact_known: bool
     tools: Literal["replay", "run"]
-    realtime: bool
 
 
 class MakeScripted(Protocol):

@@ -479,7 +479,7 @@ class ShownCassette:
 
     def _answer(self, run: SeenRun, request: RecordedRequest) -> None:
         collector = Collector()
-        for _, part in request.parts:
+        for part in request.parts:
             collector.add(part)
             for event in _deltas(run.path, part):
                 self._tell(event)

@@ -149,9 +149,7 @@ class _Played:
             self._run.tools |= {each.id: each.name for each in response.content if isinstance(each, ToolUse)}
         error = None if "error" not in facts else error_of(adapter_of(ErrorJson).validate_python(facts["error"]))
         ms: float = facts.get("ms", 0.0)
-        self._recording.end(
-            asked, [(ms, part) for part in parts], ms=ms, error=error, stopped=not parts and error is None
-        )
+        self._recording.end(asked, parts, ms=ms, error=error, stopped=not parts and error is None)
 
     def _call(self, event: RecordedEvent) -> None:
         """Write what came of a call. One whose arguments did not fit is made again, and fails again."""

@@ -44,7 +44,7 @@ class Cassette:
 
     The end of a block (`with Cassette(…) as cassette:`) writes the whole file; so does `close`. While a cassette
     replays, a request or call that the file does not hold fails with `NotRecorded`, and no tool that has an effect
-    runs; with `tools="run"`, all tools run. With `realtime`, a replay takes as long as the models and tools did.
+    runs; with `tools="run"`, all tools run.
     """
 
     def __init__(
@@ -55,7 +55,6 @@ class Cassette:
         redact: Sequence[Secret] = (),
         redact_known: bool = True,
         tools: Literal["replay", "run"] = "replay",
-        realtime: bool = False,
     ) -> None:
         """`redact` names more secrets to take out. `redact_known=False` leaves texts that look like a key in the file.
 
@@ -74,7 +73,6 @@ class Cassette:
             playback=Playback(self._file),
             records="all" if self.is_anew else "new" if mode == "new" else "nothing",
             runs_tools=tools == "run",
-            realtime=realtime,
         )
         self._n_written = 0
         header = self._file.header

@@ -163,8 +163,8 @@ class RecordedRequest:
     """None when the recording ended before the answer."""
     answer_line: int = 0
     """The number of the answer's line in the file; 0 without one."""
-    parts: list[tuple[float, Part]] = field(default_factory=list[tuple[float, Part]])
-    """The parts of the answer, each with the milliseconds since the request."""
+    parts: list[Part] = field(default_factory=list[Part])
+    """The parts of the answer, in order."""
     is_used: bool = False
     """Whether a replay has taken it."""
 

@@ -37,7 +37,7 @@ from journeyman.model import (
 from journeyman.types import Block, JsonObject, Message, Usage, adapter_of
 
 PartJson: TypeAlias = JsonObject
-"""One part: `part` says which, `ms` when it came, and its fields."""
+"""One part: `part` says which, and its fields. Files of before have the time of each, too, as `ms`."""
 
 _LONGEST_DATA: Final = 200
 """Longer pictures and documents in a request are kept as a hash: they are compared, and never given back."""
@@ -150,21 +150,20 @@ _PARTS: Final[dict[str, type[Part]]] = {
 _NAMES: Final = {kind: name for name, kind in _PARTS.items()}
 
 
-def part_json(part: Part, ms: float) -> PartJson:
-    """Return a part that came `ms` milliseconds after the request."""
-    shown: PartJson = {"ms": round(ms, 1)}
+def part_json(part: Part) -> PartJson:
+    """Return a part of an answer."""
     match part:
         case Retried():
             counts: JsonObject = {"attempt": part.attempt, "max_attempts": part.max_attempts, "delay_s": part.delay_s}
-            return {**shown, "part": "retried", **counts, "error": to_jsonable_python(error_json(part.error))}
+            return {"part": "retried", **counts, "error": to_jsonable_python(error_json(part.error))}
         case BlockFinished():
-            return {**shown, "part": "block", "block": block_json(part.block)}
+            return {"part": "block", "block": block_json(part.block)}
         case _:
             dumped: JsonObject = adapter_of(type(part)).dump_python(part, mode="json", exclude_none=True)
-            return {**shown, "part": _NAMES[type(part)], **dumped}
+            return {"part": _NAMES[type(part)], **dumped}
 
 
-def part_of(given: PartJson) -> tuple[float, Part]:
+def part_of(given: PartJson) -> Part:
     """Return the part that `part_json` has written.
 
     Raises:
@@ -172,11 +171,10 @@ def part_of(given: PartJson) -> tuple[float, Part]:
         pydantic.ValidationError: a field is missing or wrong.
     """
     rest = {key: value for key, value in given.items() if key not in ("ms", "part")}
-    ms = adapter_of(float).validate_python(given["ms"])
     if given["part"] == "retried":
         retried = adapter_of(_RetriedJson).validate_python(rest)
-        return ms, Retried(retried["attempt"], retried["max_attempts"], retried["delay_s"], error_of(retried["error"]))
-    return ms, adapter_of(_PARTS[str(given["part"])]).validate_python(rest)
+        return Retried(retried["attempt"], retried["max_attempts"], retried["delay_s"], error_of(retried["error"]))
+    return adapter_of(_PARTS[str(given["part"])]).validate_python(rest)
 
 
 class ErrorJson(TypedDict, total=False):

@@ -27,7 +27,7 @@ from journeyman.journal import About, Codec, Journal, StepFacts, decode_step, en
 from journeyman.model import Facts, InputPart, Model, Part, Request, TextPart, ThinkingPart, opened
 from journeyman.models.cassette.format import CassetteFile, ModelLine, RecordedCall, RecordedRequest, messages_of
 from journeyman.models.cassette.pieces import json_line
-from journeyman.models.cassette.record import LiveRun, NewRequest, Recording, TimedPart, model_line, note_tools
+from journeyman.models.cassette.record import LiveRun, NewRequest, Recording, model_line, note_tools
 from journeyman.types import Effect, JsonObject
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ class CassetteState:
     playback: Playback
     records: Literal["nothing", "new", "all"]
     runs_tools: bool
-    realtime: bool
     misses: list[NotRecorded] = field(default_factory=list[NotRecorded])
 
     def run(self) -> LiveRun:
@@ -59,11 +58,6 @@ class CassetteState:
     def note_miss(self, miss: NotRecorded) -> NotRecorded:
         self.misses.append(miss)
         return miss
-
-    async def wait_until(self, moment_s: float) -> None:
-        """Wait as long as the model did, in a replay that takes its time."""
-        if self.realtime and (delay_s := moment_s - _now_s()) > 0:
-            await asyncio.sleep(delay_s)
 
 
 def _now_s() -> float:
@@ -126,17 +120,14 @@ class CassetteModel:
 
     async def _replay_answer(self, found: RecordedRequest, run: LiveRun, *, deltas: bool) -> AsyncGenerator[Part]:
         """Give the parts of a recorded answer."""
-        state, started_s = self._state, _now_s()
-        for ms, part in found.parts:
+        state = self._state
+        for part in found.parts:
             note_tools(run, part)
             if deltas or not isinstance(part, _DISPLAYED):
-                await state.wait_until(started_s + ms / 1000)
                 yield part
-        if found.answer is not None:
-            await state.wait_until(started_s + found.answer.ms / 1000)
         error = found.error()
         if error is not None:
-            if not state.realtime and state.playback.is_repeated(found):
+            if state.playback.is_repeated(found):
                 error.retry_after_s = 0.0  # it was waited for when it was recorded
             raise error
         if found.is_stopped:
@@ -153,7 +144,7 @@ class CassetteModel:
         recording.begin(new)
         if (started := _started_here.get()) is not None:
             started.append(new.run)
-        answer = _Replayed(run=new.run, deltas=request.deltas, started_s=_now_s())
+        started_s, answer = _now_s(), _Replayed(run=new.run, deltas=request.deltas)
         failure: ProviderError | None = None
         try:
             async with (
@@ -171,7 +162,7 @@ class CassetteModel:
             raise failure from error
         finally:
             stopped = failure is None and not answer.is_whole
-            recording.end(new, answer.parts, ms=answer.ms(), error=failure, stopped=stopped)
+            recording.end(new, answer.parts, ms=(_now_s() - started_s) * 1000, error=failure, stopped=stopped)
 
 
 @lazy_dataclass(kw_only=True)
@@ -181,16 +172,12 @@ class _Replayed:
     run: LiveRun
     deltas: bool
     """Whether the pieces of a text are passed on; they are recorded in any case."""
-    started_s: float
-    parts: list[TimedPart] = field(default_factory=list[TimedPart])
+    parts: list[Part] = field(default_factory=list[Part])
     is_whole: bool = False
-
-    def ms(self) -> float:
-        return (_now_s() - self.started_s) * 1000
 
     async def pass_on_parts(self, parts: AsyncIterator[Part]) -> AsyncGenerator[Part]:
         async for part in parts:
-            self.parts.append((self.ms(), part))
+            self.parts.append(part)
             note_tools(self.run, part)
             if self.deltas or not isinstance(part, _DISPLAYED):
                 yield part
@@ -257,8 +244,6 @@ class CallStep:
         return not self.state.runs_tools and not (found.call.runs and self.effect != "once")
 
     async def _replay_call(self, found: RecordedCall, codec: Codec[T]) -> T:
-        if self.state.realtime:
-            await asyncio.sleep(found.call.ms / 1000)
         self.state.playback.skip(found.call.runs)
         try:
             return codec.decode(encode_step(json_line(found.call.outcome), StepFacts(kind="call")))

@@ -45,9 +45,6 @@ from journeyman.models.wire import as_list, as_object
 from journeyman.tools.redaction import Redactor
 from journeyman.types import Block, JsonObject, Message, Text, Thinking, ToolUse, canonical_json
 
-TimedPart = tuple[float, Part]
-"""A part, and when it came: milliseconds since the request."""
-
 
 @lazy_dataclass()
 class _Encoded:
@@ -180,10 +177,10 @@ class Recording:
         asked.run.last = asked
 
     def end(
-        self, asked: NewRequest, parts: Sequence[TimedPart], *, ms: float, error: ProviderError | None, stopped: bool
+        self, asked: NewRequest, parts: Sequence[Part], *, ms: float, error: ProviderError | None, stopped: bool
     ) -> None:
         """Record the outcome of a request."""
-        shown: JsonValue = [part_json(part, ms) for ms, part in _without_secrets(parts, self._redactor)]
+        shown: JsonValue = [part_json(part) for part in _without_secrets(parts, self._redactor)]
         line = AnswerLine(
             request=asked.recorded_as,
             parts=[as_object(each) for each in as_list(self._redactor.redacted(shown))],
@@ -246,7 +243,7 @@ def _in_common(before: NewRequest | None, asked: NewRequest) -> int:
 _Piece: TypeAlias = TextPart | ThinkingPart | InputPart
 
 
-def _without_secrets(parts: Sequence[TimedPart], redactor: Redactor) -> list[TimedPart]:
+def _without_secrets(parts: Sequence[Part], redactor: Redactor) -> list[Part]:
     """Return the parts, with the pieces of each text redacted as a whole: a secret may be spread over several."""
     changed = list(parts)
     for pieces in _pieces_of_texts(parts):
@@ -259,15 +256,14 @@ def _without_secrets(parts: Sequence[TimedPart], redactor: Redactor) -> list[Tim
             ends = [0, *(len(redacted) * each // (done[-1] or 1) for each in done)]  # in about the same proportions
             for (index, piece), (start, end) in zip(pieces.items(), pairwise(ends), strict=True):
                 text = redacted[start:end]
-                new = replace(piece, json=text) if isinstance(piece, InputPart) else replace(piece, text=text)
-                changed[index] = (parts[index][0], new)
+                changed[index] = replace(piece, **{"json" if isinstance(piece, InputPart) else "text": text})
     return changed
 
 
-def _pieces_of_texts(parts: Sequence[TimedPart]) -> Iterator[dict[int, _Piece]]:
+def _pieces_of_texts(parts: Sequence[Part]) -> Iterator[dict[int, _Piece]]:
     """Give the pieces of each text that came in pieces, by their place in the answer."""
     open_texts: dict[str, dict[int, _Piece]] = {}
-    for index, (_, part) in enumerate(parts):
+    for index, part in enumerate(parts):
         match part:
             case TextPart() | ThinkingPart() | InputPart():
                 open_texts.setdefault(_text_name(part), {})[index] = part
