@@ -47,7 +47,7 @@ def content_of(*events: Json) -> tuple[Block, ...]:
 
 
 def usage_of(first: Json, last: Json, price: Price | None = None) -> Usage:
-    return summed(decoded([start(first), *stop(usage=last)], AnthropicDecoder(price))).usage
+    return summed(decoded([start(first), *stop(usage=last)], AnthropicDecoder(price=price))).usage
 
 
 def stream_of(reply: says.Answer) -> bytes:

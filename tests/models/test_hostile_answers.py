@@ -28,8 +28,8 @@ from journeyman.model import (
     TextPart,
     UsageSeen,
 )
-from journeyman.models.answers import Decoder
 from journeyman.models.anthropic.decode import AnthropicDecoder as ByMessages
+from journeyman.models.decoding import Decoder
 from journeyman.models.google.decode import GoogleDecoder as ByGemini
 from journeyman.models.openai.chat_decode import ChatDecoder as ByChat
 from journeyman.models.openai.responses_decode import ResponsesDecoder as ByResponses

@@ -13,12 +13,13 @@ from journeyman.gate import DecisionCodec, GateRequest, Rewrite
 from journeyman.json_numbers import WrittenNumber, read_json, write_json
 from journeyman.model import Prefix
 from journeyman.models.anthropic.decode import AnthropicDecoder
+from journeyman.models.decoding import Decoder
 from journeyman.models.google.decode import GoogleDecoder
 from journeyman.models.google.encode import GoogleCodec, encode
 from journeyman.models.openai.chat_decode import ChatDecoder
 from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.types import JsonObject, Message, Text, ToolUse
-from tests.models.decoding import AnyDecoder, fed, summed
+from tests.models.decoding import fed, summed
 
 WRITTEN = '{"wei":25000000000000000001,"less":-9223372036854775809,"rate":0.12345678901234567890}'
 CALL = b'{"name":"send","args":%b}'
@@ -45,7 +46,7 @@ AFTER = [
         pytest.param(AnthropicDecoder(), [BEFORE, ANTHROPIC, *AFTER], id="anthropic"),
     ],
 )
-def test_arguments_that_come_as_an_object_keep_their_digits(decoder: AnyDecoder, events: list[bytes]) -> None:
+def test_arguments_that_come_as_an_object_keep_their_digits(decoder: Decoder, events: list[bytes]) -> None:
     written = [event % WRITTEN.encode() if b"%b" in event else event for event in events]
     [use] = [block for block in summed(fed(decoder, written)).content if isinstance(block, ToolUse)]
     assert use.input_json == WRITTEN

@@ -61,7 +61,7 @@ def uses_of(*chunks: Json) -> list[tuple[str, str, str]]:
 
 
 def usage_of(usage: Json, price: Price | None = None, *, tells_cost: bool = False) -> Usage:
-    decoder = ChatDecoder("openai", price, tells_cost=tells_cost)
+    decoder = ChatDecoder("openai", price=price, tells_cost=tells_cost)
     return summed(decoded([chunk(reason="stop"), chunk(choices=[], usage=usage)], decoder)).usage
 
 

@@ -68,7 +68,7 @@ def content_of(*outputs: Json) -> tuple[Block, ...]:
 
 
 def usage_of(usage: Json, price: Price | None = None) -> Usage:
-    return summed(decoded([created(), over(usage=usage)], ResponsesDecoder("openai", price))).usage
+    return summed(decoded([created(), over(usage=usage)], ResponsesDecoder("openai", price=price))).usage
 
 
 def stream_of(reply: Answer) -> bytes:

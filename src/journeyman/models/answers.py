@@ -21,19 +21,20 @@ import re
 import time
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from email.utils import mktime_tz, parsedate_tz
-from typing import Final, Protocol
+from typing import Final
 
 import orjson
 
 from journeyman.errors import ProviderError
 from journeyman.history import encodable_text
 from journeyman.model import Part, TextPart, ThinkingPart, is_negative
+from journeyman.models.decoding import Decoder
 from journeyman.models.error_reports import Report, as_seconds, find_error, kind_of_status, read_report, tell_wrapped
-from journeyman.models.sse import Event, begins_as_events
+from journeyman.models.sse import begins_as_events
 from journeyman.models.transport import HttpAnswer
 from journeyman.narrowing import as_list, as_object
 from journeyman.types import NOTHING_USED, Usage
@@ -46,36 +47,6 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _EVENT_AFTER: Final = re.compile(rb"\r?\n\r?\n(?=data:)")  # no JSON text has this in it
 _UNPACKED: Final = ("gzip", "x-gzip", "deflate")
 _ENDS_WITH_HALF: Final = re.compile(r"[\ud800-\udbff]\Z").search
-
-
-class Decoder(Protocol):
-    """A reader of one answer: it turns the answer into parts. Everything raises `ProviderError` for an answer that is
-    damaged or an error."""
-
-    @property
-    def complete(self) -> bool:
-        """True when the last part was given."""
-        ...
-
-    def parts(self, events: Iterable[Event]) -> Iterator[Part]:
-        """Yield the parts that some events bring."""
-        ...
-
-    def document(self, data: bytes) -> Sequence[Part]:
-        """Return the parts of an answer in one piece."""
-        ...
-
-    def end(self) -> Sequence[Part]:
-        """Return the last parts, once the events have ended."""
-        ...
-
-    def usage(self) -> Usage | None:
-        """Return the usage that the answer has reported so far; None before it has reported any."""
-        ...
-
-    def unfinished_text(self) -> str:
-        """Return the text that no part has told yet, of an answer that breaks off here (`read_unfinished_text`)."""
-        ...
 
 
 @dataclass(slots=True, repr=False, eq=False)

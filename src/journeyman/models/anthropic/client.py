@@ -127,7 +127,7 @@ class AnthropicClientModel:
         """Ask the model; see `Model.stream`."""
         events = await self._ask(from_json(self.body(request)))
         try:
-            decoder = AnthropicDecoder(self.price, deltas=request.deltas, room=room_for(request, self.facts))
+            decoder = AnthropicDecoder(price=self.price, deltas=request.deltas, room=room_for(request, self.facts))
             yield _SdkParts(self.client, events, decoder)
         finally:
             await events.close()

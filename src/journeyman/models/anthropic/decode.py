@@ -7,29 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import orjson
 
 from journeyman.errors import ProviderError
 from journeyman.json_numbers import write_json
-from journeyman.model import (
-    BlockFinished,
-    InputPart,
-    Part,
-    ResponseFinished,
-    ResponseStarted,
-    Room,
-    TextPart,
-    ThinkingPart,
-    UsageSeen,
-)
+from journeyman.model import BlockFinished, InputPart, Part, ResponseFinished, TextPart, ThinkingPart, UsageSeen
+from journeyman.models.decoding import Decoder, stop_of
 from journeyman.models.error_reports import error_within, find_error
-from journeyman.models.stop_reasons import stop_of
 from journeyman.models.wire import all_parsed, is_object, make_damage_error, own_id, parse_object, tool_use
 from journeyman.narrowing import as_list, as_object, as_text
-from journeyman.types import Block, JsonObject, Opaque, Price, RedactedThinking, Text, Thinking, ToolUse, Usage
+from journeyman.types import Block, JsonObject, Opaque, RedactedThinking, Text, Thinking, ToolUse, Usage
 
 PROVIDER: Final = "anthropic"
 _RAN_CODE: Final = "code_execution_tool_result"
@@ -38,40 +28,21 @@ _COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "c
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class AnthropicDecoder:
+class AnthropicDecoder(Decoder):
     """A decoder that turns the events of one answer into parts."""
 
-    price: Price | None = None
-    _: KW_ONLY
-    deltas: bool = True
-    """False: the pieces of blocks make no parts, only the blocks."""
-    room: Room = field(default_factory=Room)
-    """For what the answer may hold."""
-    complete: bool = field(default=False, init=False)
-    """True when the last part was given."""
     _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
     _open: dict[int | None, OpenBlock] = field(default_factory=lambda: {}, init=False)
-    _ids: set[str] = field(default_factory=set[str], init=False)
-    _started: bool = field(default=False, init=False)
     _stop: str | None = field(default=None, init=False)
     _calls: bool = field(default=False, init=False)
     _detail: str | None = field(default=None, init=False)
 
     def parts(self, events: Iterable[tuple[bytes, bytes]]) -> Iterator[Part]:
-        """Yield the parts that some events bring, up to the last part of the answer; see `feed`."""
         for event in all_parsed([data for _, data in events]):
             yield from self.take(event)
 
-    def feed(self, data: bytes) -> Sequence[Part]:
-        """Return the parts that an event's data brings.
-
-        Raises:
-            ProviderError: the event reports an error, or is damaged.
-        """
-        return self.take(parse_object(data))
-
     def take(self, event: JsonObject) -> Sequence[Part]:
-        """Return the parts that an event brings which somebody else has parsed.
+        """Return the parts that an event brings.
 
         Raises:
             ProviderError: the event reports an error, or is damaged.
@@ -119,23 +90,13 @@ class AnthropicDecoder:
         return [*parts, *self._change({"delta": message, "usage": message.get("usage")}), *self._finish()]
 
     def end(self) -> Sequence[Part]:
-        """Return the last parts, once the events have ended.
+        return Decoder.end(self) if self.complete or self._stop is None or self._open else self._finish()
 
-        Raises:
-            ProviderError: the answer was not complete.
-        """
-        if self.complete:
-            return ()
-        if self._stop is None or self._open:
-            raise make_damage_error("it ended before it was complete" if self._started else "it is empty")
-        return self._finish()
-
-    def usage(self) -> Usage | None:
-        """Return the usage that the answer has reported so far; None before it has reported any."""
+    def _reported_usage(self) -> Usage | None:
         if not self._counts:
             return None
         counts = self._counts
-        usage = Usage(
+        return Usage(
             requests=1,
             input_tokens=counts.get("input_tokens", 0),
             output_tokens=counts.get("output_tokens", 0),
@@ -146,7 +107,6 @@ class AnthropicDecoder:
             code_executions=counts.get("code_executions"),
             exact="input_tokens" in counts and "output_tokens" in counts,
         )
-        return usage if self.price is None else self.price.charged(usage)
 
     def unfinished_text(self) -> str:
         if self.deltas:
@@ -155,14 +115,11 @@ class AnthropicDecoder:
 
     def _start(self, event: JsonObject) -> Sequence[Part]:
         message = as_object(event.get("message"))
-        self._started = True
         self._count(message)
-        usage = self.usage() or Usage(requests=1, exact=False)
-        return (ResponseStarted(as_text(message.get("model")), as_text(message.get("id")), usage),)
+        return (self._begin(message.get("model"), message.get("id")),)
 
     def _start_block(self, event: JsonObject) -> Sequence[Part]:
-        if not self._started:
-            raise make_damage_error("it has no beginning")
+        self._check_begun()
         self.room.n_blocks -= 1
         if self.room.n_blocks < 0:
             self.room.check()
@@ -209,8 +166,7 @@ class AnthropicDecoder:
         return (UsageSeen(usage),) if usage is not None and counted else ()
 
     def _finish(self) -> Sequence[Part]:
-        if not self._started:
-            raise make_damage_error("it has no beginning")
+        self._check_begun()
         self.complete = True
         blocks = [part for index in [*self._open] for part in self._finish_block({"index": index})]
         stop, detail = ("other", None) if self._stop is None else stop_of(self._stop, has_calls=self._calls)

@@ -123,7 +123,7 @@ class AnthropicModel(OverHttp):
         post = self._posting(self._url, self._headers, self.timeouts)
         return RequestedStream(
             lambda: post(body=self.body(request)),
-            AnthropicDecoder(self.price, deltas=request.deltas, room=room_for(request, self.facts)),
+            AnthropicDecoder(price=self.price, deltas=request.deltas, room=room_for(request, self.facts)),
             "a Messages API stream",
         )
 

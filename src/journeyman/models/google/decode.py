@@ -10,27 +10,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from journeyman.errors import UnusableAnswer
 from journeyman.json_numbers import write_json
-from journeyman.model import (
-    BlockFinished,
-    InputPart,
-    Part,
-    ResponseFinished,
-    ResponseStarted,
-    Room,
-    TextPart,
-    ThinkingPart,
-    UsageSeen,
-)
+from journeyman.model import BlockFinished, InputPart, Part, ResponseFinished, TextPart, ThinkingPart, UsageSeen
+from journeyman.models.decoding import Decoder, stop_of
 from journeyman.models.error_reports import error_within, find_error
-from journeyman.models.stop_reasons import stop_of
 from journeyman.models.wire import all_parsed, make_damage_error, own_id, parse_object, tool_use
 from journeyman.narrowing import as_list, as_object, as_text
-from journeyman.types import Block, JsonObject, Opaque, Price, Text, Thinking, Usage
+from journeyman.types import Block, JsonObject, Opaque, Text, Thinking, Usage
 
 PROVIDER: Final = "google"
 _BESIDE: Final = ("groundingMetadata", "urlContextMetadata", "logprobsResult")
@@ -45,23 +35,13 @@ _ABOUT_PARTS: Final = frozenset({"thought", "thoughtSignature", "partMetadata", 
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class GoogleDecoder:
+class GoogleDecoder(Decoder):
     """A decoder that turns the chunks of one answer into parts."""
 
     owner: str
     """Whose signatures these are: `google:` and the model's name."""
-    price: Price | None = None
-    _: KW_ONLY
-    deltas: bool = True
-    """False: the pieces of blocks make no parts, only the blocks."""
-    room: Room = field(default_factory=Room)
-    """For what the answer may hold."""
-    complete: bool = field(default=False, init=False)
-    """True when the last part was given."""
     _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
     _is_exact: bool = field(default=False, init=False)
-    _ids: set[str] = field(default_factory=set[str], init=False)
-    _started: bool = field(default=False, init=False)
     _kind: Literal["text", "thought"] | None = field(default=None, init=False)
     """Of the block that still grows."""
     _pieces: list[str] = field(default_factory=list[str], init=False)
@@ -75,17 +55,8 @@ class GoogleDecoder:
     _has_blocks: bool = field(default=False, init=False)
 
     def parts(self, events: Iterable[tuple[bytes, bytes]]) -> Iterator[Part]:
-        """Yield the parts that some events bring, up to the last part of the answer; see `feed`."""
         for chunk in all_parsed([data for _, data in events]):
             yield from self.take(chunk)
-
-    def feed(self, data: bytes) -> list[Part]:
-        """Return the parts that an event's data brings.
-
-        Raises:
-            ProviderError: the chunk reports an error, is damaged, or has a call that cannot be made.
-        """
-        return self.take(parse_object(data))
 
     def document(self, data: bytes) -> list[Part]:
         """Return the parts of an answer that came in one piece: one object, or a list of the chunks of a stream.
@@ -104,7 +75,11 @@ class GoogleDecoder:
         return [*parts, *self.end()]
 
     def take(self, chunk: JsonObject) -> list[Part]:
-        """Return the parts that a chunk brings; see `feed`."""
+        """Return the parts that a chunk brings.
+
+        Raises:
+            ProviderError: the chunk reports an error, is damaged, or has a call that cannot be made.
+        """
         if self.complete:
             return []
         if ("error" in chunk or not chunk.keys() & _OWN_FIELDS) and (error := find_error(chunk)):
@@ -112,9 +87,7 @@ class GoogleDecoder:
         counted = self._count(as_object(chunk.get("usageMetadata")))
         parts: list[Part] = []
         if not self._started:
-            self._started = True
-            usage = self.usage() or Usage(requests=1, exact=False)
-            parts.append(ResponseStarted(as_text(chunk.get("modelVersion")), as_text(chunk.get("responseId")), usage))
+            parts.append(self._begin(chunk.get("modelVersion"), chunk.get("responseId")))
         # Nobody asks for more than one candidate, and the parts of two would not be one answer.
         first = [each for each in map(as_object, as_list(chunk.get("candidates"))) if not each.get("index")]
         candidate = first[0] if first else {}
@@ -136,27 +109,17 @@ class GoogleDecoder:
         return parts
 
     def end(self) -> Sequence[Part]:
-        """Return nothing: a whole answer has said why it ended.
-
-        Raises:
-            ProviderError: the answer was not complete.
-        """
-        if self.complete:
-            return ()
-        if not self._started:
-            raise make_damage_error("it is empty")
-        if not self._has_blocks and self._kind is None:
+        if self._started and not self.complete and not self._has_blocks and self._kind is None:
             raise make_damage_error("it has no candidates, and does not say why")
-        raise make_damage_error("it ended before it was complete")
+        return Decoder.end(self)  # a whole answer has said why it ended
 
-    def usage(self) -> Usage | None:
-        """Return the usage that the answer has reported so far; None before it has reported any."""
+    def _reported_usage(self) -> Usage | None:
         if not self._counts:
             return None
         # Cached tokens are counted within the prompt; those of the provider's tools beside it, and thoughts beside the
         # answer.
         prompt, cached, thoughts, tools = [self._counts.get(name, 0) for name in _COUNTS]
-        usage = Usage(
+        return Usage(
             requests=1,
             input_tokens=prompt - min(cached, max(0, prompt)) + tools,
             output_tokens=self._counts["candidatesTokenCount"] + thoughts,
@@ -167,7 +130,6 @@ class GoogleDecoder:
             file_searches=self._hosted["retrievedContext"] or None,
             exact=self._is_exact and cached <= prompt,
         )
-        return usage if self.price is None else self.price.charged(usage)
 
     def unfinished_text(self) -> str:
         return "" if self.deltas or self._kind != "text" else "".join(self._pieces)

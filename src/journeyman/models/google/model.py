@@ -183,7 +183,7 @@ class GoogleModel(OverHttp):
         post = self._posting(self.url, headers, self.timeouts)
         return RequestedStream(
             lambda: post(body=self._body(request, codec)),
-            GoogleDecoder(codec.owner, self.price, deltas=request.deltas, room=room_for(request, self.facts)),
+            GoogleDecoder(codec.owner, price=self.price, deltas=request.deltas, room=room_for(request, self.facts)),
             "a stream of generateContent",
         )
 

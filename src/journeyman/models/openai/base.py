@@ -21,7 +21,8 @@ import orjson
 from journeyman.data import lazy_dataclass
 from journeyman.errors import ProviderError
 from journeyman.model import Facts, ModelSettings, OutputFormat, Part, Request, ThinkingLevel, current_tap
-from journeyman.models.answers import Decoder, RequestedStream
+from journeyman.models.answers import RequestedStream
+from journeyman.models.decoding import Decoder
 from journeyman.models.openai.endpoint import (
     OPENAI,
     Endpoint,

@@ -48,7 +48,7 @@ class OpenAIChatModel(OpenAIStyleModel):
         searched = len(request.settings.hosted) or None  # before every answer
         return ChatDecoder(
             self.provider,
-            self.price,
+            price=self.price,
             deltas=request.deltas,
             room=room,
             tells_cost=self.endpoint.usage == "cost",

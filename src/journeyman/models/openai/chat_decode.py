@@ -21,17 +21,15 @@ from journeyman.model import (
     InputPart,
     Part,
     ResponseFinished,
-    ResponseStarted,
-    Room,
     TextPart,
     ThinkingPart,
     UsageSeen,
 )
+from journeyman.models.decoding import Decoder, stop_of
 from journeyman.models.error_reports import error_within, find_error
-from journeyman.models.stop_reasons import stop_of
 from journeyman.models.wire import is_object, make_damage_error, own_id, parse_object, repeats, split_input, tool_use
 from journeyman.narrowing import as_list, as_object, as_text
-from journeyman.types import Block, JsonObject, Opaque, Price, RedactedThinking, StopReason, Text, Thinking, Usage
+from journeyman.types import Block, JsonObject, Opaque, RedactedThinking, StopReason, Text, Thinking, Usage
 
 _REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
 # Gemini's endpoint sends the signature of a call in it, and refuses late models' calls that come back without.
@@ -45,17 +43,12 @@ _GROWING_DETAILS: Final = ("text", "summary", "data")
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class ChatDecoder:
+class ChatDecoder(Decoder):
     """A decoder that turns the chunks of one answer into parts."""
 
     provider: str
     """Whose reasoning it is."""
-    price: Price | None = None
     _: KW_ONLY
-    deltas: bool = True
-    """False: the pieces of blocks make no parts, only the blocks."""
-    room: Room = field(default_factory=Room)
-    """For what the answer may hold."""
     tells_cost: bool = False
     """Whether the cost that the answer tells is in US dollars; if not, it may be anything."""
     web_searches: int | None = None
@@ -64,8 +57,6 @@ class ChatDecoder:
     """The tools that the service knows by another name, by that."""
     finds_thoughts: bool = False
     """True for a server that may leave the tags of its model's reasoning in the text."""
-    complete: bool = field(default=False, init=False)
-    """True when the last part was given."""
     _text: list[str] = field(default_factory=list[str], init=False)
     _refusal: list[str] = field(default_factory=list[str], init=False)
     _reasoning: list[str] = field(default_factory=list[str], init=False)
@@ -77,12 +68,10 @@ class ChatDecoder:
     """What Groq's own tools did, by index: it comes in pieces, the arguments before the output."""
     _calls: _Calls = field(default_factory=lambda: _Calls(), init=False)
     _usage: JsonObject = field(default_factory=dict[str, JsonValue], init=False)
-    _started: bool = field(default=False, init=False)
     _finish_reason: str | None = field(default=None, init=False)
     _stop_sequence: str | None = field(default=None, init=False)
 
     def parts(self, events: Iterable[tuple[bytes, bytes]]) -> Iterator[Part]:
-        """Yield the parts that some events bring; see `feed`."""
         for name, data in events:
             yield from self.feed(data, is_error=name == b"error")
 
@@ -104,9 +93,7 @@ class ChatDecoder:
         parts: list[Part] = []
         # Azure begins with a chunk about its filters, in which everything else is empty.
         if not self._started and (chunk.get("choices") or chunk.get("id") or chunk.get("model")):
-            self._started = True
-            usage = self.usage() or Usage(requests=1, exact=False)
-            parts.append(ResponseStarted(as_text(chunk.get("model")), as_text(chunk.get("id")), usage))
+            parts.append(self._begin(chunk.get("model"), chunk.get("id")))
         for choice in as_list(chunk.get("choices")):
             self._read_choice(as_object(choice), parts)
             if self.room.chars < 0:
@@ -134,24 +121,13 @@ class ChatDecoder:
         return [*parts, *self._end()]
 
     def end(self) -> Sequence[Part]:
-        """Return the last parts, once the events have ended.
+        return Decoder.end(self) if self.complete or self._finish_reason is None else self._end()
 
-        Raises:
-            ProviderError: the answer was not complete.
-        """
-        if self.complete:
-            return ()
-        if self._finish_reason is None:
-            raise make_damage_error("it ended before it was complete" if self._started else "it is empty")
-        return self._end()
-
-    def usage(self) -> Usage | None:
-        """Return the usage that the answer has reported so far; None before it has reported any."""
+    def _reported_usage(self) -> Usage | None:
         if not self._usage:
             return None
         usage = usage_of_answer(self._usage, tells_cost=self.tells_cost)
-        usage = usage if self.web_searches is None else replace(usage, web_searches=self.web_searches)
-        return usage if self.price is None else self.price.charged(usage)
+        return usage if self.web_searches is None else replace(usage, web_searches=self.web_searches)
 
     def unfinished_text(self) -> str:
         return "" if self.deltas else "".join(self._text)

@@ -49,7 +49,7 @@ class OpenAIModel(OpenAIStyleModel):
 
     def _decoder(self, request: Request) -> ResponsesDecoder:
         names, room = shorten_names(request.prefix.tools, longest=NAME_CHARACTERS), room_for(request, self.facts)
-        return ResponsesDecoder(self.provider, self.price, deltas=request.deltas, room=room, names=names)
+        return ResponsesDecoder(self.provider, price=self.price, deltas=request.deltas, room=room, names=names)
 
     def _encode_body(self, request: Request, head: JsonObject, more_tools: Sequence[object]) -> bytes:
         return encode(head, request.prefix, request.messages, endpoint=self.endpoint, more_tools=more_tools)

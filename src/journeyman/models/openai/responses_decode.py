@@ -15,22 +15,12 @@ from pydantic import JsonValue
 
 from journeyman.errors import UnusableAnswer
 from journeyman.json_numbers import write_json
-from journeyman.model import (
-    BlockFinished,
-    InputPart,
-    Part,
-    ResponseFinished,
-    ResponseStarted,
-    Room,
-    TextPart,
-    ThinkingPart,
-    UsageSeen,
-)
+from journeyman.model import BlockFinished, InputPart, Part, ResponseFinished, TextPart, ThinkingPart, UsageSeen
+from journeyman.models.decoding import Decoder, stop_of
 from journeyman.models.error_reports import error_within, find_error
-from journeyman.models.stop_reasons import stop_of
 from journeyman.models.wire import make_damage_error, own_id, parse_object, part_to_show, split_input, tool_use
 from journeyman.narrowing import as_list, as_object, as_text
-from journeyman.types import Block, JsonObject, Opaque, Price, StopReason, Text, Thinking, ToolUse, Usage
+from journeyman.types import Block, JsonObject, Opaque, StopReason, Text, Thinking, ToolUse, Usage
 
 BETWEEN_THOUGHTS: Final = "\n\n"
 """What stands between the texts of one reasoning item."""
@@ -45,24 +35,16 @@ _DONE: Final = b"[DONE]"  # ends the stream of some servers that also speak Chat
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class ResponsesDecoder:
+class ResponsesDecoder(Decoder):
     """A decoder that turns the events of one answer into parts."""
 
     provider: str
     """Whose reasoning it is."""
-    price: Price | None = None
     _: KW_ONLY
-    deltas: bool = True
-    """False: the pieces of items make no parts, only the blocks."""
-    room: Room = field(default_factory=Room)
-    """For what the answer may hold."""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     """The tools that the service knows by another name, by that."""
-    complete: bool = field(default=False, init=False)
-    """True when the last part was given."""
     _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
     _items: _AnswerItems = field(default_factory=lambda: _AnswerItems(), init=False)
-    _ids: set[str] = field(default_factory=set[str], init=False)
     _skipped: list[bytes] = field(default_factory=list[bytes], init=False)
     """The pieces of the text that nobody watches, as they came: they are read only if the answer breaks off."""
     _n_given: int = field(default=0, init=False)
@@ -71,10 +53,8 @@ class ResponsesDecoder:
     _pair: str = field(default="", init=False)
     _called: bool = field(default=False, init=False)
     _refused: bool = field(default=False, init=False)
-    _started: bool = field(default=False, init=False)
 
     def parts(self, events: Iterable[tuple[bytes, bytes]]) -> Iterator[Part]:
-        """Yield the parts that some events bring, up to the last part of the answer; see `feed`."""
         for name, data in events:
             if self.complete:
                 return
@@ -128,27 +108,16 @@ class ResponsesDecoder:
             raise make_damage_error("it is not a response", "unknown")
         return [*self._start(response), *self._finish(response, as_text(response.get("status")) or "completed")]
 
-    def end(self) -> Sequence[Part]:
-        """Return what is left to say when the events have ended: nothing.
-
-        Raises:
-            ProviderError: the answer was not complete.
-        """
-        if not self.complete:
-            raise make_damage_error("it ended before it was complete" if self._started else "it is empty")
-        return ()
-
     def unfinished_text(self) -> str:
         return "".join([as_text(parse_object(data).get("delta")) for data in self._skipped])
 
-    def usage(self) -> Usage | None:
-        """Return the usage that the answer has reported; None before it has reported any."""
+    def _reported_usage(self) -> Usage | None:
         counts = self._counts
         if not counts:
             return None
         read, written = counts.get("cached_tokens"), counts.get("cache_write_tokens")
         rest, written, fits = split_input(counts.get("input_tokens", 0), read, written)
-        usage = Usage(
+        return Usage(
             requests=1,
             input_tokens=rest,
             output_tokens=counts.get("output_tokens", 0),
@@ -160,18 +129,14 @@ class ResponsesDecoder:
             file_searches=counts.get("file_search_call"),
             exact=fits and "input_tokens" in counts and "output_tokens" in counts,
         )
-        return usage if self.price is None else self.price.charged(usage)
 
     def _start(self, response: JsonObject) -> Sequence[Part]:
         if self._started:
             return ()
-        self._started = True
-        usage = self.usage() or Usage(requests=1, exact=False)
-        return (ResponseStarted(as_text(response.get("model")), as_text(response.get("id")), usage),)
+        return (self._begin(response.get("model"), response.get("id")),)
 
     def _finish(self, response: JsonObject, status: str) -> Sequence[Part]:
-        if not self._started:
-            raise make_damage_error("it has no beginning")
+        self._check_begun()
         self._count(response)
         if status == "failed":
             raise error_within(response.get("error"))
@@ -244,8 +209,7 @@ class ResponsesDecoder:
     # -- items
 
     def _add(self, event: JsonObject) -> Sequence[Part]:
-        if not self._started:
-            raise make_damage_error("it has no beginning")
+        self._check_begun()
         fields = as_object(event.get("item"))
         item = self._items.begin(event, fields)
         if fields.get("type") == "function_call" and item.call is None:
@@ -253,8 +217,7 @@ class ResponsesDecoder:
         return self._give()
 
     def _finish_item(self, event: JsonObject) -> Sequence[Part]:
-        if not self._started:
-            raise make_damage_error("it has no beginning")
+        self._check_begun()
         self.room.other -= len(write_json(event.get("item")))  # twice what it holds at most: that is kept, too
         if self.room.other < 0:
             self.room.check()
