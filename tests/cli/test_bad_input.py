@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from journeyman.cli import COMMANDS
+from journeyman.cli import COMMANDS, SHARED
 from journeyman.cli.app import app
+from journeyman.cli.options import options_taken
 from tests.cli.program import AGENTS, Done, Warm, assert_one_error_line, command, environment
 from tests.support.servers import MessagesApi
 
@@ -380,10 +381,17 @@ def test_the_tables_have_bad_input_for_every_command_and_every_option_with_a_val
     command = app
     for word in name.split():
         command = command[word]
-    for argument in command.assemble_argument_collection():
-        options = [each for each in argument.names if each.startswith("-")]
-        if options and not argument.is_flag() and not any(each.startswith("--no-") for each in options):
-            assert used & set(options), f"journeyman {name} has no bad input for {options[0]}"
+    shared = [
+        {option, "-m" if option == "--model" else option} for option in options_taken(name) if SHARED[option].value
+    ]
+    own = [
+        argument.names
+        for argument in command.assemble_argument_collection().filter_by(parse=True)
+        if not argument.is_flag()
+    ]
+    for names in [*shared, *own]:
+        options = {each for each in names if each.startswith("-")}
+        assert not options or used & options, f"journeyman {name} has no bad input for {options}"
 
 
 def test_an_input_of_null_bytes_and_a_stdout_that_is_closed_are_no_tracebacks(folder: Path, warm: Warm) -> None:

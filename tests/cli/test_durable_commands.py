@@ -146,7 +146,7 @@ def test_a_call_that_waits_is_approved_from_another_process(desk: Desk) -> None:
     assert f"    journeyman tell ask approve {digest[:12]}\n" in done.stderr
     assert FORGED not in done.stderr
     shown = desk("show", "ask").stdout
-    assert f'waits for: approve {digest[:12]} · pay\n  May it be paid?\n  {{\n    "invoice": "B"\n  }}\n' in shown
+    assert f'pending: approve {digest[:12]} · pay\n  May it be paid?\n  {{\n    "invoice": "B"\n  }}\n' in shown
     assert FORGED not in shown
     assert FORGED not in desk("runs").stdout
     assert desk("resume", "ask").code == 3

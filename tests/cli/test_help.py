@@ -5,7 +5,10 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
 
 import pytest
 from cyclopts import App
@@ -13,7 +16,7 @@ from cyclopts.argument import ArgumentCollection
 
 from journeyman.cli import COMMANDS, HELP, SHARED, ascii_of
 from journeyman.cli.app import app
-from journeyman.cli.options import Flag, StoreName
+from journeyman.cli.options import Flag, GivenOptions, SharedOptions, options_taken
 from journeyman.foreign import OLD_COMMANDS, OLD_OPTIONS
 from tests.cli.program import Warm, assert_one_error_line, environment, journeyman
 
@@ -46,34 +49,68 @@ def every_command(of: App = app, *before: str) -> Iterator[tuple[tuple[str, ...]
         yield from every_command(of[name], *before, name)
 
 
-def taken_options(of: App = app) -> list[tuple[str, str]]:
-    """Return each option with the command that takes it."""
-    every = every_command(of)
-    return [(" ".join(name), each.name) for name, arguments in every for each in arguments if each.name[:2] == "--"]
-
-
-def explained_options(of: App = app) -> list[str]:
-    """Return what somebody has to learn: the options of each command's own help, the shared ones once, and that of
-    all."""
-    taken = taken_options(of)
-    own = [f"{command} {option}" for command, option in taken if option not in SHARED]
-    return [*own, *sorted({option for _, option in taken} & SHARED.keys()), "--env-file"]
+def declared_options(of: App = app) -> list[str]:
+    """Return what somebody has to learn: the options of each command alone, the shared ones once, and that of all."""
+    every = [
+        (" ".join(name), each) for name, arguments in every_command(of) for each in arguments.filter_by(parse=True)
+    ]
+    own = [f"{name} {each.name}" for name, each in every if each.name[:2] == "--"]
+    return [*own, *SHARED, "--env-file"]
 
 
 def test_the_commands_and_their_options_become_no_more() -> None:
     assert len([name for name in COMMANDS if " " not in name]) <= 18
-    assert (len(explained_options()) <= 109, len(taken_options()) <= 162) == (True, True)
+    assert len(declared_options()) <= 103
 
 
 def test_a_planted_option_is_counted() -> None:
     planted = App(name="journeyman")
 
-    def show(run: str, /, *, store: StoreName = None, steps: Flag = False) -> None: ...
+    def show(run: str, /, *, steps: Flag = False, shared: GivenOptions) -> None: ...
 
     planted.command(show, name="show")
     planted.command(show, name="list")
-    assert explained_options(planted) == ["show --steps", "list --steps", "--store", "--env-file"]
-    assert len(taken_options(planted)) == 4
+    assert declared_options(planted) == ["show --steps", "list --steps", *SHARED, "--env-file"]
+
+
+def test_each_shared_option_is_declared_once_and_named_by_the_commands_that_take_it() -> None:
+    assert {f"--{each.name}" for each in fields(SharedOptions)} == SHARED.keys()
+    own = {option.split()[-1] for option in declared_options()[: -len(SHARED) - 1]}
+    assert own.isdisjoint(SHARED)
+    assert {name for each in SHARED.values() for name in each.commands} <= COMMANDS.keys()
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "cassette"])
+def test_a_shared_option_stands_before_a_command_or_behind_it_and_is_refused_by_the_others(
+    name: str, warm: Warm
+) -> None:
+    values = {"--mode": "plan", "--timeout": "1"}
+    taken = [[option, values.get(option, "x")] if SHARED[option].value else [option] for option in options_taken(name)]
+    before, behind = chain.from_iterable(taken[::2]), chain.from_iterable(taken[1::2])
+    assert warm(*before, *name.split(), *behind, "--help").code == 0
+    refused = next(option for option in SHARED if option not in options_taken(name)) if len(taken) < len(SHARED) else ""
+    if refused:
+        done = warm(f"{refused}=1", *name.split())
+        assert_one_error_line(done, 2, [f"journeyman {name} takes no {refused}. Leave it out"])
+
+
+def test_what_stands_before_a_command_counts_as_what_stands_behind_it(warm: Warm, tmp_path: Path) -> None:
+    there = "There is no store nope.db."
+    for words in (
+        ["--store", "nope.db", "runs"],
+        ["runs", "--store", "nope.db"],
+        ["--store=nope.db", "runs", "--json"],
+    ):
+        assert_one_error_line(warm(*words, cwd=tmp_path), 2, [there])
+    assert_one_error_line(warm("--timeout", "soon", "check", "x"), 2, ['unable to convert "soon" into float'])
+    assert_one_error_line(warm("--quiet", "tail", "x"), 2, ["tail is written otherwise now."])
+    assert warm("--quiet").stdout == HELP
+
+
+def test_each_option_is_explained_on_a_page() -> None:
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in (Path(__file__).parents[2] / "docs").glob("*.md"))
+    names = {option.split()[-1] for option in declared_options()}
+    assert {name for name in names if not re.search(rf"{name}\b", pages)} == set()
 
 
 @pytest.mark.share(one_in=3)

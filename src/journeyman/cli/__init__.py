@@ -83,26 +83,58 @@ COMMANDS: Final = {
     "completion": CommandText("SHELL", "Print what completes commands in a shell.", "completion bash"),
 }
 """The commands, in the order of the help; those of a group have its name before their own."""
+
+
+class SharedText(NamedTuple):
+    """The description of an option that several commands share: its value, what it does, and which commands take it."""
+
+    value: str
+    does: str
+    commands: tuple[str, ...]
+
+
+_THAT_WORK: Final = ("run", "batch", "chat", "worker", "serve")
 SHARED: Final = {
-    "--model": ("-m NAME", "Use this model instead of the agent's."),
-    "--mode": ("MODE", "Do unasked: strict, balanced (else), auto, trust, plan."),
-    "--store": ("PLACE", "A file or URL; else JOURNEYMAN_STORE, .journeyman/runs.db."),
-    "--record": ("", "Record what happens; --no-record does not."),
-    "--otel": ("", "Send traces and metrics, as OTEL_... variables say."),
-    "--debug": ("", "Show tracebacks of the agent's own code."),
-    "--quiet": ("", "Print nothing but the result, or the error."),
-    "--timeout": ("SECONDS", "What gives the agent may take so long (30)."),
+    "--model": SharedText(
+        "-m NAME", "Use this model instead of the agent's.", (*_THAT_WORK, "mcp", "demo", "cassette record")
+    ),
+    "--mode": SharedText(
+        "MODE",
+        "Do unasked: strict, balanced (else), auto, trust, plan.",
+        ("run", "batch", "chat", "worker", "mcp", "resume", "cassette record"),
+    ),
+    "--store": SharedText(
+        "PLACE",
+        "A file or URL; else JOURNEYMAN_STORE, .journeyman/runs.db.",
+        (*("run", "runs", "show", "tell", "resume", "fork", "export", "prune", "worker", "serve"), "cassette test"),
+    ),
+    "--record": SharedText("", "Record what happens; --no-record does not.", (*_THAT_WORK, "mcp", "demo")),
+    "--otel": SharedText("", "Send traces and metrics, as OTEL_... variables say.", (*_THAT_WORK, "mcp")),
+    "--debug": SharedText("", "Show tracebacks of the agent's own code.", _THAT_WORK),
+    "--json": SharedText(
+        "", "Print one JSON document.", ("run", "runs", "show", "resume", "demo", "cassette record", "cassette replay")
+    ),
+    "--quiet": SharedText(
+        "",
+        "Print nothing but the result, or the error.",
+        ("run", "batch", "resume", "demo", "cassette record", "cassette replay"),
+    ),
+    "--timeout": SharedText(
+        "SECONDS",
+        "What gives the agent may take so long (30).",
+        (*_THAT_WORK, "mcp", "check", "resume", "fork", "cassette record", "cassette replay", "cassette test"),
+    ),
 }
-"""The options that several commands have: each with its value, and what it says. They are explained in one place."""
+"""The options that several commands share. They stand before the command or behind it, and are explained once."""
 _ROWS: Final = "\n".join(f"  {name:<19} {each.does}" for name, each in COMMANDS.items() if " " not in name)
-_SHARED_ROWS: Final = "\n".join(f"  {f'{name} {value}'.strip():<19} {does}" for name, (value, does) in SHARED.items())
+_SHARED_ROWS: Final = "\n".join(f"  {f'{name} {each.value}'.strip():<19} {each.does}" for name, each in SHARED.items())
 HELP: Final = f"""\
 Example: journeyman {COMMANDS["run"].example}
 Usage: journeyman COMMAND; journeyman COMMAND --help shows its options.
 
 {_ROWS}
 
-Options that several commands share; the help of each names those it takes:
+Options before a command or behind it; the help of each names those it takes:
 {_SHARED_ROWS}
 
 Before the command: --help (-h), --version (-V), and --env-file FILE, which sets

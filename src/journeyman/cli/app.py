@@ -9,11 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Literal, TypedDict
+from typing import Final, Literal, TypedDict
 
 from cyclopts import App, CycloptsError, Parameter, UnknownOptionError, UnusedCliTokensError
 
-from journeyman.cli import COMMANDS
+from journeyman.cli import COMMANDS, HELP, SHARED
+from journeyman.cli.options import command_of, options_taken, read_shared, split_shared, with_shared
 from journeyman.cli.show.screen import print_error
 from journeyman.errors import DefinitionError, Hinted, quoted
 from journeyman.foreign import OLD_COMMANDS, OLD_OPTIONS
@@ -26,19 +27,30 @@ _NEEDED = {"serve": ("starlette", "uvicorn", "ag_ui"), "view": ("starlette", "uv
 """The packages without which the options of a command cannot be told."""
 
 
+_ENDS: Final = (
+    "Exit code: 0 success, 1 failure, 2 usage, 130 after Ctrl-C, 143 after SIGTERM; of a durable run also"
+    " 3: it waits for a person, 4: it is blocked."
+)
+
+
 class CommandHelp(TypedDict):
-    """The lines of a command's help before its options, as cyclopts takes them."""
+    """The lines of a command's help around its own options, as cyclopts takes them."""
 
     help_prologue: str
     usage: str
     help: str
+    help_epilogue: str
 
 
 def describe(name: str) -> CommandHelp:
-    """Return what the help of a command says before its options: an example, how it is called, and what it does."""
+    """Return what the help of a command says around its own options: an example, how it is called, what it does, and
+    which shared options it takes."""
     arguments, does, example = COMMANDS[name]
     usage = f"Usage: journeyman {name} [OPTIONS] {arguments}".rstrip()
-    return {"help_prologue": f"Example: journeyman {example}", "usage": usage, "help": does}
+    taken = ", ".join(options_taken(name))
+    also = f"Also {taken}: see journeyman --help.\n\n" if taken else ""
+    prologue = f"Example: journeyman {example}"
+    return {"help_prologue": prologue, "usage": usage, "help": does, "help_epilogue": f"{also}{_ENDS}"}
 
 
 app = App(
@@ -46,8 +58,7 @@ app = App(
     help="Run agents that hand in checked work.",
     version=package_version(),
     version_flags=("--version", "-V"),
-    help_epilogue="Exit code: 0 success, 1 failure, 2 usage, 130 after Ctrl-C, 143 after SIGTERM; of a durable run also"
-    " 3: it waits for a person, 4: it is blocked.",
+    help_epilogue=_ENDS,
     result_action="return_value",
     exit_on_error=False,
     print_error=False,
@@ -86,9 +97,7 @@ app.command("journeyman.cli.mcp:mcp", name="mcp", help=COMMANDS["mcp"].does)  # 
 def execute(words: Sequence[str]) -> int:
     """Execute the command that the words on the command line ask for, and return the exit code."""
     try:
-        if words[0] in OLD_COMMANDS:
-            raise Mistake(f"{words[0]} is written otherwise now.", f"journeyman {OLD_COMMANDS[words[0]]}")
-        return app(_complete_resume(words)) or 0
+        return _call(words)
     except (Hinted, DefinitionError, CycloptsError) as error:
         print_error(*_explain(error, words))
         return error.code if isinstance(error, Mistake) else USAGE
@@ -98,13 +107,36 @@ def execute(words: Sequence[str]) -> int:
         extra = _EXTRAS.get(missing.partition(".")[0])
         if extra is None:
             raise
-        if words[0] == "view":  # it needs less than what serves agents
+        if "view" in words[:1]:  # it needs less than what serves agents
             extra = "journeyman[view]"
         print_error(f"This command needs the package {missing}, which is not installed.", f"pip install '{extra}'")
         return USAGE
     except KeyboardInterrupt:
         print_error("interrupted.", "Nothing was running yet.")
         return INTERRUPTED
+
+
+def _call(words: Sequence[str]) -> int:
+    """Call the command that the words ask for, with the shared options that stand before it and behind it.
+
+    Raises:
+        Mistake: an option stands before a command that does not take it, or the command is one of before.
+    """
+    before, words = split_shared(words, SHARED, leading=True)
+    name = command_of(words)
+    if name in OLD_COMMANDS:
+        raise Mistake(f"{name} is written otherwise now.", f"journeyman {OLD_COMMANDS[name]}")
+    taken = options_taken(name)
+    behind, own = split_shared(_complete_resume(words), taken)
+    if refused := [word for word in split_shared(before, taken)[1] if name and word.startswith("-")]:
+        what = f"journeyman {name} takes no {refused[0].partition('=')[0]}."
+        raise Mistake(what, f"Leave it out, or see: journeyman {name} --help")
+    if not own:
+        sys.stdout.write(HELP)
+        return 0
+    command, bound, given = app.parse_args(own)
+    shared = {"shared": read_shared([*before, *behind])} if "shared" in given else {}
+    return command(*bound.args, **bound.kwargs, **shared) or 0
 
 
 def _explain(error: Exception, words: Sequence[str]) -> tuple[str, str]:
@@ -127,8 +159,8 @@ def _explain_words(error: Exception, words: Sequence[str]) -> tuple[str, str]:
     told = str(error).removesuffix(".")
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         told = f"{quoted(error.unused_tokens[0])} is one word too many"
-    named = next((name for name in (" ".join(words[:2]), words[0]) if name in COMMANDS), "")
-    see = " ".join(["See: journeyman", *named.split(), "--help"])
+    name = command_of(split_shared(words, SHARED, leading=True)[1])
+    see = f"See: journeyman {name} --help" if name in COMMANDS else "See: journeyman --help"
     if any(word.startswith("--env-file") for word in words):
         see = "--env-file stands before the command: journeyman --env-file FILE run …"
     return f"{told.rstrip('.')} …" if told.endswith("..") else told if told.endswith("?") else f"{told}.", see
@@ -146,6 +178,11 @@ def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
     for name, packages in _NEEDED.items():  # what is not installed can be neither looked at nor used
         if any(find_spec(package) is None for package in packages):
             del app[name]
+    for name in COMMANDS:
+        group, _, inner = name.partition(" ")
+        command = app if group not in app else app[group][inner] if inner else app[group]
+        if command.default_command is not None:
+            command.default_command = with_shared(name, command.default_command)
     script = app.generate_completion(shell=shell)
     if shell == "zsh":  # as a part of ~/.zshrc, and not only as a file of its own
         script = f"{script}\ncompdef _cyclopts_journeyman journeyman\n"

@@ -28,20 +28,7 @@ from journeyman.agent import Agent, Runtime
 from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.durable import find_store, tell
 from journeyman.cli.load_agent import AgentLoop, find_object
-from journeyman.cli.options import (
-    OPENING_S,
-    AgentName,
-    ForceFlag,
-    InputText,
-    JsonFlag,
-    ModelName,
-    ModeName,
-    QuietFlag,
-    RunName,
-    StoreName,
-    Timeout,
-    TreeFlag,
-)
+from journeyman.cli.options import AgentName, ForceFlag, GivenOptions, InputText, RunName, TreeFlag
 from journeyman.cli.recorded import open_recordings, refuse_existing, write_new
 from journeyman.cli.run import Job, Stdout, perform, read_text
 from journeyman.cli.show.lines import EMPTY, Line, duration, one_line, usage_sentence
@@ -60,40 +47,34 @@ from journeyman.result import Failure, Success
 from journeyman.types import JsonObject, Message, RunPath, Text, Usage, adapter_of
 
 
-def record(  # noqa: PLR0913 - one for each option, all by name
+def record(
     target: AgentName,
     input: InputText = None,
     /,
     *,
     out: Annotated[Path, Parameter(help="The cassette to write; one that is there is replaced at the end.")],
-    model: ModelName = None,
-    mode: ModeName = None,
-    json: JsonFlag = False,
-    quiet: QuietFlag = False,
     tree: TreeFlag = False,
-    timeout: Timeout = OPENING_S,
+    shared: GivenOptions,
 ) -> int:
     """Run an agent as `run` does, and record what its model and its tools answer.
 
     Keys and what else looks like a secret are taken out. `journeyman cassette replay` plays the file again.
     """
-    stdout = Stdout(drop_others=quiet)
+    stdout = Stdout(drop_others=shared.quiet)
     if out.is_dir():
         raise Mistake(f"{out} is a folder.", f"Name a file in it: --out {out / 'trip.jsonl'}")
     above = next(each for each in out.absolute().parents if each.exists())
     if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
         raise Mistake(f"{out} cannot be written: {above} takes no files.", "Give another --out.")
     recording = Cassette(out, "all")
-    with AgentLoop(timeout) as loop:
+    with AgentLoop(shared.timeout) as loop:
         job = Job(
             text=read_text(input),
-            agent=loop.agent(target, mode=mode),
+            agent=loop.agent(target, mode=shared.mode),
             loop=loop,
             stdout=stdout,
             check=f"journeyman check {target}",
-            model=model,
-            json=json,
-            quiet=quiet,
+            options=shared,
             tree=tree,
             notice=f"Recording to {out}.",
             cassette=recording,
@@ -111,27 +92,25 @@ def replay(
     input: Annotated[str | None, Parameter(name="INPUT", help="Another input than the recorded one.")] = None,
     /,
     *,
-    json: JsonFlag = False,
-    quiet: QuietFlag = False,
-    timeout: Timeout = OPENING_S,
+    shared: GivenOptions,
 ) -> int:
     """Play a cassette: by itself, or as the answers to an agent that runs again.
 
     No model is asked, and no tool is run. An agent that now asks something else fails, and is shown what differs.
     """
-    stdout = Stdout(drop_others=quiet)
+    stdout = Stdout(drop_others=shared.quiet)
     if not file.exists():
         raise Mistake(
             f"There is no file {file}.", f"Record it: journeyman cassette record FILE:AGENT INPUT --out {file}"
         )
     cassette = Cassette(file, "none")
-    with offline("a cassette is replayed"), AgentLoop(timeout) as loop:
+    with offline("a cassette is replayed"), AgentLoop(shared.timeout) as loop:
         if target is None:
-            if json:
+            if shared.json:
                 raise Mistake(
                     "--json is for an agent that runs again.", "Name it after the cassette: agents.py:analyst."
                 )
-            return _show(cassette, stdout, quiet=quiet)
+            return _show(cassette, stdout, quiet=shared.quiet)
         text = input if input is not None or cassette.header is None else cassette.header.input
         if text is None:
             raise Mistake(f"{cassette.path} does not hold the agent's input.", "Give it as text after the agent.")
@@ -141,13 +120,12 @@ def replay(
             loop=loop,
             stdout=stdout,
             check=f"journeyman check {target}",
-            json=json,
-            quiet=quiet,
+            options=shared,
             notice=f"Replaying {file}.",
             cassette=cassette,
         )
         code = perform(job)
-        if cassette.unused and not cassette.misses and not quiet:
+        if cassette.unused and not cassette.misses and not shared.quiet:
             text = f"not asked for: {', '.join(cassette.unused)}"
             open_screen(quiet=False).say([Line(mark="warning", text=text, rows=4)])
         return code
@@ -174,8 +152,7 @@ def make_test(
     path: Annotated[str | None, Parameter(help="A run inside of the recording: lead/scout#2.")] = None,
     out: Annotated[Path | None, Parameter(help="The test to write; else test_AGENT_ID.py here.")] = None,
     force: ForceFlag = False,
-    store: StoreName = None,
-    timeout: Timeout = OPENING_S,
+    shared: GivenOptions,
 ) -> int:
     """Make a test of a recorded run: a cassette, and a file for pytest that replays it and asserts how it ends.
 
@@ -183,7 +160,7 @@ def make_test(
     run's calls of other agents came to is replayed as it was: a sub-agent gets a test of its own with --path.
     """
     Stdout()
-    with open_recordings(find_store(store)) as recordings:
+    with open_recordings(find_store(shared.store)) as recordings:
         found = recordings.find(run)
         told = _RecordedFacts.of(recordings, found, path)
     agent_place = target or (told.target if path is None else None)
@@ -198,7 +175,7 @@ def make_test(
     test_name = f"test_{told.name}_ends_as_recorded"
     cassette = place.parent / "cassettes" / place.stem / f"{test_name}.jsonl"
     refuse_existing(place, cassette, force=force)
-    with AgentLoop(timeout) as loop, offline("a recording is replayed"):
+    with AgentLoop(shared.timeout) as loop, offline("a recording is replayed"):
         agent = loop.agent(agent_place, is_guarded=False)  # as a test has it
         source = _test_file(agent, agent_place, told, place=place, test_name=test_name, id=found.id)
         _check_replay(loop, agent, told)

@@ -12,7 +12,7 @@ from journeyman.agent import Agent
 from journeyman.budget import Budget
 from journeyman.cli.app import Misdefined
 from journeyman.cli.load_agent import AgentLoop, with_skills
-from journeyman.cli.options import OPENING_S, AgentName, SkillFolders, Timeout
+from journeyman.cli.options import AgentName, GivenOptions, SkillFolders
 from journeyman.cli.run import Stdout
 from journeyman.cli.show.lines import one_line
 from journeyman.connect import connect
@@ -34,14 +34,14 @@ _SYSTEM_CHARS: Final = 200
 _DEFAULTS: Final = {each.name: getattr(ModelSettings(), each.name) for each in fields(ModelSettings)}
 
 
-def check(target: AgentName, /, *, skills: SkillFolders = None, timeout: Timeout = OPENING_S) -> int:
+def check(target: AgentName, /, *, skills: SkillFolders = None, shared: GivenOptions) -> int:
     """Show an agent's definition, its limits and the tools as the model sees them. Calls no model.
 
     Exits with 1 if the definition has problems, and lists each with what to do about it.
     """
     stdout = Stdout()
     try:
-        with AgentLoop(timeout) as loop:
+        with AgentLoop(shared.timeout) as loop:
             agent = with_skills(loop.definition(target), skills)
             stdout.write_text("\n".join([*_definition_lines(agent), "", *_tool_lines(agent)]))
     except Misdefined as wrong:

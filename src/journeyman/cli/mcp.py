@@ -22,18 +22,7 @@ from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake, describe
 from journeyman.cli.ending import TERMINATED_S
 from journeyman.cli.load_agent import check_names
-from journeyman.cli.options import (
-    OPENING_S,
-    AgentNames,
-    Flag,
-    HostNames,
-    ModelName,
-    ModeName,
-    OtelFlag,
-    Port,
-    RecordFlag,
-    Timeout,
-)
+from journeyman.cli.options import AgentNames, Flag, GivenOptions, HostNames, Port
 from journeyman.cli.outputs import OutputLost
 from journeyman.cli.run import Stdout
 from journeyman.cli.serving import Frame, check_named, frame_of, listening_told, until_told
@@ -62,7 +51,7 @@ mcp = App(name="mcp", **describe("mcp"))
 
 
 @mcp.default
-def serve(  # noqa: PLR0913 - one for each option, all by name
+def serve(
     *targets: AgentNames,
     http: Annotated[Flag, Parameter(help="Serve at http://127.0.0.1:8000/mcp, not over stdio.")] = False,
     host: Annotated[
@@ -70,11 +59,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
     ] = None,
     port: Port = None,
     allow_host: HostNames = None,
-    model: ModelName = None,
-    mode: ModeName = None,
-    record: RecordFlag = False,
-    timeout: Timeout = OPENING_S,
-    otel: OtelFlag = False,
+    shared: GivenOptions,
 ) -> int:
     """Serve agents as MCP tools: each is a tool, each call a run.
 
@@ -84,16 +69,16 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
     check_named(targets, "mcp")
     if not http and (host is not None or port is not None or allow_host):
         raise Mistake("--host, --port and --allow-host are for HTTP.", "Add --http, or leave them out.")
-    opened = frame_of(
-        None, model=model, record=record is True, otel=otel, grace=TERMINATED_S, timeout=timeout, debug=None
-    )
+    opened = frame_of(shared, grace=TERMINATED_S, shows_log=False)
     if not http:
         take: Callable[[], AbstractContextManager[Any]] = resolve_name("journeyman.mcp_server.stdio:standard_streams")
         # The streams come first, before files are imported: these may print.
         with take() as streams:
             try:
                 to_client = partial(serving.serve_mcp_stdio, streams=streams)
-                return _serve_until_told(opened, targets, mode, lambda server, abort: to_client(server, abort=abort))
+                return _serve_until_told(
+                    opened, targets, shared.mode, lambda server, abort: to_client(server, abort=abort)
+                )
             except OSError as error:
                 raise OutputLost(error) from error
     Stdout()
@@ -112,7 +97,7 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
                 on_ready=lambda url: _write_notice(f"serving at {url}; Ctrl-C ends it"),
             )
 
-    return _serve_until_told(opened, targets, mode, serve_at_port)
+    return _serve_until_told(opened, targets, shared.mode, serve_at_port)
 
 
 def _serve_until_told(

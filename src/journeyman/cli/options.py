@@ -1,48 +1,113 @@
-"""The options that several commands have, each declared once: its name, its type and what the help says of it.
+"""The options of commands that are declared once for several: those that all share, which stand before a command or
+behind it, and the types of others.
 
 What stands in `SHARED` is explained by `journeyman --help`; the help of a command only names it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from inspect import Parameter as SignatureParameter
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias, get_type_hints
 
-from cyclopts import Group, Parameter
+from cyclopts import App, Parameter
 
-from journeyman.cli import SHARED
+from journeyman.cli import COMMANDS, SHARED
 from journeyman.permission.permission import PermissionMode
-
-if TYPE_CHECKING:
-    from cyclopts.help import HelpPanel
-    from rich.console import Console, ConsoleOptions
 
 OPENING_S: Final = 30.0
 """How many seconds an agent may take to open, and again to close, where nothing else is said."""
-
-
-def _print_names(console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
-    names = ", ".join(" ".join([*each.names[:1], *each.shorts]) for each in panel.entries)
-    console.print(f"Also {names}: see journeyman --help.", markup=False, highlight=False, soft_wrap=False)
-
-
-_GROUP: Final = Group("Shared", sort_key=9, help_formatter=_print_names)
-
-
-def _share_option(*names: str, negative: tuple[str, ...] | None = ()) -> Parameter:
-    return Parameter(name=names, negative=negative, group=_GROUP, help=SHARED[names[0]][1])
-
-
-ModelName: TypeAlias = Annotated[str | None, _share_option("--model", "-m")]
-ModeName: TypeAlias = Annotated[PermissionMode | None, _share_option("--mode")]
-StoreName: TypeAlias = Annotated[str | None, _share_option("--store")]
-RecordFlag: TypeAlias = Annotated[bool | None, _share_option("--record", negative=None)]
-OtelFlag: TypeAlias = Annotated[bool, _share_option("--otel")]
-DebugFlag: TypeAlias = Annotated[bool, _share_option("--debug")]
-QuietFlag: TypeAlias = Annotated[bool, _share_option("--quiet")]
-Timeout: TypeAlias = Annotated[float, _share_option("--timeout")]
+_SWITCHES: Final = {"-m": "--model", "--no-record": "--record"}
+"""What else an option is written as."""
 
 Flag: TypeAlias = Annotated[bool, Parameter(negative=())]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedOptions:
+    """The options of a command line that several commands share; each command says in `SHARED` that it takes one."""
+
+    model: Annotated[str | None, Parameter(name=("--model", "-m"))] = None
+    mode: PermissionMode | None = None
+    store: str | None = None
+    record: bool | None = None
+    otel: Flag = False
+    debug: Flag = False
+    json: Flag = False
+    quiet: Flag = False
+    timeout: float = OPENING_S
+
+
+GivenOptions: TypeAlias = Annotated[SharedOptions, Parameter(parse=False)]
+"""The shared options, as a command is given them beside its own."""
+_read: Final = App(
+    result_action="return_value", exit_on_error=False, print_error=False, help_flags=(), version_flags=()
+)
+
+
+@_read.default
+def _return_options(*, options: Annotated[SharedOptions | None, Parameter(name="*")] = None) -> SharedOptions:
+    return options or SharedOptions()
+
+
+def read_shared(words: Sequence[str]) -> SharedOptions:
+    """Return what shared options say.
+
+    Raises:
+        CycloptsError: one has no value, or a wrong one.
+    """
+    return _read(words)
+
+
+def command_of(words: Sequence[str]) -> str:
+    """Return the name of the command that words begin with; the first word, if there is none."""
+    return next((name for name in (" ".join(words[:2]), *words[:1]) if name in COMMANDS), "".join(words[:1]))
+
+
+def options_taken(command: str) -> list[str]:
+    """Return the shared options that a command takes."""
+    return [name for name, each in SHARED.items() if command in each.commands]
+
+
+def with_shared(command: str, work: Callable[..., int]) -> Callable[..., None]:
+    """Return a function that takes what a command takes, its shared options too, for whoever reads its signature."""
+
+    def stand_in(*_: object, **__: object) -> None:
+        """Do nothing."""
+
+    hints, own = get_type_hints(SharedOptions, include_extras=True), signature(work, eval_str=True)
+    names = [name.removeprefix("--") for name in options_taken(command)]
+    shared = [
+        SignatureParameter(name, SignatureParameter.KEYWORD_ONLY, default=None, annotation=hints[name])
+        for name in names
+    ]
+    kept = [each for name, each in own.parameters.items() if name != "shared"]
+    stand_in.__dict__["__signature__"] = own.replace(parameters=[*kept, *shared])
+    return stand_in
+
+
+def split_shared(words: Sequence[str], names: Collection[str], *, leading: bool = False) -> tuple[list[str], list[str]]:
+    """Take the shared options with these names out of words, each with its value, and return them, and the rest.
+    `leading`: only those before the first other word."""
+    taken, rest, left = list[str](), list[str](), list(words)
+    while left:
+        word = left.pop(0)
+        option, has_value, _ = word.partition("=")
+        name = _SWITCHES.get(option, option)
+        if name in names:
+            taken.append(word)
+            if SHARED[name].value and not has_value:
+                taken += [left.pop(0)] if left and not left[0].startswith("--") else []
+        elif leading or word == "--":
+            return taken, [*rest, word, *left]
+        else:
+            rest.append(word)
+    return taken, rest
+
+
 RunName: TypeAlias = Annotated[str, Parameter(name="RUN", help="Its id, its name, its beginning, or last.")]
 AgentName: TypeAlias = Annotated[
     str, Parameter(name="FILE:AGENT", help="A Python file or module, a colon, and the agent in it.")
@@ -53,7 +118,6 @@ AgentNames: TypeAlias = Annotated[
 InputText: TypeAlias = Annotated[
     str | None, Parameter(name="INPUT", help="A text, or JSON for other types; else what is piped in.")
 ]
-JsonFlag: TypeAlias = Annotated[bool, Parameter(negative=(), help="Print one JSON document.")]
 TreeFlag: TypeAlias = Annotated[bool, Parameter(negative=(), help="At the end, print all runs, iterations and calls.")]
 ForceFlag: TypeAlias = Annotated[bool, Parameter(negative=(), help="Replace what is there.")]
 McpFile: TypeAlias = Annotated[Path | None, Parameter(help="Give it the tools of these MCP servers: mcp.json.")]

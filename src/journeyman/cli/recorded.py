@@ -20,7 +20,7 @@ from rich.cells import cell_len
 
 from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.durable import StorePlace, find_store, tell
-from journeyman.cli.options import ForceFlag, RunName, StoreName
+from journeyman.cli.options import ForceFlag, GivenOptions, RunName
 from journeyman.cli.project import FOLDER
 from journeyman.cli.run import Stdout
 from journeyman.cli.show.lines import clean, duration, one_line
@@ -285,12 +285,12 @@ def export(
     as_: Annotated[Form, Parameter(name="--as", help="How it is written.")] = "jsonl",
     out: Annotated[Path | None, Parameter(help="The file to write; else stdout.")] = None,
     force: ForceFlag = False,
-    store: StoreName = None,
+    shared: GivenOptions,
 ) -> int:
     """Write a recording as JSON lines, as Markdown, as one HTML file that opens offline, or as a cassette."""
     stdout = Stdout()
     refuse_existing(out, force=force)
-    with open_recordings(find_store(store)) as recordings:
+    with open_recordings(find_store(shared.store)) as recordings:
         found = recordings.find(run)
         if found.status == "live":
             tell("The run still goes on: this is what there is so far.")

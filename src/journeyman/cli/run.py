@@ -28,23 +28,15 @@ from journeyman.cli.app import Mistake
 from journeyman.cli.ending import Interrupt
 from journeyman.cli.load_agent import AgentLoop, lasting
 from journeyman.cli.options import (
-    OPENING_S,
     AgentName,
-    DebugFlag,
     Flag,
+    GivenOptions,
     InputText,
-    JsonFlag,
     McpFile,
-    ModelName,
-    ModeName,
-    OtelFlag,
     PinsFile,
-    QuietFlag,
-    RecordFlag,
     RulesFile,
+    SharedOptions,
     SkillFolders,
-    StoreName,
-    Timeout,
     TreeFlag,
 )
 from journeyman.cli.outputs import OutputLost, guard_stream
@@ -87,7 +79,7 @@ _MISS_ROWS: Final = 30
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """The options of the command line that say what is kept of a run, and in which store."""
+    """The options of the command line that say what is kept of a run."""
 
     durable: Flag = False
     """Keep each finished step: it can go on after its process has died."""
@@ -95,13 +87,10 @@ class Kept:
     """A name for the durable run; one that is there goes on."""
     detach: Flag = False
     """Only store the durable run, and print its id."""
-    store: StoreName = None
-    record: RecordFlag = None
-    otel: OtelFlag = False
 
-    def check(self) -> None:
+    def check(self, shared: SharedOptions) -> None:
         """Raise a `Mistake` if an option of durable runs is given for another."""
-        store = None if wants_record(self.record) else self.store
+        store = None if wants_record(shared.record) else shared.store
         given = {"--store": store, "--id": self.id, "--detach": self.detach or None}
         if not self.durable and (names := [name for name, value in given.items() if value is not None]):
             raise Mistake(f"{names[0]} is for a durable run.", "Add --durable.")
@@ -113,49 +102,39 @@ def run(  # noqa: PLR0913 - one for each option, all by name
     /,
     *,
     file: Files = None,
-    model: ModelName = None,
-    json: JsonFlag = False,
     stream: StreamName = None,
-    quiet: QuietFlag = False,
     tree: TreeFlag = False,
-    debug: DebugFlag = False,
-    mode: ModeName = None,
     rules: RulesFile = None,
     kept: Kept | None = None,
     mcp: McpFile = None,
     pins: PinsFile = None,
     skills: SkillFolders = None,
-    timeout: Timeout = OPENING_S,
+    shared: GivenOptions,
 ) -> int:
     """Run an agent, and print what it hands in: a text as it is, anything else as JSON. All else goes to stderr."""
     kept = kept or Kept()
-    kept.check()
-    if json and stream is not None:
+    kept.check(shared)
+    if shared.json and stream is not None:
         what = "--json and --stream both say what is printed."
         raise Mistake(what, "Leave one out: --stream ends with that document.")
-    with AgentLoop(timeout, rules=rules) as loop, telemetry_in(wish=kept.otel) as telemetry:
+    with AgentLoop(shared.timeout, rules=rules) as loop, telemetry_in(shared) as telemetry:
         job = Job(
-            stdout=Stdout(drop_others=quiet),  # before the agent's file prints
+            stdout=Stdout(drop_others=shared.quiet),  # before the agent's file prints
             text=read_text(input),
             files=[*read_files(file or ()), *([] if input is None else piped_document())],
-            agent=loop.agent(target, mcp=mcp, pins=pins, skills=skills, durable=kept.durable, mode=mode),
+            agent=loop.agent(target, mcp=mcp, pins=pins, skills=skills, durable=kept.durable, mode=shared.mode),
             loop=loop,
             check=f"journeyman check {target}",
-            model=model,
-            json=json,
+            options=shared,
             is_streamed=stream is not None,
-            quiet=quiet,
             tree=tree,
-            debug=debug,
-            record=None
-            if kept.detach
-            else recorder_in(kept.store, wish=kept.record, target=lasting(target), quiet=quiet),
+            record=None if kept.detach else recorder_in(shared, target=lasting(target)),
             telemetry=telemetry,
         )
         if not kept.durable:
             return perform(job)
         begin = resolve_name("journeyman.cli.durable:begin")  # imported for it alone
-        return begin(job, target, kept, mode=mode)
+        return begin(job, target, kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,16 +151,11 @@ class Job:
     """Where the agent is open."""
     check: str
     """The command that shows what input the agent takes."""
-    model: str | None = None
-    """The model to use instead of the agent's own."""
-    json: bool = False
+    options: SharedOptions
     is_streamed: bool = False
     """Whether each event is printed as a line of JSON."""
-    quiet: bool = False
     tree: bool = False
-    """Whether the whole tree is printed at the end, also if `quiet`."""
-    debug: bool = False
-    """Whether tracebacks of what the user's code raised are shown."""
+    """Whether the whole tree is printed at the end, also if nothing else is."""
     notice: str = ""
     """The first line to show."""
     cassette: Cassette | None = None
@@ -194,11 +168,11 @@ class Job:
 
 def perform(job: Job) -> int:
     """Run the agent, print its result, and return the exit code."""
-    screen = open_screen(quiet=job.quiet)
+    screen = open_screen(quiet=job.options.quiet)
     try:
         if job.notice:
             screen.say([Line(text=job.notice, rows=3), EMPTY])
-        with log_shown(screen.say, debug=job.debug):
+        with log_shown(screen.say, debug=job.options.debug):
             return _perform(job, screen)
     finally:
         screen.close()
@@ -214,35 +188,33 @@ def wants_record(given: bool | None) -> bool:
     return not is_ci if told is None else told.strip().lower() not in _FALSE
 
 
-def recorder_in(
-    store: str | None, *, wish: bool | None, target: str | None = None, quiet: bool = False
-) -> OpenRecords | None:
+def recorder_in(options: SharedOptions, *, target: str | None = None) -> OpenRecords | None:
     """Return what records in the store that is meant, and say where that is. None: nothing is to be recorded; or it
     cannot be, which is said, and nobody has wished for it.
 
     Raises:
         Mistake: it cannot be used.
     """
-    if not wants_record(wish):
+    if not wants_record(options.record):
         return None
     recorder: Callable[..., OpenRecords] = resolve_name("journeyman.cli.recorded:recorder")
     try:
-        return recorder(store, target=target, quiet=quiet)
+        return recorder(options.store, target=target, quiet=options.quiet)
     except (Mistake, StoreError) as mistake:
-        if wish:
+        if options.record:
             raise
         stderr_console().print(f"Nothing is recorded: {one_line(mistake.message)}")
         return None
 
 
 @contextmanager
-def recording_in(store: str | None, *, wish: bool, quiet: bool = False) -> Generator[OpenRecords | None]:
-    """Record while the block runs, if that is wished, in the store that is meant.
+def recording_in(options: SharedOptions) -> Generator[OpenRecords | None]:
+    """Record while the block runs, if the command line says so, in the store that is meant.
 
     Raises:
         Mistake: it cannot be used.
     """
-    made = recorder_in(store, wish=wish, quiet=quiet)
+    made = recorder_in(options) if options.record else None
     try:
         yield made
     finally:
@@ -251,14 +223,14 @@ def recording_in(store: str | None, *, wish: bool, quiet: bool = False) -> Gener
 
 
 @contextmanager
-def telemetry_in(*, wish: bool, end: TimeToEnd | None = None) -> Generator[OpenTelemetry | None]:
+def telemetry_in(options: SharedOptions, end: TimeToEnd | None = None) -> Generator[OpenTelemetry | None]:
     """Give what tells a collector what runs do, and send it until the block is left. None: nobody has wished for it.
     `end`: in which time the command has to end.
 
     Raises:
         Mistake: it cannot be sent as the environment says.
     """
-    if not wish:
+    if not options.otel:
         yield None
         return
     try:
@@ -300,9 +272,9 @@ def _perform(job: Job, screen: Screen) -> int:
 
 def _runtime_of_job(job: Job) -> Runtime:
     if job.cassette is None:
-        model = None if job.model is None else connect(job.model)
+        model = None if job.options.model is None else connect(job.options.model)
         return Runtime(model=model, recorder=job.record, telemetry=job.telemetry)
-    recorded = None if job.cassette.is_replaying else job.model or job.agent.model
+    recorded = None if job.cassette.is_replaying else job.options.model or job.agent.model
     return Runtime(model=job.cassette.model(recorded), journal=job.cassette.journal)
 
 
@@ -316,7 +288,7 @@ def not_started(error: InvalidArguments | ModelUnavailable) -> Failure:
 
 def listener_of(job: Job, screen: Screen, outline: Outline | None) -> Listener | None:
     """Return the listener of the events; None where nobody wants to know: then no event is made."""
-    listeners: list[Listener] = [] if job.quiet else [screen.show]
+    listeners: list[Listener] = [] if job.options.quiet else [screen.show]
     if outline is not None:
         listeners.append(outline.follow)
     if job.is_streamed:
@@ -338,23 +310,23 @@ def present(job: Job, screen: Screen, result: Result[Any], outline: Outline | No
     """Print the result, the whole tree, and what went wrong. Return the exit code."""
     if isinstance(result, Failure):
         screen.say(_list_remains(result))
-        if result.code is ErrorCode.MODEL_UNAVAILABLE and not job.quiet:
+        if result.code is ErrorCode.MODEL_UNAVAILABLE and not job.options.quiet:
             screen.say(resolve_name("journeyman.cli.own_models:lines_of_own_models")())
     screen.close()
     if outline is not None:
         PlainScreen(stderr_console()).say(list(outline.lines()))
     if job.is_streamed:
         job.stdout.write_json(b'{"type":"Result","result":' + result.to_json().encode() + b"}")
-    elif job.json:
+    elif job.options.json:
         job.stdout.write_json(result.to_json(indent=2 if job.stdout.is_terminal else None).encode())
     if isinstance(result, Failure):
         hint = f"What it takes: {job.check}" if result.code is ErrorCode.INVALID_INPUT else result.error.hint
         message = result.error.message
-        if isinstance(result.error.cause, NotRecorded) and not job.quiet:  # all of a miss was shown above
+        if isinstance(result.error.cause, NotRecorded) and not job.options.quiet:  # all of a miss was shown above
             message = message.partition("\n")[0].rstrip(":")
         print_error(f"{result.code}: {message}", hint)
         return _FAILURE
-    if not (job.json or job.is_streamed):
+    if not (job.options.json or job.is_streamed):
         if job.stdout.is_terminal:
             screen.say([EMPTY])
         job.stdout.write_text(output_text(job.agent, result.output))

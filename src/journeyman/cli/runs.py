@@ -34,7 +34,7 @@ from journeyman.cli.durable import (
     ways_out,
 )
 from journeyman.cli.load_agent import AgentLoop, lasting
-from journeyman.cli.options import OPENING_S, Flag, JsonFlag, OwnAgent, RunName, StoreName, Timeout
+from journeyman.cli.options import Flag, GivenOptions, OwnAgent, RunName
 from journeyman.cli.run import Stdout, parse_input
 from journeyman.cli.show.lines import clean, duration, one_line
 from journeyman.durable.binding import Program
@@ -48,7 +48,7 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _SHORT_IDS: Final = (18, 23, 36)
 """How much of an id is shown: as much as tells it from the others. The first 18 characters tell the moment."""
 _NAME_SHOWN: Final = 40
-_COLUMNS: Final = ("run", "agent", "status", "at", "age", "tokens", "cost", "leases", "waits for")
+_COLUMNS: Final = ("run", "agent", "status", "at", "age", "tokens", "cost", "leases", "pending")
 _QUEUE_COLUMNS: Final = ("delayed", "running", "waiting", "held", "blocked")
 _INPUT_SHOWN: Final = 500
 _WAITS_SHOWN: Final = 200
@@ -75,16 +75,15 @@ def runs(
     *,
     status: Annotated[Status | None, Parameter(help="Only with this status; failed: also died, cancelled.")] = None,
     agent: Annotated[str | None, Parameter(help="Only those of the agent with this name.")] = None,
-    store: StoreName = None,
     number: Annotated[int, Parameter(name=("--number", "-n"), help="How many at most (50).")] = 50,
     since: Annotated[str | None, Parameter(help="Only recordings that are no older: 7d (s, m, h, d, w).")] = None,
     over_cost: Annotated[float | None, Parameter(help="Only recordings that cost more US dollars.")] = None,
     queues: Annotated[Flag, Parameter(help="Count the durable runs of each queue instead.")] = False,
-    json: JsonFlag = False,
+    shared: GivenOptions,
 ) -> int:
     """List the runs of a store, newest first: durable ones, and then the recordings of all."""
     if queues:
-        return _show_queues(find_store(store), json=json)
+        return _show_queues(find_store(shared.store), json=shared.json)
     stdout = Stdout()
     about_recordings = since is not None or over_cost is not None
     since_s = None if since is None else recorded.seconds_ago(_seconds(since))
@@ -94,13 +93,13 @@ def runs(
         infos = await durable.list(statuses=() if status is None else (status,), agent=agent, limit=number)
         return infos, await find_abandoned(durable, infos), durable.hub.now()
 
-    place, recordings = find_store(store), list[recorded.RecordedRun]()
+    place, recordings = find_store(shared.store), list[recorded.RecordedRun]()
     if status in (None, "failed"):
         with recorded.open_recordings(place) as found:
             is_failed = status is not None
             recordings = found.runs(agent=agent, failed=is_failed, since=since_s, over_cost=over_cost, limit=number)
     infos, dead, now = ((), set[str](), 0.0) if about_recordings else in_store(place, list_runs)
-    if json:
+    if shared.json:
         documents = [{**_run_document(info), "process_died": info.id in dead} for info in infos]
         more = {"recordings": recorded.documents(recordings)} if recordings else {}
         stdout.write_json(to_json({"runs": documents, **more}))
@@ -182,7 +181,6 @@ def show(  # noqa: PLR0913 - one for each option, all by name
     run: RunName,
     /,
     *,
-    store: StoreName = None,
     steps: Annotated[Flag, Parameter(help="Of a durable run, also its steps: key, effect, size, time.")] = False,
     path: Annotated[str | None, Parameter(help="Of a recording, only this run in it: lead/scout#2.")] = None,
     iteration: Annotated[int | None, Parameter(help="Of a recording, only iterations of this number.")] = None,
@@ -190,7 +188,7 @@ def show(  # noqa: PLR0913 - one for each option, all by name
     full: Annotated[Flag, Parameter(help="The texts of a recording in full.")] = False,
     follow: Annotated[Flag, Parameter(help="Follow a recording until it ends.")] = False,
     diff: Annotated[str | None, Parameter(help="Where another recording differs from this one.")] = None,
-    json: JsonFlag = False,
+    shared: GivenOptions,
 ) -> int:
     """Show a durable run: what is known of it, what it waits for, and why it is blocked. Or show a recording."""
     choices = {"--steps": steps, "--path": path, "--iteration": iteration, "--wire": wire, "--full": full}
@@ -198,7 +196,7 @@ def show(  # noqa: PLR0913 - one for each option, all by name
     others = [name for name, value in choices.items() if value not in (None, False)]
     if alone is not None and ((follow and diff is not None) or others):
         raise Mistake(f"{alone} and {(others or ['--diff'])[0]} do not go together.", "Leave one out.")
-    place = find_store(store)
+    place, json = find_store(shared.store), shared.json
     if follow:
         return recorded.follow(place, run, json=json)
     if diff is not None:
@@ -237,7 +235,7 @@ def _show_durable(place: StorePlace, run: str, *, steps: bool, json: bool) -> in
     lines = _run_lines(info, facts)
     for question in info.pending:
         digest = f"{question.kind} {question.question_id[:12]}"
-        lines += ["", f"waits for: {digest} · {one_line(question.tool)}", f"  {one_line(question.question, 1_000)}"]
+        lines += ["", f"pending: {digest} · {one_line(question.tool)}", f"  {one_line(question.question, 1_000)}"]
         given = "too long to be kept here" if question.arguments is None else to_json(question.arguments, indent=2)
         shown = given if isinstance(given, str) else given.decode()
         lines += [f"  {line}" for line in clean(shown).splitlines()]
@@ -341,16 +339,15 @@ def fork(
     input: Annotated[str | None, Parameter(help="Another input: a text, or JSON for other types.")] = None,
     agent: OwnAgent = None,
     id: Annotated[str | None, Parameter(help="A name for the new run.")] = None,
-    store: StoreName = None,
     yes: Annotated[Flag, Parameter(help="Do not ask, though calls with effect once may be made again.")] = False,
-    timeout: Timeout = OPENING_S,
+    shared: GivenOptions,
 ) -> int:
     """Begin a run with all that another one had done before an attempt and iteration, and print its id.
 
     It may have another agent, for example with a changed prompt. What the first run did from there on may happen again.
     """
     stdout = Stdout()
-    place = find_store(store)
+    place = find_store(shared.store)
     found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", at.strip())
     if found is None or not (int(found[1]) and int(found[2])):
         raise Mistake(f"--at {quoted(at)} is no place.", "Give the attempt and the iteration, from 1: --at 2/3.")
@@ -361,7 +358,7 @@ def fork(
         return info_of(row), load_head(row), await (await durable.get(row.id)).effects(where)
 
     info, head, effects = in_store(place, look_up)
-    with AgentLoop(timeout) as loop:
+    with AgentLoop(shared.timeout) as loop:
         chosen = None if agent is None else loop.agent(agent)
         value = _input_of(input, chosen, info, loop)
         lacking = None if chosen is None else Program(agent=chosen).lacks(head)
@@ -429,7 +426,7 @@ def prune(
         recorded.Ended | None, Parameter(help="Only those that ended so; failed: also died, cancelled.")
     ] = None,
     dry_run: Annotated[Flag, Parameter(help="Only say what would be forgotten.")] = False,
-    store: StoreName = None,
+    shared: GivenOptions,
 ) -> int:
     """Forget runs that have ended, with all that is stored of them. One that has not ended is never forgotten."""
     stdout = Stdout()
@@ -438,7 +435,7 @@ def prune(
     older_s = 0.0 if older_than is None else _seconds(older_than)
     statuses: list[Status] = [each for each in ("done", "failed") if status in (None, each)]
 
-    place = find_store(store)  # nothing is forgotten before all that is named was found
+    place = find_store(shared.store)  # nothing is forgotten before all that is named was found
     sizes, others = recorded.prune(place, runs, older_s=older_s, ended=status, dry=True)
 
     async def forget_runs(durable: Durable) -> Sequence[RunInfo]:

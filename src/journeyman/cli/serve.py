@@ -18,20 +18,7 @@ from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.durable import find_store, in_store, tell
 from journeyman.cli.load_agent import check_names, describe_kind, load_value
-from journeyman.cli.options import (
-    OPENING_S,
-    AgentNames,
-    DebugFlag,
-    Flag,
-    HostNames,
-    MaxConcurrency,
-    ModelName,
-    OtelFlag,
-    RecordFlag,
-    Seconds,
-    StoreName,
-    Timeout,
-)
+from journeyman.cli.options import AgentNames, Flag, GivenOptions, HostNames, MaxConcurrency, Seconds
 from journeyman.cli.run import Stdout
 from journeyman.cli.serving import Frame, check_named, frame_of, listening_told, mistake_of, until_told
 from journeyman.closing import time_of_work
@@ -53,25 +40,20 @@ _CONNECTIONS: Final = 2_000
 _GRACE_S: Final = 30.0
 
 
-def serve(  # noqa: PLR0913 - one for each option, all by name
+def serve(
     *targets: AgentNames,
     host: Annotated[
         str, Parameter(help="The address to listen on; JOURNEYMAN_SERVE_TOKEN if others reach it.")
     ] = _ADDRESS,
     port: Annotated[int, Parameter(help="The port to listen on (8000); 0 takes a free one.")] = _PORT,
     allow_host: HostNames = None,
-    store: StoreName = None,
     durable: Annotated[Flag, Parameter(help="Keep runs and chats in the store of the other commands.")] = False,
     authorize: Annotated[
         str | None, Parameter(help="What returns the owner of a request, or None: auth.py:owner.")
     ] = None,
     max_concurrency: MaxConcurrency = _RUNS,
     grace: Seconds = _GRACE_S,
-    model: ModelName = None,
-    record: RecordFlag = False,
-    otel: OtelFlag = False,
-    timeout: Timeout = OPENING_S,
-    debug: DebugFlag = False,
+    shared: GivenOptions,
 ) -> int:
     """Serve agents behind HTTP: a JSON API, events as they happen, and AG-UI. /openapi.json says what there is.
 
@@ -83,10 +65,8 @@ def serve(  # noqa: PLR0913 - one for each option, all by name
     if max_concurrency < 1:
         raise Mistake(f"--max-concurrency {max_concurrency} lets nothing go on.", "Give a number from 1 on.")
     Stdout()
-    place = find_store(store, makes=True) if durable or store is not None else None
-    recorded = record is True
-    opened = frame_of(store, model=model, record=recorded, otel=otel, grace=grace, timeout=timeout, debug=debug)
-    with opened as frame:
+    place = find_store(shared.store, makes=True) if durable or shared.store is not None else None
+    with frame_of(shared, grace=grace) as frame:
         made = create_app(
             list(map(frame.loop.agent, targets)),
             store=place and str(place.path),

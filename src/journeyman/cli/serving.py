@@ -12,6 +12,7 @@ from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.ending import Interrupt, TimedEnd, ending_in_time
 from journeyman.cli.load_agent import AgentLoop, load_model
+from journeyman.cli.options import SharedOptions
 from journeyman.cli.run import recording_in, telemetry_in
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown
@@ -43,10 +44,8 @@ class Frame(NamedTuple):
 
 
 @contextmanager
-def frame_of(
-    store: str | None, *, model: str | None, record: bool, otel: bool, grace: float, timeout: float, debug: bool | None
-) -> Generator[Frame]:
-    """Give the frame until the block is left. With `debug` None the log is not shown.
+def frame_of(options: SharedOptions, *, grace: float, shows_log: bool = True) -> Generator[Frame]:
+    """Give the frame until the block is left.
 
     Raises:
         Mistake: something cannot be opened, or not be served.
@@ -58,12 +57,12 @@ def frame_of(
     try:
         with (
             ending_in_time(grace) as end,
-            nullcontext() if debug is None else log_shown(screen.say, debug=debug),
-            recording_in(store, wish=record) as tape,
-            telemetry_in(wish=otel, end=end) as telemetry,
-            AgentLoop(timeout, end=end) as loop,
+            log_shown(screen.say, debug=options.debug) if shows_log else nullcontext(),
+            recording_in(options) as tape,
+            telemetry_in(options, end) as telemetry,
+            AgentLoop(options.timeout, end=end) as loop,
         ):
-            runtime = Runtime(model=load_model(model), recorder=tape, telemetry=telemetry)
+            runtime = Runtime(model=load_model(options.model), recorder=tape, telemetry=telemetry)
             yield Frame(runtime, telemetry, loop, end)
     finally:
         screen.close()

@@ -16,19 +16,7 @@ from journeyman.cli.app import Mistake
 from journeyman.cli.durable import find_store, open_durable, tell
 from journeyman.cli.ending import TimedEnd
 from journeyman.cli.load_agent import describe_kind, load_value
-from journeyman.cli.options import (
-    OPENING_S,
-    AgentNames,
-    DebugFlag,
-    MaxConcurrency,
-    ModelName,
-    ModeName,
-    OtelFlag,
-    RecordFlag,
-    Seconds,
-    StoreName,
-    Timeout,
-)
+from journeyman.cli.options import AgentNames, GivenOptions, MaxConcurrency, Seconds
 from journeyman.cli.run import Stdout
 from journeyman.cli.serving import check_named, frame_of
 from journeyman.durable.dispatch import Dispatcher
@@ -43,9 +31,8 @@ _GRACE_S = 30.0
 _PARTS_OF_A_DISPATCHER = ("lease_s", "joins", "drive_s", "setup", "enqueue", "drop", "unknown", "serve")
 
 
-def worker(  # noqa: PLR0913 - one for each option, all by name
+def worker(
     *targets: AgentNames,
-    store: StoreName = None,
     queue: Annotated[
         list[str] | None,
         Parameter(negative=(), help="Serve this queue, in all workers so many runs: batch=4; repeatable."),
@@ -55,12 +42,7 @@ def worker(  # noqa: PLR0913 - one for each option, all by name
     ] = None,
     max_concurrency: MaxConcurrency = _SLOTS,
     grace: Seconds = _GRACE_S,
-    model: ModelName = None,
-    mode: ModeName = None,
-    record: RecordFlag = False,
-    timeout: Timeout = OPENING_S,
-    otel: OtelFlag = False,
-    debug: DebugFlag = False,
+    shared: GivenOptions,
 ) -> int:
     """Do durable runs that were started, that wait no more, or whose process has died.
 
@@ -71,11 +53,9 @@ def worker(  # noqa: PLR0913 - one for each option, all by name
     queues = _queues(queue or ())
     brings = None if dispatcher is None else _dispatcher(dispatcher)
     Stdout()
-    place = find_store(store, makes=True)
-    recorded = record is True
-    opened = frame_of(store, model=model, record=recorded, otel=otel, grace=grace, timeout=timeout, debug=debug)
-    with opened as frame:
-        agents = [frame.loop.agent(target, mode=mode) for target in targets]
+    place = find_store(shared.store, makes=True)
+    with frame_of(shared, grace=grace) as frame:
+        agents = [frame.loop.agent(target, mode=shared.mode) for target in targets]
         counts = None if frame.telemetry is None else frame.telemetry.hear
         store_opened = open_durable(place, dispatcher=brings, on_event=counts)
         made = partial(Worker, agents=agents, max_concurrency=max_concurrency, queues=queues, runtime=frame.runtime)

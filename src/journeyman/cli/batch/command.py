@@ -39,21 +39,7 @@ from journeyman.cli.batch.files import (
 from journeyman.cli.durable import SUSPENDED, StorePlace, answer_here, tell, waiting
 from journeyman.cli.ending import Interrupt
 from journeyman.cli.load_agent import AgentLoop, load_model
-from journeyman.cli.options import (
-    OPENING_S,
-    AgentName,
-    DebugFlag,
-    MaxConcurrency,
-    McpFile,
-    ModelName,
-    ModeName,
-    OtelFlag,
-    PinsFile,
-    QuietFlag,
-    RecordFlag,
-    SkillFolders,
-    Timeout,
-)
+from journeyman.cli.options import AgentName, GivenOptions, MaxConcurrency, McpFile, PinsFile, SkillFolders
 from journeyman.cli.permit.asker import TerminalAsker, asked_by, asking
 from journeyman.cli.run import Stdout, not_started, output_json, parse_input, read_files, recording_in, telemetry_in
 from journeyman.cli.show.lines import Line, one_line
@@ -158,45 +144,35 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     order: OrderName = "done",
     reading: InputOptions | None = None,
     durable: DurableName = None,
-    mode: ModeName = None,
-    record: RecordFlag = False,
-    model: ModelName = None,
-    quiet: QuietFlag = False,
-    otel: OtelFlag = False,
-    debug: DebugFlag = False,
     mcp: McpFile = None,
     pins: PinsFile = None,
     skills: SkillFolders = None,
-    timeout: Timeout = OPENING_S,
+    shared: GivenOptions,
 ) -> int:
     """Run an agent on every line of a file, and write a result for each to another file.
 
     The same command again goes on where it stopped. A failure is a result, too. Exit code: 0 if every line succeeded.
     """
-    shared, said = _budget_of_all(max_concurrency, budget, cost), reading or InputOptions()
+    budget_of_all, said = _budget_of_all(max_concurrency, budget, cost), reading or InputOptions()
     written = said.written(inputs)
-    Stdout(drop_others=quiet)
-    with (
-        AgentLoop(timeout) as loop,
-        recording_in(durable, wish=record is True, quiet=quiet) as tape,
-        ExitStack() as stack,
-    ):
-        agent = loop.agent(target, mcp=mcp, pins=pins, skills=skills, durable=durable is not None, mode=mode)
-        telemetry = stack.enter_context(telemetry_in(wish=otel))
+    Stdout(drop_others=shared.quiet)
+    with AgentLoop(shared.timeout) as loop, recording_in(replace(shared, store=durable)) as tape, ExitStack() as stack:
+        agent = loop.agent(target, mcp=mcp, pins=pins, skills=skills, durable=durable is not None, mode=shared.mode)
+        telemetry = stack.enter_context(telemetry_in(shared))
         job = _Job(
             agent=agent,
             loop=loop,
             written=written,
             fields=said.fields(inputs, agent),
-            budget=shared,
+            budget=budget_of_all,
             file=stack.enter_context(open_inputs(inputs, out)),
             results=stack.enter_context(closing(Results(out, agent.name, has_keys=said.key is not None))),
-            runtime=Runtime(model=load_model(model), recorder=tape, telemetry=telemetry),
+            runtime=Runtime(model=load_model(shared.model), recorder=tape, telemetry=telemetry),
             store=durable,
             max_concurrency=max_concurrency,
             order=order,
         )
-        return _perform(job, quiet=quiet, debug=debug)
+        return _perform(job, quiet=shared.quiet, debug=shared.debug)
 
 
 def _budget_of_all(max_concurrency: int, budget: int | None, cost: float | None) -> Budget | None:

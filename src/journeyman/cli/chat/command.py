@@ -32,20 +32,7 @@ from journeyman.cli.chat.tree import recall_lines
 from journeyman.cli.chat.view import ChatView, Keys
 from journeyman.cli.ending import TimedEnd, hearing
 from journeyman.cli.load_agent import AgentLoop, load_model
-from journeyman.cli.options import (
-    OPENING_S,
-    DebugFlag,
-    Flag,
-    McpFile,
-    ModelName,
-    ModeName,
-    OtelFlag,
-    PinsFile,
-    RecordFlag,
-    RulesFile,
-    SkillFolders,
-    Timeout,
-)
+from journeyman.cli.options import Flag, GivenOptions, McpFile, PinsFile, RulesFile, SkillFolders
 from journeyman.cli.permit.policy import data_folder
 from journeyman.cli.run import Stdout, recorder_in, telemetry_in
 from journeyman.cli.show.lines import EMPTY, Line
@@ -71,20 +58,15 @@ def chat(  # noqa: PLR0913 - one for each choice, all by name
         str | None, Parameter(help="Go on with this conversation; without an id with the latest.")
     ] = None,
     session_file: Annotated[str | None, Parameter(help="Keep conversations in this file, or at this URL.")] = None,
-    model: ModelName = None,
-    mode: ModeName = None,
     rules: RulesFile = None,
     tools: Annotated[
         str | None, Parameter(help="Of the assistant: coding (else), reading, none, or read,grep,bash.")
     ] = None,
     plain: Annotated[Flag, Parameter(help="Draw nothing over: for screen readers.")] = False,
-    debug: DebugFlag = False,
-    record: RecordFlag = None,
-    otel: OtelFlag = False,
     mcp: McpFile = None,
     pins: PinsFile = None,
     skills: SkillFolders = None,
-    timeout: Timeout = OPENING_S,
+    shared: GivenOptions,
 ) -> int:
     """Talk with an agent, or with an assistant in this folder. What is typed while it works steers it.
 
@@ -94,20 +76,20 @@ def chat(  # noqa: PLR0913 - one for each choice, all by name
     if tools is not None and target is not None:
         raise Mistake(f"--tools is for the assistant; {target} has its own tools.", "Leave one of them out.")
     stdout = None if os.isatty(0) and os.isatty(1) else Stdout()
-    with AgentLoop(timeout, rules=rules) as loop, telemetry_in(wish=otel) as telemetry:
+    with AgentLoop(shared.timeout, rules=rules) as loop, telemetry_in(shared) as telemetry:
         make: Callable[..., Agent[Any, Any, Any]] | None = None
         if target is None:  # imported for it alone
             make = resolve_name("journeyman.cli.chat.assistant:assistant")
-        made = None if make is None else make(model=model, tools=tools)
+        made = None if make is None else make(model=shared.model, tools=tools)
         place = target or str(Path.cwd())
-        agent = loop.agent(place, mcp=mcp, pins=pins, skills=skills, mode=mode, made=made)
-        runtime = Runtime(model=load_model(model), recorder=recorder_in(None, wish=record), telemetry=telemetry)
+        agent = loop.agent(place, mcp=mcp, pins=pins, skills=skills, mode=shared.mode, made=made)
+        runtime = Runtime(model=load_model(shared.model), recorder=recorder_in(shared), telemetry=telemetry)
         sessions = SessionFile(given=session_file, resume=resume, of_folder=target is None)
         is_attended, is_plain = stdout is None, plain or is_dumb()
         echoes = not (is_attended and is_plain)  # what is typed stands there
         dialog = Dialog(agent, ChatView(), sessions, ALL, is_attended=is_attended, echoes=echoes)
         try:
-            return _converse(loop, dialog, runtime, stdout, is_plain=is_plain, debug=debug)
+            return _converse(loop, dialog, runtime, stdout, is_plain=is_plain, debug=shared.debug)
         finally:
             if is_attended:
                 _tell_how_to_go_on(target, sessions, plain_console(stderr=True) if is_plain else stderr_console())

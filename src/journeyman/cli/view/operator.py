@@ -21,7 +21,7 @@ from journeyman.cli.durable import (
     stop_run,
     tell,
 )
-from journeyman.cli.options import Flag, RunName, StoreName
+from journeyman.cli.options import Flag, GivenOptions, RunName
 from journeyman.cli.run import Stdout
 from journeyman.cli.show.lines import one_line
 from journeyman.durable.durable import Durable
@@ -91,14 +91,14 @@ def tell_run(
     arguments: Annotated[str | None, Parameter(help="approve: make the call with this JSON object instead.")] = None,
     deny: Annotated[str | None, Parameter(help="approve: deny the call; the model reads this reason.")] = None,
     at_end: Annotated[Flag, Parameter(help="steer: when nothing else is left to do; not to a durable run.")] = False,
-    store: StoreName = None,
+    shared: GivenOptions,
 ) -> int:
     """Speak to a run that goes on. The first answer to a question counts."""
     _check_words(verb, words, {"--arguments": arguments, "--deny": deny, "--at-end": at_end or None})
     if verb == "stop":
-        return stop_run(run, *(words or ("cancelled",)), store=store)
+        return stop_run(run, *(words or ("cancelled",)), shared=shared)
     decision = _decide(arguments, deny)
-    return _say_to_run(run, store, lambda handle: _speak(handle, verb, words, decision, at_end=at_end))
+    return _say_to_run(run, shared.store, lambda handle: _speak(handle, verb, words, decision, at_end=at_end))
 
 
 def _check_words(verb: Verb, words: Sequence[str], options: Mapping[str, object]) -> None:
