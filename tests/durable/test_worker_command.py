@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from signal import SIGKILL, SIGTERM
+from signal import SIGINT, SIGKILL, SIGTERM, Signals
 
 import pytest
 
@@ -69,9 +69,23 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_is_not_done_in_time(
         worker.wait_for("2 runs at once")
         assert warm("run", CLERK, "Pay.", "--durable", "--detach", "--id", "other", "--store", store, cwd=tmp_path)
         worker.send(SIGTERM)
-        worker.wait_for("Stopping within 0.1 s: what is driven has 0 s to end.")
+        worker.wait_for("stopping within 0.1 s: what goes on has 0 s to end; once more, and it is given back at once")
         assert worker.done().code == 0
     assert shown(warm, tmp_path, store, "other")["status"] == "ready", "its queue is not served"
+
+
+@pytest.mark.parametrize("number", [SIGINT, SIGTERM])
+def test_a_second_signal_gives_back_at_once_what_is_driven(warm: Warm, tmp_path: Path, number: Signals) -> None:
+    store = str(tmp_path / "runs.db")
+    (tmp_path / "stuck").touch()
+    assert warm("run", CLERK, "Pay.", "--durable", "--detach", "--id", "pay", "--store", store, cwd=tmp_path)
+    with running("worker", CLERK, "--store", store, "--grace", "600", cwd=tmp_path, start=warm.start) as worker:
+        worker.wait_for("stuck in: ")
+        worker.send(number)
+        worker.wait_for("stopping within 600 s: what goes on has 595 s to end")
+        worker.send(SIGTERM)
+        assert worker.done().code == 0
+    assert shown(warm, tmp_path, store)["status"] == "ready"
 
 
 @pytest.mark.parametrize(

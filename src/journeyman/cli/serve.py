@@ -10,6 +10,7 @@ import asyncio
 import gc
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated, Any, Final, cast
 
 from cyclopts import Parameter
@@ -20,8 +21,7 @@ from journeyman.cli.durable import find_store, in_store, tell
 from journeyman.cli.load_agent import check_names, describe_kind, load_value
 from journeyman.cli.options import AgentNames, Flag, GivenOptions, HostNames, MaxConcurrency, Seconds
 from journeyman.cli.run import Stdout
-from journeyman.cli.serving import Frame, check_named, frame_of, listening_told, mistake_of, until_told
-from journeyman.closing import time_of_work
+from journeyman.cli.serving import Frame, check_named, frame_of, listening_told, mistake_of, tell_stopping, until_told
 from journeyman.errors import quoted
 from journeyman.serve.api import AgentApp, Authorize, create_app
 from journeyman.serve.http_guard import HttpGuard, address_problems, in_url, known_hosts, listen, serve_on
@@ -101,16 +101,12 @@ def _serve(frame: Frame, made: AgentApp, guarded: HttpGuard, place: tuple[str, i
                 closing=frame.end,
             )
 
-    def on_first() -> None:
-        has_s = time_of_work(grace_s)
-        most = f"stopping within {grace_s:g} s: what goes on has {has_s:g} s to end"
-        tell(f"{most}; once more, and it is stopped at once")
-
     def hurry() -> None:
         asyncio.run_coroutine_threadsafe(made.drain(0.0), frame.loop.runner.get_loop())
 
     gc.collect()
     gc.freeze()  # what lives as long as the server is not looked through again: that would delay events
+    on_first = partial(tell_stopping, grace_s, "stopped")
     until_told(frame.loop, serve_agents, on_first, end=frame.end, hurry=hurry)
 
 

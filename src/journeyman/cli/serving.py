@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from journeyman.agent import Runtime
 from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake
+from journeyman.cli.durable import tell
 from journeyman.cli.ending import Interrupt, TimedEnd, ending_in_time
 from journeyman.cli.load_agent import AgentLoop, load_model
 from journeyman.cli.options import SharedOptions
@@ -17,6 +18,7 @@ from journeyman.cli.run import recording_in, telemetry_in
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, stderr_console
+from journeyman.closing import time_of_work
 from journeyman.errors import DefinitionError, Problem
 
 if TYPE_CHECKING:
@@ -92,6 +94,12 @@ def until_told(
         loop.run(serving(abort))
         interrupt.has_ended = True
     return interrupt.exit_code or 0
+
+
+def tell_stopping(grace_s: float, then: str) -> None:
+    """Say at the first signal in which time a command ends, and what becomes at the second one of what goes on."""
+    most = f"stopping within {grace_s:g} s: what goes on has {time_of_work(grace_s):g} s to end"
+    tell(f"{most}; once more, and it is {then} at once")
 
 
 def mistake_of(problem: Problem, hints: Mapping[str, str]) -> Mistake:

@@ -5,24 +5,22 @@ The first signal lets what is driven end, for a while, and then gives it back; t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, cast
 
 from cyclopts import Parameter
 
+from journeyman.cancellation import Abort, wait_until_ended
 from journeyman.cli.app import Mistake
 from journeyman.cli.durable import find_store, open_durable, tell
-from journeyman.cli.ending import TimedEnd
 from journeyman.cli.load_agent import describe_kind, load_value
 from journeyman.cli.options import AgentNames, GivenOptions, MaxConcurrency, Seconds
 from journeyman.cli.run import Stdout
-from journeyman.cli.serving import check_named, frame_of
+from journeyman.cli.serving import check_named, frame_of, tell_stopping, until_told
 from journeyman.durable.dispatch import Dispatcher
-from journeyman.durable.durable import Durable
 from journeyman.durable.postgres.dispatchers import DISPATCHERS, DispatcherName
-from journeyman.durable.process_signals import stop_signals_heard
 from journeyman.durable.worker import Queue, Worker
 from journeyman.errors import count, quoted
 
@@ -57,25 +55,33 @@ def worker(
     with frame_of(shared, grace=grace) as frame:
         agents = [frame.loop.agent(target, mode=shared.mode) for target in targets]
         counts = None if frame.telemetry is None else frame.telemetry.hear
-        store_opened = open_durable(place, dispatcher=brings, on_event=counts)
         made = partial(Worker, agents=agents, max_concurrency=max_concurrency, queues=queues, runtime=frame.runtime)
         names = ", ".join(agent.name for agent in agents)
-        tell_ready = f"Serving {names} from {place.shown}, {count(max_concurrency, 'run')} at once. Ctrl-C ends it."
-        frame.loop.run(_serve_store(store_opened, made, tell_ready, frame.end))
+        ready = f"Serving {names} from {place.shown}, {count(max_concurrency, 'run')} at once. Ctrl-C ends it."
+        hurry = Abort()
+
+        async def serve_store(abort: Abort) -> None:
+            async with open_durable(place, dispatcher=brings, on_event=counts) as durable:
+                try:
+                    serving = made(durable)
+                except ValueError as error:
+                    raise Mistake(str(error), "See: journeyman worker --help") from error
+                tell(ready)
+                stop = asyncio.Event()
+                abort.subscribe(stop.set)
+                driving = asyncio.create_task(serving.run(stop=stop, grace_s=grace))
+
+                def give_back() -> None:
+                    driving.cancel()
+
+                hurry.subscribe(give_back)
+                await wait_until_ended(driving)
+                if not driving.cancelled():
+                    driving.result()
+
+        on_first = partial(tell_stopping, grace, "given back")
+        until_told(frame.loop, serve_store, on_first, end=frame.end, hurry=hurry.abort)
     return 0
-
-
-async def _serve_store(
-    store: AbstractAsyncContextManager[Durable], made: Callable[[Durable], Worker], ready: str, end: TimedEnd
-) -> None:
-    async with store as durable:
-        try:
-            serving = made(durable)
-        except ValueError as error:
-            raise Mistake(str(error), "See: journeyman worker --help") from error
-        tell(ready)
-        with stop_signals_heard(end.hear):
-            await serving.run(grace_s=end.grace_s)
 
 
 def _dispatcher(named: str) -> DispatcherName | Dispatcher:
