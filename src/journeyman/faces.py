@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
 def lazy_face(
@@ -35,6 +35,12 @@ def lazy_face(
         return value
 
     return get, lambda: sorted(home_of)
+
+
+def load_function(module: str, name: str) -> Callable[..., Any]:
+    """Return a function of a module that is loaded only now: of a room above, which few programs need."""
+    found: Callable[..., Any] = getattr(import_module(module), name)
+    return found
 
 
 def refuse_name(package: str, name: str) -> NoReturn:

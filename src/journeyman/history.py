@@ -18,7 +18,9 @@ from typing import Final, TypeAlias, TypeVar
 
 import orjson
 
+from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
+from journeyman.faces import load_function
 from journeyman.narrowing import object_in
 from journeyman.types import (
     Audio,
@@ -36,12 +38,15 @@ from journeyman.types import (
     UserContent,
 )
 
-__all__ = ["Closing", "History"]
+__all__ = ["Closing", "History", "ImportedHistory", "from_messages"]
 
 T = TypeVar("T", bound=Block | ToolReference)
 
 NO_OUTPUT = "(no output)"
 """The text of a result that has none: a blank result is not sendable."""
+
+BEGINNING_LEFT_OUT: Final = "[The beginning of the conversation is left out.]"
+"""What the user is made to say where a conversation begins with the model: providers refuse that."""
 
 INTERRUPTED = "Error: interrupted before it finished. Whether it took effect is unknown."
 
@@ -387,3 +392,36 @@ def with_origin(block: UserContent) -> UserContent:
             if block.text.startswith(mark):
                 return replace(block, origin=origin)
     return block
+
+
+# -- conversations of other programs ----------------------------------------------------------------------------------
+
+
+@lazy_dataclass(frozen=True, kw_only=True)
+class ImportedHistory:
+    """A conversation that another program has stored, as messages of ours: give `messages` to `history=`."""
+
+    messages: tuple[Message, ...]
+    """They can be sent as they are."""
+    system: str
+    """The system prompt, for `Agent(system=…)`: no message holds it. Empty if there was none."""
+    form: str
+    """The form that the messages came in."""
+    dropped: tuple[str, ...]
+    """What no message of ours can say, each with its place, such as `messages[3].content[0]: a part of type 'video'`;
+    empty where all was read. Ids, times and usage are not listed."""
+
+
+def from_messages(messages: object, *, form: str | None = None, provider: str | None = None) -> ImportedHistory:
+    """Return a conversation of another program as messages of ours.
+
+    `messages` is a list of dicts or of an SDK's objects, a whole request that holds one, or either as JSON or as JSON
+    lines. `form` is `anthropic`, `chat`, `responses`, `google`, `pydantic_ai`, `langchain`, `sharegpt` or
+    `claude_code`, and told by the shape if it is left out. `provider` says whose reasoning stands in it, such as
+    `deepseek` or `google:MODEL`: that goes back to nobody else.
+
+    Raises:
+        ValueError: they are of no such form, or of several; or they are damaged.
+    """
+    read: Callable[..., ImportedHistory] = load_function("journeyman.models.foreign_messages.forms", "read_messages")
+    return read(messages, form=form, provider=provider)

@@ -22,6 +22,7 @@ from typing import Final
 from pydantic_core import from_json
 
 from journeyman.content.media import MediaLimit, MediaSupport
+from journeyman.history import BEGINNING_LEFT_OUT
 from journeyman.model import Prefix, ToolSpec
 from journeyman.models.google.decode import PROVIDER
 from journeyman.models.wire import (
@@ -65,7 +66,7 @@ _END: Final = b"]}"
 _TWO_IN_A_ROW: Final = "assistantassistant"
 _LOOK: Final = b"?"  # compared by identity
 # The first and the last content must be the user's, in every request.
-_FIRST: Final = _USER % b'{"text":"[The beginning of the conversation is left out.]"}'
+_FIRST: Final = _USER % b'{"text":"%b"}' % BEGINNING_LEFT_OUT.encode()
 _LAST: Final = _USER % b'{"text":"Go on."}'
 _PAGES: Final = 1_000  # "Document understanding" of the API's documentation
 _IN_RESULTS: Final = frozenset(("image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"))
