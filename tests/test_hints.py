@@ -13,7 +13,7 @@ from journeyman import Agent, Chat, DefinitionError, Subagents, Success, Team, r
 from journeyman.compaction import Compaction
 from journeyman.definition import join_sentences
 from journeyman.durable import Durable, Queue, RunHandle, Worker
-from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, OLD_ARGUMENTS, RENAMED, UNNAMED
+from journeyman.foreign import OLD_ARGUMENTS, UNNAMED, foreign_names, read_names
 from journeyman.mcp_server import create_mcp_server
 from journeyman.models import RateLimitedModel
 from journeyman.models.cassette import Cassette
@@ -100,9 +100,9 @@ def paste(kind: str, line: str) -> object:
     return NAMES[kind](*([AGENT] if kind == "Subagents" else []), **{**BASE.get(kind, {}), **given})
 
 
-@pytest.mark.parametrize("kind", ARGUMENTS)
+@pytest.mark.parametrize("kind", read_names()["arguments"])
 def test_the_line_for_a_foreign_name_works_when_it_is_pasted(kind: str) -> None:
-    for name, line in ARGUMENTS[kind].items():
+    for name, line in foreign_names("arguments", kind).items():
         ours = [*re.findall(r"(\w+)[=(](?:\{\}|\{'\w+': )", line), ""][0]
         value = VALUES.get(ours, True)
         base = {key: each for key, each in BASE.get(kind, {}).items() if key != ours}
@@ -113,11 +113,12 @@ def test_the_line_for_a_foreign_name_works_when_it_is_pasted(kind: str) -> None:
 
 
 def test_no_name_of_ours_is_called_foreign() -> None:
-    for kind, rows in (*ARGUMENTS.items(), *ELSEWHERE.items()):
-        assert not rows.keys() & signature(NAMES[kind]).parameters.keys(), kind
+    for table in ("arguments", "elsewhere"):
+        for kind in read_names()[table]:
+            assert not foreign_names(table, kind).keys() & signature(NAMES[kind]).parameters.keys(), kind
 
 
-@pytest.mark.parametrize("name", ELSEWHERE["ServeLimits"])
+@pytest.mark.parametrize("name", foreign_names("elsewhere", "ServeLimits"))
 def test_a_limit_that_is_a_constant_now_is_refused_in_one_line(name: str) -> None:
     made: Any = ServeLimits
     told = refusal(lambda: made(**{name: 1}))
@@ -196,7 +197,7 @@ def test_an_attribute_of_other_libraries_is_told_with_ours() -> None:
     failure = run_sync(Agent(name="a", model=ScriptedModel([])), "Go.")
     success = run_sync(Agent(name="a", model=MODEL), "Go.")
     for holder, kind in ((AGENT, "Agent"), (success, "Success"), (failure, "Failure")):
-        for name, line in ATTRIBUTES[kind].items():
+        for name, line in foreign_names("attributes", kind).items():
             assert not hasattr(holder, name)
             with pytest.raises(AttributeError) as caught:
                 getattr(holder, name)
@@ -216,17 +217,17 @@ def test_limits_know_two_words_for_max_tokens() -> None:
     )
 
 
-@pytest.mark.parametrize("package", RENAMED)
+@pytest.mark.parametrize("package", read_names()["renamed"])
 def test_old_names_are_refused_and_the_lines_with_the_new_ones_work(package: str) -> None:
     now: list[str] = []
-    for row in RENAMED[package].split(", "):
+    for row in read_names()["renamed"][package].split(", "):
         old, _ = row.split()
         with pytest.raises(ImportError, match=rf"^{old} (is called|stands in) .* now: ") as caught:
             getattr(importlib.import_module(package), old)
         line = "from journeyman import Runtime." if old == "Host" else str(caught.value).partition(" now: ")[2]
         exec(line.removesuffix("."))
         now.append(re.split(r"[ .]", line)[-2])
-    assert now == [re.split(r"[ .]", row)[-1] for row in RENAMED[package].split(", ")]
+    assert now == [re.split(r"[ .]", row)[-1] for row in read_names()["renamed"][package].split(", ")]
 
 
 AS_BEFORE: list[tuple[Callable[..., object], str]] = [

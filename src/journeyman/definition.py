@@ -1,7 +1,7 @@
 """A wrong definition, refused: the error that lists every problem of it, and what says for each the line to write.
 
 An argument that does not fit is told in our words and never in Python's: its name may be a slip, or another library's
-(`foreign.py` has those).
+(`foreign.json` has those).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Any, Final, TypeAlias, TypeVar
 
-from journeyman.foreign import ARGUMENTS, ATTRIBUTES, ELSEWHERE, OLD_ARGUMENTS, UNNAMED
+from journeyman.foreign import OLD_ARGUMENTS, UNNAMED, foreign_names
 from journeyman.narrowing import is_dict, is_list_or_tuple
 
 __all__ = ["Problem"]
@@ -172,7 +172,7 @@ def field_problems(code: str, where: str, holder: object, kinds: Mapping[str, Ki
 def missing_attribute(given: object, what: str, name: str, why: str = "") -> str:
     """Say that an object has no such attribute, or `why`, and where people look for one, what to write instead."""
     why = why or f"{type(given).__name__!r} object has no attribute {name!r}"
-    return join_sentences(why, ATTRIBUTES.get(what, {}).get(name, ""))
+    return join_sentences(why, foreign_names("attributes", what).get(name, ""))
 
 
 # -- arguments that do not fit ----------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def write_value(value: object) -> str:
 
 def unknown_argument(what: str, name: str, value: object, known: Sequence[str]) -> Problem:
     """Return the problem of an argument that `what`, a class or a function, does not take."""
-    line, elsewhere = ARGUMENTS.get(what, {}).get(name), ELSEWHERE.get(what, {}).get(name)
+    line, elsewhere = [foreign_names(kind, what).get(name) for kind in ("arguments", "elsewhere")]
     now, close = OLD_ARGUMENTS.get(name), next(iter(get_close_matches(name, known, n=1)), None)
     if line is None and now in known:
         line = f"{now}={{}}"
