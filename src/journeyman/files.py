@@ -12,7 +12,8 @@ from contextlib import suppress
 from errno import ENOSYS
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from pkgutil import get_data
+from typing import Final, cast
 
 from journeyman.errors import StoreError
 
@@ -20,6 +21,11 @@ NO_LINKS: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 """The flag of `os.open` that refuses a symbolic link, where the system has one."""
 
 _NAME_CHARACTERS: Final = 100  # a name with more may not have room for what is added
+
+
+def read_text(package: str, name: str) -> str:
+    """Return the text of a file that comes with a package of ours."""
+    return cast("bytes", get_data(package, name)).decode()
 
 
 def is_inside(path: str, folder: str) -> bool:

@@ -14,14 +14,14 @@ from datetime import UTC, date, datetime
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
-from pkgutil import get_data
-from typing import Annotated, ClassVar, Final, cast
+from typing import Annotated, ClassVar, Final
 
 from pydantic import AfterValidator, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem
+from journeyman.files import read_text
 from journeyman.models.requests import by_longest_prefix
 from journeyman.narrowing import as_list, as_object, as_text
 from journeyman.tools.issues import faults_of, issue_lines
@@ -96,7 +96,7 @@ def prices_as_of() -> date:
 
 @cache
 def _load_bundled() -> PriceTable:
-    return _table(as_object(from_json(cast("bytes", get_data("journeyman.models", BUNDLED.name)))))
+    return _table(as_object(from_json(read_text("journeyman.models", BUNDLED.name))))
 
 
 def _table(given: JsonObject) -> PriceTable:

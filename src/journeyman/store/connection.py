@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.files import check_same_process
-from journeyman.store.database import GET_VERSION, HAS_VERSION, HELD, MAKE, NOTICED, Database, check_installed
+from journeyman.store.database import GET_VERSION, HAS_VERSION, HELD, NOTICED, Database, check_installed, make_tables
 
 if TYPE_CHECKING:
     from psycopg import Connection as PsycopgConnection
@@ -96,7 +96,7 @@ class HeldConnection:
         info, encoding = self.connection.info, self.connection.info.parameter_status("server_encoding")
         version = self.rows(GET_VERSION)[0][0] if self.rows(HAS_VERSION)[0][0] else None
         if self.database.lacks_tables(info.server_version, encoding, version):
-            self.connection.execute(MAKE.encode())
+            self.connection.execute(make_tables().encode())
 
     def rows(self, query: str, *given: object) -> list[tuple[Any, ...]]:
         """Return the rows that a statement gives back, if it gives back any."""

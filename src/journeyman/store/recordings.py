@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 from zlib import decompress
 from zlib import error as zlib_error
 
+from journeyman.files import read_text
 from journeyman.journal import new_id
 
 _Rows: TypeAlias = dict[int, tuple[Any, ...]]
@@ -22,38 +23,6 @@ _Rows: TypeAlias = dict[int, tuple[Any, ...]]
 FORMAT: Final = 1
 """The version of these tables. A newer one is neither read nor written."""
 
-TABLES: Final = """
-CREATE TABLE IF NOT EXISTS rec_format (version INTEGER NOT NULL, key BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS rec_runs (
-    n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, agent TEXT NOT NULL, model TEXT NOT NULL,
-    input TEXT NOT NULL, owner TEXT NOT NULL, has_content INTEGER NOT NULL, started REAL NOT NULL, seen REAL NOT NULL,
-    ended REAL, status TEXT NOT NULL, code TEXT, attempts INTEGER NOT NULL DEFAULT 0,
-    iterations INTEGER NOT NULL DEFAULT 0, calls INTEGER NOT NULL DEFAULT 0, children INTEGER NOT NULL DEFAULT 0,
-    input_tokens INTEGER NOT NULL DEFAULT 0, cached_tokens INTEGER NOT NULL DEFAULT 0,
-    output_tokens INTEGER NOT NULL DEFAULT 0, cost REAL, bytes INTEGER NOT NULL DEFAULT 0,
-    dropped INTEGER NOT NULL DEFAULT 0, why TEXT);
-CREATE INDEX IF NOT EXISTS rec_runs_by_age ON rec_runs (started);
-CREATE INDEX IF NOT EXISTS rec_runs_by_end ON rec_runs (status, ended);
-CREATE TABLE IF NOT EXISTS rec_events (
-    n INTEGER PRIMARY KEY, run INTEGER NOT NULL, at REAL NOT NULL, path TEXT NOT NULL, kind TEXT NOT NULL,
-    attempt INTEGER, iteration INTEGER, call TEXT, tool TEXT, body TEXT, refs BLOB);
-CREATE INDEX IF NOT EXISTS rec_events_of_a_run ON rec_events (run);
-CREATE TABLE IF NOT EXISTS rec_requests (
-    n INTEGER PRIMARY KEY, run INTEGER NOT NULL, at REAL NOT NULL, path TEXT NOT NULL, attempt INTEGER NOT NULL,
-    iteration INTEGER NOT NULL, form TEXT NOT NULL, model TEXT NOT NULL, around INTEGER, size INTEGER NOT NULL,
-    base INTEGER, pieces BLOB NOT NULL, answer TEXT, refs BLOB);
-CREATE INDEX IF NOT EXISTS rec_requests_of_a_run ON rec_requests (run);
-CREATE TABLE IF NOT EXISTS rec_pieces (
-    n INTEGER PRIMARY KEY, run INTEGER NOT NULL, digest INTEGER NOT NULL, size INTEGER NOT NULL, body BLOB);
-CREATE INDEX IF NOT EXISTS rec_pieces_by_digest ON rec_pieces (digest);
-CREATE INDEX IF NOT EXISTS rec_pieces_of_a_run ON rec_pieces (run);
-CREATE TABLE IF NOT EXISTS rec_shared (
-    piece INTEGER NOT NULL, run INTEGER NOT NULL, PRIMARY KEY (piece, run)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS rec_shared_by_run ON rec_shared (run);
-CREATE TABLE IF NOT EXISTS rec_watched (
-    watcher TEXT NOT NULL, run TEXT NOT NULL, until REAL NOT NULL, PRIMARY KEY (watcher, run)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS rec_words (run TEXT PRIMARY KEY, at REAL NOT NULL, body TEXT NOT NULL) WITHOUT ROWID;
-"""
 COLUMNS: Final = {
     "rec_runs": (
         "id, kind, agent, model, input, owner, has_content, started, seen, ended, status, code, attempts, iterations,"
@@ -71,6 +40,11 @@ TYPES: Final[dict[str, tuple[type | tuple[type, ...], ...]]] = {
     "rec_pieces": (int, int, int, _BYTES),
 }
 _WHY: Final = "the store was damaged, and what it was is lost, except what is shown"
+
+
+def tables() -> str:
+    """Return the statements that make these tables, as SQLite reads them."""
+    return read_text("journeyman.store", "recordings.sql")
 
 
 def digest_of(piece: bytes, key: bytes) -> int:
@@ -120,7 +94,7 @@ def restore(connection: Connection, found: dict[str, _Rows], key: bytes | None) 
     """Write the rows that were found into a store without recordings. Return how many recordings these are."""
     if not any(found[table] for table in COLUMNS):
         return 0
-    for statement in filter(str.strip, TABLES.split(";")):
+    for statement in filter(str.strip, tables().split(";")):
         connection.execute(statement)
     connection.execute("DELETE FROM rec_format")
     new_key = key or token_bytes(16)
@@ -132,8 +106,8 @@ def restore(connection: Connection, found: dict[str, _Rows], key: bytes | None) 
             whole = grown(body, size)
             pieces[n] = run, digest if whole is None else digest_of(whole, new_key), size, body
     told = dict(_runs(found))
-    tables = {**{table: found[table] for table in COLUMNS}, "rec_runs": told, "rec_pieces": pieces}
-    for table, rows in tables.items():
+    written = {**{table: found[table] for table in COLUMNS}, "rec_runs": told, "rec_pieces": pieces}
+    for table, rows in written.items():
         marks = ", ".join("?" * (1 + len(TYPES[table])))
         # Damage may show a row twice, in an old page and in a new one: the first counts.
         statement = f"INSERT OR IGNORE INTO {table} (n, {COLUMNS[table]}) VALUES ({marks})"

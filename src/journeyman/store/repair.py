@@ -25,7 +25,7 @@ from journeyman.store.file import APPLICATION, BUSY_S, MAGIC, Damaged, File, che
 from journeyman.store.journal import crc_of_step
 from journeyman.store.log import SessionRecord, readable_records
 from journeyman.store.recordings import COLUMNS as OF_RECORDINGS
-from journeyman.store.recordings import TABLES, TYPES, key_of, restore
+from journeyman.store.recordings import TYPES, key_of, restore, tables
 
 _log = logging.getLogger("journeyman")
 _COLUMNS: Final = {
@@ -139,7 +139,7 @@ def _found(aside: Path, folder: Path) -> tuple[_Found, bytes | None]:
     """Return the rows that can be read, and the key of the recordings: from copies, since to read may be to write."""
     found: _Found = {table: {} for table in _COLUMNS}
     key: bytes | None = None
-    for number, model in enumerate((None, TABLES, "")):  # as it is, and with the first page of such a new store
+    for number, model in enumerate((None, tables(), "")):  # as it is, and with the first page of such a new store
         copy = folder / f"copy-{number}"
         # Not the index of the log, which SQLite makes again from the log itself.
         for suffix in ("", "-wal"):

@@ -26,13 +26,13 @@ from journeyman.store.database import (
     GET_VERSION,
     HAS_VERSION,
     HELD,
-    MAKE,
-    MAKE_RECORDINGS,
     NOTICED,
     NUMBERING,
     Database,
     check_installed,
     lock_number,
+    make_recordings,
+    make_tables,
     restored,
     storable_value,
 )
@@ -279,8 +279,8 @@ class SharedStorage:
         with self._alone, self._database.explaining("opened"):
             try:
                 if self._lacks_tables(self.connected()):
-                    self.connected().execute(MAKE.encode())
-                self.connected().execute(MAKE_RECORDINGS.encode())
+                    self.connected().execute(make_tables().encode())
+                self.connected().execute(make_recordings().encode())
             except BaseException:
                 self.lose()
                 raise

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from journeyman.errors import StoreError
 from journeyman.store.file import Lock, is_held
-from journeyman.store.recordings import FORMAT, TABLES
+from journeyman.store.recordings import FORMAT, tables
 from journeyman.store.repair import open_or_repair, rescue_on_close
 
 Purpose: TypeAlias = Literal["records", "forgets", "speaks", ""]
@@ -159,7 +159,7 @@ class FileStorage:
 
     def make(self) -> None:
         with self._file.transaction() as connection:
-            for statement in filter(str.strip, TABLES.split(";")):
+            for statement in filter(str.strip, tables().split(";")):
                 connection.execute(statement)
             # Two processes may make the tables at once, and a second key would make all digests wrong.
             once = "INSERT INTO rec_format SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM rec_format)"

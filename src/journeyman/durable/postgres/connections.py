@@ -25,11 +25,11 @@ from journeyman.store.database import (
     GET_VERSION,
     HAS_VERSION,
     HELD,
-    MAKE,
     NOTICED,
     Database,
     check_installed,
     lock_number,
+    make_tables,
     restored,
     storable_value,
 )
@@ -352,7 +352,7 @@ async def _prepare(connection: Connection, database: Database) -> None:
         version = None if made is None else made[0]
     info = connection.info
     if database.lacks_tables(info.server_version, info.parameter_status("server_encoding"), version):
-        await connection.execute(MAKE.encode())
+        await connection.execute(make_tables().encode())
 
 
 # -- values ------------------------------------------------------------------------------------------------------------

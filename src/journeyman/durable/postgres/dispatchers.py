@@ -12,7 +12,7 @@ from journeyman.durable.postgres.procrastinate import Procrastinate
 from journeyman.durable.postgres.tickets import Lender
 from journeyman.durable.records import wall_clock
 from journeyman.errors import StoreError
-from journeyman.store.database import MAKE, MAKE_RECORDINGS, Database
+from journeyman.store.database import Database, make_recordings, make_tables
 
 if TYPE_CHECKING:
     from journeyman.durable.postgres.connections import Connection
@@ -46,7 +46,7 @@ def schema_sql(dispatcher: DispatcherName = _DEFAULT, *, days: int = AHEAD) -> s
     _check_dispatcher(dispatcher)
     if not 0 <= days <= _MOST_DAYS:
         raise ValueError(f"Tables of {days:,} days cannot be made ahead. Give a number from 0 to {_MOST_DAYS:,}.")
-    return f"{MAKE}{MAKE_RECORDINGS}{days_ddl(wall_clock(), days)}BEGIN;\n{_SCHEMAS[dispatcher]()}COMMIT;\n"
+    return f"{make_tables()}{make_recordings()}{days_ddl(wall_clock(), days)}BEGIN;\n{_SCHEMAS[dispatcher]()}COMMIT;\n"
 
 
 def named(given: DispatcherName | Dispatcher | None, lender: Lender, *, lease_s: float) -> Dispatcher:
