@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks import (
+    boxes,
     crew,
     durable_file,
     durable_postgres,
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Row]]] = {
     "serve": serving.measure,
     "answers": round_trips.measure,
     "start-up": start_up.measure,
+    "boxes": boxes.measure,
     "keystrokes": keystrokes.measure,
     "viewer": viewer.measure,
 }

@@ -70,6 +70,13 @@ class Processes:
             return False
 
 
+def kill_marked(mark: str) -> None:
+    """Kill the processes that a mark in their environment shows, where the system shows it."""
+    for process in Processes(-1, mark).living():
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(process, signal.SIGKILL)
+
+
 def kill_children() -> None:
     """Kill the processes that this one has started, and those that they have started, as far as the system shows them:
     what this process would wait for if it could."""

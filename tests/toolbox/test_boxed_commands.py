@@ -12,7 +12,7 @@ from journeyman.sandbox import Box, Bubblewrap, NoSandbox, OpenSandbox, SandboxG
 from journeyman.sandbox.probe import visible_folder
 from journeyman.testing import ScriptedModel
 from journeyman.testing.scripted import call
-from journeyman.toolbox import Workspace
+from journeyman.toolbox import Shell, Workspace
 from journeyman.toolbox.boxed import SandboxChoice
 from journeyman.types import Message, ToolResult
 from tests.sandbox.conftest import bubblewrap as bubblewrap
@@ -69,6 +69,24 @@ async def test_what_a_command_leaves_running_is_ended_and_its_time_is_bounded(pl
         "[timed out after 0.2 s and was ended with all its processes]"
     )
     assert await player.text("bash", command="kill -SEGV $$") == "[ended by SIGSEGV]"
+    player.workspace.close()
+
+
+@pytest.mark.parametrize(
+    ("kill", "text"),
+    [
+        ("KILL $PPID", "[ended by SIGKILL]"),
+        ("STOP $PPID 1", "[timed out after 1 s and was ended with all its processes]"),
+        ("TERM $PPID 1", "[exit code 0]\n[It left processes running. They were ended.]"),
+    ],
+)
+async def test_a_command_that_turns_on_its_keeper_is_ended_and_the_next_one_runs(
+    place: Path, kill: str, text: str
+) -> None:
+    player = Player(Workspace(place / "work", sandbox="required", shell=Shell(grace_s=0.2)))
+    line = f"setsid flock lock sleep 60 > /dev/null & kill -{kill}"
+    assert (await player.text("bash", command=line, timeout_s=1)).startswith(text)
+    assert await player.text("bash", command="flock -w 1 lock echo free") == "free\n[exit code 0]"
     player.workspace.close()
 
 

@@ -11,6 +11,7 @@ import errno
 import platform
 import struct
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
@@ -83,6 +84,7 @@ _OPENS: Final = {"open": 1, "openat": 2}
 _Instruction = tuple[int, int, int, int]
 
 
+@cache
 def build_filter(machine: str | None = None, *, datagrams: bool = True) -> bytes | None:
     """Return the filter as the kernel takes it. None: there is none for this machine.
 

@@ -1,9 +1,10 @@
-"""The first process of a box: it starts each command in it, below a small keeper of its own, and ends with it.
+"""The first process of a box: it starts the keepers of its commands, and ends with all of them.
 
 It is run by its path or by a descriptor, in an interpreter that loads as little as possible, and is never imported. It
 reads requests from a socket of whoever opened the box; when that is closed, it ends, and as the first process of its
-namespace all others with it. The keeper of a command finds whatever the command leaves behind. It writes to a socket of
-its own that the program is `started`, that it `ended` or `failed`, and reads the signals that it shall send.
+namespace all others with it. A keeper finds whatever its command leaves behind, and when nothing is left it keeps the
+next one. It writes to a socket of its own that a program is `started`, that it `ended` or `failed`, and that what it
+left is `gone`; it reads the commands and the signals for them.
 """
 
 from __future__ import annotations
@@ -27,44 +28,58 @@ else:
     import posix as os  # without its paths
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36  # as linux/prctl.h has them
-_N_DESCRIPTORS = 5  # the request, the socket of the command, its input, its output, its errors
+_N_DESCRIPTORS = 4  # the request, its input, its output, its errors
 _KILL_AGAIN_S = 0.005
 _MOST_KILLS = 2_000  # a process of another user cannot be ended
 
 
 def serve_commands() -> None:
-    """Start commands until nobody asks any more. The arguments: the socket's number, and that of the settings."""
+    """Start keepers until nobody asks any more. The arguments: the socket's number, and that of the settings."""
     control = _socket.socket(fileno=int(sys.argv[1]))
     settings = read_all(int(sys.argv[2]))
     with os.scandir("/dev/fd") as entries:
         numbers = [int(each.name) for each in entries]
     for number in numbers:
         seal(number)
+    restrict(settings["limits"])
+    if settings["is_proxied"]:
+        hand_over_listener(control)
+    ignored = ignore_signals()
+    gc.freeze()  # so that a fork has less to copy
+    while True:
+        asked, numbers = receive(control)
+        if not asked:
+            end()
+        if not numbers:  # a command may have stopped its keeper
+            os.kill(0, signal.SIGCONT)
+        elif not os.fork():
+            control.close()
+            CommandKeeper(numbers[0], ignored).keep()
+        for number in numbers:
+            os.close(number)
+
+
+def restrict(limits: dict[int, int]) -> None:
+    """Let this process end with its parent, and take in orphans; set its limits, which all in the box have."""
     if os.getpid() == 1:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # its parent is the program that drew the borders
     if sys.platform == "linux":
         prctl(_PR_SET_DUMPABLE, 0)  # no command of this box reads its sockets, or traces it
         prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    for kind, most in settings["limits"].items():
+    for kind, most in limits.items():
         # Not by `resource`, which takes as long to load as a command to start. A lower limit stays as it is.
         both = most.to_bytes(8, sys.byteorder) * 2
         _ctypes.call_function(_ctypes.dlsym(_ctypes.dlopen("", 0), "setrlimit"), (kind, both))
-    if settings["is_proxied"]:
-        hand_over_listener(control)
-    gc.freeze()  # so that a fork has less to copy
-    gc.disable()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so the system forgets children that have ended
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    while True:
-        byte, found, *_ = control.recvmsg(1, _socket.CMSG_SPACE(4 * _N_DESCRIPTORS))
-        if not byte:
-            end()
-        numbers = [each for *_, data in found for each in descriptors_in(data)]
-        if len(numbers) == _N_DESCRIPTORS and not os.fork():
-            control.close()
-            keep(*numbers)
-        for number in numbers:
-            os.close(number)
+
+
+def ignore_signals() -> list[int]:
+    """Ignore the signals by which a command could end its keeper. Return those that its program must not ignore."""
+    asking = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    ours = [each for each in asking if signal.getsignal(each) != signal.SIG_IGN]
+    ignored = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, *ours]
+    for each in ignored:  # of SIGCHLD, so that the system forgets children that have ended
+        signal.signal(each, signal.SIG_IGN)
+    return [*ignored]
 
 
 def hand_over_listener(control: _socket.socket) -> None:
@@ -77,12 +92,13 @@ def hand_over_listener(control: _socket.socket) -> None:
     listener.close()
 
 
-def descriptors_in(data: bytes) -> list[int]:
-    """Return the descriptors of a message, which no program inherits."""
-    numbers = [int.from_bytes(data[at : at + 4], sys.byteorder) for at in range(0, len(data), 4)]
+def receive(connection: _socket.socket) -> tuple[bytes, list[int]]:
+    """Return a byte, none at the end, and the descriptors that came with it, which no program inherits."""
+    asked, found, *_ = connection.recvmsg(1, _socket.CMSG_SPACE(4 * _N_DESCRIPTORS))
+    numbers = [int.from_bytes(data[at : at + 4], sys.byteorder) for *_, data in found for at in range(0, len(data), 4)]
     for number in numbers:
         seal(number)
-    return numbers
+    return asked, numbers
 
 
 def seal(number: int) -> None:
@@ -103,7 +119,7 @@ def end() -> None:
     """End, with all that runs in this box. The first process of a namespace takes the others with it."""
     for _ in range(_MOST_KILLS if os.getpid() != 1 else 0):
         below = running_below(os.getpid())
-        if not below:  # else the keepers of the commands do it, whose sockets are closed as well
+        if not below:  # else the keepers do it, whose sockets are closed as well
             break
         for process in below:
             kill(process, signal.SIGKILL)
@@ -117,31 +133,123 @@ def prctl(option: int, value: int) -> int:
     return _ctypes.call_function(function, (option, value, 0, 0, 0))
 
 
-# -- one command -------------------------------------------------------------------------------------------------------
+class CommandKeeper:
+    """The keeper of one command after the other: it starts each, tells how it ends, and when nothing of it is left."""
 
+    def __init__(self, number: int, ignored: list[int]) -> None:
+        self.told = _socket.socket(fileno=number)
+        self.ignored = ignored
+        """The signals that no command shall ignore because this process does."""
+        self.program = 0
+        """The program of the command, which is its group as well; 0 while there is none."""
+        self.has_begun = _thread.allocate_lock()
+        self.has_begun.acquire()
 
-def keep(request: int, told: int, *streams: int) -> None:
-    """Be the keeper of one command: start it, tell how it ends, and end when nothing below this process runs."""
-    try:
+    def keep(self) -> None:
+        """Keep commands until nobody asks any more."""
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if sys.platform == "linux":
             prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        _thread.start_new_thread(self.obey, ())
+        self.watch()
+
+    def obey(self) -> None:
+        """Do what is asked for. When nobody asks any more, end the command, and this process."""
         try:
-            program = start(read_all(request), told, streams)
-        except OSError as error:
-            report(told, f"failed {error.errno}")
+            while True:
+                asked, numbers = receive(self.told)
+                if len(numbers) == _N_DESCRIPTORS:
+                    self.begin(*numbers)
+                elif not asked:
+                    break
+                else:
+                    self.send(asked[0])
+        except OSError:  # whoever asked has ended with lines that it had not read
+            pass
+        finally:
+            self.send(signal.SIGKILL)
             os._exit(0)
+
+    def begin(self, request: int, *streams: int) -> None:
+        """Start a command."""
+        try:
+            self.program = self.start(read_all(request), streams)
+            self.has_begun.release()
+        except OSError as error:
+            self.report(f"failed {error.errno}")
         for number in (request, *streams):
             os.close(number)
-        _thread.start_new_thread(obey, (told, program))
-        while (ended := os.waitpid(-1, 0))[0] != program:
-            pass
-        is_left = is_anything_left(program)
-        report(told, f"ended {os.waitstatus_to_exitcode(ended[1])} {int(is_left)}")
-        while is_anything_left(program):
-            wait_for_one(program)
-    finally:
-        os._exit(0)
+        os.chdir("/")
+
+    def start(self, request: dict[str, Any], streams: tuple[int, ...]) -> int:
+        """Tell that the program begins, start it in a session of its own, and return its id. It may turn on its keeper
+        as soon as it runs.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        self.report("started")
+        os.chdir(request["folder"])
+        program, environment = request["program"], request["environment"]
+        folders = [""]
+        if "/" not in program:
+            folders = [f"{each}/" for each in environment.get("PATH", "/bin:/usr/bin").split(":") if each]
+        failure: OSError = FileNotFoundError(errno.ENOENT, "no such program")
+        for folder in folders:
+            if not os.access(folder + program, os.F_OK):  # a fork costs more
+                continue
+            try:
+                return os.posix_spawn(
+                    folder + program,
+                    [program, *request["arguments"]],
+                    environment,
+                    file_actions=[(os.POSIX_SPAWN_DUP2, stream, number) for number, stream in enumerate(streams)],
+                    setsid=True,
+                    setsigdef=self.ignored,
+                )
+            except OSError as error:
+                failure = error
+        raise failure
+
+    def watch(self) -> None:
+        """Tell of each command how it ends, and what becomes of the processes that it has left."""
+        try:
+            while self.has_begun.acquire():
+                program = self.program
+                while (ended := os.waitpid(-1, 0))[0] != program:
+                    pass
+                is_left = is_anything_left(program)
+                self.program = program if is_left else 0
+                self.report(f"ended {os.waitstatus_to_exitcode(ended[1])} {int(is_left)}")
+                if is_left:
+                    while is_anything_left(program):
+                        wait_for_one()
+                    self.program = 0
+                    self.report("gone")
+        finally:
+            os._exit(1)
+
+    def report(self, line: str) -> None:
+        """Write a line, unless nobody is there to read it: then `obey` ends all."""
+        try:
+            self.told.send(f"{line}\n".encode())
+        except OSError:
+            return
+
+    def send(self, number: int) -> None:
+        """Send a signal to the group of the program, and to each process below this one that is not in it; SIGKILL
+        until nothing runs."""
+        for _ in range(_MOST_KILLS):
+            program = self.program
+            if not program:
+                return
+            below = running_below(os.getpid())
+            targets = [-program] if below is None or program in below.values() else []
+            for target in (*targets, *(process for process, group in (below or {}).items() if group != program)):
+                kill(target, number)
+            if number != signal.SIGKILL:
+                return
+            time.sleep(_KILL_AGAIN_S)
 
 
 def is_anything_left(group: int) -> bool:
@@ -161,72 +269,12 @@ def is_anything_left(group: int) -> bool:
     return True
 
 
-def wait_for_one(group: int) -> None:
+def wait_for_one() -> None:
     """Wait until one of the processes has ended; for a while, where the system does not tell."""
     try:
         os.waitpid(-1, 0)
     except ChildProcessError:
         time.sleep(_KILL_AGAIN_S)
-
-
-def start(request: dict[str, Any], told: int, streams: tuple[int, ...]) -> int:
-    """Tell that the program begins, start it in a session of its own, and return its id. It may turn on its keeper as
-    soon as it runs.
-
-    Raises:
-        OSError: it cannot be started.
-    """
-    report(told, "started")
-    os.chdir(request["folder"])
-    program, environment = request["program"], request["environment"]
-    folders = (
-        [""] if "/" in program else [f"{each}/" for each in environment.get("PATH", "/bin:/usr/bin").split(":") if each]
-    )
-    failure: OSError = FileNotFoundError(errno.ENOENT, "no such program")
-    for folder in folders:
-        try:
-            return os.posix_spawn(
-                folder + program,
-                [program, *request["arguments"]],
-                environment,
-                file_actions=[(os.POSIX_SPAWN_DUP2, stream, number) for number, stream in enumerate(streams)],
-                setsid=True,
-                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD],  # which Python, or this one, ignores
-            )
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            failure = error
-    raise failure
-
-
-def report(told: int, line: str) -> None:
-    """Write a line, unless nobody is there to read it: then `obey` ends all."""
-    try:
-        os.write(told, f"{line}\n".encode())
-    except OSError:
-        return
-
-
-def obey(told: int, program: int) -> None:
-    """Send the signals that are asked for. After SIGKILL, and when nobody asks any more, kill until nothing runs."""
-    try:
-        while (asked := os.read(told, 1)) and asked[0] != signal.SIGKILL:
-            send(asked[0], program)
-    except OSError:  # whoever started this has ended with lines that it had not read
-        pass
-    for _ in range(_MOST_KILLS):
-        send(signal.SIGKILL, program)
-        time.sleep(_KILL_AGAIN_S)
-    os._exit(1)
-
-
-def send(number: int, program: int) -> None:
-    """Send a signal to the group of the program, and to each process below this one that is not in it."""
-    below = running_below(os.getpid())
-    targets = [-program] if below is None or program in below.values() else []
-    for target in (*targets, *(process for process, group in (below or {}).items() if group != program)):
-        kill(target, number)
 
 
 def kill(target: int, number: int) -> None:

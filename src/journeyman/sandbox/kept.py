@@ -15,12 +15,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from weakref import WeakSet, finalize
 
 from journeyman.processes import signal_name
 from journeyman.sandbox.box import Box, SandboxRefusal, need_of_host
@@ -32,6 +33,8 @@ _RLIMIT_FSIZE, _RLIMIT_CORE = 1, 4  # on Linux and macOS alike
 _START_S: Final = 30.0
 _END_S: Final = 5.0
 _FULL_S: Final = 0.005
+_STOPPED_S: Final = 1.0
+_MOST_IDLE: Final = 4
 _LONGEST_LINE: Final = 64
 _LONGEST_COMPLAINT: Final = 500
 
@@ -62,41 +65,51 @@ class KeptSandbox:
     """A box whose first process is the keeper."""
 
     def __init__(
-        self, box: Box, launch: Launch, *, has_temporary: bool = False, adds: Mapping[str, str] | None = None
+        self, box: Box, launch: Launch | None, *, has_temporary: bool = False, adds: Mapping[str, str] | None = None
     ) -> None:
-        """Start the keeper by the command line that `launch` makes. With `has_temporary`, temporary files are in the
-        folder of the box. `adds` are variables that each command gets, unless the box has others.
+        """Start the keeper by the command line that `launch` makes; None draws no borders. With `has_temporary`,
+        temporary files are in the folder of the box. `adds` are variables that each command gets, unless the box has
+        others.
 
         Raises:
             SandboxUnavailable: it cannot be started.
         """
         self.box: Final = box
-        self._folder: Final = os.path.realpath(tempfile.mkdtemp(prefix="journeyman-box-")) if has_temporary else ""
-        self._adds: Final = {**(adds or {}), **box.environment, **({"TMPDIR": self._folder} if has_temporary else {})}
-        self._overrides: Final[dict[str, str]] = {}
-        self._commands: Final[list[KeptProcess]] = []
         self._opener: Final = os.getpid()
-        self._complaints: Final = memory_of(b"")
+        self._commands: Final[WeakSet[KeptProcess]] = WeakSet()
+        self._idle: Final[list[socket.socket]] = []
+        """The sockets of keepers that have no command."""
+        self._overrides: Final[dict[str, str]] = {}
         self._proxy: HostProxy | None = None
         self._control, inner = socket.socketpair()
+        parts = ExitStack()
+        self._end: Final = finalize(self, parts.close)
+        """Ends all that runs in it, also when nobody knows it any more."""
         try:
+            self._complaints: Final = parts.enter_context(memory_of(b""))
+            self._folder: Final = parts.enter_context(_temporary_folder()) if has_temporary else ""
+            own = {"TMPDIR": self._folder} if has_temporary else {}
+            self._adds: Final = {**(adds or {}), **box.environment, **own}
+            parts.enter_context(self._control)
+            self._control.setblocking(False)
             with inner, ExitStack() as stack:
-                self._control.setblocking(False)
                 self._keeper: Final = self._start(launch, inner, stack)
+            parts.callback(_end_keeper, self._control, self._idle, self._keeper, self._opener)
             if box.hosts:
                 self._proxy = self._receive_proxy()
+                parts.callback(self._proxy.close)
         except BaseException as error:
             self._control.close()
-            self._clear()
+            self._end()
             if isinstance(error, OSError):
                 raise SandboxUnavailable(f"The sandbox cannot be started: {error}.") from error
             raise
 
-    def _start(self, launch: Launch, inner: socket.socket, stack: ExitStack) -> subprocess.Popen[bytes]:
+    def _start(self, launch: Launch | None, inner: socket.socket, stack: ExitStack) -> subprocess.Popen[bytes]:
         python = stack.enter_context(Path(sys.executable).resolve().open("rb"))
         source = stack.enter_context(memory_of(compiled_keeper()))
         largest = self.box.limits.file_bytes
-        limits = {_RLIMIT_CORE: 0} | ({} if largest is None else {_RLIMIT_FSIZE: largest})
+        limits = ({} if launch is None else {_RLIMIT_CORE: 0}) | ({} if largest is None else {_RLIMIT_FSIZE: largest})
         settings = stack.enter_context(file_of({"limits": limits, "is_proxied": bool(self.box.hosts)}))
         # By descriptors, so that they can be read where the box hides their files.
         is_linux = sys.platform == "linux"
@@ -104,7 +117,7 @@ class KeptSandbox:
         script = f"{'/proc/self' if is_linux else '/dev'}/fd/{source.fileno()}"
         inherited = [python.fileno(), source.fileno(), inner.fileno(), settings.fileno()]
         line = [program, "-I", "-S", script, str(inner.fileno()), str(settings.fileno())]
-        arguments, descriptors = launch(line, inherited, self._folder)
+        arguments, descriptors = (line, inherited) if launch is None else launch(line, inherited, self._folder)
         return subprocess.Popen(
             arguments,
             stdin=subprocess.DEVNULL,
@@ -171,42 +184,70 @@ class KeptSandbox:
             "folder": self.box.work if folder is None else folder,
             "environment": {**environment, **self._added_to(environment), **self._overrides},
         }
-        outer, inner = socket.socketpair()
-        outer.setblocking(False)
-        process = KeptProcess(outer, program, self.close)
-        with inner, ExitStack() as stack:
+        with ExitStack() as stack:
             nothing = os.open(os.devnull, os.O_RDWR)
             stack.callback(os.close, nothing)
             streams = [nothing if stream is None else stream for stream in (stdin, stdout, stderr)]
             asked = stack.enter_context(file_of(request))
-            try:
-                await self._ask([asked.fileno(), inner.fileno(), *streams])
-            except BaseException:
-                process.close()
-                raise
-        self._commands[:] = [*[each for each in self._commands if not each.is_closed], process]
+            is_new = False
+            while not is_new:
+                is_new = not self._idle
+                told = await self._start_keeper() if is_new else self._idle.pop()
+                process = KeptProcess(told, program, self)
+                if await self._begins(process, [asked.fileno(), *streams]):
+                    self._commands.add(process)
+                    return process
+        raise SandboxUnavailable(self._complaint())
+
+    async def _begins(self, process: KeptProcess, descriptors: Sequence[int]) -> bool:
+        """Give a keeper its command, and wait until it starts. False: it has ended, and nothing was started."""
         has_begun = False
         try:
-            has_begun = await asyncio.wait_for(process.has_begun(), _START_S)
+            process.ask(descriptors)
+            starting = asyncio.ensure_future(process.has_begun())
+            try:
+                await asyncio.wait({starting}, timeout=_STOPPED_S)
+                if not starting.done():
+                    self.wake()
+                has_begun = await asyncio.wait_for(starting, _START_S)
+            finally:
+                starting.cancel()
         except TimeoutError:
             self.close()
+        except OSError:
+            pass
         finally:
             if not has_begun:
                 process.close()
-        if not has_begun:
-            raise SandboxUnavailable(self._complaint())
-        return process
+        return has_begun
 
-    async def _ask(self, descriptors: Sequence[int]) -> None:
-        while True:
-            try:
-                socket.send_fds(self._control, [b"c"], descriptors)
-            except BlockingIOError:  # as many requests as the system keeps wait already
-                await asyncio.sleep(_FULL_S)
-            except OSError as error:
-                raise SandboxUnavailable(self._complaint()) from error
-            else:
-                return
+    async def _start_keeper(self) -> socket.socket:
+        told, inner = socket.socketpair()
+        told.setblocking(False)
+        with inner:
+            while True:
+                try:
+                    socket.send_fds(self._control, [b"c"], [inner.fileno()])
+                except BlockingIOError:  # as many requests as the system keeps wait already
+                    await asyncio.sleep(_FULL_S)
+                except OSError as error:
+                    told.close()
+                    raise SandboxUnavailable(self._complaint()) from error
+                else:
+                    return told
+
+    def wake(self) -> None:
+        """Let the keepers go on that a command has stopped."""
+        with suppress(OSError):
+            os.killpg(self._keeper.pid, signal.SIGCONT)
+            self._control.send(b"w")
+
+    def take_back(self, told: socket.socket) -> None:
+        """Keep a keeper, of whose command nothing is left, for the next one."""
+        if self._control.fileno() < 0 or len(self._idle) >= _MOST_IDLE:
+            told.close()
+        else:
+            self._idle.append(told)
 
     def _complaint(self) -> str:
         """Return why the box does not work, in the words of the program that draws its borders."""
@@ -224,22 +265,30 @@ class KeptSandbox:
         """End all that runs in it."""
         for each in [*self._commands]:
             each.close()
-        self._control.close()
-        if os.getpid() != self._opener:
-            return
-        try:
-            self._keeper.wait(_END_S)
-        except subprocess.TimeoutExpired:  # the system may not let go of it
-            self._keeper.kill()
-            self._keeper.wait()
-        self._clear()
+        self._end()
 
-    def _clear(self) -> None:
-        if self._proxy is not None:
-            self._proxy.close()
-        self._complaints.close()
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
+
+def _end_keeper(
+    control: socket.socket, idle: list[socket.socket], keeper: subprocess.Popen[bytes], opener: int
+) -> None:
+    """Let the keeper of a box end, and all that runs in it."""
+    for each in (*idle, control):
+        each.close()
+    idle.clear()
+    if os.getpid() == opener:
+        try:
+            keeper.wait(_END_S)
+        except subprocess.TimeoutExpired:  # the system may not let go of it
+            keeper.kill()
+            keeper.wait()
+
+
+@contextmanager
+def _temporary_folder() -> Generator[str]:
+    folder, maker = os.path.realpath(tempfile.mkdtemp(prefix="journeyman-box-")), os.getpid()
+    yield folder
+    if os.getpid() == maker:  # else a process that was forked ends
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @cache
@@ -270,23 +319,27 @@ def memory_of(content: bytes) -> BinaryIO:
 
 
 class KeptProcess:
-    """A program in a box, below a keeper of its own."""
+    """A program in a box, below a keeper that has no other one meanwhile."""
 
-    def __init__(self, told: socket.socket, program: str, lose: Callable[[], None]) -> None:
-        """`lose` is called when the keeper ends before the program: nobody else would find what it has started."""
+    def __init__(self, told: socket.socket, program: str, box: KeptSandbox) -> None:
+        """If the keeper ends before the program, the box is closed: nobody else would find what it has started."""
         self._told: Final = told
         self._program: Final = program
-        self._lose: Final = lose
+        self._box: Final = box
         self._heard: bytes = b""
         self._is_left: bool = True
         self._is_gone: bool = False
+        self._is_closed: bool = False
         self._failure: OSError | None = None
         self.exit_code: int | None = None
 
-    @property
-    def is_closed(self) -> bool:
-        """True once nobody listens to its keeper, which then ends what still runs."""
-        return self._told.fileno() < 0
+    def ask(self, descriptors: Sequence[int]) -> None:
+        """Hand over the request, and what the program reads from and writes to.
+
+        Raises:
+            OSError: the keeper has ended.
+        """
+        socket.send_fds(self._told, [b"c"], descriptors)
 
     async def has_begun(self) -> bool:
         """Wait until its keeper starts the program. False: nobody does."""
@@ -303,8 +356,8 @@ class KeptProcess:
                     self._failure = OSError(int(number), os.strerror(int(number)), self._program)
                 case _:
                     self.exit_code, self._is_left = -signal.SIGKILL, False
-                    if not self.is_closed:
-                        self._lose()
+                    if not self._is_closed:
+                        self._box.close()
         if self._failure is not None:
             raise self._failure
         return self.exit_code
@@ -315,18 +368,26 @@ class KeptProcess:
 
     def send(self, number: signal.Signals) -> None:
         """Have its keeper send a signal to all of its processes."""
-        with suppress(OSError):
-            self._told.send(bytes([number]))
+        if not self._is_closed:
+            self._box.wake()
+            with suppress(OSError):
+                self._told.send(bytes([number]))
 
     async def wait_for_all(self) -> None:
-        """Wait until its keeper has ended, which it does when nothing is below it."""
-        while await self._line():
-            continue
-        self.close()
+        """Wait until its keeper has told that nothing is left, or has ended."""
+        with suppress(OSError):
+            await self.wait()
+        if self._is_left:
+            self._is_left = await self._line() != ["gone"]
 
     def close(self) -> None:
         """Let its keeper end what still runs."""
-        self._told.close()
+        is_known = not (self._is_closed or self._is_gone or self._is_left or self._heard)
+        if is_known:
+            self._box.take_back(self._told)
+        elif not self._is_closed:
+            self._told.close()
+        self._is_closed = True
 
     async def _line(self) -> list[str]:
         """Return the words of the next line that the keeper writes; none once it has ended."""

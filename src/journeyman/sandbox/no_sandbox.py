@@ -27,8 +27,7 @@ class NoSandbox:
 
     def open(self, box: Box) -> OpenSandbox:
         """Open what draws no borders: see `Sandbox`."""
-        opened = KeptSandbox(box, lambda line, inherited, folder: (line, inherited))
-        return self._opened.add(opened)
+        return self._opened.add(KeptSandbox(box, None))
 
     def close(self) -> None:
         """End all commands that still run."""

@@ -1,7 +1,7 @@
 """The tool `bash`: shell commands, in the foreground or as background tasks.
 
 A command has no terminal and no input, and is ended with all that it started, whatever happens. On Linux its parent is
-a `reaper`, a small program that finds what would escape; elsewhere its group is ended. Of what it writes, the beginning
+a keeper, a small program that finds what would escape; elsewhere its group is ended. Of what it writes, the beginning
 and the end are shown; all of it is in a file once that is too much.
 """
 
@@ -13,17 +13,14 @@ import math
 import os
 import secrets
 import signal
-import socket
-import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from journeyman.cancellation import wait_until_ended, within
-from journeyman.processes import QUIET, Processes, filter_environment, mark_environment, plain, signal_name
+from journeyman.processes import QUIET, Processes, filter_environment, kill_marked, mark_environment, plain, signal_name
 from journeyman.toolbox.files import MAX_BYTES, MAX_LINES, MAX_SPILL_BYTES, LocalFiles, Spill, ToolRefused
 from journeyman.toolbox.workspace_state import Bench
 from journeyman.tools.context import ToolContext
@@ -43,8 +40,6 @@ _SHOWN_PER_CHUNK: Final = 10
 _LONGEST_LINE: Final = 500
 _REAP_S: Final = 5.0
 _DYING_S: Final = 0.005
-_REAPER: Final = Path(__file__).with_name("reaper.py")
-_KEEPS: Final = "JOURNEYMAN_KEEPS"
 _NO_PROGRAM: Final = 127
 _DRAIN_S: Final = 0.5  # whoever holds the pipe after that has left the group and hidden its mark
 
@@ -242,9 +237,7 @@ async def _run(
     )
 
 
-async def _start_safely(
-    bench: Bench, command: _ShellCommand, folder: str, pipe: _Pipe
-) -> _RunningShell | _RunningInBox:
+async def _start_safely(bench: Bench, command: _ShellCommand, folder: str, pipe: _Pipe) -> _RunningShell | _KeptShell:
     """Start the shell. A cancellation at this very moment ends what has just been started."""
     starting = asyncio.ensure_future(_start(bench, command, folder, output=pipe.inner))
     try:
@@ -259,67 +252,36 @@ async def _start_safely(
         pipe.close_inner()
 
 
-async def _start(bench: Bench, command: _ShellCommand, folder: str, *, output: int) -> _RunningShell | _RunningInBox:
-    """Start the shell in the box of the workspace; else below a reaper; as a child of this process where no reaper can
-    be."""
+async def _start(bench: Bench, command: _ShellCommand, folder: str, *, output: int) -> _RunningShell | _KeptShell:
+    """Start the shell in the box of the workspace; else below its keeper; as a child of this process where no keeper
+    can be."""
     shell = bench.shell
     environment = {**filter_environment(shell.keep), **QUIET} if shell.environment is None else shell.environment
+    given = partial(dict[str, Any], folder=folder, output=output)
     if bench.box is not None:
-        boxed = await bench.box.spawn(
-            shell.program, command.text, folder=folder, environment=environment, output=output, needs=command.needs
-        )
-        if boxed is not None:
-            return _RunningInBox(boxed)
+        kept = await bench.box.spawn(shell.program, command.text, **given(environment=environment), needs=command.needs)
+        if kept is not None:
+            return _KeptShell(kept)
     mark = secrets.token_hex(8)
-    start = partial(asyncio.create_subprocess_exec, cwd=folder, start_new_session=True)
-    running = await _start_below_reaper(
-        partial(start, env=mark_environment({**environment, _KEEPS: command.text}, mark)), shell.program, output, mark
-    )
-    if running is not None:
-        return running
-    process = await start(
+    marked = mark_environment(environment, mark)
+    kept = await bench.unboxed.spawn(shell.program, command.text, **given(environment=marked))
+    if kept is not None:
+        return _KeptShell(kept, mark)
+    process = await asyncio.create_subprocess_exec(
         shell.program,
         "-c",
         command.text,
-        env=mark_environment(environment, mark),
+        cwd=folder,
+        env=marked,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=output,
         stderr=output,
+        start_new_session=True,
     )
     return _RunningShell(process, Processes(process.pid, mark))
 
 
-async def _start_below_reaper(
-    start: Callable[..., Awaitable[asyncio.subprocess.Process]], program: str, output: int, mark: str
-) -> _RunningShell | None:
-    """Start the shell below a reaper. None: there is no reaper on this system, or it cannot be started."""
-    python = sys.executable or ""
-    if sys.platform != "linux" or not Path(python).name.startswith(("python", "pypy")) or not _REAPER.exists():
-        return None
-    outer, inner = socket.socketpair()
-    outer.setblocking(False)
-    nothing = asyncio.subprocess.DEVNULL
-    arguments = (python, "-I", "-S", str(_REAPER), str(output), program)
-    try:
-        with inner:
-            process = await start(*arguments, stdin=inner, stdout=nothing, stderr=nothing, pass_fds=(output,))
-    except BaseException as error:
-        outer.close()
-        if isinstance(error, OSError):
-            return None  # whatever is wrong also keeps the shell from being started, and is told then
-        raise
-    running = _RunningShell(process, Processes(process.pid, mark), outer, program)
-    has_begun = False
-    try:
-        has_begun = await running.has_begun()
-    finally:
-        if not has_begun:
-            running.close()
-            await wait_until_ended(asyncio.ensure_future(process.wait()))
-    return running if has_begun else None
-
-
-async def _end(running: _RunningShell | _RunningInBox, pipe: _Pipe, grace_s: float) -> bool:
+async def _end(running: _RunningShell | _KeptShell, pipe: _Pipe, grace_s: float) -> bool:
     """End all processes of the command: ask them, give them time, then kill them. Return whether there were any."""
     is_alive = running.exit_code is None
     were_left = not is_alive and running.are_left()
@@ -340,7 +302,7 @@ async def _end(running: _RunningShell | _RunningInBox, pipe: _Pipe, grace_s: flo
     return were_left
 
 
-async def _kill_all(running: _RunningShell | _RunningInBox) -> None:
+async def _kill_all(running: _RunningShell | _KeptShell) -> None:
     """Kill what still runs until nothing does: some processes start others meanwhile, and their end takes a moment."""
     running.send(signal.SIGKILL)
     await running.wait_for_all()
@@ -349,101 +311,43 @@ async def _kill_all(running: _RunningShell | _RunningInBox) -> None:
         running.send(signal.SIGKILL)
 
 
-@dataclass(slots=True)
 class _RunningShell:
-    """A shell that was started, and all that is below it."""
+    """A shell that is a child of this process, and all that is below it as far as the system shows it."""
 
-    process: asyncio.subprocess.Process
-    """The reaper of the shell, which ends when nothing is below it; without one, the shell."""
-    _processes: Processes
-    """What is known of the processes without a reaper, or once something has ended it."""
-    _reaper: socket.socket | None = None
-    """What the reaper is asked by, and answers."""
-    program: str = ""
-    failure: OSError | None = None
-    """Why the reaper could not start the program."""
-    _heard: bytes = b""
-    _exit_code: int | None = None
-    _is_left: bool = True
+    failure: Final = None
 
-    async def has_begun(self) -> bool:
-        """Wait until the reaper begins to start the shell. False: the reaper itself could not work."""
-        match await self._line():
-            case ["started", shell]:
-                self._processes = Processes(int(shell), self._processes.mark)
-                return True
-            case _:
-                return False
-
-    async def wait(self) -> None:
-        """Wait until the shell has ended."""
-        match await self._line():
-            case ["ended", code, is_left]:
-                self._exit_code, self._is_left = int(code), is_left == "1"
-            case ["failed", number]:
-                self._exit_code, self._is_left = 127, False
-                self.failure = OSError(int(number), os.strerror(int(number)), self.program)
-            case _:
-                self._exit_code = await self.process.wait()
-
-    async def wait_for_all(self) -> None:
-        """Wait until the reaper has ended, which it does when nothing is below it; without one, the shell."""
-        await self.process.wait()
-
-    async def _line(self) -> list[str]:
-        """Return the words of the next line that the reaper writes; none once it has ended."""
-        while self._reaper is not None and b"\n" not in self._heard:
-            try:
-                heard = await asyncio.get_running_loop().sock_recv(self._reaper, 256)
-            except ConnectionError:
-                heard = b""
-            if not heard:
-                return []
-            self._heard += heard
-        line, _, self._heard = self._heard.partition(b"\n")
-        return line.decode().split()
+    def __init__(self, process: asyncio.subprocess.Process, processes: Processes) -> None:
+        self._process: Final = process
+        self.are_left: Final = processes.are_left
+        self.send: Final = processes.send
 
     @property
     def exit_code(self) -> int | None:
         """The shell's exit code; None while it is not known. Below 0: a signal of this number ended it."""
-        return self._exit_code if self._reaper is not None else self.process.returncode
+        return self._process.returncode
 
-    def are_left(self) -> bool:
-        """Tell whether any process still runs."""
-        if self._is_kept():
-            return self._is_left and self.process.returncode is None
-        return self._processes.are_left()
+    async def wait_for_all(self) -> None:
+        """Wait until the shell has ended."""
+        await self._process.wait()
 
-    def send(self, number: signal.Signals) -> None:
-        """Send a signal to all processes."""
-        if not self._is_kept():
-            self._processes.send(number)
-        elif self._reaper is not None:
-            with suppress(OSError):
-                self.process.send_signal(signal.SIGCONT)  # somebody below may have stopped it
-                self._reaper.send(bytes([number]))
-
-    def _is_kept(self) -> bool:
-        """Tell whether the reaper is there, or has found that nothing was left."""
-        return self._reaper is not None and self.process.returncode in (None, 0)
+    wait = wait_for_all
 
     def close(self) -> None:
-        """Let the reaper end what is still there."""
-        if self._reaper is not None:
-            self._reaper.close()
+        """Leave it as it is: nobody but this process knows of it."""
 
 
-class _RunningInBox:
-    """A shell that was started in the box of the workspace."""
+class _KeptShell:
+    """A shell that was started below a keeper, in a box or in none."""
 
-    def __init__(self, process: SandboxProcess) -> None:
+    def __init__(self, process: SandboxProcess, mark: str | None = None) -> None:
+        """Without a box, a command can end its keeper: then the `mark` in their environment shows its processes."""
         self.failure: OSError | None = None
         self.exit_code: int | None = None
         self.are_left: Final = process.are_left
         self.send: Final = process.send
-        self.wait_for_all: Final = process.wait_for_all
         self.close: Final = process.close
         self._process: Final = process
+        self._mark: Final = mark
 
     async def wait(self) -> None:
         """Wait until the shell has ended."""
@@ -451,6 +355,12 @@ class _RunningInBox:
             self.exit_code = await self._process.wait()
         except OSError as error:
             self.exit_code, self.failure = _NO_PROGRAM, error
+
+    async def wait_for_all(self) -> None:
+        """Wait until nothing of it runs."""
+        await self._process.wait_for_all()
+        if self._mark is not None and self._process.exit_code == -signal.SIGKILL:
+            kill_marked(self._mark)
 
 
 @dataclass(slots=True)

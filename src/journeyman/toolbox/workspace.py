@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias, get_args
-from weakref import finalize
 
 from journeyman.definition import explain_arguments, raise_problems
 from journeyman.errors import DefinitionError, Problem
@@ -91,8 +90,6 @@ class Workspace:
             if sandbox is None
             else WorkspaceBox(sandbox, reach.root, also=also, environment=shell.environment, may_widen=not confined),
         )
-        if self.bench.box is not None:
-            finalize(self, self.bench.box.close)
 
     @property
     def root(self) -> str:
@@ -118,8 +115,9 @@ class Workspace:
         return self.bench.reach.locate(path, writing=writing).path
 
     def close(self) -> None:
-        """Remove the texts that were too long to show, and end what runs in the box. It can go on being used."""
+        """Remove the texts that were too long to show, and end all commands that still run. It can go on being used."""
         self.bench.spill.close()
+        self.bench.unboxed.close()
         if self.bench.box is not None:
             self.bench.box.close()
 

@@ -13,7 +13,7 @@ from threading import Lock
 
 from journeyman.data import lazy_dataclass
 from journeyman.gate import Use, make_path_hider
-from journeyman.toolbox.boxed import WorkspaceBox
+from journeyman.toolbox.boxed import Unboxed, WorkspaceBox
 from journeyman.toolbox.files import FileInfo, Located, Reach, Spill, ToolRefused, nothing_hidden
 
 
@@ -31,6 +31,8 @@ class Bench:
     """Whether what is in the files may hold instructions that are not the user's."""
     box: WorkspaceBox | None = None
     """The box of commands; None: they run as this process does."""
+    unboxed: Unboxed = field(default_factory=Unboxed)
+    """The keeper of commands that are not in the box."""
 
     def existing(self, path: str, use: Use = "read") -> tuple[Located, FileInfo, Callable[[str], bool]]:
         """Return where a path leads, what is there, and what tells whether other paths are hidden from the call.
