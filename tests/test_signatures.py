@@ -15,9 +15,9 @@ from tests.support.public import public_objects
 
 HANDED_OUT = {
     *("AgentApp", "Batch", "ChatSession", "ConnectedServer", "Events", "Exporting", "FileSession", "RunHandle", "Hold"),
-    *("PostgresSession", "RunRecording", "RedactedSession", "ServerTools", "TaskContext", "Turn"),
+    *("PostgresSession", "RunRecording", "RedactedSession", "ServerTools", "TaskContext", "Toolset", "Turn"),
 }
-"""What a program is given, and never makes."""
+"""What a program is given, or makes a subclass of, and never makes."""
 
 
 @pytest.fixture(scope="module")

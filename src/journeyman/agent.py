@@ -18,7 +18,7 @@ from journeyman.budget import Budget, Limits
 from journeyman.cancellation import GRACE_S
 from journeyman.connect import name_problem
 from journeyman.data import lazy_dataclass
-from journeyman.definition import Kind, is_one_of, missing_attribute, raise_problems, value_problems
+from journeyman.definition import Kind, is_one_of, missing_attribute, raise_problems, value_problems, write_value
 from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import Approver, Gate, GateWithDeps
 from journeyman.hosted.tools import own_tools
@@ -57,7 +57,16 @@ from journeyman.tools.deps import (
 )
 from journeyman.tools.schema import OutputSchema, anthropic_problems, output_schema, text_input
 from journeyman.tools.strict import strict_problems
-from journeyman.tools.tools import Middleware, Tool, reserved_problems, tool_problems
+from journeyman.tools.tools import AnyTool, Middleware, reserved_problems, tool_problems
+from journeyman.tools.toolsets import (
+    Toolset,
+    ToolSource,
+    fixed_tools,
+    gives_tools,
+    is_tool,
+    is_toolset,
+    source_problems,
+)
 from journeyman.types import Effect, JsonObject, Message, RunPath, Text, UserContent
 from journeyman.window import AnyStrategy, Compaction
 
@@ -173,8 +182,9 @@ class Agent(SentByName, Generic[Out, In, Deps]):
     system: SystemPrompt | Maker[In, SystemPrompt, Deps] | TeamPrompt[In, Deps] = ""
     """The system prompt; a function is called once for each run. A `TeamPrompt` also says how a team joins it with its
     own."""
-    tools: Sequence[Tool[..., Any, Deps]] = ()
-    """The tools that the model may call, in the order in which the model reads about them."""
+    tools: Sequence[ToolSource[Deps]] = ()
+    """The tools that the model may call, in the order in which the model reads about them; and toolsets, or functions
+    of a `ToolsetContext`, which say in each run what tools there are."""
     output: Output[Out, Deps] = TEXT  # pyright: ignore[reportAssignmentType] - solves Out when omitted
     """The type of what the agent hands in, and the tool for it. If this is left out, the agent answers with text."""
     validators: Sequence[Validator[Out, Deps]] = ()
@@ -278,9 +288,12 @@ class Plan(Generic[Co]):
     output: OutputSchema[Any] | None = None
     """None for an agent that answers with text."""
     reflection: Reflection[Any] | None = None
-    tools: Mapping[str, Tool[..., Any]]
+    tools: Mapping[str, AnyTool]
+    """The tools that each run has, by name."""
     specs: tuple[ToolSpec, ...]
     """The tools as the model sees them: output, helpers in order, submit."""
+    sources: tuple[AnyTool | Toolset[Any], ...] = ()
+    """These tools, and the toolsets that each run is to ask, in order; empty where there is none to ask."""
     native: OutputFormat | None = None
     """What the provider makes the model answer with; None: its answer is a text, or a call hands in."""
     prompted: Text | None = None
@@ -289,6 +302,12 @@ class Plan(Generic[Co]):
     submit_name: str | None = None
     takes_deps: frozenset[int] = frozenset()
     """The `id` of each function and gate of the agent that takes the run's deps."""
+
+    def list_specs(self, helpers: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+        """Return the tools as the model sees them where these are the helpers."""
+        own = [spec for spec in self.specs if spec.name not in self.tools]
+        last = [spec for spec in own if spec.name == self.submit_name]
+        return (*[spec for spec in own if spec.name != self.submit_name], *helpers, *last)
 
 
 def compile_plan(agent: Agent[Any, Any, Any]) -> Plan[Any]:
@@ -316,13 +335,17 @@ def compile_plan(agent: Agent[Any, Any, Any]) -> Plan[Any]:
 
 
 def _compile(agent: Agent[Any, Any, Any]) -> Plan[Any]:
-    tools = {tool.name: tool for tool in agent.tools}
-    helpers = tuple(tool.spec for tool in agent.tools)
+    sources = fixed_tools(agent.tools)
+    tools = {tool.name: tool for tool in sources if is_tool(tool)}
+    helpers = tuple([tool.spec for tool in tools.values()])
+    asked = () if len(tools) == len(sources) else tuple(sources)
     given = text_input() if agent.input is str else output_schema(agent.input, name="input")
     gates = agent.gate if isinstance(agent.gate, Sequence) else (agent.gate,)
     taking = {id(each) for each, n in _functions_of(agent) if takes_deps(each, n)}
     taking |= {id(gate) for gate in gates if gate is not None and takes_deps(gate.decide, 1)}
-    plan = Plan[Any](input=given, system=_system_of(agent), tools=tools, specs=helpers, takes_deps=frozenset(taking))
+    plan = Plan[Any](
+        input=given, system=_system_of(agent), tools=tools, specs=helpers, sources=asked, takes_deps=frozenset(taking)
+    )
     if agent.output is TEXT:
         return plan
     output, reflection = agent.output, agent.output.reflecting()
@@ -367,7 +390,9 @@ def _check_sections(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
         value = getattr(agent, name)
         is_none = value is None and name in _MAY_BE_NONE
         if not (isinstance(value, kind) or is_none or (name in _MAY_BE_CALLED and callable(value))):
-            yield Problem("INVALID_SECTION", f"{name} is {value!r}.", section_hint(name, value, kind))
+            is_alone = name == "tools" and (gives_tools(value) or (is_toolset(value) and not is_tool(value)))
+            hint = f"Write tools=[{write_value(value)}]." if is_alone else section_hint(name, value, kind)
+            yield Problem("INVALID_SECTION", f"{name} is {value!r}.", hint)
     if _is_team_prompt(agent.system):
         prompt: object = agent.system.prompt
         mode: object = agent.system.mode
@@ -429,29 +454,36 @@ def _check_tools(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     seen: set[str] = set()
     model = agent.model
     provider = model.partition(":")[0] if isinstance(model, str) else getattr(model, "provider", None)
-    for tool in agent.tools:
-        if isinstance(tool, Agent):
+    for source in agent.tools:
+        given: object = source
+        if isinstance(given, Agent):
             hint = "Let the model delegate to it: tools=[Subagents(agent)]."
-            yield Problem("INVALID_TOOL", f"Agent.tools holds the agent {tool.name!r}, which is not a tool.", hint)
-        elif not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+            yield Problem("INVALID_TOOL", f"Agent.tools holds the agent {given.name!r}, which is not a tool.", hint)
+            continue
+        if not (is_tool(given) or is_toolset(given) or gives_tools(given)):
             yield Problem(
                 "INVALID_TOOL",
-                f"Agent.tools holds {tool!r}, which is not a tool.",
-                tools_hint(tool)
+                f"Agent.tools holds {given!r}, which is not a tool.",
+                tools_hint(given)
                 or "Decorate the function with @tool, or build a Tool(name, description, input_schema, handler).",
             )
-        elif tool.name in seen:
-            yield Problem(
-                "DUPLICATE_TOOL_NAME",
-                f"Tool {tool.name!r} is defined twice.",
-                "Rename one, or remove it from Agent.tools.",
-            )
-        else:
+            continue
+        yield from source_problems(given)
+        for tool in [each for each in fixed_tools([source]) if is_tool(each)]:
+            if tool.name in seen:
+                wrong = f"Tool {tool.name!r} is defined twice."
+                yield Problem("DUPLICATE_TOOL_NAME", wrong, "Rename one, or remove it from Agent.tools.")
+                continue
             seen.add(tool.name)
             yield from tool_problems(tool)
             yield from tool_deps_problems(tool, deps=agent.deps, input=agent.input)
             if provider == "anthropic" and "anthropic" not in tool.spec.provider_schemas:
                 yield from anthropic_problems(tool.spec)
+
+
+def _names_of_tools(agent: Agent[Any, Any, Any]) -> list[str]:
+    """Return the names of the tools that each run has."""
+    return [tool.name for tool in fixed_tools(agent.tools) if is_tool(tool)]
 
 
 def _check_output(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
@@ -470,7 +502,7 @@ def _check_output(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
         yield from function_or_deps_problem(
             agent.deps, "The reflection", reflection.handler, "a draft", code="INVALID_REFLECTION"
         )
-    yield from reserved_problems(names, {tool.name for tool in agent.tools if isinstance(tool, Tool)})  # pyright: ignore[reportUnnecessaryIsInstance]
+    yield from reserved_problems(names, _names_of_tools(agent))
 
 
 def _check_text_only(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
@@ -486,13 +518,14 @@ def _check_text_only(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
 
 
 def _check_stopping(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
-    names = [tool.name for tool in agent.tools if isinstance(tool, Tool)]  # pyright: ignore[reportUnnecessaryIsInstance]
+    names = _names_of_tools(agent)
+    is_asked = len(names) < len(fixed_tools(agent.tools))
     given = agent.stop_after or ()
     for each in (given,) if callable(given) else given:
         if not isinstance(each, str):
             takes = "a tool's name and its result"
             yield from function_problem("stop_after", each, takes, n=2, code="INVALID_STOP_AFTER")
-        elif agent.output is TEXT and each not in names:
+        elif agent.output is TEXT and each not in names and not is_asked:
             wrong = f"stop_after names {each!r}, and no tool has that name.{meant(each, names)}"
             hint = f"Use one of: {', '.join(names)}." if names else "Give the agent that tool."
             yield Problem("INVALID_STOP_AFTER", wrong, hint)

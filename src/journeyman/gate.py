@@ -481,11 +481,13 @@ class Guard:
         self.gates = tuple([asked for _, asked in self.posts])
         self.memories = tuple([asked for given, asked in self.posts if isinstance(given, Remembers)])  # pyright: ignore[reportAttributeAccessIssue] - what `for_run` returns is a `RunGate`
 
-    async def consult(self, request: GateRequest, approve: Approver | None) -> GateRequest | Deny | Stop:
-        """Ask every gate. A `Stop` has ended the run by then."""
+    async def consult(
+        self, request: GateRequest, approve: Approver | None, *, own: Sequence[Gate] = ()
+    ) -> GateRequest | Deny | Stop:
+        """Ask every gate, and then the tool's own ones. A `Stop` has ended the run by then."""
         if self.failure is not None:
             return Deny(self.failure)
-        verdict = await consult(self.gates, request, approve)
+        verdict = await consult((*self.gates, *own), request, approve)
         _current_call.set((request.path, request.tool_use_id))
         if isinstance(verdict, Stop):
             self.stop(verdict.reason)

@@ -84,6 +84,7 @@ StepKind: TypeAlias = Literal[
     "sent",
     "state",
     "texts",
+    "tools",
     "verdict",
 ]
 """The kinds of steps."""

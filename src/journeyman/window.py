@@ -371,6 +371,10 @@ class View(Protocol):
         by now."""
         ...
 
+    def change_prefix(self, prefix: Prefix) -> None:
+        """Send another prefix from now on, in front of the same messages."""
+        ...
+
 
 class WholeView:
     """A view that is the whole history. Nothing is estimated before somebody asks."""
@@ -398,6 +402,10 @@ class WholeView:
     def measure(self, usage: Usage, history: Sequence[Message]) -> None:
         """Remember what the model reported."""
         self._covered, self._reported = len(history), usage
+
+    def change_prefix(self, prefix: Prefix) -> None:
+        """Send another prefix from now on. The last report was about the old one, and is forgotten."""
+        self.prefix, self._covered, self._reported = prefix, 0, NOTHING_USED
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -451,6 +459,10 @@ class CompactedView:
         prefix_tokens = estimate_prefix(prefix)
         self._anchor += prefix_tokens - self._prefix_tokens
         self.prefix, self.compaction, self._prefix_tokens = prefix, compaction, prefix_tokens
+
+    def change_prefix(self, prefix: Prefix) -> None:
+        """Send another prefix from now on, in front of the same messages."""
+        self.begin_run(prefix, self.compaction)
 
     def make_sent_view(self) -> SentView | None:
         """Return the view as a session keeps it; None when the history itself is sent."""

@@ -24,7 +24,8 @@ from journeyman.output import TEXT
 from journeyman.prompt import SystemPrompt
 from journeyman.skills import Skills
 from journeyman.tools.deps import NOT_DECLARED, declared, deps_of_run, kind_name, lacks_deps
-from journeyman.tools.tools import Tool
+from journeyman.tools.tools import AnyTool
+from journeyman.tools.toolsets import Toolset, is_tool, name_of_source
 from journeyman.types import Text
 from journeyman.window import AnyStrategy, Compaction, estimate_prefix, estimate_text
 
@@ -84,8 +85,9 @@ def _definition_lines(agent: Agent[Any, Any, Any]) -> Iterator[str]:
     if agent.compaction:
         yield _label("compaction", _compaction(agent.compaction))
     if agent.tools:
-        yield _label("tools", ", ".join(_tool_words(tool) for tool in agent.tools))
-    yield from (_label("skills", _skills(tool)) for tool in agent.tools if isinstance(tool, Skills))
+        sources = agent.plan.sources or agent.plan.tools.values()
+        yield _label("tools", ", ".join(_tool_words(each) if is_tool(each) else _toolset(each) for each in sources))
+    yield from (_label("skills", _skills(tool)) for tool in agent.plan.tools.values() if isinstance(tool, Skills))
     yield _label("prefix", _prefix(agent))
 
 
@@ -187,7 +189,11 @@ def _limits(agent: Agent[Any, Any, Any]) -> Iterator[str]:
     yield from (f"policy {policy.name}" for policy in limits.budget_policies)
 
 
-def _tool_words(tool: Tool[..., Any]) -> str:
+def _toolset(asked: Toolset[Any]) -> str:
+    return f"whatever {name_of_source(asked)} gives, asked {'once a run' if asked.each == 'run' else 'each iteration'}"
+
+
+def _tool_words(tool: AnyTool) -> str:
     cache = f"cached per {tool.cache}" if tool.cache else ""
     traits = [trait for trait in ("parallel" if tool.parallel else "", tool.effect or "", cache) if trait]
     return f"{tool.name} ({', '.join(traits)})" if traits else tool.name

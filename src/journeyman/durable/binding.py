@@ -83,7 +83,9 @@ class Program:
         """
         program = self
         for name in names:
-            tools = [each for each in program.agent.tools if isinstance(each, Subagents) and each.agent(name)]
+            tools = [
+                each for each in program.agent.plan.tools.values() if isinstance(each, Subagents) and each.agent(name)
+            ]
             if not tools:
                 raise SubagentMisused(f"The agent {program.agent.name!r} has no sub-agent {name!r}.")
             deps = deps_of_run(program.deps, program.agent.deps)
@@ -112,7 +114,7 @@ class Program:
             return program
         agent = program.agent
         limits = replace(agent.limits, iterations=MOST_ITERATIONS)
-        own = {tool.name for tool in agent.tools}
+        own = agent.plan.tools
         tools = [tool for tool in member_tools() if tool.name not in own]
         turns = TurnLimit(most=agent.limits.iterations)
         member = in_team(replace(agent, limits=limits), above.member, above.team, tools=tools, policy=turns)

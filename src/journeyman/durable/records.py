@@ -212,6 +212,7 @@ _KINDS: Final = (
     ("compaction", re.compile(r"(.*/)?model(/\w+)*/(fit|shrink)/\d+", re.DOTALL)),
     ("verdict", re.compile(r"(.*/)?attempt/\d+/verdict/\d+", re.DOTALL)),
     ("feedback", re.compile(r"(.*/)?attempt/\d+/feedback", re.DOTALL)),
+    ("tools", re.compile(r"(.*/)?tools", re.DOTALL)),
     ("texts", re.compile(r"(.*/)?(system|prompt|said)", re.DOTALL)),
     ("state", re.compile(r"(.*/)?state", re.DOTALL)),
     ("preview", re.compile(r"(.*/)?preview/[^/]+", re.DOTALL)),
@@ -346,7 +347,7 @@ def _made_prints(agent: Agent[Any, Any, Any]) -> dict[str, str]:
     are_listed = is_list_or_tuple(strategies)
     names = [getattr(each, "name", "") for each in strategies] if are_listed else "made anew"
     tools = [[spec.name, spec.description, spec.input_schema, spec.strict] for spec in agent.plan.specs]
-    effects = {tool.name: tool.effect for tool in agent.tools}
+    effects = {tool.name: tool.effect for tool in agent.plan.tools.values()}
     system = agent.plan.system
     parts: dict[str, Any] = {
         "system prompt": system if isinstance(system, str) else "" if callable(system) else "texts",

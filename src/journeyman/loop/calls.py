@@ -209,7 +209,7 @@ def _reserve(run: Run, use: ToolUse) -> Reservation | None:
     if journal is None:
         return None
     tool, _ = _resolve_call(run, use)
-    effect = "pure" if tool is None else _effect(run, tool)
+    effect = run.calls.effects.get(use.name) or ("pure" if tool is None else _effect(run, tool))
     return journal.reserve(run.key(f"call/{use.id}"), effect=effect, about=lambda: about_call(use))
 
 
@@ -299,7 +299,7 @@ async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> O
             "failing", _FAILING.format(name=use.name, times=count(run.calls.failures[use.name], "time"))
         )
     if tool is None:
-        return Outcome.failure("unknown", f"Error: Unknown tool {use.name}")
+        return Outcome.failure("unknown", f"Error: Unknown tool {use.name}{_list_there(run)}")
     if not _is_found(run, tool):
         return Outcome.failure("unknown", _NOT_FOUND.format(name=use.name))
     if run.calls.n_taken is not None:
@@ -317,6 +317,14 @@ async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> O
         return await _settle_outcome(run, reservation, outcome)
     run.calls.n_unstored += tool.journals_itself
     return outcome
+
+
+def _list_there(run: Run) -> str:
+    """Say what tools there are now, where these are not the same all the time."""
+    if not run.agent.plan.sources:
+        return ""
+    there = [tool.name for tool in run.calls.tools.values() if not tool.deferred]
+    return f". Now there {'are' if len(there) > 1 else 'is'}: {', '.join(there) or 'no tool'}"
 
 
 def _codec_of(run: Run) -> StepCodec[Outcome]:
@@ -347,7 +355,9 @@ async def call_through_gates(run: Run, tool: AnyTool, use: ToolUse, reservation:
         told = quoting(refused.text, use.malformed, may_be_quoted=tool.may_be_quoted)
         return Outcome(replace(refused, content=told), "invalid_input")
     guard = run.guard
-    if guard is None or not guard.gates:
+    if guard is None and tool.call_path.gates:
+        guard = Guard(posts=(), approve=None, stop=run.scope.stop)
+    if guard is None or not (guard.gates or tool.call_path.gates):
         return await _do_as_step(run, reservation, lambda: execute_call(run, tool, use, arguments))
     asked = GateRequest(
         path=run.path,
@@ -366,7 +376,7 @@ async def call_through_gates(run: Run, tool: AnyTool, use: ToolUse, reservation:
     approve = _approver(run, guard)
     if approve is not None and run.tape is not None:
         approve = _note_answers(run, approve)
-    allowed = await guard.consult(asked, approve)
+    allowed = await guard.consult(asked, approve, own=tool.call_path.gates)
     if run.tape is not None:
         _note_decision(run, asked, allowed)
     if isinstance(allowed, Deny | Stop):
@@ -520,7 +530,8 @@ async def _execute_cached(run: Run, tool: AnyTool, use: ToolUse, arguments: Argu
 
 async def _execute_handler(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -> Outcome:
     """Run the handler, which may end the run, however its own call ends."""
-    context = _context(run, tool, use) if tool.wants_context or run.agent.tool_middleware else None
+    needs_context = tool.wants_context or run.agent.tool_middleware or tool.call_path.middleware
+    context = _context(run, tool, use) if needs_context else None
     try:
         outcome = await _run_handler(run, tool, use, arguments=arguments, context=context)
     finally:
@@ -534,9 +545,8 @@ async def _run_handler(
     run: Run, tool: AnyTool, use: ToolUse, *, arguments: Arguments, context: ToolContext[Any] | None
 ) -> Outcome:
     """Run the handler within its time, and adopt the states it set if it succeeded."""
-    middlewares = run.agent.tool_middleware
     try:
-        if middlewares and context is not None:
+        if (run.agent.tool_middleware or tool.call_path.middleware) and context is not None:
             work = _through_middlewares(run, tool, use, context=context, arguments=arguments)
         else:
             work = _invoke(run, tool, use, context=context, arguments=arguments)
@@ -619,7 +629,7 @@ async def _through_middlewares(
         return await _invoke(run, tool, use, context=call.context, arguments=call.arguments)
 
     step = innermost
-    for middleware in reversed(run.agent.tool_middleware):
+    for middleware in reversed((*run.agent.tool_middleware, *tool.call_path.middleware)):
         step = _wrap_middleware(middleware, step)
     returned = cast("object", await step(MiddlewareCall(tool_name=tool.name, arguments=arguments, context=context)))
     if not isinstance(returned, ToolResult):

@@ -47,6 +47,7 @@ from journeyman.loop.replay import CONTENT, decide_once
 from journeyman.loop.request import ModelCall, explain_cut, fit, note_failure, once, room_for_answer, shrink, taps_of
 from journeyman.loop.retry import respond
 from journeyman.loop.state import Iterated, Run, iteration_place, wait_while_held
+from journeyman.loop.toolsets import ToolsetFailed, is_asked_again, show_tools
 from journeyman.model import (
     Answered,
     InputPart,
@@ -67,6 +68,11 @@ from journeyman.window import CompactedView
 async def iterate(run: Run) -> Iterated | ErrorInfo:
     """Make one model call, run the calls it asks for, and stage their results."""
     await _begin_iteration(run)
+    if run.agent.plan.sources and is_asked_again(run):
+        try:
+            await show_tools(run)
+        except ToolsetFailed as failed:
+            return run.ending(failed.context, failed.__cause__)
     response = await ask(run)
     if isinstance(response, ErrorInfo):
         return response

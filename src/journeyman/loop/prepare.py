@@ -6,7 +6,6 @@ Whatever goes wrong here is an `ErrorInfo`.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -54,17 +53,9 @@ from journeyman.loop.state import (
     iteration_place,
 )
 from journeyman.loop.submission import hand_in_of
+from journeyman.loop.toolsets import ToolsetFailed, ask_toolsets, describe_tools, retired_tools
 from journeyman.loop.watch import NO_CALLBACKS, Watch, begin_tape
-from journeyman.model import (
-    Model,
-    Prefix,
-    ToolSpec,
-    facts_of,
-    loads_tools_of,
-    make_no_price_error,
-    price_of,
-    sent_tools,
-)
+from journeyman.model import Model, Prefix, facts_of, loads_tools_of, make_no_price_error, price_of, sent_tools
 from journeyman.narrowing import is_sequence
 from journeyman.output import PerRun, StopGuard
 from journeyman.prompt import Prompt, PromptFailed, make_content
@@ -82,21 +73,7 @@ from journeyman.tools.check import (
 from journeyman.tools.context import States, isolated, own_copy
 from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.tools.signature import positional_parameters
-from journeyman.tools.tools import TOOL_NAME
-from journeyman.types import (
-    Audio,
-    Base64,
-    Document,
-    Effect,
-    Image,
-    JsonObject,
-    Message,
-    RunPath,
-    Text,
-    ToolUse,
-    Url,
-    UserContent,
-)
+from journeyman.types import Audio, Base64, Document, Effect, Image, Message, RunPath, Text, ToolUse, Url, UserContent
 
 _log = logging.getLogger("journeyman")
 UNKNOWN_MAX_TOKENS = 8_192
@@ -184,7 +161,10 @@ def _rules_without_effect(agent: Agent[Any, Any, Any], host_gate: object) -> lis
     names: set[str] = set()
     left, seen = [agent], {id(agent)}
     while left:
-        for tool in left.pop().tools:
+        plan = left.pop().plan
+        if plan.sources:  # nobody knows what tools there will be
+            return []
+        for tool in plan.tools.values():
             names |= {tool.name, *tool.server_names}
             below = [each for each in tool.agents if id(each) not in seen] if isinstance(tool, Delegates) else []
             left += below
@@ -449,10 +429,16 @@ async def prepare(run: Run) -> None:
         # Anthropic refuses a user's text while its own tool still waits for a result.
         run.history.forget_server_calls()
         prompt = run.history.say(*prompt)
-    tools = sent_tools(run.agent.plan.specs, loads_tools=loads_tools_of(run.model))
+    specs = run.agent.plan.specs
+    if run.agent.plan.sources:
+        try:
+            specs = await ask_toolsets(run, "tools")
+        except ToolsetFailed as failed:
+            raise Unprepared(failed.context, failed.__cause__) from failed
+    tools = sent_tools(specs, loads_tools=loads_tools_of(run.model))
     native, prompted = run.agent.plan.native, run.agent.plan.prompted
     system = system if prompted is None else (*system, prompted)
-    run.view = view_of(run, Prefix(system=system, tools=tools or _retired_tools(run.history), output=native))
+    run.view = view_of(run, Prefix(system=system, tools=tools or retired_tools(run.history), output=native))
     gates: list[Gate | GateWithDeps[Any]] = _list_gates((run.agent.gate, run.options.runtime.gate))
     run.guard = guard_for(
         gates,
@@ -467,9 +453,7 @@ async def prepare(run: Run) -> None:
         run.guard.recall(run.history.messages, lambda name: name not in known or bool(known[name].untrusted))
         run.guard.hear([text for text in system if text.origin is not None])
         run.guard.hear(prompt)
-        for each in known.values() if run.guard.memories else ():
-            if each.untrusted == "throughout" and not (each.deferred or each.is_proxy):
-                run.guard.describe(each.name, f"{each.description} {json.dumps(each.spec.input_schema)}")
+        describe_tools(run)
     if run.tape is not None:
         limits = {name: most for name, most in limits_of(run.agent.limits).items() if most is not None}
         run.tape.note("Input", (run.path, run.place), input=run.task, limits=limits)
@@ -489,14 +473,6 @@ async def _said_first(run: Run) -> tuple[UserContent, ...]:
         return waiting
 
     return await decide_once(run, "prompt", take_waiting, kind="texts", codec=CONTENT)
-
-
-def _retired_tools(history: History) -> tuple[ToolSpec, ...]:
-    """Return tools for the calls that an earlier agent left in the history: providers refuse calls without any tool."""
-    called = [call.name for message in history.messages for call in message.tool_uses]
-    names = {name: None for name in called if TOOL_NAME.fullmatch(name)} or dict.fromkeys(["retired"] if called else [])
-    nothing: JsonObject = {"type": "object", "properties": {}}
-    return tuple(ToolSpec(name=name, description="No longer available.", input_schema=nothing) for name in names)
 
 
 def _checked_input(run: Run) -> object:
@@ -534,7 +510,7 @@ def _check_hosted_tools(run: Run, model: Model) -> ModelUnavailable | None:
     """Return why the model cannot run the hosted tools that the agent asks its provider for; None if it can."""
     hosted, facts, name = run.agent.settings.hosted, facts_of(model), f"{model.provider}:{model.name}"
     if hosted and facts.hosted is not None:
-        lack = facts.hosted.lack(hosted, has_tools=bool(run.agent.plan.specs))
+        lack = facts.hosted.lack(hosted, has_tools=bool(run.agent.plan.specs or run.agent.plan.sources))
         if lack is not None:
             return ModelUnavailable(lack[0], model=name, hint=lack[1])
     free = [tool.type for tool in hosted if facts.price is not None and getattr(facts.price, tool.type) is None]

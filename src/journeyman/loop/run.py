@@ -271,7 +271,9 @@ async def _iterations(run: Run) -> Candidate | ErrorInfo:
         if candidate is not None:
             return candidate
     done, most, has_draft = run.attempt.iteration, run.agent.limits.iterations, run.hand_in.has_draft
-    never = bool(run.agent.plan.specs) and not any([message.tool_uses for message in run.history.messages])
+    never = bool(run.calls.tools or run.agent.plan.specs) and not any(
+        [message.tool_uses for message in run.history.messages]
+    )
     return run.ending(
         IterationsContext(iteration_count=done, max_iterations=most, has_draft=has_draft, never_called_tools=never)
     )

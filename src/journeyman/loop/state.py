@@ -24,12 +24,12 @@ from journeyman.history import History
 from journeyman.inbox import Inbox
 from journeyman.journal import Digests, RecordingSink
 from journeyman.loop.watch import NO_CALLBACKS, Watch
-from journeyman.model import Model, Response
+from journeyman.model import Model, Response, ToolSpec
 from journeyman.output import StopGuard
 from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, Result, ToolKind, ValidationReport
 from journeyman.tools.context import States, own_copy
 from journeyman.tools.tools import AnyTool
-from journeyman.types import Message, RunPath, Text, ToolResult, ToolUse, Usage, UserContent
+from journeyman.types import Effect, JsonObject, Message, RunPath, Text, ToolResult, ToolUse, Usage, UserContent
 from journeyman.window import View
 
 T = TypeVar("T")
@@ -195,6 +195,32 @@ class StepTally:
             level = level.above
 
 
+@lazy_dataclass(frozen=True, kw_only=True)
+class ToolFacts:
+    """What the model is told of a tool, and what the tool does to the world, as a journal keeps it."""
+
+    name: str
+    description: str
+    input_schema: JsonObject
+    effect: Effect
+    strict: bool = False
+    deferred: bool = False
+    is_proxy: bool = False
+    provider_schemas: dict[str, JsonObject] = field(default_factory=dict[str, JsonObject])
+
+    def make_spec(self) -> ToolSpec:
+        """Return the tool as the model sees it."""
+        return ToolSpec(
+            name=self.name,
+            description=self.description,
+            input_schema=self.input_schema,
+            strict=self.strict,
+            deferred=self.deferred,
+            is_proxy=self.is_proxy,
+            provider_schemas=self.provider_schemas,
+        )
+
+
 @lazy_dataclass()
 class Calls:
     """The state of a run's tool calls, which decides on the next call."""
@@ -219,6 +245,18 @@ class Calls:
     """The states of the run and of the attempt as they were recorded last."""
     tally: StepTally | None = None
     """That of the step in which the run began, of a run above that has a journal."""
+    asked: dict[int, tuple[object, Sequence[AnyTool]]] = field(default_factory=lambda: {})
+    """What the toolsets that are asked once have given, by the `id` of each."""
+    checked: dict[int, AnyTool] = field(default_factory=lambda: {})
+    """The tools of toolsets that were found to be right, by `id`."""
+    described: dict[str, str] = field(default_factory=lambda: {})
+    """What the gates were told of tools that strangers describe, by name."""
+    facts: tuple[ToolFacts, ...] | None = None
+    """What the journal says of the tools that toolsets gave last; None: nothing."""
+    effects: Mapping[str, Effect] = field(default_factory=lambda: {})
+    """The effects that tools had in an earlier life of the run, by name, where toolsets give others now."""
+    differs: bool = False
+    """True once it was told that toolsets give others now."""
 
 
 @lazy_dataclass()

@@ -127,7 +127,7 @@ class Agui:
         self._output: object = None
         self._told_chars = 0
         self._asked: dict[str, Interrupt] = {}
-        self._tools = {each.name for each in live.agent.tools if each.journals_itself and each.external}
+        self._tools = {each.name for each in live.agent.plan.tools.values() if each.journals_itself and each.external}
         """The client's tools."""
         self._by_client: set[str] = set()
         """What is asked where one of them is called."""

@@ -142,9 +142,13 @@ class Subagents(Tool[..., Any, Needs]):
             problems += _wiring_problems(name, given)
         raise_problems("Subagents", problems)
         by_name = {agent.name: agent for agent in agents}
-        effects: list[Effect] = [tool.effect or agent.default_effect for agent in agents for tool in agent.tools]
+        plans = [agent.plan for agent in agents]
+        tools = [(tool, agent.default_effect) for agent in agents for tool in agent.plan.tools.values()]
+        # Of what a toolset will give, nobody knows anything.
+        are_asked = any(plan.sources for plan in plans)
+        effects = [tool.effect or default for tool, default in tools]
         # A call may name any of them, and nobody knows which.
-        hardest_to_undo = _EFFECTS[max(map(_EFFECTS.index, effects), default=0)]
+        hardest_to_undo: Effect = "once" if are_asked else _EFFECTS[max(map(_EFFECTS.index, effects), default=0)]
         # A tool is frozen.
         self.__dict__.update(
             _agents=by_name,
@@ -166,7 +170,8 @@ class Subagents(Tool[..., Any, Needs]):
             parallel=True,
             effect=hardest_to_undo,
             # A stranger's words may come from a tool, or from a search of the provider's own.
-            untrusted=any(tool.untrusted for agent in agents for tool in agent.tools)
+            untrusted=are_asked
+            or any(tool.untrusted for tool, _ in tools)
             or any(not isinstance(each, CodeExecution) for agent in agents for each in agent.settings.hosted),
             # Each run below has a section of the journal.
             journals_itself=True,
@@ -337,7 +342,7 @@ def crew_of(agent: Agent[Any, Any, Any]) -> Iterator[tuple[str, ...]]:
         # A deeper one would be refused.
         if len(way) >= MAX_DEPTH:
             continue
-        for tool in above.tools:
+        for tool in above.plan.tools.values():
             for each in tool.agents if isinstance(tool, Subagents) else ():
                 ways.append(((*way, each.name), each))
                 yield (*way, each.name)

@@ -6,12 +6,29 @@ from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.tools.background import TaskContext
-    from journeyman.tools.context import ToolContext
+    from journeyman.tools.context import ToolContext, ToolsetContext
     from journeyman.tools.tools import CallNext, MiddlewareCall, Tool, tool
+    from journeyman.tools.toolsets import Toolset, toolset
 
-__all__ = ["CallNext", "MiddlewareCall", "TaskContext", "Tool", "ToolContext", "tool"]
+__all__ = [
+    "CallNext",
+    "MiddlewareCall",
+    "TaskContext",
+    "Tool",
+    "ToolContext",
+    "Toolset",
+    "ToolsetContext",
+    "tool",
+    "toolset",
+]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
-        __name__, {"background": "TaskContext", "context": "ToolContext", "tools": "CallNext MiddlewareCall Tool tool"}
+        __name__,
+        {
+            "background": "TaskContext",
+            "context": "ToolContext ToolsetContext",
+            "tools": "CallNext MiddlewareCall Tool tool",
+            "toolsets": "Toolset toolset",
+        },
     )

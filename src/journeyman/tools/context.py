@@ -289,6 +289,29 @@ def _of_kind(value: object, kind: type[T], which: Which) -> T:
     )
 
 
+# No slots: Python 3.11 cannot make a frozen generic dataclass with slots as `ToolsetContext[Db](…)`.
+@lazy_dataclass(frozen=True, kw_only=True, slots=False)
+class ToolsetContext(Generic[Given, Asked]):
+    """The moment at which a toolset is asked for its tools: whose run it is, and how far that has come."""
+
+    agent: str
+    """The name of the agent."""
+    path: tuple[str, ...] = ()
+    """The run, from the root down."""
+    deps: Given = None  # pyright: ignore[reportAssignmentType] - as that of a run without
+    """What the run was given as `deps`: the object itself. None: it was given none."""
+    input: Asked = None  # pyright: ignore[reportAssignmentType] - the same
+    """The run's input: a copy, or the value itself where it cannot change or be copied."""
+    attempt: int = 0
+    """The number of the attempt, from 1; 0 before the first, where a toolset is asked that is asked once for a run."""
+    iteration: int = 0
+    """The number of the iteration whose request comes next, from 1; 0 before the first."""
+    n_messages: int = 0
+    """How many messages the history has."""
+    asked: dict[int, tuple[object, Sequence[Any]]] = field(default_factory=lambda: {}, repr=False, compare=False)
+    """The toolsets that are asked once for the run, by `id`, and what they gave."""
+
+
 # -- by value ---------------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import KW_ONLY, field, fields, is_dataclass
+from dataclasses import KW_ONLY, field, fields, is_dataclass, replace
 from enum import Enum
 from typing import (
     Any,
@@ -33,11 +33,11 @@ from typing_extensions import TypeVar
 from journeyman.data import lazy_dataclass
 from journeyman.definition import is_amount, is_count, raise_problems
 from journeyman.errors import DefinitionError, Problem
-from journeyman.gate import READY_TOOLS, CommandBox, ReadyTool
+from journeyman.gate import READY_TOOLS, CommandBox, Gate, ReadyTool
 from journeyman.model import ToolSpec
 from journeyman.narrowing import is_list_or_tuple, is_mapping, is_set, is_str_dict
 from journeyman.references import SentByName
-from journeyman.tools.context import ToolContext
+from journeyman.tools.context import ToolContext, ToolsetContext
 from journeyman.tools.dicts import read_tool_dict
 from journeyman.tools.raw_schema import RawSchema, size_problems
 from journeyman.tools.schema import Arguments, Fields, schema_problems
@@ -90,6 +90,10 @@ Middleware: TypeAlias = Callable[[MiddlewareCall, CallNext], Awaitable[ToolResul
 # -- tools ------------------------------------------------------------------------------------------------------------
 
 
+Prepare: TypeAlias = Callable[["AnyTool", ToolsetContext[Any, Any]], "AnyTool | Awaitable[AnyTool | None] | None"]
+"""Returns a tool as it is at this moment, changed by `dataclasses.replace`; None: it is not there."""
+
+
 class ToolOptions(TypedDict, total=False):
     """The options of `@tool`; they are explained at the fields of `Tool`."""
 
@@ -106,6 +110,24 @@ class ToolOptions(TypedDict, total=False):
     find_box: Callable[[], Awaitable[CommandBox | None]] | None
 
 
+class MakerOptions(ToolOptions, total=False):
+    """The options of `@tool`: those of a tool, and what changes it."""
+
+    prepare: Prepare | None
+    """Called with the tool and a `ToolsetContext` once for each run: returns the tool as it is there, changed by
+    `dataclasses.replace`, or None if it is not there."""
+
+
+@lazy_dataclass(frozen=True)
+class CallPath:
+    """What calls of one tool have to pass, besides what all calls do."""
+
+    middleware: tuple[Middleware, ...] = ()
+    """The functions that are wrapped around them, inside those of the agent."""
+    gates: tuple[Gate, ...] = ()
+    """The gates that decide about them, after those of the run."""
+
+
 @lazy_dataclass(frozen=True)
 class _Binding:
     """The link from a call to a tool's handler: it checks the arguments, and calls the handler with them."""
@@ -118,6 +140,25 @@ class _Binding:
     """False when the handler has no place for a `ToolContext`."""
     asked: tuple[object, ...] = ()
     """What its `ToolContext` asks for: the type of the deps, and that of the input."""
+    call_path: CallPath = CallPath()
+    prepare: Prepare | None = None
+
+    def with_schema(self, schema: JsonObject) -> _Binding:
+        """Return the same for arguments that also have to fit another schema than the handler's own."""
+        new = RawSchema(schema)
+        return replace(self, arguments=new if isinstance(self.arguments, RawSchema) else _Narrowed(new, self.arguments))
+
+
+class _Narrowed:
+    """Arguments that have to fit a schema, and then the parameters of the handler."""
+
+    def __init__(self, schema: RawSchema, own: Arguments) -> None:
+        self.input_schema, self.may_be_quoted = schema.input_schema, schema.may_be_quoted and own.may_be_quoted
+        self._schema, self._own = schema, own
+
+    def parse(self, input_json: str | bytes, subject: str) -> dict[str, object]:
+        self._schema.parse(input_json, subject)
+        return self._own.parse(input_json, subject)
 
 
 @lazy_dataclass(frozen=True, eq=False)
@@ -183,6 +224,10 @@ class Tool(SentByName, Generic[P, R, Needs]):
         # The caller may go on changing its dict: the model is told and checked by what it was.
         object.__setattr__(self, "input_schema", deepcopy(self.input_schema))
         binding = self._binding or _bind_raw(deepcopy(self.input_schema), self.handler)
+        if isinstance(self.input_schema, dict) and binding.arguments.input_schema != {  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+            name: each for name, each in self.input_schema.items() if name != "$schema"
+        }:
+            binding = binding.with_schema(deepcopy(self.input_schema))  # `replace` has given a copy another one
         spec = ToolSpec(
             name=self.name,
             description=self.description,
@@ -268,6 +313,17 @@ class Tool(SentByName, Generic[P, R, Needs]):
         """False when what the model wrote may hold secrets, so that no error may repeat it."""
         return self._binding.arguments.may_be_quoted
 
+    @property
+    def prepare(self) -> Prepare | None:
+        """Returns the tool as it is in a run, or None if it is not there. Called as a toolset is: once for each run.
+        None: the tool is the same in all runs."""
+        return self._binding.prepare
+
+    @property
+    def call_path(self) -> CallPath:
+        """What calls of this tool have to pass, besides what all calls do."""
+        return self._binding.call_path
+
     def invoke(self, arguments: dict[str, object], context: ToolContext[Any] | None) -> object:
         """Call the handler with parsed arguments. What it returns may have to be awaited."""
         return self._binding.call(arguments, context)
@@ -279,6 +335,27 @@ class Tool(SentByName, Generic[P, R, Needs]):
 
 AnyTool: TypeAlias = Tool[..., object, Any]
 """A tool, whatever its parameters and its result."""
+
+
+def change_tool(
+    tool: AnyTool, *, middleware: Sequence[Middleware] = (), gates: Sequence[Gate] = (), name: str = ""
+) -> AnyTool:
+    """Return a tool of the same class that is called by another name, or whose calls pass more on their way."""
+    made = object.__new__(type(tool))
+    # Past the constructor: that of a subclass takes other arguments. What a host sets later at the one, such as
+    # `Subagents.tasks`, holds for both: they share their attributes.
+    for kind in type(tool).__mro__:
+        for slot in vars(kind).get("__slots__", ()):
+            object.__setattr__(made, slot, getattr(tool, slot))
+    if hasattr(tool, "__dict__"):
+        object.__setattr__(made, "__dict__", tool.__dict__)
+    old: _Binding = object.__getattribute__(tool, "_binding")
+    # The one that is added last is outermost.
+    path = CallPath((*middleware, *old.call_path.middleware), (*old.call_path.gates, *gates))
+    object.__setattr__(made, "_binding", replace(old, call_path=path))
+    object.__setattr__(made, "name", name or tool.name)
+    object.__setattr__(made, "spec", replace(tool.spec, name=name or tool.name))
+    return made
 
 
 def _bind_raw(schema: JsonObject, handler: Callable[..., object]) -> _Binding:
@@ -330,7 +407,7 @@ def tool(
     *,
     name: str = ...,
     description: str = ...,
-    **options: Unpack[ToolOptions],
+    **options: Unpack[MakerOptions],
 ) -> Tool[Concatenate[Any, P], R]: ...
 @overload
 def tool(
@@ -339,21 +416,21 @@ def tool(
     *,
     name: str = ...,
     description: str = ...,
-    **options: Unpack[ToolOptions],
+    **options: Unpack[MakerOptions],
 ) -> Tool[Concatenate[ToolContext[D, Any], P], R, D]: ...
 @overload
 def tool(
-    function: Callable[P, R], /, *, name: str = ..., description: str = ..., **options: Unpack[ToolOptions]
+    function: Callable[P, R], /, *, name: str = ..., description: str = ..., **options: Unpack[MakerOptions]
 ) -> Tool[P, R]: ...
 @overload
-def tool(*, name: str = ..., description: str = ..., **options: Unpack[ToolOptions]) -> Decorator: ...
+def tool(*, name: str = ..., description: str = ..., **options: Unpack[MakerOptions]) -> Decorator: ...
 def tool(
     function: Callable[..., Any] | None = None,
     /,
     *,
     name: str = "",
     description: str = "",
-    **options: Unpack[ToolOptions],
+    **options: Unpack[MakerOptions],
 ) -> Tool[..., Any, Any] | Decorator:
     """Make a tool of a function: `@tool`, `@tool(parallel=True)`, or `tool(function, name="search")`.
 
@@ -370,7 +447,9 @@ def tool(
     return decorate if function is None else decorate(function)
 
 
-def _make_tool(function: Callable[P, R], name: str, description: str, options: ToolOptions) -> Tool[P, R, Any]:
+def _make_tool(function: Callable[P, R], name: str, description: str, given: MakerOptions) -> Tool[P, R, Any]:
+    prepare = given.get("prepare")
+    options: Any = {name: each for name, each in given.items() if name != "prepare"}
     signature = read_signature(function, ToolContext)
     fields, problems = _compile_fields(signature)
     call = _typed_call(function, signature.injected)
@@ -381,7 +460,12 @@ def _make_tool(function: Callable[P, R], name: str, description: str, options: T
         function,
         **options,
         _binding=_Binding(
-            fields, call, signature.is_async, wants_context=signature.injected is not None, asked=signature.asked
+            fields,
+            call,
+            signature.is_async,
+            wants_context=signature.injected is not None,
+            asked=signature.asked,
+            prepare=prepare,
         ),
     )
     raise_problems(f"Tool {made.name!r}" if made.name else "A tool", [*problems, *tool_problems(made)])
@@ -460,6 +544,10 @@ def _option_problems(tool: AnyTool) -> Iterator[Problem]:
         yield Problem("INVALID_MAX_CHARS", f"The longest result is {chars!r} characters.", "Use 1 or more, or None.")
     if tool.thread is True and tool.is_async:
         yield Problem("THREADED_COROUTINE", "It is async and shall run in a thread.", "Remove thread=True.")
+    if tool.prepare is not None and not callable(tool.prepare):
+        yield Problem(
+            "INVALID_PREPARE", f"prepare is {tool.prepare!r}.", "Pass a function of the tool and the context."
+        )
 
 
 # -- one text for equal values: the key under which a result is cached ------------------------------------------------
