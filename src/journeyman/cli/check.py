@@ -86,7 +86,7 @@ def _definition_lines(agent: Agent[Any, Any, Any]) -> Iterator[str]:
         yield _label("compaction", _compaction(agent.compaction))
     if agent.tools:
         sources = agent.plan.sources or agent.plan.tools.values()
-        yield _label("tools", ", ".join(_tool_words(each) if is_tool(each) else _toolset(each) for each in sources))
+        yield _label("tools", ", ".join(_tool_words(each) for each in sources))
     yield from (_label("skills", _skills(tool)) for tool in agent.plan.tools.values() if isinstance(tool, Skills))
     yield _label("prefix", _prefix(agent))
 
@@ -189,11 +189,9 @@ def _limits(agent: Agent[Any, Any, Any]) -> Iterator[str]:
     yield from (f"policy {policy.name}" for policy in limits.budget_policies)
 
 
-def _toolset(asked: Toolset[Any]) -> str:
-    return f"whatever {name_of_source(asked)} gives, asked {'once a run' if asked.each == 'run' else 'each iteration'}"
-
-
-def _tool_words(tool: AnyTool) -> str:
+def _tool_words(tool: AnyTool | Toolset[Any]) -> str:
+    if not is_tool(tool):
+        return f"whatever {name_of_source(tool)} gives, asked once for each {tool.each}"
     cache = f"cached per {tool.cache}" if tool.cache else ""
     traits = [trait for trait in ("parallel" if tool.parallel else "", tool.effect or "", cache) if trait]
     return f"{tool.name} ({', '.join(traits)})" if traits else tool.name

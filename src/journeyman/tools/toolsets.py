@@ -76,10 +76,12 @@ class Toolset(Generic[Needs]):
         if is_set(keep) or is_list_or_tuple(keep):
             names = frozenset(map(str, keep))
             return self.narrow_tools(lambda tools: [tool for tool in tools if tool.name in names], names)
-        raise_problems(
-            "Toolset.filtered", [*_keep_problems(keep), *value_problems("INVALID_ARGUMENT", "each", each, _EACH)]
-        )
-        function = cast("Callable[..., bool | Awaitable[bool]]", keep)
+        wrong = [*value_problems("INVALID_ARGUMENT", "each", each, _EACH)]
+        if not callable(keep):
+            hint = "Pass names, or a function of a tool: filtered(['read']), filtered(lambda tool: …)."
+            wrong.append(Problem("INVALID_ARGUMENT", f"keep is {keep!r:.80}.", hint))
+        raise_problems("Toolset.filtered", wrong)
+        function: Any = keep
         if len(positional_parameters(function)) == 2:
             return _FilteredToolset(self, function, each)
         return self.narrow_tools(lambda tools: [tool for tool in tools if function(tool)])
@@ -296,7 +298,8 @@ class _GroupToolset(Toolset[Any]):
         tools = [tool for tool in found if is_tool(tool)]
         self._known = tools if len(tools) == len(found) and not any(map(_is_prepared, sources)) else None
         self._sources = sources
-        self.each = "iteration" if any(_each_of(source) == "iteration" for source in sources) else each
+        inner = [source.each for source in sources if is_toolset(source)]
+        self.each = "iteration" if "iteration" in inner else each
 
     @property
     def known_tools(self) -> Sequence[AnyTool] | None:
@@ -349,16 +352,6 @@ class _FilteredToolset(Toolset[Any]):
 
 def _is_prepared(source: object) -> bool:
     return is_tool(source) and source.prepare is not None
-
-
-def _each_of(source: object) -> Each:
-    return source.each if is_toolset(source) else "run"
-
-
-def _keep_problems(keep: object) -> Iterator[Problem]:
-    if not callable(keep):
-        hint = "Pass names, or a function of a tool: filtered(['read']), filtered(lambda tool: …)."
-        yield Problem("INVALID_ARGUMENT", f"keep is {keep!r:.80}.", hint)
 
 
 @lazy_dataclass(frozen=True)
