@@ -566,6 +566,39 @@ async def within(seconds: float, work: Awaitable[object]) -> None:
         await wait_until_ended(waiting)
 
 
+class Wakeup:
+    """Wakes the one task that waits for it. A call that comes while it does not wait counts for its next wait."""
+
+    # For what `asyncio.Event` could do too, with a task for each wait that has a time limit or ends with other things.
+    __slots__ = ("_is_called", "_waiting")
+
+    def __init__(self) -> None:
+        self._is_called = False
+        self._waiting: asyncio.Future[None] | None = None
+
+    def call(self, _: object = None) -> None:
+        """Wake whoever waits; a callback of tasks and futures may do so, too."""
+        self._is_called = True
+        _end_wait(self._waiting)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for the next call, at most so long."""
+        if not self._is_called:
+            loop = asyncio.get_running_loop()
+            waiting = self._waiting = loop.create_future()
+            timer = loop.call_later(seconds, _end_wait, waiting)
+            try:
+                await waiting
+            finally:
+                timer.cancel()
+        self._is_called = False
+
+
+def _end_wait(waiting: asyncio.Future[None] | None) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)
+
+
 class NeverAwaited:
     """A base of awaitables that the caller of a hook does not await: such a one might be waiting for that very hook."""
 

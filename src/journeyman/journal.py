@@ -614,7 +614,7 @@ class Lives:
 
     def is_replaying(self, prefix: str) -> bool:
         """Tell whether a run replays."""
-        return any(key.startswith(prefix) for key in self._known) and not any(
+        return bool(self._known) and any(key.startswith(prefix) for key in self._known) and not any(
             key.startswith(prefix) for key in self._new
         )
 

@@ -105,9 +105,15 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         self._joining = asyncio.Lock()
         self.n_before_turn = 0
         """How many model calls of a member were before its turn."""
+        self._runs: list[str] = []
+        """Their ids, in the order in which they were started."""
         for key, known in life.known.items():
-            if kind_of_step(key) == "sent" and "/idle/" in key and known.value is not None:
+            if known.value is None or kind_of_step(key) != "sent":
+                continue
+            if "/idle/" in key:
                 self.n_before_turn = max(self.n_before_turn, int(loads(decode_step(known.value)[1])["calls"]))
+            elif _STARTS.search(key) and (run := self._run_of(key)) is not None:
+                self._runs.append(run)
 
     @property
     def is_resumed(self) -> bool:
@@ -123,6 +129,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
                 row = await self._row(key, sent)
                 await self._put(key, {"run": row.id}, starts=row)
                 run = row.id
+                self._runs.append(run)
         if not self._program.is_worker and (row := await self._life.engine.get(run)) is not None:
             self._here.adopt(run, self._program.sent(load_head(row)))
         return short_id(run)
@@ -227,13 +234,8 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
 
     # -- looking
 
-    def _runs(self) -> list[str]:
-        """Return their ids, in the order in which they were started."""
-        sent = [key for key in self._life.known if kind_of_step(key) == "sent" and _STARTS.search(key)]
-        return [run for key in sent if (run := self._run_of(key)) is not None]
-
     async def all(self) -> Sequence[TaskInfo]:
-        return [await self._info(run) for run in self._runs()]
+        return [await self._info(run) for run in self._runs]
 
     async def get(self, id: str) -> TaskInfo:
         return await self._info(self._run(id))
@@ -254,7 +256,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         return info_of_sent(row, head, agent, now=self._life.now())
 
     def _run(self, id: str) -> str:
-        runs = self._runs()
+        runs = self._runs
         found = [run for run in runs if id in (run, short_id(run))]
         if len(found) != 1:
             there_are = (
@@ -266,12 +268,12 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
     @property
     def has_sent(self) -> bool:
         """True once the run has sent out another."""
-        return bool(self._runs())
+        return bool(self._runs)
 
     async def has_open(self) -> bool:
         """Tell whether any of them goes on; a member that is idle does not. Those that another run had sent, of which
         this one is a fork, are not its own."""
-        for run in self._runs():
+        for run in list(self._runs):
             if run in self._over:
                 continue
             row = await self._life.engine.get(run)

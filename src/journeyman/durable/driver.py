@@ -15,7 +15,7 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from journeyman.cancellation import Abort, wait_until_ended
+from journeyman.cancellation import Abort, Wakeup, wait_until_ended
 from journeyman.chat.writer import SessionWriter, TurnLife
 from journeyman.data import lazy_dataclass
 from journeyman.durable.binding import Program
@@ -24,6 +24,7 @@ from journeyman.durable.engine import Engine
 from journeyman.durable.journal import Exit, Lease, RunJournal
 from journeyman.durable.records import (
     OVER,
+    Above,
     Change,
     Claim,
     Head,
@@ -130,7 +131,8 @@ class RunDriver:
     sent: SentOut = field(init=False)
     run: Run = field(init=False)
     unsubscribe: Callable[[], None] = lambda: None
-    left: asyncio.Future[Exit] = field(init=False)
+    left: Exit | None = None
+    """Why the run has to leave this process, once it has to."""
     looked_s: float = 0.0
     """When it was last seen to be ours, by the clock of the event loop."""
     ending: PendingEnd | None = None
@@ -139,8 +141,10 @@ class RunDriver:
     """True once the run has left this process: what goes on of it in memory is taken down, and nothing is stored."""
     is_over: bool = False
     """True once it is stored how the run has ended: nothing that comes changes that."""
-    stirred: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when there is something to look at."""
+    stirred: Wakeup = field(default_factory=Wakeup)
+    """Called when there is something to look at."""
+    above: Above | None = None
+    """The origin of the run, if another run has sent it out."""
 
     async def drive(self) -> Result[Any] | Exit:
         """Drive the run until it is over, or has to leave.
@@ -163,11 +167,12 @@ class RunDriver:
             await end_tape(self.program.runtime, self.tape, status, code)
 
     async def _driven(self) -> Result[Any] | Exit:
-        self.left, self.inbox = asyncio.get_running_loop().create_future(), Inbox(self.post)
+        self.looked_s, self.inbox = asyncio.get_running_loop().time(), Inbox(self.post)
         # A context of its own: what the run sets in it must not reach whoever drives the next one here.
         around = copy_context()
         try:
             head = load_head(self.claim.row)
+            self.above = head.above
             life = self.life = await self._life(head)
             life.stored = self.stored
             options = await self._options(head, life)
@@ -185,6 +190,7 @@ class RunDriver:
             around.run(self.turn.enter)
             self.inbox.posts = (*self.inbox.posts, self.post)
         carrying = asyncio.create_task(_carried(run), context=around)
+        carrying.add_done_callback(self.stirred.call)
         try:
             leaving = await self._watched(carrying, run, life, head)
         except BaseException:
@@ -224,9 +230,14 @@ class RunDriver:
 
     def release(self) -> None:
         """Give the run back for another process, once the steps that are under way have ended."""
-        if self.life is not None and not self.left.done():
+        if self.life is not None and self.left is None:
             self.life.close()
-            self.left.set_result(Exit(how="released"))
+            self._leave(Exit(how="released"))
+
+    def _leave(self, leaving: Exit) -> None:
+        """Note why the run has to leave; the first reason counts."""
+        self.left = self.left or leaving
+        self.stirred.call()
 
     def deliver(self, signal: Signal) -> None:
         """Take a signal in hand, once."""
@@ -261,7 +272,7 @@ class RunDriver:
                     life.close()
             case _:
                 pass
-        self.stirred.set()
+        self.stirred.call()
 
     def _note(self, signal: Signal, outcome: str | None, why: str = "") -> None:
         """Take down what became of a signal that people have sent; None: it has come, for the first time."""
@@ -290,9 +301,9 @@ class RunDriver:
             self.claim,
             await self._read(self.engine.records),
             now=self.now,
-            leave=lambda leaving: None if self.left.done() else self.left.set_result(leaving),
+            leave=self._leave,
             look=self.look,
-            stir=self.stirred.set,
+            stir=self.stirred.call,
             accepts=head.accepts,
         )
 
@@ -423,8 +434,7 @@ class RunDriver:
 
     def _is_member(self) -> bool:
         """Tell whether the run is a member of a team, which waits for mail."""
-        above = load_head(self.claim.row).above
-        return above is not None and bool(above.member) and not self.is_let_go
+        return self.above is not None and bool(self.above.member) and not self.is_let_go
 
     async def _may_come(self) -> bool:
         """Tell whether something may still be said to the run: by what it has sent out, or to a member of a team."""
@@ -465,12 +475,12 @@ class RunDriver:
     async def _watched(self, carrying: asyncio.Task[Any], run: Run, life: Lease, head: Head) -> Exit | None:
         """Wait until the run is over, or has to leave and is given back. None: it is over."""
         while True:
-            await self._stirring(carrying, life)
-            leaving = self.left.result() if self.left.done() else None
+            await self._stirring(life)
+            leaving = self.left
             if leaving is not None and leaving.how == "blocked" and life.at_edge is not None:
                 # It cannot be brought to where it was, and is to be stopped: it ends with what is known of it.
                 run.ledger.add(self._beyond(run))
-                self.left, at_edge, life.at_edge = asyncio.get_running_loop().create_future(), life.at_edge, None
+                self.left, at_edge, life.at_edge = None, life.at_edge, None
                 at_edge()
                 continue
             if leaving is None and carrying.done():
@@ -490,20 +500,14 @@ class RunDriver:
                     leaving = replace(leaving, why=f"{leaving.why}; {differ}")
                 return await self._gone(run, leaving)
 
-    async def _stirring(self, carrying: asyncio.Task[Any], life: Lease) -> None:
+    async def _stirring(self, life: Lease) -> None:
         """Wait until there is something to look at."""
         # More often while it waits, so that it leaves memory in time; a run at work is not looked at for that.
         patience_s = min(_LOOK_S, max(self.suspend_after_s / 4, 0.005)) if life.questions or life.rests else _LOOK_S
-        if self.left.done() or self.is_held:
+        if self.left is not None or self.is_held:
             # It leaves as soon as its last step has ended, which nobody tells.
             patience_s = 0.05
-        stirring = asyncio.ensure_future(self.stirred.wait())
-        waited = {carrying, stirring} if self.left.done() else {carrying, stirring, self.left}
-        try:
-            await asyncio.wait(waited, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stirring.cancel()
-        self.stirred.clear()
+        await self.stirred.wait(patience_s)
 
     async def _paused(self, run: Run, life: Lease) -> Exit | None:
         """Say whether the run has to leave because it is held, or because it only waits."""
@@ -563,7 +567,7 @@ class RunDriver:
         if self.has_left:
             raise asyncio.CancelledError
         self.ending = PendingEnd(result, asyncio.get_running_loop().create_future())
-        self.stirred.set()
+        self.stirred.call()
         return await self.ending.is_stored
 
     async def _end(self, run: Run, life: Lease, head: Head, ending: PendingEnd) -> Exit | None:
@@ -597,7 +601,7 @@ class RunDriver:
         # Not if something came that was not looked at: whoever has sent it was told that the run has taken it.
         if not await self._settled(change, n_signals=len(self.seen), posts=posts):
             await self._catch_up()  # something was said in this moment
-            self.stirred.set()
+            self.stirred.call()
             return await self._taken_over()
         self.is_over = True
         self.journal.go_live("end")  # who watches is told in the life that has stored it

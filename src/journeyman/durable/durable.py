@@ -621,7 +621,7 @@ class Durable:
                 raise RunDiffers(id, difference)
         if row.id == made.id and is_queued:
             self.hub.tell_queued(row)
-        self.hub.notify()
+        self.hub.notify(has_signal=False)
         return row
 
 

@@ -14,7 +14,7 @@ from math import inf
 from typing import Any, Final, TypedDict
 
 from journeyman.agent import Agent
-from journeyman.cancellation import cancel_within
+from journeyman.cancellation import Wakeup, cancel_within
 from journeyman.durable.binding import Program
 from journeyman.durable.driver import RunDriver, patiently
 from journeyman.durable.engine import Engine
@@ -94,8 +94,10 @@ class Hub:
         self._is_stale = False
         """True when something was written here that may concern a run that is driven here."""
         self._changed: asyncio.Future[None]
-        self._told: asyncio.Future[None]
-        """Done when another process has said that it has written something."""
+        self._looking: Final = Wakeup()
+        """Called when signals are to be looked for."""
+        self._is_told = False
+        """True when another process has said that it has written something."""
         self._polling: asyncio.Task[None]
 
     async def open(self) -> None:
@@ -121,8 +123,7 @@ class Hub:
             await self.engine.close()
             raise
         self._changed = self._loop.create_future()
-        self._told = self._loop.create_future()
-        self.engine.listen(lambda: None if self._told.done() else self._told.set_result(None))
+        self.engine.listen(self._hear_others)
         self._polling = asyncio.create_task(self._poll())
 
     async def close(self) -> None:
@@ -157,9 +158,12 @@ class Hub:
         seconds."""
         await asyncio.wait({since or self.mark()}, timeout=timeout_s)
 
-    def notify(self) -> None:
-        """Let whoever waits for a change look now, since something was written here."""
-        self._is_stale = True
+    def notify(self, *, has_signal: bool = True) -> None:
+        """Let whoever waits for a change look now, since something was written here. `has_signal`: it may be for a run
+        that is driven here."""
+        if has_signal:
+            self._is_stale = True
+            self._looking.call()
         self._wake()
 
     def _wake(self) -> None:
@@ -192,14 +196,19 @@ class Hub:
             self._wake()
         return bool(signals)
 
+    def _hear_others(self) -> None:
+        """Look soon, since another process has said that it has written something."""
+        self._is_told = True
+        self._looking.call()
+
     async def _poll(self) -> None:
         """Look for what other processes have written."""
         is_said, loop = False, asyncio.get_running_loop()
         while True:
-            await asyncio.wait({self._changed, self._told}, timeout=_POLL_S, return_when=asyncio.FIRST_COMPLETED)
-            if self._told.done():  # at once; but however many tell, not all the time
+            await self._looking.wait(_POLL_S)
+            if self._is_told:  # at once; but however many tell, not all the time
                 await asyncio.sleep(max(self._looked_s + _TOLD_S - loop.time(), 0.0))
-                self._told = loop.create_future()
+                self._is_told = False
             try:
                 await self.look()
                 is_said = False
@@ -306,8 +315,8 @@ class Hub:
             outcome = await drive.drive()
         finally:
             del self._drives[claim.row.id]
-            # Whoever waits for the run has to look now, however it ended.
-            self.notify()
+            # Whoever waits for the run has to look now, however it ended; and the run that has sent it out is told.
+            self.notify(has_signal=drive.above is not None)
         if self._watch is not None and isinstance(outcome, Exit):
             self._tell_left(claim, outcome)
         return outcome
