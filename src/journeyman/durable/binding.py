@@ -50,6 +50,8 @@ class Program:
     """Where somebody who is here is asked, besides; those of the turn, if it is one."""
     is_worker: bool = False
     """True when whoever drives the run looks for others, too: also for those that it sends out."""
+    is_checked: bool = False
+    """True: whoever gives it has checked what a run could complain about."""
     above: tuple[tuple[Agent[Any, Any, Any], object], ...] = ()
     """The agents on the way to it, from the root down, each with its deps: their gates hold for its calls."""
     tool: Subagents[Any] | None = None

@@ -105,6 +105,8 @@ class RunDriver:
     stored: Callable[[str, int, float], None] | None = None
     """Gets the key, the size in bytes and the seconds of each step that was stored."""
     strict: bool = False
+    keeps_steps: bool = True
+    """False: the run has this life alone."""
     post: SignalPost = field(default_factory=SignalPost)
     """What other runs have said to it."""
     inbox: Inbox = field(init=False)
@@ -305,6 +307,7 @@ class RunDriver:
             look=self.look,
             stir=self.stirred.call,
             accepts=head.accepts,
+            keeps_steps=self.keeps_steps,
         )
 
     def _differences(self, head: Head) -> str:
@@ -362,6 +365,8 @@ class RunDriver:
             settle=self._settle,
             origin=above and Origin(mode="background", tool_use_id=above.tool_use_id, number=above.number),
             tape=self.tape,
+            is_checked=self.program.is_checked,
+            keeps_steps=self.keeps_steps,
         )
         if turn is None:
             return options
@@ -653,7 +658,8 @@ class RunDriver:
     def _change(
         self, run: Run, life: Lease, status: Status, *, why: str | None = None, wake: float | None = None
     ) -> Change:
-        attempt, iteration = life.place
+        # Of the steps that are stored, and the place where it is: what is not kept tells nothing.
+        attempt, iteration = max(life.place, (run.attempt.number, run.attempt.iteration))
         return Change(
             status=status,
             why=why,
@@ -661,7 +667,7 @@ class RunDriver:
             asked=None if status in OVER else dump_questions(life.asked),
             used_s=life.used_s(),
             usage=run.ledger.usage + self._beyond(run),
-            attempt=max(attempt, run.attempt.number),
+            attempt=attempt,
             iteration=iteration,
         )
 

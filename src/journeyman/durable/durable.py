@@ -213,7 +213,15 @@ class Durable:
             StoreError: the store cannot be read or written.
         """
         runtime = DEFAULT_RUNTIME if runtime is None else runtime
-        given = Program(agent=agent, deps=deps, runtime=runtime, callbacks=callbacks, on_event=on_event, abort=abort)
+        given = Program(
+            agent=agent,
+            deps=deps,
+            runtime=runtime,
+            callbacks=callbacks,
+            on_event=on_event,
+            abort=abort,
+            is_checked=True,  # by `_misuse`, below
+        )
         head: Head | None = None
         if not (misuse := _misuse(given, max_attempts=max_attempts, history=history)):
             given = self._usable(given)

@@ -132,15 +132,18 @@ class Lease:
         look: Callable[[], Awaitable[bool]],
         stir: Callable[[], None],
         accepts: bool = False,
+        keeps_steps: bool = True,
     ) -> None:
         """`now` is the wall clock. `look` delivers what was sent to the run; `stir` lets its driver look at it.
-        `accepts`: a stored answer counts, whatever it was the answer to.
+        `accepts`: a stored answer counts, whatever it was the answer to. `keeps_steps` is False for a run that has no
+        other life.
 
         Raises:
             RunBlocked: the records cannot be read.
         """
         self.engine = engine
         self.claim = claim
+        self.keeps_steps: Final = keeps_steps
         self.now = now
         self.used_up: set[int] = set()
         """The numbers of the signals that steps have taken."""
@@ -694,9 +697,11 @@ class _Reserved:
         # Before the work: whoever listens hears that the run goes on before anything of it happens.
         self.journal.go_live(self.key)
         life.n_working += 1
-        # Before the work, since the arguments and the conversation may have changed by its end.
-        about = None if self.about is None else self.about()
         try:
+            if not life.keeps_steps and not self._says:
+                return await work()
+            # Before the work, since the arguments and the conversation may have changed by its end.
+            about = None if self.about is None else self.about()
             # On the disk before the call: after a power cut, nobody could otherwise tell that the effect may be there.
             if self.effect == "once":
                 await self._put(BEGUN, None, about)
@@ -708,12 +713,17 @@ class _Reserved:
         # A late write of an earlier life has won: its value stands in the journal, so it is the one to go on with.
         return value if stored is None or stored == data else await self.journal.decoded(self.key, stored, codec)
 
+    @property
+    def _says(self) -> bool:
+        """True for a step in which the run is told something, and may take signals with it."""
+        return self.key == "prompt" or self.key.endswith("/said")
+
     async def settle(self, value: T, *, codec: Codec[T]) -> None:
         self.journal.go_live(self.key)
-        await self._put(DONE, codec.encode(value), None if self.about is None else self.about())
+        if self.life.keeps_steps or self._says:
+            await self._put(DONE, codec.encode(value), None if self.about is None else self.about())
 
     async def _put(self, kind: Kind, value: bytes | None, about: bytes | None) -> bytes | None:
         # What is said and which signals it has taken is one write: a death in between would say them twice, or never.
-        says = value is not None and (self.key == "prompt" or self.key.endswith("/said"))
-        used_up = self.life.taking() if says else ()
+        used_up = self.life.taking() if value is not None and self._says else ()
         return await self.life.put(self.key, kind, effect=self.effect, value=value, about=about, used_up=used_up)

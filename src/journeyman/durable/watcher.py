@@ -78,6 +78,9 @@ class Hub:
         self.engine: Final = engine
         self.now: Final = now
         """The wall clock, in seconds since 1970."""
+        self.keeps_steps = True
+        """False: nothing goes on with a run that has left. Then its steps need not be stored: whoever opens it says
+        so."""
         self._linger_s: Final = suspend_after_s
         self._strict: Final = strict
         self._watch: Final = None if on_event is None else Watch(path=(), listeners=(on_event,))
@@ -274,6 +277,8 @@ class Hub:
             return result_of(row, program.agent)
         if row.status == "blocked" and "blocked" not in also:
             return Exit(how="blocked", why=row.why or "")
+        if row.lives and not self.keeps_steps:  # it would do again what it has done
+            return Exit(how="blocked", why="it was left in the middle, and its steps were not kept")
         claim, began_s = None, asyncio.get_running_loop().time()
         if id not in self._drives:
             # Before it is asked for: the answer of the store may be on its way while a second ticket of the run is
@@ -307,6 +312,7 @@ class Hub:
             # An open chat is in memory anyway.
             suspend_after_s=self._linger_s if program.turn is None or program.may_leave else inf,
             strict=self._strict,
+            keeps_steps=self.keeps_steps,
             look=self.look,
             stored=None if self._watch is None else partial(self._tell_stored, claim),
             here=self,

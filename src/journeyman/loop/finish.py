@@ -300,7 +300,7 @@ async def known_end(run: Run) -> Result[Any] | None:
 async def _note_end(run: Run, result: Success[Any] | Failure) -> None:
     """Note in the journal that the run has ended, so that nobody is told of it in a later life. One that was stopped
     has not, unless its own time was up: it may go on."""
-    journal, scope = run.options.runtime.journal, run.scope
+    journal, scope = run.kept_journal, run.scope
     is_late = scope.cause in ("deadline", "attempt_deadline") and scope.source is scope
     if journal is None or (isinstance(result, Failure) and scope.cause is not None and not is_late):
         return

@@ -83,7 +83,7 @@ no request without it, and refuses one above the model's own maximum."""
 
 def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
     """Open the record of one run. Nothing of it has happened yet."""
-    options, wrong = _sound(options)
+    options, wrong = (options, list[str]()) if options.is_checked else _sound(options)
     above, origin = current_run.get(), options.origin
     number = None if origin is None else origin.number
     name = agent.name if number is None else f"{agent.name}#{number}"

@@ -76,7 +76,8 @@ class StepCodec(Generic[T]):
 async def decide_once(run: Run, key: str, work: Callable[[Run], Awaitable[T]], *, kind: StepKind, codec: Codec[T]) -> T:
     """Return the decision of code outside of the loop; in a run that goes on, the one that was made in its earlier
     life."""
-    journal = run.options.runtime.journal
+    # What is said tells the journal's life which signals it has taken, also where nothing is kept of it.
+    journal = run.options.runtime.journal if kind == "texts" else run.kept_journal
     if journal is None:
         return await work(run)
     return await take_step(run, journal.reserve(key, effect="pure"), lambda: work(run), kind=kind, codec=codec)
@@ -155,7 +156,7 @@ class _RunHead:
 
 async def difference(run: Run) -> str | None:
     """Return the reason why the journal is not that of this run; None if it is, or if there is none."""
-    if run.options.runtime.journal is None:
+    if run.kept_journal is None:
         return None
     codec = TypedCodec[_RunHead](_RunHead)
     # Through the codec and back: what it cannot store as it is, such as half a surrogate pair, would look like another
@@ -221,7 +222,7 @@ async def first_state(
     """Return the state that a run, or an attempt, begins with. A function that does not declare its type is asked in
     each life: nothing else would tell how to read what calls have made of it."""
     codec = StateCodec(make)
-    if run.options.runtime.journal is None or declared_type(make) is not None:
+    if run.kept_journal is None or declared_type(make) is not None:
         return await decide_once(run, key, work, kind="state", codec=codec)
     state = await work(run)
     codec.check(state)

@@ -27,7 +27,7 @@ from journeyman.errors import (
 )
 from journeyman.events import CompactionStep, ContextCompacted
 from journeyman.history import SUMMARY_MARK, encodable
-from journeyman.journal import Journal, Reservation, StepFacts, decode_step, encode_step
+from journeyman.journal import Journal, Reservation, StepFacts, TypedCodec, decode_step, encode_step
 from journeyman.loop.retry import respond
 from journeyman.loop.state import Run, iteration_place
 from journeyman.model import Model, Part, Prefix, Request, Response, Tap, make_no_price_error, price_of
@@ -101,6 +101,10 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
     journal, n_cut = run.options.runtime.journal, 0
     if journal is None:
         return await _ask_and_pay(run, call)
+    if run.kept_journal is None:
+        return await journal.reserve(run.key(step), effect="idempotent").step(
+            lambda: _ask_and_pay(run, call), codec=_RESPONSE
+        )
 
     async def work() -> _StoredAnswer:
         response = await _ask_and_pay(run, call, n_cut)
@@ -122,9 +126,12 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
     return answer.unwrap()
 
 
+_RESPONSE: Final = TypedCodec[Response](Response)
+
+
 async def note_failure(run: Run, call: ModelCall, error: ProviderError | BudgetRefused, *, step: str) -> None:
     """Store that a call failed, and that the run goes on nevertheless: no later life asks again."""
-    journal = run.options.runtime.journal
+    journal = run.kept_journal
     if journal is None:
         return
     # The digest of the whole conversation is made only by a journal that compares.

@@ -107,6 +107,10 @@ class Options:
     """Who watches a run that no other waits for, beside its own listeners."""
     ledger_beside: Ledger | None = None
     """The ledger of the run that started this one, and does not wait for it."""
+    is_checked: bool = False
+    """True: whoever gives them has checked them, or made them."""
+    keeps_steps: bool = True
+    """False: the run has one life, and what the journal stores of its steps is read in no other."""
 
 
 # -- one run ----------------------------------------------------------------------------------------------------------
@@ -351,6 +355,11 @@ class Run:
         if self.options.abort is not None or self.above is None:
             return self.options.abort
         return self.above.abort
+
+    @property
+    def kept_journal(self) -> Journal | None:
+        """The journal, if another life of the run may read its steps."""
+        return self.options.runtime.journal if self.options.keeps_steps else None
 
     @property
     def report(self) -> ValidationReport | None:

@@ -174,7 +174,9 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         if self._given is not None:
             return await stack.enter_async_context(Durable(self._given))
         self._memory = Memory()
-        return await stack.enter_async_context(Durable(InMemoryEngine(self._memory), suspend_after_s=math.inf))
+        kept_here = Durable(InMemoryEngine(self._memory), suspend_after_s=math.inf)
+        kept_here.hub.keeps_steps = False  # a run that leaves this process is lost with it
+        return await stack.enter_async_context(kept_here)
 
     @asynccontextmanager
     async def _beside(self) -> AsyncGenerator[None]:
@@ -331,7 +333,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     async def _drive(self, live: Live, id: str, deps: object) -> None:
         """Drive a run until it is over, or has left this process."""
         try:
-            program = self._program(live, Program(agent=live.agent, runtime=self.runtime), deps)
+            program = self._program(live, Program(agent=live.agent, runtime=self.runtime, is_checked=True), deps)
             outcome = await self.durable.hub.driven(id, program, also=("ready",))
         except RunInUse:
             outcome = Exit(how="held", why="")
