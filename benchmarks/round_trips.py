@@ -1,13 +1,15 @@
 """Agents behind HTTP: how soon a client has the result of a run, and how many runs a server answers in a second.
 
-The servers run in processes of their own: ours with its runs in memory and in a file, and a bare Starlette endpoint
-that reads the same body and sends about as much. 1, 16 and 64 clients, each on a connection that is kept alive, ask as
-soon as they were answered. The servers take turns, so a ratio says more than a figure.
+The servers run in processes of their own, as the command serves an application: ours with its runs in memory and in a
+file, and a bare Starlette endpoint that reads the same body and sends about as much. 1, 16 and 64 clients, each on a
+connection that is kept alive, ask as soon as they were answered. The servers take turns, so a ratio says more than a
+figure.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import time
 from collections.abc import AsyncGenerator
@@ -127,6 +129,8 @@ async def _serve(which: str, path: str) -> None:
     echo = Agent(name="echo", model=FunctionModel(lambda _: "Gone."))
     store = path if which == "file" else None
     served = bare if which == "bare" else create_app([echo], store=store, limits=ServeLimits(runs=1_000))
+    gc.collect()
+    gc.freeze()  # as the command does, before it takes a port
     with listen("127.0.0.1", 0) as listening:
         sys.stdout.write(f"{listening.getsockname()[1]}\n")
         sys.stdout.flush()

@@ -5,7 +5,7 @@ from threading import get_ident
 
 import pytest
 
-from journeyman.cancellation import Scope, call_in, is_failure, wait_until_ended, within
+from journeyman.cancellation import Scope, Wakeup, call_in, is_failure, wait_until_ended, within
 from tests.play import cancelled
 
 
@@ -136,3 +136,22 @@ def test_a_call_from_another_thread_arrives_in_the_thread_of_the_loop() -> None:
 async def test_a_group_is_a_failure_only_if_all_in_it_are() -> None:
     assert is_failure(BaseExceptionGroup("failures", [ValueError(), LookupError()]))
     assert not is_failure(BaseExceptionGroup("one ends the program", [ValueError(), KeyboardInterrupt()]))
+
+
+async def test_a_call_wakes_the_wait_that_goes_on_or_the_next_one_and_no_second() -> None:
+    woken, loop = Wakeup(), asyncio.get_running_loop()
+    waiting = asyncio.create_task(woken.wait())
+    await steps()
+    assert not waiting.done()
+    woken.call()
+    woken.call()
+    await steps()
+    assert waiting.done()
+    await woken.wait(0.001)  # both calls have woken the first
+    woken.call()
+    began_s = loop.time()
+    await woken.wait(60.0)
+    assert loop.time() - began_s < 10.0
+    await cancelled(asyncio.create_task(woken.wait()))
+    woken.call()  # whoever waited has gone
+    await woken.wait()

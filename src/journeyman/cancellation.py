@@ -581,16 +581,17 @@ class Wakeup:
         self._is_called = True
         _end_wait(self._waiting)
 
-    async def wait(self, seconds: float) -> None:
+    async def wait(self, seconds: float | None = None) -> None:
         """Wait for the next call, at most so long."""
         if not self._is_called:
             loop = asyncio.get_running_loop()
             waiting = self._waiting = loop.create_future()
-            timer = loop.call_later(seconds, _end_wait, waiting)
+            timer = None if seconds is None else loop.call_later(seconds, _end_wait, waiting)
             try:
                 await waiting
             finally:
-                timer.cancel()
+                if timer is not None:
+                    timer.cancel()
         self._is_called = False
 
 

@@ -614,8 +614,10 @@ class Lives:
 
     def is_replaying(self, prefix: str) -> bool:
         """Tell whether a run replays."""
-        return bool(self._known) and any(key.startswith(prefix) for key in self._known) and not any(
-            key.startswith(prefix) for key in self._new
+        return (
+            bool(self._known)
+            and any(key.startswith(prefix) for key in self._known)
+            and not any(key.startswith(prefix) for key in self._new)
         )
 
     def go_live(self, key: str) -> None:

@@ -13,8 +13,11 @@ from starlette.types import Message
 
 from journeyman import Agent
 from journeyman.durable import Durable, InMemoryEngine
+from journeyman.errors import RunBlocked
+from journeyman.model import Request
 from journeyman.serve import AgentApp, ServeLimits, create_app
 from journeyman.testing.scripted import FunctionModel
+from tests.play import cancelled
 from tests.serve.http_served import Served, serving
 
 
@@ -90,7 +93,7 @@ async def test_what_is_new_costs_the_same_however_much_is_kept(path: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("path", "most"), [("/agents/echo/runs", 12), ("/agents/echo/chats/{}/turns", 66)], ids=["runs", "chats"]
+    ("path", "most"), [("/agents/echo/runs", 5), ("/agents/echo/chats/{}/turns", 66)], ids=["runs", "chats"]
 )
 async def test_what_is_kept_is_little_that_a_collection_of_garbage_has_to_look_through(path: str, most: int) -> None:
     served = create_app([echo()])
@@ -105,6 +108,26 @@ async def test_what_is_kept_is_little_that_a_collection_of_garbage_has_to_look_t
         gc.collect()
         each = len(gc.get_objects()) / 50
         assert 1 < each <= most
+
+
+async def test_a_run_of_which_no_steps_are_kept_is_not_begun_a_second_time() -> None:
+    asked, is_asked = list[str](), asyncio.Event()
+
+    async def answer(request: Request) -> str:
+        asked.append(request.messages[-1].text)
+        is_asked.set()
+        await asyncio.Event().wait()
+        return "Never."
+
+    agent = Agent(name="slow", model=FunctionModel(answer))
+    async with Durable(InMemoryEngine()) as durable:
+        durable.hub.keeps_steps = False  # as of a server without a store
+        going = asyncio.create_task(durable.run(agent, "Pay.", id="x"))
+        await is_asked.wait()
+        await cancelled(going)
+        with pytest.raises(RunBlocked, match="its steps were not kept"):
+            await durable.run(agent, "Pay.", id="x")
+    assert asked == ["Pay."]
 
 
 async def test_a_run_in_memory_is_found_by_its_name_its_beginning_and_its_dedup_until_it_is_forgotten() -> None:

@@ -176,7 +176,7 @@ class RunDriver:
             head = load_head(self.claim.row)
             self.above = head.above
             life = self.life = await self._life(head)
-            life.stored = self.stored
+            life.stored, life.keeps_steps = self.stored, self.keeps_steps
             options = await self._options(head, life)
             run = self.run = around.run(self._begun, head, options)
             # Before the first step: a stop or a hold that came while nobody drove the run is obeyed before anything is
@@ -307,7 +307,6 @@ class RunDriver:
             look=self.look,
             stir=self.stirred.call,
             accepts=head.accepts,
-            keeps_steps=self.keeps_steps,
         )
 
     def _differences(self, head: Head) -> str:

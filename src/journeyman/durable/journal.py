@@ -132,18 +132,17 @@ class Lease:
         look: Callable[[], Awaitable[bool]],
         stir: Callable[[], None],
         accepts: bool = False,
-        keeps_steps: bool = True,
     ) -> None:
         """`now` is the wall clock. `look` delivers what was sent to the run; `stir` lets its driver look at it.
-        `accepts`: a stored answer counts, whatever it was the answer to. `keeps_steps` is False for a run that has no
-        other life.
+        `accepts`: a stored answer counts, whatever it was the answer to.
 
         Raises:
             RunBlocked: the records cannot be read.
         """
         self.engine = engine
         self.claim = claim
-        self.keeps_steps: Final = keeps_steps
+        self.keeps_steps = True
+        """False: the run has no other life, so nothing needs to be stored of its steps."""
         self.now = now
         self.used_up: set[int] = set()
         """The numbers of the signals that steps have taken."""
@@ -163,9 +162,7 @@ class Lease:
         """What is stored of the steps, by their keys."""
         self.deaths = {claim.epoch: claim.row.deaths}
         """The number of lives in a row that had died when a life began that has stored something, by its epoch."""
-        self._leave = leave
-        self._look = look
-        self._stir = stir
+        self._leave, self._look, self._stir = leave, look, stir
         self.stored: Callable[[str, int, float], None] | None = None
         """Gets the key, the size in bytes and the seconds of each step that was written."""
         self._accepts = accepts

@@ -275,10 +275,9 @@ class Hub:
                 raise RunDiffers(row.name or row.id, lacking)
         if row.result is not None:
             return result_of(row, program.agent)
-        if row.status == "blocked" and "blocked" not in also:
-            return Exit(how="blocked", why=row.why or "")
-        if row.lives and not self.keeps_steps:  # it would do again what it has done
-            return Exit(how="blocked", why="it was left in the middle, and its steps were not kept")
+        was_left = bool(row.lives) and not self.keeps_steps  # it would do again what it has done
+        if was_left or (row.status == "blocked" and "blocked" not in also):
+            return Exit(how="blocked", why=row.why or "it was left in the middle, and its steps were not kept")
         claim, began_s = None, asyncio.get_running_loop().time()
         if id not in self._drives:
             # Before it is asked for: the answer of the store may be on its way while a second ticket of the run is

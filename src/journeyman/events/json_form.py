@@ -5,10 +5,11 @@ No event may fail here: a value that JSON cannot carry becomes its `repr`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from journeyman.endings import ErrorInfo
 from journeyman.errors import words_of
@@ -49,29 +50,47 @@ def facts_of(event: object) -> JsonObject:
 
 
 @cache
-def _shown_fields(kind: type[Any]) -> tuple[tuple[str, object], ...]:
-    """Return the fields of a class that are told, each with the value that need not be told."""
+def _shown_fields(kind: type[Any]) -> tuple[tuple[str, object, bool], ...]:
+    """Return the fields of a class that are told, each with the value that need not be told, and whether it is a
+    time."""
     return tuple(
-        (each.name, MISSING if each.name == "type" else each.default) for each in fields(kind) if each.name != "wire"
+        (each.name, MISSING if each.name == "type" else each.default, each.name.endswith("_s"))
+        for each in fields(kind)
+        if each.name != "wire"
     )
+
+
+@cache
+def _has_plain_fields(kind: type[Any]) -> bool:
+    """Tell whether a class is one of our dataclasses, of which nothing but the fields is told."""
+    special = (str, int, float, list, tuple, set, frozenset, Mapping, ErrorInfo, BaseException, datetime)
+    return is_dataclass(kind) and kind.__module__.startswith("journeyman.") and not issubclass(kind, special)
 
 
 def plain_fields(value: object, depth: int = 0) -> JsonObject:
     """Return the fields of one of our dataclasses as plain JSON, without those that are as usual."""
     facts: JsonObject = {}
-    for name, usual in _shown_fields(type(value)):
+    for name, usual, is_time in _shown_fields(type(value)):
         fact = getattr(value, name)
-        if fact is not None and not (fact is usual or (usual is not MISSING and fact == usual)):
-            if type(fact) is str:  # in a hurry: each piece of an answer is an event
-                facts[name] = fact
-            else:
-                is_time = type(fact) is float and name.endswith("_s")
-                facts[name] = round(fact, 6) if is_time else plain(fact, depth + 1)
+        if fact is None or fact is usual or (usual is not MISSING and fact == usual):
+            continue
+        kind: type[object] = type(fact)
+        if kind is str or kind is int:  # in a hurry: each piece of an answer is an event
+            facts[name] = fact
+        else:
+            facts[name] = round(fact, 6) if is_time and kind is float else plain(fact, depth + 1)
     return facts
 
 
 def plain(value: object, depth: int = 0) -> JsonValue:
     """Return a value as plain JSON."""
+    kind = type(value)
+    if kind is str or kind is int:
+        return cast("JsonValue", value)
+    return plain_fields(value, depth) if depth <= _DEPTH and _has_plain_fields(kind) else _plain_other(value, depth)
+
+
+def _plain_other(value: object, depth: int) -> JsonValue:
     match value:
         case str():
             told: JsonValue = str(value)
@@ -91,8 +110,6 @@ def plain(value: object, depth: int = 0) -> JsonValue:
             told = value.timestamp()
         case _ if is_mapping(value):
             told = {str(name): plain(each, depth + 1) for name, each in value.items()}
-        case _ if is_dataclass(value) and type(value).__module__.startswith("journeyman."):
-            told = plain_fields(value, depth)
         case _:
             told = plain_output(value, None)
     return told

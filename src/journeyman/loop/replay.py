@@ -122,6 +122,9 @@ def recall(budget: Budget, journal: Journal, prefix: str = "", *, is_root: bool 
     has spent already and not counted yet.
     """
 
+    if not (budget.limits_calls or budget.limits_spending):
+        return
+
     # Several budgets ask for the same sum, and reading all steps takes a while.
     @cache
     def sum_spending() -> tuple[int, Usage]:
@@ -129,9 +132,8 @@ def recall(budget: Budget, journal: Journal, prefix: str = "", *, is_root: bool 
         used = [usage for facts in each for usage in (facts.spent, facts.lost)]
         return sum([facts.counts for facts in each]), Usage.total(used)
 
-    if budget.limits_calls or budget.limits_spending:
-        for level in budget.levels() if is_root else (budget,):
-            level.recall(journal, sum_spending)
+    for level in budget.levels() if is_root else (budget,):
+        level.recall(journal, sum_spending)
 
 
 def facts_of_step(stored: bytes | None) -> StepFacts:

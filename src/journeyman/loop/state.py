@@ -22,7 +22,7 @@ from journeyman.events import AttemptCompleted, Callbacks, Event, Listener, Mess
 from journeyman.gate import Guard
 from journeyman.history import History
 from journeyman.inbox import Inbox
-from journeyman.journal import Digests, RecordingSink
+from journeyman.journal import Digests, Journal, RecordingSink
 from journeyman.loop.watch import NO_CALLBACKS, Watch
 from journeyman.model import Model, Response, ToolSpec
 from journeyman.output import StopGuard

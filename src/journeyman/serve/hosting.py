@@ -448,7 +448,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         """See to it that those who follow a run will hear of its end; where it `is_over` already, at once."""
         if live.task is None and live.ended is None:
             self._watch(live)
-            await (live.over.wait() if is_over else asyncio.sleep(0))
+            await (asyncio.shield(live.over) if is_over else asyncio.sleep(0))
         return live
 
     async def find(self, name: str) -> Live | Past:
@@ -486,7 +486,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             return None
         found = await self.find(name)
         if isinstance(found, Live):
-            await found.over.wait()
+            await asyncio.shield(found.over)
         return None if found.ended is None or found.ended.code is None else found.ended.document
 
     async def _row(self, name: str) -> Row:

@@ -21,7 +21,7 @@ from starlette.types import Message, Receive
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent
-from journeyman.cancellation import Abort
+from journeyman.cancellation import Abort, Wakeup
 from journeyman.chat.questions import UNANSWERED, Questions
 from journeyman.data import lazy_dataclass
 from journeyman.durable import Memory
@@ -45,6 +45,8 @@ from journeyman.session import TURN
 _LIFE: Final = 1 << 32
 """The numbers of events are those of a life, times this, and then from 1: they only grow."""
 _MOST_AT_ONCE: Final = 256
+_NOBODY: Final[frozenset[Callable[[], None]]] = frozenset()
+"""One for all: each of its kind would be one more object for each run that is kept."""
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -146,7 +148,7 @@ class Followed(ABC, Generic[E]):
         self.moved_s: float = time.monotonic()
         """When something last happened to it."""
         self.ended: Ended | None = None
-        self._wakers: frozenset[Callable[[], None]] = frozenset()
+        self._wakers: frozenset[Callable[[], None]] = _NOBODY
 
     @property
     @abstractmethod
@@ -191,7 +193,8 @@ class Past(Followed[Sent]):
     def __init__(self, live: Live, ended: Ended) -> None:
         super().__init__(live.name, live.agent, first=live.first)
         self.ended: Ended | None = replace(ended, metadata=None)
-        self._sent: Final = [each.sent() for each in live.entries]
+        # A tuple of bytes, which no collection of garbage looks through after its first.
+        self._sent: Final = tuple([each.sent() for each in live.entries])
 
     @property
     def last(self) -> int:
@@ -240,8 +243,8 @@ class Live(Followed[Entry]):
         """The ids of those under which they wait in this process."""
         self.early: dict[str, str] = {}
         """Answers to questions that will be asked, by their texts."""
-        self.over: Final[asyncio.Event] = asyncio.Event()
-        """Set when it has ended, or begun to be gone on with elsewhere only."""
+        self.over: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
+        """Done when it has ended, or begun to be gone on with elsewhere only."""
         self._kept: Final = limits.kept_events
 
     # -- what happens
@@ -292,7 +295,7 @@ class Live(Followed[Entry]):
             self.open.clear()
             self.answer = self.questions.answer  # and no more that of its chat, which would be kept with it
             self._add(ended)
-            self.over.set()
+            self.over.set_result(None)
 
     def _add(self, event: Event | Ended) -> None:
         self.moved_s = time.monotonic()
@@ -301,7 +304,7 @@ class Live(Followed[Entry]):
         if len(self.entries) > self._kept + self._kept // 4:
             del self.entries[: len(self.entries) - self._kept]
             self.first = self.entries[0].number
-        wakers, self._wakers = self._wakers, frozenset()
+        wakers, self._wakers = self._wakers, _NOBODY
         for wake in wakers:
             wake()
 
@@ -341,15 +344,16 @@ class Live(Followed[Entry]):
             self.abort.abort("the client left")
 
     async def until_over(self, receive: Receive) -> bool:
-        leaving = asyncio.ensure_future(until_gone(receive))
-        ending = asyncio.ensure_future(self.over.wait())
+        leaving, woken = asyncio.ensure_future(until_gone(receive)), Wakeup()
+        for each in (leaving, self.over):
+            each.add_done_callback(woken.call)
         try:
             async with self.followed():
-                await asyncio.wait({leaving, ending}, return_when=asyncio.FIRST_COMPLETED)
-                return self.over.is_set()
+                await woken.wait()
+                return self.over.done()
         finally:
+            self.over.remove_done_callback(woken.call)
             leaving.cancel()
-            ending.cancel()
 
     def answer_here(self, id: str, answer: Decision | str) -> bool:
         """Answer what waits in this process. False: nothing waits here under this id."""
