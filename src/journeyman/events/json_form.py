@@ -74,11 +74,10 @@ def plain_fields(value: object, depth: int = 0) -> JsonObject:
         fact = getattr(value, name)
         if fact is None or fact is usual or (usual is not MISSING and fact == usual):
             continue
-        kind: type[object] = type(fact)
-        if kind is str or kind is int:  # in a hurry: each piece of an answer is an event
+        if type(fact) is str or type(fact) is int:  # in a hurry: each piece of an answer is an event
             facts[name] = fact
         else:
-            facts[name] = round(fact, 6) if is_time and kind is float else plain(fact, depth + 1)
+            facts[name] = round(fact, 6) if is_time and type(fact) is float else plain(fact, depth + 1)
     return facts
 
 
