@@ -213,15 +213,7 @@ class Durable:
             StoreError: the store cannot be read or written.
         """
         runtime = DEFAULT_RUNTIME if runtime is None else runtime
-        given = Program(
-            agent=agent,
-            deps=deps,
-            runtime=runtime,
-            callbacks=callbacks,
-            on_event=on_event,
-            abort=abort,
-            is_checked=True,  # by `_misuse`, below
-        )
+        given = Program(agent=agent, deps=deps, runtime=runtime, callbacks=callbacks, on_event=on_event, abort=abort)
         head: Head | None = None
         if not (misuse := _misuse(given, max_attempts=max_attempts, history=history)):
             given = self._usable(given)
@@ -570,6 +562,7 @@ class Durable:
         self.hub.check()
         if program.runtime.journal is not None:
             raise ValueError("The runtime has a journal; a durable run has its own. Leave Runtime.journal out.")
+        program.is_checked = True  # for its misuse, before
         return program
 
     def _head(

@@ -112,6 +112,11 @@ class Hub:
         """
         if self._loop is not None:
             raise RuntimeError("This Durable was entered before. Make another one for the same store.")
+
+        def hear_others() -> None:
+            self._is_told = True
+            self._looking.call()
+
         await self.engine.open()
         if self.now() < _YEAR_2020:
             _log.warning(
@@ -126,7 +131,7 @@ class Hub:
             await self.engine.close()
             raise
         self._changed = self._loop.create_future()
-        self.engine.listen(self._hear_others)
+        self.engine.listen(hear_others)
         self._polling = asyncio.create_task(self._poll())
 
     async def close(self) -> None:
@@ -198,11 +203,6 @@ class Hub:
         if has_news:
             self._wake()
         return bool(signals)
-
-    def _hear_others(self) -> None:
-        """Look soon, since another process has said that it has written something."""
-        self._is_told = True
-        self._looking.call()
 
     async def _poll(self) -> None:
         """Look for what other processes have written."""
