@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from journeyman.endings import ErrorInfo
 from journeyman.errors import words_of
@@ -83,10 +83,10 @@ def plain_fields(value: object, depth: int = 0) -> JsonObject:
 
 def plain(value: object, depth: int = 0) -> JsonValue:
     """Return a value as plain JSON."""
-    kind = type(value)
-    if kind is str or kind is int:
-        return cast("JsonValue", value)
-    return plain_fields(value, depth) if depth <= _DEPTH and _has_plain_fields(kind) else _plain_other(value, depth)
+    if type(value) is str or type(value) is int:
+        return value
+    has_fields = depth <= _DEPTH and _has_plain_fields(type(value))
+    return plain_fields(value, depth) if has_fields else _plain_other(value, depth)
 
 
 def _plain_other(value: object, depth: int) -> JsonValue:
