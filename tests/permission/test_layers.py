@@ -1,5 +1,6 @@
 """Each layer of a permission by itself, with its exact word: what two of them do together hides a fault of one."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +21,7 @@ UNKNOWN: Final = "<unknown>"
 """Stands for what bash puts in place of a part of a word."""
 
 
-def spelled(words: tuple[Word, ...]) -> str:
+def spelled(words: Sequence[Word]) -> str:
     return " ".join(word.text if word.is_known else f"{word.text}{UNKNOWN}" for word in words)
 
 
@@ -41,6 +42,10 @@ def spelled(words: tuple[Word, ...]) -> str:
         ("echo $((1+2))", [f"echo {UNKNOWN}"]),
         ("a{b,c}", [f"a{{b,c}}{UNKNOWN}"]),
         ("a # b", ["a"]),
+        ("case $x in a|*.b) c;; (d) e;& *) f | g\nesac; h", ["c", "e", "f", "g", "h"]),
+        ("[[ -f a && ( $b == c* || -d e ) ]] && f", [f"[[ -f a && ( {UNKNOWN} == c*{UNKNOWN} || -d e ) ]]", "f"]),
+        ("for x do a; done; for x in b; do c; done", ["a", "", "c"]),
+        ("cat <<E\n$a ${b}\nE\nc", ["cat", "c"]),
     ],
 )
 def test_what_is_read_exactly_is_each_simple_command_in_order(command: str, runs: list[str]) -> None:
@@ -52,12 +57,19 @@ def test_what_is_assigned_and_redirected_is_apart_from_the_words() -> None:
     [found] = read_commands("A=1 B+=2 git push >out 2>&1 <in") or []
     assert spelled(found.words) == "git push"
     assert [(name, value.text) for name, value in found.assigned] == [("A", "1"), ("B", "2")]
-    assert [target.text for target in found.targets] == ["out", "1", "in"]
+    assert [each.text for each in found.written] == ["out"]
 
 
 NOT_READ: Final = [
     *('a "b', "a 'b", "a $(b", "a `b", "(a", "a)", "a\0b"),
-    *("case x in esac", "select x in a; do b; done", "function f { a; }", "coproc a", "for ((;;)); do a; done"),
+    *(
+        "case x in a",
+        "case x in a) b",
+        "select x in a; do b; done",
+        "function f { a; }",
+        "coproc a",
+        "for ((;;)); do a; done",
+    ),
 ]
 
 
@@ -65,7 +77,7 @@ NOT_READ: Final = [
 def test_what_is_not_surely_understood_is_not_read(command: str) -> None:
     assert read_commands(command) is None
     assert take_apart(command).doubts == ["it cannot be read for sure"]
-    assert not take_apart(command).is_whole
+    assert take_apart(command).unread == [command]
 
 
 # -- the plain reader --------------------------------------------------------------------------------------------------
@@ -100,7 +112,7 @@ UNREADABLE: Final = [
     *('echo $(git push x) "', 'echo "$(git push x)" )', 'echo `git push x` "', 'echo $(echo $(git push x)) "'),
     'cat <(git push x) "',
     *("coproc git push x", "coproc N { git push x; }", "function f { git push x; }; f", "function f() { git push x; }"),
-    *("for ((;;)); do git push x; done", "case a in a) git push x;; esac", "select x in a; do git push x; done"),
+    *("for ((;;)); do git push x; done", "case a in a) git push x;; esac; ((x))", "select x in a; do git push x; done"),
     *("a[0]=1; git push x", 'sudo git push x "', 'sh -c "git push x" "', "eval 'git push x", 'env A=1 git push x "'),
     *('# x\ngit push x "', 'if a; then git push x "', 'git \\\npush x "'),
     *('2>/dev/null git push x "', 'git 2>&1 push x "', '<&- git push x "', '2>&-git push x "', '! git push x "'),
@@ -118,11 +130,9 @@ async def test_a_denied_program_that_is_seen_in_an_unreadable_command_is_denied_
     assert "the rule Bash(git pull *) may forbid it: it cannot be read for sure" in asked.question
 
 
-def test_the_rough_reader_gives_up_only_on_what_is_too_long_or_too_deep() -> None:
+def test_the_rough_reader_gives_up_only_on_what_is_too_long() -> None:
     assert every_command("a" * MOST_CHARS) is not None
     assert every_command("a" * (MOST_CHARS + 1)) is None
-    assert every_command("$(" * 8 + "a" + ")" * 8) is not None
-    assert every_command("$(" * 9 + "a" + ")" * 9) is None
     assert every_command("a;" * 2_001) is None
 
 

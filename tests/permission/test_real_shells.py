@@ -90,10 +90,11 @@ def test_whatever_a_shell_runs_a_deny_finds_or_doubts(shell: StubShell, command:
         assert rules.denying(action, []) or rules.doubting(action), (command, take_apart(command))
 
 
-@given(command=commands)
+@given(command=st.one_of(commands, commands.map("ls {}".format), commands.map("cd a; {}".format)))
 def test_what_can_be_told_of_a_command_names_every_program_that_a_shell_runs(shell: StubShell, command: str) -> None:
     reading = take_apart(command)
-    assume(not reading.doubts and "\0" not in command)
+    if reading.doubts:
+        return  # most of them
     called = {words[0] for words in shell.run(command)}
     for path in shell.folder.iterdir():
         path.unlink()

@@ -88,7 +88,7 @@ _Reader: TypeAlias = Callable[[GateRequest], Action | None]
 _WILD: Final = frozenset("*?[{")
 
 
-def _touching(capability: Capability, *, default: str | None = None) -> _Reader:
+def _path_classifier(capability: Capability, *, default: str | None = None) -> _Reader:
     def read(request: GateRequest) -> Action | None:
         path, tool = request.arguments.get("path", default), request.tool_name
         return Action(tool=tool, capability=capability, paths=(path,)) if isinstance(path, str) else None
@@ -96,7 +96,7 @@ def _touching(capability: Capability, *, default: str | None = None) -> _Reader:
     return read
 
 
-def _globbing(request: GateRequest) -> Action | None:
+def _classify_glob(request: GateRequest) -> Action | None:
     pattern, path = request.arguments.get("pattern"), request.arguments.get("path", ".")
     if not isinstance(pattern, str) or not isinstance(path, str):
         return None
@@ -107,7 +107,7 @@ def _globbing(request: GateRequest) -> Action | None:
     return Action(tool=request.tool_name, capability=capability, paths=(path, searched))
 
 
-def _running(request: GateRequest) -> Action | None:
+def _classify_command(request: GateRequest) -> Action | None:
     command, folder = request.arguments.get("command"), request.arguments.get("folder", ".")
     needs = request.arguments.get("needs") or ()
     if not isinstance(command, str) or not isinstance(folder, str) or not isinstance(needs, list | tuple):
@@ -116,7 +116,7 @@ def _running(request: GateRequest) -> Action | None:
     return Action(tool=request.tool_name, capability="exec", command=command, paths=(folder,), needs=asked)
 
 
-def _fetching(request: GateRequest) -> Action | None:
+def _classify_fetch(request: GateRequest) -> Action | None:
     url = request.arguments.get("url")
     return Action(tool=request.tool_name, capability="network", url=url) if isinstance(url, str) else None
 
@@ -125,7 +125,7 @@ def _internal(request: GateRequest) -> Action:
     return Action(tool=request.tool_name, capability="internal")
 
 
-def _delegating(request: GateRequest) -> Action | None:
+def _classify_task(request: GateRequest) -> Action | None:
     tasks: list[object] = [request.arguments]
     for name in ("tasks", "chain"):
         listed = request.arguments.get(name)
@@ -137,7 +137,7 @@ def _delegating(request: GateRequest) -> Action | None:
     return Action(tool=request.tool_name, capability="internal", agents=tuple(agents)) if agents else None
 
 
-def _passing_on(request: GateRequest) -> Action | None:
+def _classify_proxied(request: GateRequest) -> Action | None:
     """Look at the call that is passed on. What effect its tool declares is not known, so the worst is taken."""
     name, arguments = request.arguments.get("name"), request.arguments.get("arguments", {})
     if not isinstance(name, str) or not isinstance(arguments, dict) or name == request.tool_name:
@@ -153,18 +153,18 @@ def _passing_on(request: GateRequest) -> Action | None:
 
 
 _READERS: Final[Mapping[str, _Reader]] = {
-    "read": _touching("read"),
-    "ls": _touching("read", default="."),
-    "grep": _touching("read", default="."),
-    "glob": _globbing,
-    "write": _touching("write"),
-    "edit": _touching("write"),
-    "bash": _running,
-    "fetch": _fetching,
+    "read": _path_classifier("read"),
+    "ls": _path_classifier("read", default="."),
+    "grep": _path_classifier("read", default="."),
+    "glob": _classify_glob,
+    "write": _path_classifier("write"),
+    "edit": _path_classifier("write"),
+    "bash": _classify_command,
+    "fetch": _classify_fetch,
     "tool_search": _internal,
     "ask_user": _internal,
-    "subagent": _delegating,
+    "subagent": _classify_task,
     # Whoever gave the agent its skills has said that they are read; what hides files hides them there, too.
     "skill": lambda request: Action(tool=request.tool_name, capability="read"),
-    "call_tool": _passing_on,
+    "call_tool": _classify_proxied,
 }

@@ -272,19 +272,12 @@ class Permission:
         if is_wider and self.mode in ("plan", "strict"):
             return _Judgement("deny", f"the mode is {self.mode}, and the command could do more than look at files.")
         plain = replace(action, needs=())
-        asked = self._by_ask_rule(request, plain) or self._by_doubt_in_box(plain)
+        asked = self._by_ask_rule(request, plain)
         if asked is not None and (asked.step == "ask" or not action.needs):
             return _Judgement("ask", asked.reason) if action.needs else asked
         if action.needs and self.mode != "trust":
             return self._judge_needs(action)
         return self._judge_boxed_by_mode(action)
-
-    def _by_doubt_in_box(self, action: Action) -> _Judgement | None:
-        doubt = self._rules.doubting(action, in_box=True)
-        if doubt is None:
-            return None
-        is_known = self.approvals.allows(self.key(action))
-        return _Judgement("allow", "approved before.") if is_known else _Judgement("ask", f"{doubt}.", _WIDER)
 
     def _judge_boxed_by_mode(self, action: Action) -> _Judgement:
         rule = self._rules.allowing(action)
@@ -300,7 +293,7 @@ class Permission:
     def _judge_needs(self, action: Action) -> _Judgement:
         """Judge what a command asks for beyond its box. An answer holds for what it needs, whatever the command is."""
         wanted = f"it asks for {', '.join(action.needs)}, which is beyond its box."
-        open_needs = [each for each in action.needs if not any(map(self._rules.allowing, _touched_by(each) or ()))]
+        open_needs = [each for each in action.needs if not any(map(self._rules.allowing, _list_touched(each) or ()))]
         granted = all(self.approvals.allows(_key_of_needs([each])) for each in open_needs)
         if granted or self.approvals.allows(_key_of_needs(action.needs)):
             return _Judgement("allow", "what it needs beyond its box was allowed before.")
@@ -309,7 +302,7 @@ class Permission:
     def _refusal_of_needs(self, request: GateRequest, action: Action) -> str | None:
         """Return why nobody may give a command what it asks for; None if somebody may."""
         for need in action.needs:
-            touched = _touched_by(need)
+            touched = _list_touched(need)
             if touched is None:
                 return f"{need!r} is no need. {NEED_HINT}"
             for each in touched:
@@ -467,7 +460,7 @@ class Permission:
             self._audit(entry)
 
 
-def _touched_by(need: str) -> Sequence[Action] | None:
+def _list_touched(need: str) -> Sequence[Action] | None:
     """Return what a command that is given a need might do, as rules know it; None if it is no need."""
     match read_need(need):
         case ("host", host):

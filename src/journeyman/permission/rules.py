@@ -22,8 +22,8 @@ from journeyman.files import is_inside
 from journeyman.gate import READY_TOOLS
 from journeyman.permission.bash import Word
 from journeyman.permission.capability import Action, Capability, fits_name
-from journeyman.permission.programs import RUNS_OTHERS, program_name, take_apart
-from journeyman.permission.shell import every_command, plain_words
+from journeyman.permission.programs import CHECKED, program_name, take_apart
+from journeyman.permission.shell import RUNS_OTHERS, every_command, plain_words
 
 Kind: TypeAlias = Literal["Bash", "Edit", "Write", "Read", "WebFetch", "Subagent"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
@@ -164,23 +164,25 @@ class Rules:
         """Return the rule that allows an action; None if there is none."""
         return next((rule.text for rule in self.allow_rules if self._surely_means(rule, action)), None)
 
-    def doubting(self, action: Action, *, in_box: bool = False) -> str | None:
+    def doubting(self, action: Action) -> str | None:
         """Return why a rule may forbid a command, although it cannot be told; None if none does. What a program starts
-        that a rule allows by its name, although it runs others, is no doubt: somebody has thought of it. Of a command
-        in a box only those rules count that have it asked about: what others deny, the box holds."""
-        denying = [rule for rule in (*(() if in_box else self.deny_rules), *self._ask) if rule.kind == "Bash"]
-        if action.command is None or not denying:
-            return None
-        reading = take_apart(action.command)
-        words = plain_words(action.command)
-        is_named = words is not None and words[0] in RUNS_OTHERS and self.allowing(action) is not None
-        for rule in denying:
+        that a rule allows by its name is no doubt: somebody has thought of it."""
+        doubted = [rule for rule in (*self.deny_rules, *self._ask) if rule.kind == "Bash"]
+        doubts = [] if action.command is None or not doubted else take_apart(action.command).doubts
+        words = plain_words(action.command or "") if doubts else None
+        is_named = words is not None and words[0] not in CHECKED and self._names_program(action)
+        for rule in doubted if doubts else ():
             program = program_name(rule.pattern.split()[0])
-            if any(_fits_token(program, name) for name in reading.mentions):
+            if not is_named:
+                return f"the rule {rule.text} may forbid it: {doubts[0]}"
+            if any(_fits_token(program, each) for each in re.findall(r"[\w.+-]+", action.command or "")):
                 return f"the rule {rule.text} may forbid it: it mentions {program}"
-            if reading.doubts and not is_named:
-                return f"the rule {rule.text} may forbid it: {reading.doubts[0]}"
         return None
+
+    def _names_program(self, action: Action) -> bool:
+        """Tell whether a rule allows a command, and not only because it allows whatever program."""
+        named = [rule for rule in self.allow_rules if rule.kind == "Bash" and "*" not in rule.pattern.split()[0]]
+        return any(self._surely_means(rule, action) for rule in named)
 
     # -- a deny: in doubt, it matches
 
@@ -198,13 +200,13 @@ class Rules:
             case "Subagent":
                 return any(fits_name(rule.pattern, agent) for agent in action.agents)
             case _:
-                meant = self._meant(rule)
+                meant = self._list_patterns(rule)
                 # Of a path that can be none, no rule is asked.
                 places = [place(path) for path in action.paths for place in (self._roots.locate, self._roots.spelled)]
                 wanted = [path_regex(fold_path(each), below=True) for each in meant]
                 return any(regex.fullmatch(fold_path(place)) for regex in wanted for place in places)
 
-    def _meant(self, rule: Rule) -> list[str]:
+    def _list_patterns(self, rule: Rule) -> list[str]:
         """Return the patterns of absolute paths that a rule may mean. Programs whose rules people bring write `/x` for
         what is below the root, and `//x` for a whole path."""
         is_doubtful = rule.pattern.startswith("/") and not rule.pattern.startswith("//")
@@ -216,7 +218,7 @@ class Rules:
         rules = [*self.deny_rules, *(self._ask if use == "read" else ())]
         kinds = ("Read", "Edit", "Write")
         found = [rule for rule in rules if rule.kind in kinds and _FACTS[rule.kind].capability == use]
-        return [pattern for rule in found for pattern in self._meant(rule)]
+        return [pattern for rule in found for pattern in self._list_patterns(rule)]
 
     # -- an allow: only what is sure
 
@@ -248,18 +250,20 @@ class Rules:
         words = None if action.command is None else plain_words(action.command)
         if words is None or action.command is None:
             return False
-        if words[0] not in RUNS_OTHERS and take_apart(action.command).doubts:
+        if words[0] in CHECKED and take_apart(action.command).doubts:
             return False  # its arguments make it run something else
         free = _free_words(pattern.split(), words)
         folder = action.paths[0] if action.paths else "."
-        return free is not None and all(self._stays_inside(word, folder) for word in free)
+        takes_addresses = words[0] in _TAKE_ADDRESSES
+        return free is not None and all(self._stays_inside(each, folder, takes_addresses) for each in free)
 
-    def _stays_inside(self, word: str, folder: str) -> bool:
+    def _stays_inside(self, word: str, folder: str, takes_addresses: bool) -> bool:
         """Tell whether a word that a `*` stands for leads nowhere outside of the roots, should it hold a path: by
-        itself, behind an option or its letter, behind `=`, `@`, `:` or a blank."""
-        url = _URL.match(word)
+        itself, behind an option or its letter, behind `=`, `@`, `:`, a quote or a blank. An address is a path, too,
+        unless the program is known to take addresses; and then one that leads out has no business there either."""
+        url = _URL.match(word) if takes_addresses else None
         if url is not None and url[1].lower() != "file":
-            return True
+            return self._is_inside(word, folder)
         named = [word, *_BEFORE_PATH.split(word)]
         if word.startswith("-"):
             named += [word[2:], *[word[index:] for index in (word.find("/"), word.find("..")) if index >= 0]]
@@ -356,7 +360,7 @@ def _may_run(tokens: Sequence[str], command: str) -> bool:
     """Tell whether a command may run what a pattern says. What cannot be read exactly is read in every way."""
     reading = take_apart(command)
     commands = [*reading.commands]
-    if not reading.is_whole:
+    if reading.unread:
         roughly = every_command(command)
         if roughly is None:
             return True
@@ -368,7 +372,7 @@ def _surely_runs(tokens: Sequence[str], command: str) -> bool:
     """Tell whether a command says for sure that it runs what a pattern names."""
     fixed = tokens[:-1] if tokens[-1] == "*" else tokens
     for program, *arguments in take_apart(command).commands:
-        said = [Word(program_name(program.text), program.is_known), *arguments]
+        said = [Word(program_name(program.shape)), *arguments]
         fits = all(word.is_known and _fits_token(token, word.text) for token, word in zip(fixed, said, strict=False))
         if fits and len(said) >= len(fixed) and (len(said) == len(fixed) or len(fixed) < len(tokens)):
             return True
@@ -437,7 +441,8 @@ def _fits_host(pattern: str, host: str) -> bool:
 
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_BEFORE_PATH = re.compile(r"[=@:,;\s]+(?://(?=/))?")
+_TAKE_ADDRESSES: Final = frozenset(["curl", "git", "http", "https", "wget"])
+_BEFORE_PATH = re.compile(r"[=@:,;'\"()\s]+(?://(?=/))?")
 _PLAIN_URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(?:[/?#][\x21-\x5b\x5d-\x7e]*)?", re.IGNORECASE)
 
 

@@ -136,7 +136,7 @@ class TaintGate:
             written = [found for part in action.command.split(">")[1:] for found in _NAMES.findall(part)[:1]]
             self._spoilt.update([*written, *[name for name in _NAMES.findall(action.command) if "." in name]])
             reading = take_apart(action.command)
-            self._perhaps.update([] if reading.is_whole else _NAMES.findall(action.command))
+            self._perhaps.update(_NAMES.findall(action.command) if reading.unread else [])
             for words in reading.commands:
                 values = [word.text for word in words[1:] if len(word.text) <= _LONGEST_FILE_NAME]
                 self._perhaps.update([name for value in values for name in _NAMES.findall(value)[-1:]])
