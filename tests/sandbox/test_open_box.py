@@ -2,11 +2,8 @@
 
 import asyncio
 import os
-import select
 import signal
-import subprocess
 import sys
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,64 +98,6 @@ async def test_a_box_that_was_killed_from_outside_runs_nothing_more(bubblewrap: 
 
 def is_bwrap(process: str) -> bool:
     return b"bwrap" in Path(f"/proc/{process}/cmdline").read_bytes()
-
-
-PARENT = textwrap.dedent(
-    """
-    import asyncio, os, sys, time
-    from journeyman.sandbox import Box, Bubblewrap
-
-    async def main():
-        opened = Bubblewrap().open(Box(work=sys.argv[1]))
-        print("opened", flush=True)
-        process = await opened.spawn("sh", ["-c", sys.argv[2]], environment={"PATH": "/usr/bin:/bin"})
-        print("started", flush=True)
-        await process.wait()
-
-    asyncio.run(main())
-    """
-)
-
-
-@pytest.mark.parametrize("moment", ["opened", "started", 0.03, 0.06])
-async def test_a_box_dies_with_the_process_that_opened_it_whenever_that_is_killed(
-    bubblewrap: Bubblewrap, stage: Stage, moment: str | float
-) -> None:
-    arguments = [sys.executable, "-c", PARENT, str(stage.work), f"{HOLD} {WAIT}; sleep 60"]
-    parent = await asyncio.create_subprocess_exec(*arguments, stdout=subprocess.PIPE)
-    assert parent.stdout is not None
-    while (line := (await parent.stdout.readline()).decode().strip()) != (
-        moment if isinstance(moment, str) else "opened"
-    ):
-        assert line
-    if isinstance(moment, float):
-        await asyncio.wait({asyncio.ensure_future(parent.wait())}, timeout=moment)
-    parent.kill()
-    await parent.wait()
-    assert not await is_locked(stage.work / "lock")
-    # Whoever still lives in the box has its folder as its own: it is given a second.
-    for each in [each for each in Path("/proc").iterdir() if each.name.isdecimal() and lives_in(each, stage.work)]:
-        assert await asyncio.to_thread(ends_within_a_second, int(each.name))
-
-
-def ends_within_a_second(process: int) -> bool:
-    try:
-        number = os.pidfd_open(process)
-    except ProcessLookupError:
-        return True
-    try:
-        waiting = select.poll()
-        waiting.register(number, select.POLLIN)
-        return bool(waiting.poll(1_000))
-    finally:
-        os.close(number)
-
-
-def lives_in(process: Path, folder: Path) -> bool:
-    try:
-        return (process / "cwd").readlink() == folder
-    except OSError:
-        return False
 
 
 async def test_a_box_of_another_process_is_not_used(bubblewrap: Bubblewrap, stage: Stage) -> None:

@@ -92,7 +92,7 @@ class Bubblewrap:
                 started = [program, "--args", str(told), "--seccomp", str(rules), "--", *line]
                 return started, [*inherited, told, rules]
 
-            return self._opened.add(KeptSandbox(box, launch, adds=_ADDS))
+            return self._opened.add(KeptSandbox(box, launch, adds=_ADDS, mounts=_mounts_of(box)))
 
     def close(self) -> None:
         """Close all boxes that it has opened."""
@@ -197,6 +197,54 @@ def _protecting(box: Box) -> Iterator[str]:
         yield from ("--bind", path, path)
     for path in sorted(sealed):
         yield from ("--ro-bind", path, path)
+
+
+def _mounts_of(box: Box) -> dict[str, object]:
+    """Return what the keeper of a box must find mounted, as far as commands could have swapped it while the box was
+    opened, and where it may find mounts that can be written.
+
+    Raises:
+        SandboxUnavailable: somebody does that now.
+    """
+    roots = [*([box.work] if box.changes else []), *box.writes]
+    found: dict[str, tuple[int, int] | None] = {root: _identify(root) for root in roots}
+    for path in (*box.protected, *box.hidden):
+        root = next((each for each in (box.work, *box.writes) if is_within(path, each) and path != each), None)
+        identity = None if root is None else _identify(path)
+        is_masked = any(is_within(path, each) and path != each for each in box.hidden)
+        if root is not None and identity is not None and not is_masked:
+            inner = folders_between(root, path) if path in box.protected and root in roots else []
+            found |= {each: _identify(each) for each in inner}
+            if path in box.hidden:
+                found[path] = None
+            elif root in roots:
+                found[path] = identity
+    own = ["/"] if box.reads == "system" else []  # made for the box, with nothing in it but mounts
+    writable = [*roots, *[os.path.realpath(each) for each in _NEW], "/dev", "/proc", *own]
+    encoded = {os.fsencode(path): identity for path, identity in found.items()}
+    return {"expected": encoded, "writable": [*map(os.fsencode, writable)]}
+
+
+def _identify(path: str) -> tuple[int, int] | None:
+    """Return the number of the file at a path that no link is a part of. None: nothing is there, or a link itself.
+
+    Raises:
+        SandboxUnavailable: a folder has become a link.
+    """
+    opened = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    try:
+        for name in path.strip("/").split("/"):
+            inner = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened)
+            os.close(opened)
+            opened = inner
+        facts = os.fstat(opened)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SandboxUnavailable(f"{path} was swapped for something else while the box was opened: {error}.") from error
+    finally:
+        os.close(opened)
+    return None if stat.S_ISLNK(facts.st_mode) else (facts.st_dev, facts.st_ino)
 
 
 def _existing(paths: Iterable[str]) -> list[str]:

@@ -41,6 +41,8 @@ def serve_commands() -> None:
         numbers = [int(each.name) for each in entries]
     for number in numbers:
         seal(number)
+    if settings["mounts"] is not None:
+        check_mounts(**settings["mounts"])
     restrict(settings["limits"])
     if settings["is_proxied"]:
         hand_over_listener(control)
@@ -57,6 +59,27 @@ def serve_commands() -> None:
             CommandKeeper(numbers[0], ignored).keep()
         for number in numbers:
             os.close(number)
+
+
+def check_mounts(expected: dict[bytes, tuple[int, int] | None], writable: list[bytes]) -> None:
+    """End unless the files that are expected are mounted, each at its place, and nothing else may be written: somebody
+    may have swapped a folder for a link while the borders were drawn."""
+    listed = read_bytes(os.open("/proc/self/mountinfo", os.O_RDONLY))
+    lines = [line.split(b" ") for line in listed.splitlines()]
+    places = {unescape(line[4]): line[5].startswith(b"rw") for line in lines}
+    for place, is_open in places.items():
+        if is_open and not any(place == each or place.startswith(each + b"/") for each in writable):
+            sys.exit(f"{place!r} can be written: a folder was swapped for a link while the box was opened.")
+    for place, identity in expected.items():
+        facts = os.lstat(place)
+        if place not in places or identity not in (None, (facts.st_dev, facts.st_ino)):
+            sys.exit(f"{place!r} is not what it was: it was swapped for something else while the box was opened.")
+
+
+def unescape(path: bytes) -> bytes:
+    """Return a path of the list of mounts, in which blanks are written as numbers."""
+    first, *rest = path.split(b"\\")
+    return first + b"".join([bytes([int(each[:3], 8)]) + each[3:] for each in rest])
 
 
 def restrict(limits: dict[int, int]) -> None:
@@ -111,8 +134,13 @@ def seal(number: int) -> None:
 
 def read_all(number: int) -> dict[str, Any]:
     """Return the data that somebody has put into a file."""
+    return marshal.loads(read_bytes(number))
+
+
+def read_bytes(number: int) -> bytes:
+    """Return what is in a file that is open."""
     with open(number, "rb", closefd=False) as file:
-        return marshal.loads(file.read())
+        return file.read()
 
 
 def end() -> None:

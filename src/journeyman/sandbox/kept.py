@@ -65,11 +65,17 @@ class KeptSandbox:
     """A box whose first process is the keeper."""
 
     def __init__(
-        self, box: Box, launch: Launch | None, *, has_temporary: bool = False, adds: Mapping[str, str] | None = None
+        self,
+        box: Box,
+        launch: Launch | None,
+        *,
+        has_temporary: bool = False,
+        adds: Mapping[str, str] | None = None,
+        mounts: Mapping[str, object] | None = None,
     ) -> None:
         """Start the keeper by the command line that `launch` makes; None draws no borders. With `has_temporary`,
         temporary files are in the folder of the box. `adds` are variables that each command gets, unless the box has
-        others.
+        others. `mounts` says what the keeper must find mounted before it starts anything.
 
         Raises:
             SandboxUnavailable: it cannot be started.
@@ -93,7 +99,7 @@ class KeptSandbox:
             parts.enter_context(self._control)
             self._control.setblocking(False)
             with inner, ExitStack() as stack:
-                self._keeper: Final = self._start(launch, inner, stack)
+                self._keeper: Final = self._start(launch, inner, stack, {"mounts": mounts})
             parts.callback(_end_keeper, self._control, self._idle, self._keeper, self._opener)
             if box.hosts:
                 self._proxy = self._receive_proxy()
@@ -105,18 +111,20 @@ class KeptSandbox:
                 raise SandboxUnavailable(f"The sandbox cannot be started: {error}.") from error
             raise
 
-    def _start(self, launch: Launch | None, inner: socket.socket, stack: ExitStack) -> subprocess.Popen[bytes]:
+    def _start(
+        self, launch: Launch | None, inner: socket.socket, stack: ExitStack, settings: dict[str, Any]
+    ) -> subprocess.Popen[bytes]:
         python = stack.enter_context(Path(sys.executable).resolve().open("rb"))
         source = stack.enter_context(memory_of(compiled_keeper()))
         largest = self.box.limits.file_bytes
         limits = ({} if launch is None else {_RLIMIT_CORE: 0}) | ({} if largest is None else {_RLIMIT_FSIZE: largest})
-        settings = stack.enter_context(file_of({"limits": limits, "is_proxied": bool(self.box.hosts)}))
+        given = stack.enter_context(file_of({**settings, "limits": limits, "is_proxied": bool(self.box.hosts)}))
         # By descriptors, so that they can be read where the box hides their files.
         is_linux = sys.platform == "linux"
         program = f"/proc/self/fd/{python.fileno()}" if is_linux else python.name
         script = f"{'/proc/self' if is_linux else '/dev'}/fd/{source.fileno()}"
-        inherited = [python.fileno(), source.fileno(), inner.fileno(), settings.fileno()]
-        line = [program, "-I", "-S", script, str(inner.fileno()), str(settings.fileno())]
+        inherited = [python.fileno(), source.fileno(), inner.fileno(), given.fileno()]
+        line = [program, "-I", "-S", script, str(inner.fileno()), str(given.fileno())]
         arguments, descriptors = (line, inherited) if launch is None else launch(line, inherited, self._folder)
         return subprocess.Popen(
             arguments,
@@ -197,7 +205,9 @@ class KeptSandbox:
                 if await self._begins(process, [asked.fileno(), *streams]):
                     self._commands.add(process)
                     return process
-        raise SandboxUnavailable(self._complaint())
+        complaint = self._complaint()
+        self.close()
+        raise SandboxUnavailable(complaint)
 
     async def _begins(self, process: KeptProcess, descriptors: Sequence[int]) -> bool:
         """Give a keeper its command, and wait until it starts. False: it has ended, and nothing was started."""
@@ -209,7 +219,8 @@ class KeptSandbox:
                 await asyncio.wait({starting}, timeout=_STOPPED_S)
                 if not starting.done():
                     self.wake()
-                has_begun = await asyncio.wait_for(starting, _START_S)
+                # By now the keeper ends with the program that drew the borders, if that was there up to now.
+                has_begun = await asyncio.wait_for(starting, _START_S) and self.is_open
             finally:
                 starting.cancel()
         except TimeoutError:
