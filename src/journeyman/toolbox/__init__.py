@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from journeyman.toolbox.fetch import download_media, fetch_tool
     from journeyman.toolbox.files import DirEntry, FileInfo, FileSystem, InMemoryFiles, LocalFiles, ToolRefused
     from journeyman.toolbox.memory import load_agents_md
+    from journeyman.toolbox.openapi import openapi_tools
     from journeyman.toolbox.tool_search import deferred_tools
     from journeyman.toolbox.workspace import Workspace
     from journeyman.toolbox.workspace_state import Shell
@@ -31,6 +32,7 @@ __all__ = [
     "download_media",
     "fetch_tool",
     "load_agents_md",
+    "openapi_tools",
 ]
 
 if not TYPE_CHECKING:
@@ -41,6 +43,7 @@ if not TYPE_CHECKING:
             "fetch": "download_media fetch_tool",
             "files": "DirEntry FileInfo FileSystem InMemoryFiles LocalFiles ToolRefused",
             "memory": "load_agents_md",
+            "openapi": "openapi_tools",
             "tool_search": "deferred_tools",
             "workspace": "Workspace",
         },

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
+from pydantic import JsonValue
+
 from journeyman.json_numbers import write_sound_json
 from journeyman.models.anthropic.decode import AnthropicDecoder
 from journeyman.models.foreign_messages.collector import MessageCollector
@@ -141,11 +143,14 @@ _NOT_THE_MODELS: Final = frozenset({"item_reference", "mcp_approval_response", "
 def read_responses(collector: MessageCollector, items: Sequence[Item]) -> None:
     """Read the items of the Responses API."""
     for of_model, group in groupby(items, lambda each: _is_models(each[1])):
-        if of_model:
-            _answer_responses(collector, [*group])
+        members = [*group]
+        if not of_model:
+            for place, item in members:
+                _say_item(collector, item, place)
             continue
-        for place, item in group:
-            _say_item(collector, item, place)
+        output: list[JsonValue] = [_as_output(collector, item) for _, item in members]
+        document: JsonObject = {"output": output, "status": "completed"}
+        collector.decode(ResponsesDecoder(collector.provider, deltas=False), document, members[0][0])
 
 
 def _is_models(item: JsonObject) -> bool:
@@ -154,12 +159,6 @@ def _is_models(item: JsonObject) -> bool:
         return item.get("role") == "assistant"
     name = as_text(kind)
     return not name.endswith("_output") and name not in _RUN_BY_THE_CLIENT | _NOT_THE_MODELS
-
-
-def _answer_responses(collector: MessageCollector, items: Sequence[Item]) -> None:
-    output = [_as_output(collector, item) for _, item in items]
-    document: JsonObject = {"output": [*output], "status": "completed"}
-    collector.decode(ResponsesDecoder(collector.provider, deltas=False), document, items[0][0])
 
 
 def _as_output(collector: MessageCollector, item: JsonObject) -> JsonObject:
