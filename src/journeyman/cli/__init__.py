@@ -79,6 +79,9 @@ COMMANDS: Final = {
         "Pin the tools of MCP servers, and print what is new.",
         "mcp pin --name git uvx mcp-server-git",
     ),
+    "mcp login": CommandText(
+        "CONFIG|URL", "Sign in at MCP servers, for agents that use them.", "mcp login https://docs.example.org/mcp"
+    ),
     "demo": CommandText("[QUESTION]", "Watch an analyst at work, with or without a key.", "demo"),
     "completion": CommandText("SHELL", "Print what completes commands in a shell.", "completion bash"),
 }

@@ -31,6 +31,7 @@ from journeyman.cli.show.screen import print_error
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer
 from journeyman.mcp.servers import Target, load_servers
 from journeyman.mcp.tools import pin as pin_tools
+from journeyman.mcp.tools import sign_in
 
 if TYPE_CHECKING:
     from journeyman.mcp_server import AgentServer
@@ -144,17 +145,38 @@ def pin(
     """
     stdout = Stdout()
     try:
-        news = asyncio.run(pin_tools(_servers(target, name), pins))
-    except DefinitionError as error:
-        problem = error.problems[0]
-        raise Mistake(one_line(f"{error.subject}: {problem.message}"), problem.hint) from error
+        news = _ask_servers(pin_tools(_servers(target, name), pins))
     except PinsDiffer as error:
         raise Mistake(f"{pins}: {error.differences[0]}.", "Fix it, or remove it and pin again.") from error
-    except McpUnavailable as error:
-        print_error(f"The MCP server {error.server!r} cannot be used: {error.reason}.", error.hint)
+    if news is None:
         return 1
     stdout.write_text("\n".join(news) or "Nothing differs.")
     _write_notice(f"pinned in {pins}")
+    return 0
+
+
+def _ask_servers(asking: Coroutine[Any, Any, list[str]]) -> list[str] | None:
+    """Return what servers answer. None: one cannot be used, and that has been printed."""
+    try:
+        return asyncio.run(asking)
+    except DefinitionError as error:
+        problem = error.problems[0]
+        raise Mistake(one_line(f"{error.subject}: {problem.message}"), problem.hint) from error
+    except McpUnavailable as error:
+        print_error(f"The MCP server {error.server!r} cannot be used: {error.reason}.", error.hint)
+        return None
+
+
+@mcp.command(**describe("mcp login"))
+def login(
+    target: Annotated[str, Parameter(name="CONFIG|URL", help="A JSON file of servers, or the address of one.")], /
+) -> int:
+    """Sign in at MCP servers, in a browser; the tokens are kept for agents that use the servers later."""
+    stdout = Stdout()
+    names = _ask_servers(sign_in(_servers((target,), None if target.endswith(".json") else target)))
+    if names is None:
+        return 1
+    stdout.write_text("\n".join(f"signed in: {name}" for name in names) or "No server has an address.")
     return 0
 
 

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
         ResourceTemplate,
         ServerPrompt,
     )
-    from journeyman.mcp.servers import Http, Server, Stdio, Target, load_servers
-    from journeyman.mcp.tools import ServerTools, mcp, pin
+    from journeyman.mcp.servers import Http, OAuth, Server, Stdio, Target, TokenProvider, load_servers
+    from journeyman.mcp.tools import ServerTools, mcp, pin, sign_in
 
 __all__ = [
     "ConnectedServer",
     "Http",
+    "OAuth",
     "PromptArgument",
     "Resource",
     "ResourceContent",
@@ -28,9 +29,11 @@ __all__ = [
     "ServerTools",
     "Stdio",
     "Target",
+    "TokenProvider",
     "load_servers",
     "mcp",
     "pin",
+    "sign_in",
 ]
 
 if not TYPE_CHECKING:
@@ -38,7 +41,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "resources": "ConnectedServer PromptArgument Resource ResourceContent ResourceTemplate ServerPrompt",
-            "servers": "Http Server Stdio Target load_servers",
-            "tools": "ServerTools mcp pin",
+            "servers": "Http OAuth Server Stdio Target TokenProvider load_servers",
+            "tools": "ServerTools mcp pin sign_in",
         },
     )

@@ -24,6 +24,7 @@ from journeyman.errors import McpUnavailable, Rejected, count
 from journeyman.mcp.elicitation import CallQuestions
 from journeyman.mcp.pins import Definition, Offer, changes
 from journeyman.mcp.servers import Http, Server, Stdio
+from journeyman.mcp.sign_in import SignIn
 from journeyman.mcp.transports import HttpTransport, StdioTransport
 from journeyman.texts import shorten_line
 from journeyman.tools.context import current_asker
@@ -59,6 +60,7 @@ _CLOSED: Final = -32000
 _VISIT_FIRST: Final = -32042
 """The protocol's code for a call that needs the user to open addresses first."""
 _CLOSE_S: Final = 10.0
+_FIRST: Final = asyncio.FIRST_COMPLETED
 _LISTEN_S: Final = 5.0
 _SETTLE_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 30.0
@@ -94,6 +96,7 @@ class ServerConnection:
         self._may_start_at = 0.0
         """When it may be started again, by the event loop's clock."""
         self._lock: Final = asyncio.Lock()
+        self._sign_in: Final = SignIn(server if isinstance(server, Http) else Http(""))
         self._asking: Final[list[CallQuestions]] = []
         """What may be asked of users, for each request under way, oldest first."""
 
@@ -105,6 +108,7 @@ class ServerConnection:
         """
         running = await self._start()
         self._offer = await self._list(running)
+        self._sign_in.is_opening = False
         self.has_resources = running.client.server_capabilities.resources is not None
         return self._offer
 
@@ -270,7 +274,7 @@ class ServerConnection:
         return self._scrub(shorten_line(text, _SHOWN))
 
     def _scrub(self, text: str) -> str:
-        return scrub_secrets(text, self._server.secrets)
+        return scrub_secrets(text, (*self._server.secrets, *self._sign_in.secrets))
 
     # -- starting, and starting again
 
@@ -320,11 +324,12 @@ class ServerConnection:
         await asyncio.to_thread(_sdk)  # which does not keep others waiting
         if self._is_closed:
             raise self._unavailable("it was ended with the block that started it")
-        self._starting = running = _RunningServer(self._server, self._elicit, timeout_s=self.call_timeout_s)
+        self._starting = running = _RunningServer(self._server, self._sign_in, self._elicit, self.call_timeout_s)
+        waiting = {running.task, running.started}
         try:
-            await asyncio.wait(
-                {running.task, running.started}, timeout=self._start_timeout_s, return_when=asyncio.FIRST_COMPLETED
-            )
+            while not (await asyncio.wait(waiting, timeout=self._start_timeout_s, return_when=_FIRST))[0]:
+                if not self._sign_in.is_asking:  # a person has a time of their own
+                    break
         except asyncio.CancelledError:
             await running.end(at_once=True)
             raise
@@ -342,7 +347,11 @@ class ServerConnection:
         await running.end(at_once=not running.is_finished)
 
     def _unavailable(self, reason: str) -> McpUnavailable:
-        hint = "Check the address and the headers." if isinstance(self._server, Http) else "Try the command by hand."
+        hint = (
+            "Check the address and the headers, or sign in: Http(…, auth=OAuth())."
+            if isinstance(self._server, Http)
+            else "Try the command by hand."
+        )
         hint = f"{hint} If it only is slow, give it more time: start_timeout_s (now {self._start_timeout_s:g})."
         return McpUnavailable(self.name, self._fit(reason), hint=hint)
 
@@ -461,12 +470,12 @@ def _sdk() -> type[Client]:
 class _RunningServer:
     """A server that is started as this is made, in the hands of one task."""
 
-    def __init__(self, server: Server, elicit: ElicitationFnT, *, timeout_s: float) -> None:
+    def __init__(self, server: Server, sign_in: SignIn, elicit: ElicitationFnT, timeout_s: float) -> None:
         """`elicit` answers what the server asks. `timeout_s`: how long it may be silent in the middle of an answer, in
         seconds."""
         self._elicit: Final = elicit
         self.transport: Final = (
-            StdioTransport(server) if isinstance(server, Stdio) else HttpTransport(server, timeout_s=timeout_s)
+            StdioTransport(server) if isinstance(server, Stdio) else HttpTransport(server, sign_in, timeout_s=timeout_s)
         )
         self.started: Final[asyncio.Future[Client]] = asyncio.get_running_loop().create_future()
         self.is_stale = True

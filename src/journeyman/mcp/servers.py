@@ -9,13 +9,22 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, field
 from pathlib import Path, PurePath
 from typing import Annotated, Final, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import from_json, to_json
 
 from journeyman.data import lazy_dataclass
@@ -67,6 +76,38 @@ class Stdio:
         return (*values, *self.hidden)
 
 
+KEYRING: Final = "keyring"
+"""The word for the system's keyring, where a file could be named."""
+TokenProvider: TypeAlias = Callable[[], str | Awaitable[str]]
+"""Gives a token that holds now; it is asked before each request, and once more where the server refuses the token. A
+plain function runs in a thread."""
+
+
+@lazy_dataclass(frozen=True)
+class OAuth:
+    """Signing in with OAuth 2.1: authorization code with PKCE, dynamic registration, refresh.
+
+    Tokens that are kept are used and refreshed. If there are none, a person signs in while the server is opened: at a
+    terminal, the browser opens and the address is printed. Where nobody can be asked, and in the middle of a run, the
+    error says how to sign in (`journeyman mcp login`).
+    """
+
+    tokens: str | Path | None = field(default=None, repr=False)
+    """Where tokens are kept: a file that its owner alone can read, "keyring" for the system's keyring (pip install
+    keyring), or None for `mcp-tokens.json` in the user's folder of settings."""
+    _: KW_ONLY
+    scopes: Sequence[str] = ()
+    """The rights to ask for, where the server does not say which it wants."""
+    client_id: str | None = None
+    """The client that was registered by hand, for servers at which programs cannot register themselves."""
+    client_secret: str | None = field(default=None, repr=False)
+    """Its secret, if it has one."""
+    port: int = 0
+    """The port of 127.0.0.1 to which the browser comes back; 0: the one that was registered, or a free one."""
+    open_address: Callable[[str], Awaitable[None] | None] | None = field(default=None, repr=False)
+    """Brings a person to the address at which they sign in. None: the terminal does."""
+
+
 @lazy_dataclass(frozen=True)
 class Http:
     """A server at an address, spoken to over streamable HTTP."""
@@ -76,6 +117,8 @@ class Http:
     _: KW_ONLY
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Headers that are sent with every request, for example `Authorization`."""
+    auth: OAuth | TokenProvider | None = field(default=None, repr=False)
+    """How requests are signed: by OAuth, or by a token that a function of yours gives. None: by `headers` alone."""
     only: Collection[str] | None = None
     """The tools to take, as the server names them; None for all."""
     without: Collection[str] = ()
@@ -103,6 +146,7 @@ class Http:
         return (
             *(value for value in values if len(value) > 3),
             *filter(None, (parts.password, parts.query)),
+            *([self.auth.client_secret] if isinstance(self.auth, OAuth) and self.auth.client_secret else ()),
             *self.hidden,
         )
 
@@ -198,6 +242,13 @@ def _problems_of_server(name: str, server: Server) -> Iterator[Problem]:
     if isinstance(server, Http) and not _is_address(server.url):
         hint = 'Give http://… or https://…; a command is a list of words: ["npx", "-y", "a-server"].'
         yield Problem("INVALID_URL", f"The address of server {name!r} is not an http:// or https:// URL.", hint)
+    if isinstance(server, Http) and server.auth is not None:
+        if any(key.lower() == "authorization" for key in server.headers):
+            wrong = f"Server {name!r} has both auth and a header Authorization."
+            yield Problem("INVALID_AUTH", wrong, "Leave one out.")
+        if not isinstance(server.auth, OAuth) and not callable(server.auth):
+            wrong = f"The auth of server {name!r} is {type(server.auth).__name__!r}."
+            yield Problem("INVALID_AUTH", wrong, "Give OAuth(), or a function that returns a token.")
 
 
 def _is_address(url: str) -> bool:
@@ -224,6 +275,7 @@ _IN_OUR_WORDS: Final = {
     **dict.fromkeys(("includeTools", "enabledTools", "enabled_tools", "allowedTools", "tools"), "only"),
     **dict.fromkeys(("excludeTools", "disabledTools", "disabled_tools"), "without"),
     "environment": "env",
+    "auth": "oauth",
 }
 """What other programs call the fields of a server."""
 _IGNORED: Final = frozenset(
@@ -265,6 +317,20 @@ _Scalar: TypeAlias = Annotated[
 ]
 
 
+class _OAuthEntry(BaseModel):
+    """How to sign in at one server, as the file has it: in the words of the editors that have such an entry."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    client_id: str | None = Field(default=None, validation_alias=AliasChoices("client_id", "clientId", "CLIENT_ID"))
+    client_secret: str | None = Field(
+        default=None, validation_alias=AliasChoices("client_secret", "clientSecret", "CLIENT_SECRET")
+    )
+    scopes: tuple[str, ...] = ()
+    port: int = Field(default=0, validation_alias=AliasChoices("port", "callbackPort"), ge=0, le=65_535)
+    enabled: bool = True
+
+
 class _ServerEntry(BaseModel):
     """One server, as the file has it."""
 
@@ -279,6 +345,7 @@ class _ServerEntry(BaseModel):
     cwd: str | None = None
     url: str = ""
     headers: dict[str, _Scalar] = Field(default_factory=dict[str, str])
+    oauth: _OAuthEntry | bool | None = None
     only: list[str] | None = None
     without: tuple[str, ...] = ()
 
@@ -416,6 +483,16 @@ def _read_entries(
     return servers, reading.problems
 
 
+def _oauth_of(entry: _OAuthEntry | bool | None, fill: Callable[[str, str], str]) -> OAuth | None:
+    """Return how to sign in at a server of a file: by OAuth, if the server wants that and nothing else is said."""
+    given = entry if isinstance(entry, _OAuthEntry) else _OAuthEntry(enabled=entry is not False)
+    if not given.enabled:
+        return None
+    client_id = None if given.client_id is None else fill("oauth.client_id", given.client_id)
+    secret = None if given.client_secret is None else fill("oauth.client_secret", given.client_secret)
+    return OAuth(scopes=given.scopes, client_id=client_id, client_secret=secret, port=given.port)
+
+
 def _faults(error: ValidationError) -> list[Problem]:
     hint = "A server has command, args, env, keep and cwd, or url and headers; beside them only, type and disabled."
     return [
@@ -454,7 +531,8 @@ class _EntryReader:
         if entry.url:
             headers = {key: fill(f"headers.{key}", value) for key, value in entry.headers.items()}
             url = fill("url", entry.url)
-            return Http(url, headers=headers, only=entry.only, without=entry.without, hidden=hidden)
+            auth = None if "authorization" in map(str.lower, headers) else _oauth_of(entry.oauth, fill)
+            return Http(url, headers=headers, auth=auth, only=entry.only, without=entry.without, hidden=hidden)
         return Stdio(
             fill("command", entry.command or "-"),
             [fill(f"args.{number}", each) for number, each in enumerate(entry.args)],

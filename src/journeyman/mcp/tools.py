@@ -17,7 +17,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,7 +29,8 @@ from journeyman.mcp.connection import ServerConnection
 from journeyman.mcp.contents import to_tool_result
 from journeyman.mcp.pins import Definition, Offer, Pins, beginning, differences, load_pins, pin_offer, save_pins
 from journeyman.mcp.resources import LIST_RESOURCES, READ_RESOURCE, ConnectedServer, read_schema, resource_list
-from journeyman.mcp.servers import Server, Target, plain_name, to_servers
+from journeyman.mcp.servers import Http, OAuth, Server, Target, plain_name, to_servers
+from journeyman.mcp.sign_in import show_address
 from journeyman.texts import shorten_line
 from journeyman.tools.context import ToolContext
 from journeyman.tools.raw_schema import size_problems
@@ -131,6 +132,24 @@ async def pin(
         offers = [offer for _, offer in opened]
     save_pins(file, Pins(servers={**known.servers, **{offer.server: pin_offer(offer) for offer in offers}}))
     return [line for offer in offers for line in _news(known, offer)]
+
+
+async def sign_in(servers: Mapping[str, Target], *, start_timeout_s: float = START_TIMEOUT_S) -> list[str]:
+    """Sign in, as a person at a terminal, at the servers that want it; return the names of those with an address.
+
+    Tokens are kept for programs that open the servers later. The address is printed, and opened in a browser; a server
+    that wants nobody to sign in is only opened. Programs to start are left alone.
+
+    Raises:
+        DefinitionError: what is given cannot be right; it lists every problem.
+        McpUnavailable: a server does not start, or signing in fails, and why.
+    """
+    asking: dict[str, Server] = {}
+    for name, server in to_servers(servers).items():
+        if isinstance(server, Http) and not callable(server.auth):
+            asking[name] = replace(server, auth=replace(server.auth or OAuth(), open_address=show_address))
+    async with _open_servers(asking, start_timeout_s, CALL_TIMEOUT_S):
+        return list(asking)
 
 
 def _load_known_pins(file: Path) -> Pins:

@@ -18,11 +18,13 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from http import HTTPStatus
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, cast
+from urllib.parse import urlsplit
 
 from journeyman.cancellation import within
 from journeyman.errors import count, name_and_words, quoted
 from journeyman.mcp.contents import leave_out_bad_tools, message_fault
 from journeyman.mcp.servers import Http, Stdio
+from journeyman.mcp.sign_in import SignIn
 from journeyman.processes import Processes, filter_environment, mark_environment, plain, signal_name
 from journeyman.texts import shorten_line
 
@@ -309,9 +311,10 @@ class _Messages:
 class HttpTransport:
     """A transport to a server at an address."""
 
-    def __init__(self, server: Http, *, timeout_s: float) -> None:
+    def __init__(self, server: Http, sign_in: SignIn, *, timeout_s: float) -> None:
         """`timeout_s`: how long the server may be silent in the middle of an answer, in seconds."""
         self._server: Final = server
+        self._sign_in: Final = sign_in
         self._timeout_s: Final = timeout_s
         self.finished: Final = asyncio.Event()
         """This is set when no more messages come."""
@@ -361,6 +364,7 @@ class HttpTransport:
         client = AsyncClient(
             headers={**self._server.headers, "Accept-Encoding": "identity"},  # compressed, a small answer may be huge
             timeout=Timeout(_CONNECT_S, read=self._timeout_s),
+            auth=self._sign_in.make_auth(self._give_up),
             event_hooks={"response": [self._look_at]},
         )
         async with (
@@ -374,7 +378,7 @@ class HttpTransport:
 
     async def _look_at(self, response: Response) -> None:
         """See each answer before its body is read."""
-        if response.request.method == "POST":
+        if response.request.method == "POST" and response.request.url.path == urlsplit(self._server.url).path:
             self._status = response.status_code if response.status_code >= HTTPStatus.BAD_REQUEST else 0
             if response.status_code == HTTPStatus.NOT_FOUND and _SESSION in response.request.headers:
                 self._is_forgotten = True
@@ -386,9 +390,12 @@ class HttpTransport:
             cast("AsyncByteStream", response.stream), self, _ENDS_OF_EVENTS if is_stream else None
         )
 
-    async def _refuse(self, why: str) -> None:
+    def _give_up(self, why: str) -> None:
         self._fault = why
         self.finished.set()
+
+    async def _refuse(self, why: str) -> None:
+        self._give_up(why)
         raise _Refused(why)
 
     async def limit(self, chunks: AsyncIterator[bytes], ends: re.Pattern[bytes] | None) -> AsyncGenerator[bytes]:
@@ -474,4 +481,7 @@ def _phrase(status: int) -> str:
 
 
 if TYPE_CHECKING:
-    _transports: tuple[Transport, Transport] = StdioTransport(Stdio("")), HttpTransport(Http(""), timeout_s=1)
+    _transports: tuple[Transport, Transport] = (
+        StdioTransport(Stdio("")),
+        HttpTransport(Http(""), SignIn(Http("")), timeout_s=1),
+    )
