@@ -84,8 +84,9 @@ HOMES: dict[str, str] = {
     **dict.fromkeys(("cyclopts", "prompt_toolkit", "rich"), "cli"),
     "filelock": "files",
     "griffe": "tools.signature",
-    "httpx2": "mcp.transports",
+    "httpx2": "mcp.oauth mcp.transports",
     "jsonschema_rs": "tools.raw_schema",
+    "keyring": "mcp.oauth",
     "mcp": "mcp mcp_server",  # the two ends of one protocol
     "openai": "models.openai",
     "opentelemetry": "otel",

@@ -21,8 +21,8 @@ from pydantic import AnyUrl
 
 from journeyman.errors import DefinitionError, McpUnavailable
 from journeyman.mcp import Http, OAuth, load_servers, mcp
+from journeyman.mcp.oauth import default_place
 from journeyman.mcp.servers import TokenProvider
-from journeyman.mcp.sign_in import default_place
 from tests.mcp.signing_in import Authority, guarded, sign_in_at
 from tests.mcp.small import by_name
 from tests.play import answered

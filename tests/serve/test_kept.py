@@ -100,14 +100,16 @@ async def test_what_is_kept_is_little_that_a_collection_of_garbage_has_to_look_t
     async with served.lifespan():
         for number in range(10):
             await answered(served, path.format(number))
-        gc.collect()
-        gc.freeze()
-        for number in range(10, 60):
-            await answered(served, path.format(number))
-        await asyncio.sleep(0)
-        gc.collect()
-        each = len(gc.get_objects()) / 50
-        assert 1 < each <= most
+        costs: list[float] = []
+        for window in range(1, 4):  # of three, the least: what else is made once in this process is in one of them
+            gc.collect()
+            gc.freeze()
+            for number in range(50):
+                await answered(served, path.format(100 * window + number))
+            await asyncio.sleep(0)
+            gc.collect()
+            costs.append(len(gc.get_objects()) / 50)
+        assert 1 < min(costs) <= most
 
 
 async def test_a_run_of_which_no_steps_are_kept_is_not_begun_a_second_time() -> None:

@@ -5,10 +5,13 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
+    from journeyman.loop.asking import ask_model
     from journeyman.loop.retry import respond
     from journeyman.loop.validation import validation_context, validator_from
 
-__all__ = ["respond", "validation_context", "validator_from"]
+__all__ = ["ask_model", "respond", "validation_context", "validator_from"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_face(__name__, {"retry": "respond", "validation": "validation_context validator_from"})
+    __getattr__, __dir__ = lazy_face(
+        __name__, {"asking": "ask_model", "retry": "respond", "validation": "validation_context validator_from"}
+    )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         ResourceTemplate,
         ServerPrompt,
     )
-    from journeyman.mcp.servers import Http, OAuth, Server, Stdio, Target, TokenProvider, load_servers
+    from journeyman.mcp.servers import Http, OAuth, Sampler, Server, Stdio, Target, TokenProvider, load_servers
     from journeyman.mcp.tools import ServerTools, mcp, pin, sign_in
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Resource",
     "ResourceContent",
     "ResourceTemplate",
+    "Sampler",
     "Server",
     "ServerPrompt",
     "ServerTools",
@@ -41,7 +42,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "resources": "ConnectedServer PromptArgument Resource ResourceContent ResourceTemplate ServerPrompt",
-            "servers": "Http OAuth Server Stdio Target TokenProvider load_servers",
+            "servers": "Http OAuth Sampler Server Stdio Target TokenProvider load_servers",
             "tools": "ServerTools mcp pin sign_in",
         },
     )

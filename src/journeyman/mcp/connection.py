@@ -22,9 +22,10 @@ from pydantic import BaseModel, TypeAdapter
 from journeyman.cancellation import flatten_error, wait_until_ended
 from journeyman.errors import McpUnavailable, Rejected, count
 from journeyman.mcp.elicitation import CallQuestions
+from journeyman.mcp.oauth import SignIn
 from journeyman.mcp.pins import Definition, Offer, changes
+from journeyman.mcp.sampling import CallSampling
 from journeyman.mcp.servers import Http, Server, Stdio
-from journeyman.mcp.sign_in import SignIn
 from journeyman.mcp.transports import HttpTransport, StdioTransport
 from journeyman.texts import shorten_line
 from journeyman.tools.context import current_asker
@@ -32,10 +33,11 @@ from journeyman.tools.redaction import scrub_secrets
 
 if TYPE_CHECKING:
     from mcp.client import Client, ClientRequestContext, IncomingMessage
-    from mcp.client.session import ElicitationFnT
     from mcp.shared.exceptions import MCPError
     from mcp.types import (
         CallToolResult,
+        CreateMessageRequestParams,
+        CreateMessageResult,
         ElicitRequestParams,
         ElicitResult,
         ErrorData,
@@ -99,6 +101,8 @@ class ServerConnection:
         self._sign_in: Final = SignIn(server if isinstance(server, Http) else Http(""))
         self._asking: Final[list[CallQuestions]] = []
         """What may be asked of users, for each request under way, oldest first."""
+        self._sampling: Final[list[CallSampling]] = []
+        """What may be asked of models, for each call under way, oldest first."""
 
     async def open(self) -> Offer:
         """Start the server, and return what it offers.
@@ -173,7 +177,9 @@ class ServerConnection:
         from mcp.types import InputRequiredResult
 
         questions = CallQuestions(self.name, current_asker.get(), path, self._scrub)
+        sampling = CallSampling(self.name, self._server.sampling, path, self._scrub)
         self._asking.append(questions)
+        self._sampling.append(sampling)
         responses: InputResponses | None = None
         state: str | None = None
         try:
@@ -187,10 +193,13 @@ class ServerConnection:
                     self._n_failures = 0
                     return answer
                 assert isinstance(answer, InputRequiredResult)
-                responses, state = await self._answer_input_requests(answer, questions), answer.request_state
+                responses = await self._answer_input_requests(answer, questions, sampling)
+                state = answer.request_state
         finally:
             self._asking.remove(questions)
+            self._sampling.remove(sampling)
             questions.close()
+            sampling.close()
         raise self._make_rejection(f"it asked for more input {MAX_ROUNDS} times, and was not asked again")
 
     async def _send(
@@ -209,23 +218,24 @@ class ServerConnection:
             raise self._make_rejection(f"its answer is not what the protocol says: {_first_line(error)}") from None
 
     async def _answer_input_requests(
-        self, wanted: InputRequiredResult, questions: CallQuestions
+        self, wanted: InputRequiredResult, questions: CallQuestions, sampling: CallSampling
     ) -> InputResponses | None:
-        """Return the user's answers to what a server of the newer kind asks before it goes on."""
-        from mcp.types import ElicitRequest, ErrorData
+        """Return the answers of the user and of the model to what a server of the newer kind asks before it goes on."""
+        from mcp.types import CreateMessageRequest, ElicitRequest, ErrorData
 
         if not wanted.input_requests:
             await asyncio.sleep(PAUSE_S)  # it only wants to be asked again
             return None
         responses: InputResponses = {}
         for key, each in wanted.input_requests.items():
-            if not isinstance(each, ElicitRequest):
-                raise self._make_rejection(
-                    "it asks for the answer of a model, or for folders, which it does not get here"
-                )
-            answer = await questions.answer(each.params)
+            if isinstance(each, ElicitRequest):
+                answer = await questions.answer(each.params)
+            elif isinstance(each, CreateMessageRequest):
+                answer = await sampling.answer(each.params)
+            else:
+                raise self._make_rejection("it asks for folders, which it does not get here")
             if isinstance(answer, ErrorData):
-                raise self._make_rejection(f"it asks the user for what cannot be asked: {answer.message}")
+                raise self._make_rejection(f"it asks for what cannot be asked: {answer.message}")
             responses[key] = answer
         return responses
 
@@ -247,13 +257,23 @@ class ServerConnection:
             f"{error.message}: the user opens an address for that. Call again when they have done so"
         )
 
-    async def _elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
+    async def elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
         """Answer a server of the older kind, which asks while a request is under way, and does not say for which."""
         from mcp.types import ElicitResult
 
         if len({id(each.asker) for each in self._asking}) != 1:
             return ElicitResult(action="decline")  # nobody has called it, or nobody knows whose question it is
         return await self._asking[-1].answer(params)
+
+    async def sample(
+        self, context: ClientRequestContext, params: CreateMessageRequestParams
+    ) -> CreateMessageResult | ErrorData:
+        """Ask the model for a server of the older kind, which does not say for which of its calls."""
+        from mcp.types import INVALID_REQUEST, ErrorData
+
+        if len({id(each.run) for each in self._sampling}) != 1:
+            return ErrorData(code=INVALID_REQUEST, message="The model was not asked: nobody knows for which run.")
+        return await self._sampling[-1].answer(params)
 
     async def _explain_failure(self, running: _RunningServer, error: MCPError) -> Rejected:
         if error.code == _CLOSED:
@@ -324,7 +344,7 @@ class ServerConnection:
         await asyncio.to_thread(_sdk)  # which does not keep others waiting
         if self._is_closed:
             raise self._unavailable("it was ended with the block that started it")
-        self._starting = running = _RunningServer(self._server, self._sign_in, self._elicit, self.call_timeout_s)
+        self._starting = running = _RunningServer(self._server, self._sign_in, self, self.call_timeout_s)
         waiting = {running.task, running.started}
         try:
             while not (await asyncio.wait(waiting, timeout=self._start_timeout_s, return_when=_FIRST))[0]:
@@ -470,10 +490,11 @@ def _sdk() -> type[Client]:
 class _RunningServer:
     """A server that is started as this is made, in the hands of one task."""
 
-    def __init__(self, server: Server, sign_in: SignIn, elicit: ElicitationFnT, timeout_s: float) -> None:
-        """`elicit` answers what the server asks. `timeout_s`: how long it may be silent in the middle of an answer, in
-        seconds."""
-        self._elicit: Final = elicit
+    def __init__(self, server: Server, sign_in: SignIn, answers: ServerConnection, timeout_s: float) -> None:
+        """`answers` answers what the server asks. `timeout_s`: how long it may be silent in the middle of
+        an answer, in seconds."""
+        self._may_sample: Final = server.sampling is not None
+        self._answers: Final = answers
         self.transport: Final = (
             StdioTransport(server) if isinstance(server, Stdio) else HttpTransport(server, sign_in, timeout_s=timeout_s)
         )
@@ -497,7 +518,12 @@ class _RunningServer:
 
         about = Implementation(name="journeyman", version=version("journeyman"))
         client = _sdk()(
-            self.transport, cache=None, client_info=about, message_handler=self._hear, elicitation_callback=self._elicit
+            self.transport,
+            cache=None,
+            client_info=about,
+            message_handler=self._hear,
+            elicitation_callback=self._answers.elicit,
+            sampling_callback=self._answers.sample if self._may_sample else None,
         )
         try:
             async with AsyncExitStack() as stack:

@@ -11,6 +11,7 @@ import logging
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -20,7 +21,7 @@ from journeyman.content.media import PICTURES, media_type_of
 from journeyman.errors import count
 from journeyman.narrowing import is_json_array, is_json_object
 from journeyman.texts import shorten_line
-from journeyman.types import Base64, Document, Image, Text, ToolResult
+from journeyman.types import Base64, Document, Image, Message, Role, Text, ToolResult
 
 if TYPE_CHECKING:
     from mcp.types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents
@@ -119,6 +120,16 @@ def to_tool_result(answer: CallToolResult) -> ToolResult:
 def to_blocks(contents: Iterable[ContentBlock | Text]) -> list[Shown]:
     """Return contents as blocks of a message: texts that follow each other are one, and of very many pictures some."""
     return _merge_texts(_limit_media(_to_shown(block) for block in contents))
+
+
+def to_message(role: Role, contents: Iterable[ContentBlock | Text]) -> Message:
+    """Return what a server wrote as a message of one side. What the user seems to say in it is a stranger's."""
+    blocks = to_blocks(contents)
+    if role == "user":
+        return Message("user", tuple([replace(each, origin="stranger") for each in blocks]))
+    # A model says texts only.
+    texts = [each if isinstance(each, Text) else Text("[A picture or document: not shown]") for each in blocks]
+    return Message("assistant", tuple(texts))
 
 
 def _contents_once(answer: CallToolResult) -> Sequence[ContentBlock | Text]:

@@ -10,7 +10,7 @@ import asyncio
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -19,7 +19,7 @@ from pydantic_core import to_json
 from journeyman.data import lazy_dataclass
 from journeyman.errors import Rejected
 from journeyman.mcp.connection import MAX_PAGES, ServerConnection
-from journeyman.mcp.contents import to_blocks
+from journeyman.mcp.contents import to_blocks, to_message
 from journeyman.types import JsonObject, Message, Text, ToolResult
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         InputResponses,
         PaginatedRequest,
         PaginatedResult,
-        PromptMessage,
         ReadResourceResult,
         Request,
         TextResourceContents,
@@ -220,7 +219,10 @@ class ConnectedServer:
             return GetPromptRequest(params=params)
 
         answer = await self._in_time(self._connection.request(request, GetPromptResult))
-        return [_prompt_message([*said]) for _, said in groupby(answer.messages, lambda each: each.role)]
+        return [
+            to_message("user" if is_user else "assistant", [each.content for each in said])
+            for is_user, said in groupby(answer.messages, lambda each: each.role == "user")
+        ]
 
     async def _has(self, what: Literal["resources", "prompts"]) -> bool:
         return getattr(await self._in_time(self._connection.capabilities()), what) is not None
@@ -273,15 +275,6 @@ def _resource_content(server: str, read: TextResourceContents | BlobResourceCont
     except (NotBase64, ValueError):
         raise Rejected(f"Error: the MCP server {server!r}: what it sent of {read.uri} is damaged.") from None
     return _copy_fields(ResourceContent, read, content=content)
-
-
-def _prompt_message(said: list[PromptMessage]) -> Message:
-    blocks = to_blocks([each.content for each in said])
-    if said[0].role == "user":
-        return Message("user", tuple([replace(each, origin="stranger") for each in blocks]))
-    # A model says texts only.
-    texts = [each if isinstance(each, Text) else Text("[A picture or document: not shown]") for each in blocks]
-    return Message("assistant", tuple(texts))
 
 
 # -- for the model -----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, field
 from pathlib import Path, PurePath
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, Protocol, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import (
@@ -32,7 +32,9 @@ from journeyman.definition import raise_problems
 from journeyman.errors import DefinitionError, Problem
 from journeyman.narrowing import is_dict, is_list, is_list_of_texts, is_mapping, is_str_dict, is_str_mapping
 from journeyman.processes import is_secret
+from journeyman.result import Result
 from journeyman.tools.redaction import scrub_secrets
+from journeyman.types import Message
 
 _log = logging.getLogger("journeyman")
 _LEAST_SECRET: Final = 8  # shorter values are not hidden unless their name tells: they would be found in ordinary words
@@ -58,6 +60,8 @@ class Stdio:
     """The tools to take, as the server names them; None for all."""
     without: Collection[str] = ()
     """The tools to leave out, as the server names them."""
+    sampling: Sampler | None = field(default=None, repr=False)
+    """Lets the server ask the model of the run that calls it: `journeyman.loop.ask_model`. None: it may not."""
     hidden: Collection[str] = field(default=(), repr=False)
     """Texts that no error may show, in addition to the values of `env` and `keep`."""
     grace_s: float = 2.0
@@ -74,6 +78,16 @@ class Stdio:
         kept = {name: os.environ[name] for name in self.keep if name in os.environ}
         values = [value for name, value in {**self.env, **kept}.items() if _may_be_secret(name, value)]
         return (*values, *self.hidden)
+
+
+class Sampler(Protocol):
+    """Asks the model of the run that goes on, as `journeyman.loop.ask_model` does."""
+
+    async def __call__(
+        self, messages: Sequence[Message], *, instructions: str, max_tokens: int | None, name: str
+    ) -> Result[str]:
+        """Return how asking ended."""
+        ...
 
 
 KEYRING: Final = "keyring"
@@ -93,8 +107,8 @@ class OAuth:
     """
 
     tokens: str | Path | None = field(default=None, repr=False)
-    """Where tokens are kept: a file that its owner alone can read, "keyring" for the system's keyring (pip install
-    keyring), or None for `mcp-tokens.json` in the user's folder of settings."""
+    """Where tokens are kept: in a file that its owner alone can read; "keyring": in the system's keyring (the extra
+    `keyring`); None: in `mcp-tokens.json` in the user's folder of settings."""
     _: KW_ONLY
     scopes: Sequence[str] = ()
     """The rights to ask for, where the server does not say which it wants."""
@@ -123,6 +137,8 @@ class Http:
     """The tools to take, as the server names them; None for all."""
     without: Collection[str] = ()
     """The tools to leave out, as the server names them."""
+    sampling: Sampler | None = field(default=None, repr=False)
+    """Lets the server ask the model of the run that calls it: `journeyman.loop.ask_model`. None: it may not."""
     hidden: Collection[str] = field(default=(), repr=False)
     """Texts that no error may show, in addition to the values of `headers`."""
 

@@ -27,10 +27,10 @@ from journeyman.cancellation import wait_until_ended
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, Problem
 from journeyman.mcp.connection import ServerConnection
 from journeyman.mcp.contents import to_tool_result
+from journeyman.mcp.oauth import show_address
 from journeyman.mcp.pins import Definition, Offer, Pins, beginning, differences, load_pins, pin_offer, save_pins
 from journeyman.mcp.resources import LIST_RESOURCES, READ_RESOURCE, ConnectedServer, read_schema, resource_list
 from journeyman.mcp.servers import Http, OAuth, Server, Target, plain_name, to_servers
-from journeyman.mcp.sign_in import show_address
 from journeyman.texts import shorten_line
 from journeyman.tools.context import ToolContext
 from journeyman.tools.raw_schema import size_problems

@@ -23,8 +23,8 @@ from urllib.parse import urlsplit
 from journeyman.cancellation import within
 from journeyman.errors import count, name_and_words, quoted
 from journeyman.mcp.contents import leave_out_bad_tools, message_fault
+from journeyman.mcp.oauth import SignIn
 from journeyman.mcp.servers import Http, Stdio
-from journeyman.mcp.sign_in import SignIn
 from journeyman.processes import Processes, filter_environment, mark_environment, plain, signal_name
 from journeyman.texts import shorten_line
 

@@ -9,6 +9,7 @@ import asyncio
 import json
 import socket
 import sys
+import warnings
 from base64 import b64encode
 from typing import Any
 
@@ -19,6 +20,7 @@ from mcp.server.runner import serve_loop
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import UrlElicitationRequiredError
 
+warnings.filterwarnings("ignore", message="The sampling capability is deprecated")  # what is older is still asked
 IS_OLDER = sys.argv[1] == "older"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
 Context = ServerRequestContext[Any]
@@ -43,6 +45,8 @@ async def call_tool(
         raise UrlElicitationRequiredError(
             [types.ElicitRequestURLParams(message=message, url=wanted["url"], elicitation_id="id-1")], "log in first"
         )
+    if "sample" in wanted:
+        return await sample(context, params, wanted)
     if not IS_OLDER:
         return rounds(params, message, form, times)
     answers: list[object] = []
@@ -57,6 +61,28 @@ async def call_tool(
             return said([*answers, error.message])
         answers.append([answer.action, answer.content])
     return said(answers)
+
+
+async def sample(
+    context: Context, params: types.CallToolRequestParams, wanted: dict[str, Any]
+) -> types.CallToolResult | types.InputRequiredResult:
+    """Ask the model what `sample` says, as often as `times`; each answer is shown with the last."""
+    question = types.CreateMessageRequestParams.model_validate(wanted["sample"])
+    heard: list[object] = json.loads(params.request_state or "[]")
+    for answer in (params.input_responses or {}).values():
+        assert isinstance(answer, types.CreateMessageResult)
+        heard.append(answer.content.model_dump()["text"])
+    while len(heard) < wanted.get("times", 1):
+        if not IS_OLDER:
+            request = types.CreateMessageRequest(params=question)
+            return types.InputRequiredResult(input_requests={"one": request}, request_state=json.dumps(heard))
+        try:
+            request = types.CreateMessageRequest(params=question)
+            got = await context.session.send_request(request, types.CreateMessageResult)
+        except MCPError as error:
+            return said([*heard, error.message])
+        heard.append(got.content.model_dump()["text"])
+    return said(heard)
 
 
 def rounds(

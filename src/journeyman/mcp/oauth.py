@@ -18,10 +18,10 @@ import webbrowser
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from urllib.parse import parse_qs, urlsplit
 
@@ -133,10 +133,12 @@ def _place_name(oauth: OAuth) -> str:
     return "keyring" if oauth.tokens == KEYRING else str(_file(oauth))
 
 
-def _keyring() -> Any:  # noqa: ANN401 - the package is not installed with this one
+def _keyring() -> ModuleType:
     if find_spec("keyring") is None:
-        raise SignInFailed("the package keyring is not installed; pip install keyring, or give a file: OAuth(tokens=…)")
-    return import_module("keyring")
+        raise SignInFailed("there is no keyring: pip install 'journeyman[keyring]', or name a file: OAuth(tokens=…)")
+    import keyring
+
+    return keyring
 
 
 def _words(error: BaseException) -> str:
@@ -198,7 +200,8 @@ def _own_tokens(sign_in: SignIn, get_token: TokenProvider) -> Callable[[Request]
         except Exception as error:  # the program's own code: told by name
             raise SignInFailed(f"the function that gives its token raised {type(error).__name__}") from error
         if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
-            raise SignInFailed(f"the function that gives its token returned {_kind(token)}, not a token")
+            found = "a text with odd characters, or none" if isinstance(token, str) else f"{type(token).__name__!r}"
+            raise SignInFailed(f"the function that gives its token returned {found}, not a token")
         sign_in.secrets.add(token)
         return token
 
@@ -211,10 +214,6 @@ def _own_tokens(sign_in: SignIn, get_token: TokenProvider) -> Callable[[Request]
             yield request
 
     return sign
-
-
-def _kind(value: object) -> str:
-    return "a text with odd characters, or none" if isinstance(value, str) else f"{type(value).__name__!r}"
 
 
 @dataclass
