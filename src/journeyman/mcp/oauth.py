@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 from pydantic import AnyUrl
@@ -30,7 +30,7 @@ from pydantic import AnyUrl
 from journeyman.errors import name_and_words, quoted
 from journeyman.files import make_private_folder, open_lock, replace_file, take_lock
 from journeyman.mcp.servers import KEYRING, Http, OAuth, TokenProvider
-from journeyman.narrowing import is_str_dict
+from journeyman.narrowing import is_list, is_str_dict
 from journeyman.texts import shorten_line
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ class _Tokens:
 
 
 class _OAuthFlow:
-    """What signs with tokens of OAuth: the SDK's flow, with what may be tried before a person is asked."""
+    """A signer of requests by OAuth: the SDK's flow, with what may be tried before a person is asked."""
 
     def __init__(self, sign_in: SignIn, server: Http, oauth: OAuth) -> None:
         self._sign_in: Final = sign_in
@@ -303,6 +303,7 @@ class _OAuthFlow:
         from mcp.client.auth import OAuthFlowError
 
         provider = await self._make_provider()
+        can_ask = self._oauth.open_address is not None or sys.stderr.isatty()
         left: list[Remedy] = [self._adopt_others, self._expire]
         flow = provider.async_auth_flow(request)
         try:
@@ -315,8 +316,10 @@ class _OAuthFlow:
                     await flow.aclose()  # which frees the SDK's lock
                     flow = provider.async_auth_flow(request)
                     outgoing = await anext(flow)
-                elif wants_person and not self._may_ask:
-                    raise SignInFailed(_needed(self._server, response))
+                elif wants_person and not (self._sign_in.is_opening and can_ask):
+                    lacks = "further rights" if response.status_code == _FORBIDDEN else "a person to sign in"
+                    how = f"journeyman mcp login {self._server.shown}"
+                    raise SignInFailed(f"it wants {lacks} (HTTP {response.status_code}): {how}")
                 else:
                     outgoing = await flow.asend(response)
         except StopAsyncIteration:
@@ -325,10 +328,6 @@ class _OAuthFlow:
             raise SignInFailed(f"signing in failed: {shorten_line(name_and_words(error), 300)}") from error
         finally:
             await flow.aclose()
-
-    @property
-    def _may_ask(self) -> bool:
-        return self._sign_in.is_opening and (self._oauth.open_address is not None or sys.stderr.isatty())
 
     async def _make_provider(self) -> OAuthClientProvider:
         from mcp.client.auth import OAuthClientProvider
@@ -373,11 +372,6 @@ def _wants_sign_in(response: Response) -> bool:
     return response.status_code == _UNAUTHORIZED or (
         response.status_code == _FORBIDDEN and "insufficient_scope" in asks
     )
-
-
-def _needed(server: Http, response: Response) -> str:
-    lacks = "further rights" if response.status_code == _FORBIDDEN else "a person to sign in"
-    return f"it wants {lacks} (HTTP {response.status_code}): journeyman mcp login {server.shown}"
 
 
 def _about_us(oauth: OAuth, port: int) -> Any:  # noqa: ANN401 - a class of the SDK, which is imported only here
@@ -426,10 +420,10 @@ class _Returning:
             self._port = self._oauth.port
             return self._port
         client = stored.get("client")
-        uris = cast("list[str]", client.get("redirect_uris") or []) if is_str_dict(client) else []
-        self._port = (urlsplit(str(uris[0])).port or 0) if uris else 0
+        uris = client.get("redirect_uris") if is_str_dict(client) else None
+        self._port = (urlsplit(str(uris[0])).port or 0) if is_list(uris) and uris else 0
         if not self._port:
-            server = await asyncio.start_server(_close_at_once, "127.0.0.1", 0)
+            server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
             self._port = server.sockets[0].getsockname()[1]
             server.close()
             await server.wait_closed()
@@ -497,10 +491,6 @@ class _Returning:
         self._sign_in.secrets.add(code)
         answered.set_result(AuthorizationCodeResult(code=code, state=given["state"], iss=given.get("iss")))
         return "200 OK", _DONE
-
-
-async def _close_at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.close()
 
 
 def show_address(address: str) -> None:

@@ -33,7 +33,7 @@ _MODEL: Final = "the model of the run"
 
 
 class CallSampling:
-    """What a server may ask the model during one call, in the run that made the call."""
+    """The questions of a server to the model during one call, in the run that made the call."""
 
     def __init__(
         self, server: str, sampler: Sampler | None, path: tuple[str, ...], shown: Callable[[str], str]
