@@ -311,7 +311,11 @@ class _OAuthFlow:
             while True:
                 _check_address(outgoing.url, self._server.url)
                 response = yield outgoing
-                wants_person = outgoing is request and _wants_sign_in(response)
+                lacks_scope = "insufficient_scope" in response.headers.get("www-authenticate", "")
+                is_refused = response.status_code == _UNAUTHORIZED or (
+                    response.status_code == _FORBIDDEN and lacks_scope
+                )
+                wants_person = outgoing is request and is_refused
                 if wants_person and await _first_that_helps(left, provider):
                     await flow.aclose()  # which frees the SDK's lock
                     flow = provider.async_auth_flow(request)
@@ -365,13 +369,6 @@ async def _first_that_helps(left: list[Remedy], provider: OAuthClientProvider) -
         if await left.pop(0)(provider):
             return True
     return False
-
-
-def _wants_sign_in(response: Response) -> bool:
-    asks = response.headers.get("www-authenticate", "")
-    return response.status_code == _UNAUTHORIZED or (
-        response.status_code == _FORBIDDEN and "insufficient_scope" in asks
-    )
 
 
 def _about_us(oauth: OAuth, port: int) -> Any:  # noqa: ANN401 - a class of the SDK, which is imported only here

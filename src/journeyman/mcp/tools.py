@@ -126,7 +126,7 @@ async def pin(
         PinsDiffer: there is a file, but it cannot be read.
     """
     file = Path(path)
-    known = load_pins(file) if file.exists() else Pins()
+    known = _load_known_pins(file)
     named = to_servers(servers)
     async with _open_servers(named, start_timeout_s, CALL_TIMEOUT_S) as opened:
         offers = [offer for _, offer in opened]
@@ -150,6 +150,10 @@ async def sign_in(servers: Mapping[str, Target], *, start_timeout_s: float = STA
             asking[name] = replace(server, auth=replace(server.auth or OAuth(), open_address=show_address))
     async with _open_servers(asking, start_timeout_s, CALL_TIMEOUT_S):
         return list(asking)
+
+
+def _load_known_pins(file: Path) -> Pins:
+    return load_pins(file) if file.exists() else Pins()
 
 
 def _news(known: Pins, offer: Offer) -> list[str]:
