@@ -316,7 +316,10 @@ class _OAuthFlow:
                     response.status_code == _FORBIDDEN and lacks_scope
                 )
                 wants_person = outgoing is request and is_refused
-                if wants_person and await _first_that_helps(left, provider):
+                is_helped = False
+                while wants_person and left and not is_helped:
+                    is_helped = await left.pop(0)(provider)
+                if is_helped:
                     await flow.aclose()  # which frees the SDK's lock
                     flow = provider.async_auth_flow(request)
                     outgoing = await anext(flow)
@@ -361,14 +364,6 @@ class _OAuthFlow:
         """Let the SDK refresh tokens that the server does not take, though they should hold."""
         provider.context.token_expiry_time = _LONG_AGO
         return provider.context.can_refresh_token()
-
-
-async def _first_that_helps(left: list[Remedy], provider: OAuthClientProvider) -> bool:
-    """Try what has not been tried for this request, until something may help."""
-    while left:
-        if await left.pop(0)(provider):
-            return True
-    return False
 
 
 def _about_us(oauth: OAuth, port: int) -> Any:  # noqa: ANN401 - a class of the SDK, which is imported only here
