@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import pytest
 
@@ -17,7 +17,7 @@ from journeyman.permission import Permission
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, play_by_history, say
 from journeyman.tools import Tool, Toolset, ToolsetContext, toolset
 from journeyman.tools.tools import AnyTool
-from journeyman.tools.toolsets import Each, ToolSource
+from journeyman.tools.toolsets import ToolSource
 from tests.play import context_of, failed, make_gate, make_tool, succeeded, texts, virtual_clock
 
 READ, ERASE = make_tool("read", "page {page}"), make_tool("erase", "gone {page}", effect="once")
@@ -164,7 +164,9 @@ NO_SCHEMA = Tool("odd", "Odd.", {"type": "object", "properties": {"a": {"type": 
         (toolset([toolset(itself)]), "more than 16 deep"),
     ],
 )
-async def test_a_wrong_toolset_ends_the_run_and_is_named(given: object, said: str, each: Each) -> None:
+async def test_a_wrong_toolset_ends_the_run_and_is_named(
+    given: object, said: str, each: Literal["run", "iteration"]
+) -> None:
     def give(context: ToolsetContext) -> Sequence[AnyTool]:
         if isinstance(given, Exception):
             raise given
@@ -181,7 +183,9 @@ async def test_a_wrong_toolset_ends_the_run_and_is_named(given: object, said: st
 @virtual_clock
 @pytest.mark.parametrize("each", ["run", "iteration"])
 @pytest.mark.parametrize(("aborts", "code"), [(False, "BUDGET_EXCEEDED"), (True, "EXECUTION_CANCELLED")])
-async def test_limits_and_the_callers_signal_hold_for_a_toolset_that_hangs(each: Each, aborts: bool, code: str) -> None:
+async def test_limits_and_the_callers_signal_hold_for_a_toolset_that_hangs(
+    each: Literal["run", "iteration"], aborts: bool, code: str
+) -> None:
     abort = Abort()
 
     async def hang(context: ToolsetContext) -> list[AnyTool]:
@@ -251,7 +255,7 @@ async def until(journal: InMemoryJournal, agent: Agent, dying: asyncio.Event) ->
 @pytest.mark.parametrize("each", ["run", "iteration"])
 @pytest.mark.parametrize("later", [["read"], ["erase", "read", "new"], ["read", "erase"]])
 async def test_a_run_that_goes_on_is_shown_the_tools_that_it_was_shown(
-    each: Each, later: list[str], caplog: pytest.LogCaptureFixture
+    each: Literal["run", "iteration"], later: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """What was begun and may not be repeated is told unknown, also where its tool is gone; the difference is told."""
     dying = asyncio.Event()

@@ -2,20 +2,23 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journeyman import Agent, DefinitionError, ToolResult, tool
-from journeyman.agent import Runtime
+from journeyman import Agent, DefinitionError, Runtime, Subagents, Tasks, ToolResult, run, tool
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest
-from journeyman.testing.scripted import ScriptedModel
+from journeyman.mcp.tools import ServerTools
+from journeyman.skills import Skills
+from journeyman.testing.scripted import ScriptedModel, call, say
+from journeyman.toolbox import Workspace, deferred_tools
 from journeyman.tools import CallNext, MiddlewareCall, Toolset, ToolsetContext, toolset
 from journeyman.tools.tools import AnyTool
-from journeyman.tools.toolsets import Asks, RequiredApproval
-from tests.play import answered, existing, make_tool
+from journeyman.tools.toolsets import RequiredApproval
+from tests.play import answered, existing, make_tool, texts
 
 NAMES = st.lists(st.sampled_from("abcdef"), unique=True)
 
@@ -80,7 +83,7 @@ def asks_late(call: GateRequest) -> str | None:
     ],
 )
 async def test_a_toolset_that_requires_approval_asks_before_a_call(
-    asks: Asks, arguments: dict[str, object], question: str | None
+    asks: str | Callable[[GateRequest], str | bool | None], arguments: dict[str, object], question: str | None
 ) -> None:
     asked: list[str] = []
 
@@ -106,6 +109,62 @@ async def test_the_function_may_be_async() -> None:
 
     request = GateRequest(path=("a",), tool_use_id="1", tool_name="read", arguments={}, effect="once")
     assert await RequiredApproval(asks).decide(request) == Ask("Now?")
+
+
+async def test_whatever_gives_tools_is_narrowed_in_the_same_way(tmp_path: Path) -> None:
+    """A subclass of `Tool` stays one, with what its host sets later; what a search finds is called as it was named."""
+    (tmp_path / "tidy").mkdir()
+    (tmp_path / "tidy" / "SKILL.md").write_text("---\nname: tidy\ndescription: Tidies up.\n---\nTidy up.")
+    below = Agent(name="below", description="Works.", model=ScriptedModel(["Done below."]))
+    kinds: list[Toolset] = [
+        ServerTools([make_tool("fetch")], {}),
+        Skills(tmp_path),
+        Workspace(tmp_path).filtered(["ls", "read"]),
+        Subagents(below),
+        deferred_tools([make_tool("find", "found"), make_tool("hide")]).filtered(["find"]),
+    ]
+    tools = [each.prefixed("my_").requiring_approval() for each in kinds]
+    calls = [
+        call("my_fetch"),
+        call("my_skill", name="tidy"),
+        call("my_ls"),
+        call("my_subagent", agent="below", task="Go."),
+        call("tool_search", query="find"),
+    ]
+    later = [call("call_tool", name="my_find", arguments={}), call("call_tool", name="my_hide", arguments={})]
+    agent = Agent(name="all", model=ScriptedModel([say(*calls), say(*later), "Done."]), tools=tools)
+    asked: list[str] = []
+
+    async def approver(approval: Approval) -> Decision:
+        asked.append(approval.request.tool_name)
+        return Allow()
+
+    told = texts(await run(agent, "Go.", runtime=Runtime(approver=approver)))
+    assert ("Tidy up." in told[1], "tidy/" in told[2], "Done below." in told[3]) == (True, True, True), told
+    assert told[5:] == ["found", "There is no tool 'my_hide'. Find one with tool_search."]
+    assert asked == ["my_fetch", "my_skill", "my_ls", "my_subagent", "my_find"]
+    assert [*agent.plan.tools][-3:] == ["tool_search", "call_tool", "my_find"]
+    assert "There are 1: my_find." in agent.plan.tools["tool_search"].description
+    first, renamed = kinds[3], agent.plan.tools["my_subagent"]
+    assert isinstance(first, Subagents)
+    assert isinstance(renamed, Subagents)
+    first.tasks = Tasks()
+    assert renamed.tasks is first.tasks
+
+
+async def test_a_toolset_of_each_moment_may_wait_behind_a_search() -> None:
+    @tool(prepare=lambda tool, context: tool if context.iteration > 1 else None)
+    def late() -> str:
+        """Come late."""
+        return "here"
+
+    every = deferred_tools(toolset([make_tool("find"), late], each="iteration")).prefixed("a_")
+    model = ScriptedModel([call("tool_search", query="late"), call("tool_search", query="late"), "Done."])
+    told = texts(await run(Agent(name="all", model=model, tools=[every]), "Go."))
+    assert told[0] == "No tool matches 'late'. Try other words."
+    assert '"name": "a_late"' in told[1]
+    with pytest.raises(DefinitionError, match=r"Write deferred_tools\(toolset"):
+        deferred_tools([late])
 
 
 def test_what_is_known_of_a_toolset_is_known_of_the_agent() -> None:

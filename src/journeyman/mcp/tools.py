@@ -36,6 +36,7 @@ from journeyman.tools.context import ToolContext
 from journeyman.tools.raw_schema import size_problems
 from journeyman.tools.schema import flatten
 from journeyman.tools.tools import AnyTool, Tool, tool_problems
+from journeyman.tools.toolsets import Toolset
 from journeyman.types import Effect, JsonObject, ToolResult
 
 _log = logging.getLogger("journeyman")
@@ -48,13 +49,18 @@ _SHOWN: Final = 300
 _LONGEST_NAME: Final = 64  # what every provider takes
 
 
-class ServerTools(list[AnyTool]):
+class ServerTools(list[AnyTool], Toolset):
     """The tools of servers; and the servers themselves, whose resources and prompts can be read."""
 
     def __init__(self, tools: Iterable[AnyTool], servers: Mapping[str, ConnectedServer]) -> None:
         super().__init__(tools)
         self.servers: Final = servers
         """The servers by name."""
+
+    @property
+    def known_tools(self) -> Sequence[AnyTool]:
+        """The tools, as a toolset."""
+        return tuple(self)
 
 
 @asynccontextmanager

@@ -35,7 +35,8 @@ from journeyman.toolbox.files import (
     split_lines,
 )
 from journeyman.tools.issues import excerpt
-from journeyman.tools.tools import Tool
+from journeyman.tools.tools import AnyTool, Tool
+from journeyman.tools.toolsets import Toolset
 from journeyman.types import JsonObject
 
 NAME: Final = "skill"
@@ -52,7 +53,7 @@ _log = logging.getLogger("journeyman")
 
 
 @explain_arguments
-class Skills(Tool[..., Any]):
+class Skills(Tool[..., Any], Toolset):
     """The tool `skill`, with which a model loads the skills of these folders.
 
     A folder holds skills, each in a folder of its own with a SKILL.md; or it is a skill itself. Each SKILL.md is read
@@ -121,6 +122,11 @@ class Skills(Tool[..., Any]):
 
     def __repr__(self) -> str:
         return f"<Skills {', '.join(self.skills)}>"
+
+    @property
+    def known_tools(self) -> Sequence[AnyTool]:
+        """The tool itself, as a toolset of one."""
+        return (self,)
 
     def _load(self, arguments: Mapping[str, object]) -> str:
         """Return the instructions of a skill, or one of its files, from a line on."""

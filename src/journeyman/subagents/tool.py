@@ -56,7 +56,8 @@ from journeyman.tools.background import Notify, OutputFactory, in_folder
 from journeyman.tools.check import function_problem, lacking, listener_problems, model_problems, signal_problems
 from journeyman.tools.context import BackgroundTasks, ToolContext
 from journeyman.tools.deps import NOT_DECLARED, Bound
-from journeyman.tools.tools import Needs, Tool
+from journeyman.tools.tools import AnyTool, Needs, Tool
+from journeyman.tools.toolsets import Toolset
 from journeyman.types import Effect
 
 D = TypeVar("D")
@@ -80,7 +81,7 @@ class SubagentsOptions(TypedDict, total=False):
 
 
 @explain_arguments
-class Subagents(Tool[..., Any, Needs]):
+class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
     """The tool `subagent`, with which a model lets these agents work: one, several at once, or one after the other.
 
     Agents that declare deps get the run's deps, or what `deps` makes of them.
@@ -192,6 +193,11 @@ class Subagents(Tool[..., Any, Needs]):
             return ()
         asked = [agent.deps for agent in self._agents.values()]
         return tuple([each for each in asked if each is not NOT_DECLARED and not isinstance(each, Bound)])
+
+    @property
+    def known_tools(self) -> Sequence[AnyTool]:
+        """The tool itself, as a toolset of one."""
+        return (self,)
 
     def __repr__(self) -> str:
         return f"<Subagents {', '.join(sorted(self._agents))}>"

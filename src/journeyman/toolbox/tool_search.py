@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Annotated, Final, cast
+from typing import Annotated, Any, Final, cast, overload
 
 from pydantic import Field
 
 from journeyman.definition import raise_problems
 from journeyman.errors import Problem
 from journeyman.toolbox.files import ToolRefused
-from journeyman.tools.tools import AnyTool, Tool, tool, tool_problems
+from journeyman.tools.context import ToolsetContext
+from journeyman.tools.tools import AnyTool, Needs, Tool, tool, tool_problems
+from journeyman.tools.toolsets import Toolset, is_toolset, list_tools, toolset
 from journeyman.types import Effect, Text, ToolReference, ToolResult
 
 FOUND: Final = 5
@@ -34,18 +36,57 @@ _NO_WORDS = re.compile(r"(select:).*|/.+/", re.DOTALL)
 """The queries that other programs take besides words: names, and regular expressions."""
 
 
-def deferred_tools(tools: Sequence[AnyTool]) -> tuple[AnyTool, ...]:
-    """Return `tool_search`, `call_tool` and these tools. At first the model is told only the names of these tools.
+class _DeferredTools(tuple[AnyTool, ...], Toolset):
+    """`tool_search`, `call_tool`, and the tools that they find and call.
+
+    What is made of it as of any toolset, holds for the tools that are found: `deferred_tools([…]).prefixed("gh_")`.
+    """
+
+    @property
+    def known_tools(self) -> Sequence[AnyTool]:
+        """All of them."""
+        return tuple(self)
+
+    def rebuild(self, make: Callable[[Toolset[Any]], Toolset[Any]]) -> Toolset:
+        """Return the same for what a function makes of the tools that are found."""
+        return deferred_tools(make(toolset([replace(each, deferred=False) for each in self if each.deferred])))
+
+
+class _DeferredToolset(Toolset[Any]):
+    """The same for a toolset that has to be asked for the tools that are found."""
+
+    def __init__(self, behind: Toolset[Any]) -> None:
+        self.behind, self.each = behind, behind.each
+
+    async def list_tools(self, context: ToolsetContext[Any, Any], /) -> Sequence[AnyTool]:
+        return deferred_tools(await list_tools([self.behind], context))
+
+    def rebuild(self, make: Callable[[Toolset[Any]], Toolset[Any]]) -> Toolset[Any]:
+        return deferred_tools(make(self.behind))
+
+
+@overload
+def deferred_tools(tools: Sequence[AnyTool]) -> _DeferredTools: ...
+@overload
+def deferred_tools(tools: Toolset[Needs]) -> Toolset[Needs]: ...
+def deferred_tools(tools: Sequence[AnyTool] | Toolset[Any]) -> _DeferredTools | Toolset[Any]:
+    """Return `tool_search`, `call_tool` and these tools, or those of a toolset. At first the model is told only the
+    names of these tools.
 
     Raises:
         DefinitionError: two have the same name, or one is defined wrongly; it lists every problem.
     """
+    if is_toolset(tools):
+        if tools.known_tools is None:
+            return _DeferredToolset(tools)
+        tools = tools.known_tools
     problems = [problem for each in tools for problem in _deferral_problems(each)]
     by_name = {each.name: each for each in tools if isinstance(each, Tool)}  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
     if len(by_name) + sum(not isinstance(each, Tool) for each in tools) < len(tools):  # pyright: ignore[reportUnnecessaryIsInstance] - see above
         problems.append(Problem("DUPLICATE_TOOL_NAME", "Two deferred tools have the same name.", "Rename one of them."))
     raise_problems("The list of deferred tools", problems)
-    return _search_tool(by_name), _call_tool(by_name), *[replace(each, deferred=True) for each in tools]
+    deferred = [replace(each, deferred=True) for each in tools]
+    return _DeferredTools((_search_tool(by_name), _call_tool(by_name), *deferred))
 
 
 def _deferral_problems(given: object) -> Sequence[Problem]:
@@ -56,6 +97,9 @@ def _deferral_problems(given: object) -> Sequence[Problem]:
     if type(each) is not Tool:  # it holds what a copy of its fields would not
         hint = "Put it into Agent.tools, beside the others: tools=[*deferred_tools([…]), Subagents(…)]."
         return [Problem("NOT_DEFERRABLE", f"Tool {each.name!r} is a {type(each).__name__}, and cannot wait.", hint)]
+    if each.prepare is not None:
+        hint = "Write deferred_tools(toolset([…])), which is asked for its tools in each run."
+        return [Problem("NOT_DEFERRABLE", f"Tool {each.name!r} is prepared for each run.", hint)]
     return tool_problems(each)
 
 

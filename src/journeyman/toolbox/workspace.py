@@ -18,6 +18,7 @@ from journeyman.toolbox.read_write import ls_tool, read_tool, write_tool
 from journeyman.toolbox.search import glob_tool, grep_tool
 from journeyman.toolbox.workspace_state import Bench, Shell, Stamps
 from journeyman.tools.tools import AnyTool
+from journeyman.tools.toolsets import Toolset
 
 ToolName: TypeAlias = Literal["read", "write", "edit", "bash", "glob", "grep", "ls"]
 """The tools of a workspace."""
@@ -34,7 +35,7 @@ _MAKERS: Final[dict[ToolName, Callable[[Bench], AnyTool]]] = {
 
 
 @explain_arguments
-class Workspace:
+class Workspace(Toolset):
     """A folder that an agent works in. Its file tools refuse to leave it; `bash` can do what this process can, unless
     `sandbox` puts it into a box.
 
@@ -95,6 +96,11 @@ class Workspace:
     def root(self) -> str:
         """The folder, absolute, with links followed."""
         return self.bench.reach.root
+
+    @property
+    def known_tools(self) -> Sequence[AnyTool]:
+        """All its tools, as a toolset."""
+        return self.tools()
 
     def tools(self, *names: ToolName) -> tuple[AnyTool, ...]:
         """Return the tools with these names, in this order. Without names, return all tools of this workspace.

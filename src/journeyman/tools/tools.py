@@ -90,7 +90,7 @@ Middleware: TypeAlias = Callable[[MiddlewareCall, CallNext], Awaitable[ToolResul
 # -- tools ------------------------------------------------------------------------------------------------------------
 
 
-Prepare: TypeAlias = Callable[["AnyTool", ToolsetContext[Any, Any]], "AnyTool | Awaitable[AnyTool | None] | None"]
+_Prepare: TypeAlias = Callable[["AnyTool", ToolsetContext[Any, Any]], "AnyTool | Awaitable[AnyTool | None] | None"]
 """Returns a tool as it is at this moment, changed by `dataclasses.replace`; None: it is not there."""
 
 
@@ -110,16 +110,16 @@ class ToolOptions(TypedDict, total=False):
     find_box: Callable[[], Awaitable[CommandBox | None]] | None
 
 
-class MakerOptions(ToolOptions, total=False):
+class _MakerOptions(ToolOptions, total=False):
     """The options of `@tool`: those of a tool, and what changes it."""
 
-    prepare: Prepare | None
+    prepare: _Prepare | None
     """Called with the tool and a `ToolsetContext` once for each run: returns the tool as it is there, changed by
     `dataclasses.replace`, or None if it is not there."""
 
 
 @lazy_dataclass(frozen=True)
-class CallPath:
+class _CallPath:
     """What calls of one tool have to pass, besides what all calls do."""
 
     middleware: tuple[Middleware, ...] = ()
@@ -140,8 +140,8 @@ class _Binding:
     """False when the handler has no place for a `ToolContext`."""
     asked: tuple[object, ...] = ()
     """What its `ToolContext` asks for: the type of the deps, and that of the input."""
-    call_path: CallPath = CallPath()
-    prepare: Prepare | None = None
+    call_path: _CallPath = _CallPath()
+    prepare: _Prepare | None = None
 
     def with_schema(self, schema: JsonObject) -> _Binding:
         """Return the same for arguments that also have to fit another schema than the handler's own."""
@@ -314,13 +314,13 @@ class Tool(SentByName, Generic[P, R, Needs]):
         return self._binding.arguments.may_be_quoted
 
     @property
-    def prepare(self) -> Prepare | None:
+    def prepare(self) -> _Prepare | None:
         """Returns the tool as it is in a run, or None if it is not there. Called as a toolset is: once for each run.
         None: the tool is the same in all runs."""
         return self._binding.prepare
 
     @property
-    def call_path(self) -> CallPath:
+    def call_path(self) -> _CallPath:
         """What calls of this tool have to pass, besides what all calls do."""
         return self._binding.call_path
 
@@ -338,9 +338,15 @@ AnyTool: TypeAlias = Tool[..., object, Any]
 
 
 def change_tool(
-    tool: AnyTool, *, middleware: Sequence[Middleware] = (), gates: Sequence[Gate] = (), name: str = ""
+    tool: AnyTool,
+    *,
+    middleware: Sequence[Middleware] = (),
+    gates: Sequence[Gate] = (),
+    name: str = "",
+    is_prepared: bool = False,
 ) -> AnyTool:
-    """Return a tool of the same class that is called by another name, or whose calls pass more on their way."""
+    """Return a tool of the same class that is called by another name, or whose calls pass more on their way; or that
+    is prepared, for this moment."""
     made = object.__new__(type(tool))
     # Past the constructor: that of a subclass takes other arguments. What a host sets later at the one, such as
     # `Subagents.tasks`, holds for both: they share their attributes.
@@ -351,8 +357,8 @@ def change_tool(
         object.__setattr__(made, "__dict__", tool.__dict__)
     old: _Binding = object.__getattribute__(tool, "_binding")
     # The one that is added last is outermost.
-    path = CallPath((*middleware, *old.call_path.middleware), (*old.call_path.gates, *gates))
-    object.__setattr__(made, "_binding", replace(old, call_path=path))
+    path = _CallPath((*middleware, *old.call_path.middleware), (*old.call_path.gates, *gates))
+    object.__setattr__(made, "_binding", replace(old, call_path=path, prepare=None if is_prepared else old.prepare))
     object.__setattr__(made, "name", name or tool.name)
     object.__setattr__(made, "spec", replace(tool.spec, name=name or tool.name))
     return made
@@ -407,7 +413,7 @@ def tool(
     *,
     name: str = ...,
     description: str = ...,
-    **options: Unpack[MakerOptions],
+    **options: Unpack[_MakerOptions],
 ) -> Tool[Concatenate[Any, P], R]: ...
 @overload
 def tool(
@@ -416,21 +422,21 @@ def tool(
     *,
     name: str = ...,
     description: str = ...,
-    **options: Unpack[MakerOptions],
+    **options: Unpack[_MakerOptions],
 ) -> Tool[Concatenate[ToolContext[D, Any], P], R, D]: ...
 @overload
 def tool(
-    function: Callable[P, R], /, *, name: str = ..., description: str = ..., **options: Unpack[MakerOptions]
+    function: Callable[P, R], /, *, name: str = ..., description: str = ..., **options: Unpack[_MakerOptions]
 ) -> Tool[P, R]: ...
 @overload
-def tool(*, name: str = ..., description: str = ..., **options: Unpack[MakerOptions]) -> Decorator: ...
+def tool(*, name: str = ..., description: str = ..., **options: Unpack[_MakerOptions]) -> Decorator: ...
 def tool(
     function: Callable[..., Any] | None = None,
     /,
     *,
     name: str = "",
     description: str = "",
-    **options: Unpack[MakerOptions],
+    **options: Unpack[_MakerOptions],
 ) -> Tool[..., Any, Any] | Decorator:
     """Make a tool of a function: `@tool`, `@tool(parallel=True)`, or `tool(function, name="search")`.
 
@@ -447,7 +453,7 @@ def tool(
     return decorate if function is None else decorate(function)
 
 
-def _make_tool(function: Callable[P, R], name: str, description: str, given: MakerOptions) -> Tool[P, R, Any]:
+def _make_tool(function: Callable[P, R], name: str, description: str, given: _MakerOptions) -> Tool[P, R, Any]:
     prepare = given.get("prepare")
     options: Any = {name: each for name, each in given.items() if name != "prepare"}
     signature = read_signature(function, ToolContext)

@@ -24,10 +24,10 @@ from journeyman.tools.tools import AnyTool, Middleware, Tool, change_tool
 
 Needs = TypeVar("Needs", default=object, contravariant=True)
 
-Each: TypeAlias = Literal["run", "iteration"]
+_Each: TypeAlias = Literal["run", "iteration"]
 """How often a toolset is asked: once for each run, or before each request to the model."""
 
-Keep: TypeAlias = (
+_Keep: TypeAlias = (
     Collection[str]
     | Callable[[AnyTool], bool]
     | Callable[[AnyTool, ToolsetContext[Needs, Any]], bool | Awaitable[bool]]
@@ -35,7 +35,7 @@ Keep: TypeAlias = (
 """The names of the tools to keep, or a function that tells whether to keep one. A function with two required parameters
 also gets the context, and is asked as often as a toolset is."""
 
-Asks: TypeAlias = str | Callable[[GateRequest], str | bool | Awaitable[str | bool | None] | None]
+_Asks: TypeAlias = str | Callable[[GateRequest], str | bool | Awaitable[str | bool | None] | None]
 """The question to ask before a call; or a function that returns the question for one, True for the usual one, and False
 or None where nobody need be asked."""
 
@@ -52,7 +52,7 @@ class Toolset(Generic[Needs]):
     """
 
     __slots__ = ()
-    each: Each = "run"
+    each: _Each = "run"
     """How often it is asked: once for each run, or before each request."""
 
     @property
@@ -67,7 +67,7 @@ class Toolset(Generic[Needs]):
             raise NotImplementedError(f"{type(self).__name__} does not define list_tools")
         return known
 
-    def filtered(self, keep: Keep[Needs], *, each: Each = "run") -> Toolset[Needs]:
+    def filtered(self, keep: _Keep[Needs], *, each: _Each = "run") -> Toolset[Needs]:
         """Return a toolset with only those of the tools that `keep` names, or is true for.
 
         Raises:
@@ -83,7 +83,7 @@ class Toolset(Generic[Needs]):
         raise_problems("Toolset.filtered", wrong)
         function: Any = keep
         if len(positional_parameters(function)) == 2:
-            return _FilteredToolset(self, function, each)
+            return self.rebuild(lambda inner: _FilteredToolset(inner, function, each))
         return self.narrow_tools(lambda tools: [tool for tool in tools if function(tool)])
 
     def prefixed(self, prefix: str) -> Toolset[Needs]:
@@ -114,7 +114,7 @@ class Toolset(Generic[Needs]):
         )
         return self.narrow_tools(lambda tools: [change_tool(tool, middleware=middleware) for tool in tools])
 
-    def requiring_approval(self, asks: Asks = "") -> Toolset[Needs]:
+    def requiring_approval(self, asks: _Asks = "") -> Toolset[Needs]:
         """Return a toolset whose calls are asked about, after all gates have let them through. Without an approver, and
         where nobody can be asked, such a call is denied."""
         if not isinstance(asks, str):
@@ -126,7 +126,12 @@ class Toolset(Generic[Needs]):
         self, change: Callable[[Sequence[AnyTool]], Sequence[AnyTool]], names: Collection[str] = ()
     ) -> Toolset[Needs]:
         """Return a toolset of what a function makes of the tools; `names` are those that it looks for."""
-        return _ChangedToolset(self, change, names)
+        return self.rebuild(lambda inner: _ChangedToolset(inner, change, names))
+
+    def rebuild(self, make: Callable[[Toolset[Any]], Toolset[Any]]) -> Toolset[Needs]:
+        """Return what a function makes of this toolset. One that gives tools which know of one another makes them again
+        of what becomes of those behind them."""
+        return make(self)
 
 
 ToolsetFunction: TypeAlias = Callable[
@@ -138,10 +143,12 @@ ToolSource: TypeAlias = Tool[..., Any, Needs] | Toolset[Needs] | ToolsetFunction
 
 
 @overload
-def toolset(source: ToolsetFunction[Needs] | Iterable[ToolSource[Needs]], /, *, each: Each = ...) -> Toolset[Needs]: ...
+def toolset(
+    source: ToolsetFunction[Needs] | Iterable[ToolSource[Needs]], /, *, each: _Each = ...
+) -> Toolset[Needs]: ...
 @overload
-def toolset(*, each: Each = ...) -> Callable[[ToolsetFunction[Needs]], Toolset[Needs]]: ...
-def toolset(source: object = None, /, *, each: Each = "run") -> object:
+def toolset(*, each: _Each = ...) -> Callable[[ToolsetFunction[Needs]], Toolset[Needs]]: ...
+def toolset(source: object = None, /, *, each: _Each = "run") -> object:
     """Make a toolset of a function, or of a list of tools and toolsets: `toolset([search, fetch]).prefixed("web_")`.
 
     A function is given a `ToolsetContext`, and returns tools and toolsets: `@toolset(each="iteration")`.
@@ -273,7 +280,7 @@ async def _prepare_tool(tool: AnyTool, context: ToolsetContext[Any, Any]) -> Seq
         return []
     if not is_tool(made):
         raise TypeError(f"the prepare of {tool.name!r} gives {made!r:.80}, which is neither a tool nor None")
-    return [made]
+    return [change_tool(made, is_prepared=True)]
 
 
 # -- the kinds ---------------------------------------------------------------------------------------------------------
@@ -282,7 +289,7 @@ async def _prepare_tool(tool: AnyTool, context: ToolsetContext[Any, Any]) -> Seq
 class _FunctionToolset(Toolset[Any]):
     """The tools that a function gives."""
 
-    def __init__(self, function: ToolsetFunction[Any], each: Each) -> None:
+    def __init__(self, function: ToolsetFunction[Any], each: _Each) -> None:
         self.function, self.each = function, each
 
     async def list_tools(self, context: ToolsetContext[Any, Any], /) -> Sequence[ToolSource[Any]]:
@@ -293,7 +300,7 @@ class _FunctionToolset(Toolset[Any]):
 class _GroupToolset(Toolset[Any]):
     """Tools and toolsets, together."""
 
-    def __init__(self, sources: tuple[ToolSource[Any], ...], each: Each) -> None:
+    def __init__(self, sources: tuple[ToolSource[Any], ...], each: _Each) -> None:
         found = fixed_tools([source for source in sources if not _is_prepared(source)])
         tools = [tool for tool in found if is_tool(tool)]
         self._known = tools if len(tools) == len(found) and not any(map(_is_prepared, sources)) else None
@@ -338,7 +345,7 @@ class _ChangedToolset(Toolset[Any]):
 class _FilteredToolset(Toolset[Any]):
     """Those tools of another toolset that a function keeps at this moment."""
 
-    def __init__(self, inner: Toolset[Any], keep: Callable[..., bool | Awaitable[bool]], each: Each) -> None:
+    def __init__(self, inner: Toolset[Any], keep: Callable[..., bool | Awaitable[bool]], each: _Each) -> None:
         self.inner, self._keep = inner, keep
         self.each = "iteration" if inner.each == "iteration" else each
 
@@ -358,7 +365,7 @@ def _is_prepared(source: object) -> bool:
 class RequiredApproval(Gate):
     """A gate that asks about each call, or about those that a function says so of."""
 
-    asks: Asks
+    asks: _Asks
 
     async def decide(self, request: GateRequest) -> Verdict:
         given: object = self.asks if isinstance(self.asks, str) else self.asks(request)
