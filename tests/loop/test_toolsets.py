@@ -27,12 +27,12 @@ def of_user(context: ToolsetContext[str]) -> list[AnyTool]:
     return [READ, ERASE] if context.deps == "admin" else [READ]
 
 
-def sent(model: ScriptedModel) -> list[list[str]]:
+def tools_sent(model: ScriptedModel) -> list[list[str]]:
     """Return the names of the tools of each request."""
     return [[spec.name for spec in request.prefix.tools] for request in model.requests]
 
 
-def both() -> ScriptedModel:
+def both_calls() -> ScriptedModel:
     return ScriptedModel([say(call("read", page=1), call("erase", page=2)), "Done."])
 
 
@@ -41,9 +41,9 @@ def both() -> ScriptedModel:
 
 @pytest.mark.parametrize(("deps", "there"), [("admin", ["read", "erase"]), ("guest", ["read"])])
 async def test_a_function_of_the_context_says_what_tools_there_are(deps: str, there: list[str]) -> None:
-    agent = Agent(name="clerk", model=(model := both()), tools=[of_user], deps=str)
+    agent = Agent(name="clerk", model=(model := both_calls()), tools=[of_user], deps=str)
     result = succeeded(await run(agent, "Go.", deps=deps))
-    assert sent(model) == [there, there]
+    assert tools_sent(model) == [there, there]
     gone = "gone 2" if deps == "admin" else "Error: Unknown tool erase. Now there is: read"
     assert texts(result) == ["page 1", gone]
 
@@ -69,7 +69,7 @@ async def test_toolsets_stand_between_the_output_and_submit_in_their_order() -> 
     tools = [make_tool("a"), Own().filtered(lambda tool, context: tool.name != "b_erase"), make_tool("d")]
     agent = Agent(name="clerk", model=model, tools=tools, output=Output(int), deps=str)
     assert succeeded(await run(agent, "Go.", deps="admin")).output == 3
-    assert sent(model) == [["output", "a", "b_read", "c", "d"]]
+    assert tools_sent(model) == [["output", "a", "b_read", "c", "d"]]
 
 
 # -- before each request -----------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ async def test_a_toolset_that_is_asked_each_time_follows_the_run() -> None:
     agent = Agent(name="clerk", model=model, tools=[once, toolset(shrink, each="iteration")])
     result = succeeded(await run(agent, "Go."))
     assert moments == [(1, 1, 1), (1, 2, 3), (1, 3, 5), (1, 4, 7)]
-    assert (sent(model), n_once) == ([["a", "read", "erase"]] * 2 + [["a", "read"]] * 2, 1)
+    assert (tools_sent(model), n_once) == ([["a", "read", "erase"]] * 2 + [["a", "read"]] * 2, 1)
     assert texts(result) == ["gone 1", "gone 2", "Error: Unknown tool erase. Now there are: a, read"]
     prefixes = [request.prefix for request in model.requests]
     assert (prefixes[0] is prefixes[1], prefixes[1] is prefixes[2], prefixes[2] is prefixes[3]) == (True, False, True)
@@ -233,7 +233,7 @@ def test_an_agent_that_delegates_to_one_with_a_toolset_takes_the_worst_of_its_ca
 # -- with a journal ----------------------------------------------------------------------------------------------------
 
 
-def life(*tools: ToolSource, gate: Sequence[Gate] = ()) -> tuple[Agent, list[Request]]:
+def live_agent(*tools: ToolSource, gate: Sequence[Gate] = ()) -> tuple[Agent, list[Request]]:
     """Return an agent that knows by the conversation how far it is, and what its model is asked."""
     asked: list[Request] = []
     play = play_by_history([call("read", page=1), call("erase", page=2), "Done."])
@@ -245,7 +245,7 @@ def life(*tools: ToolSource, gate: Sequence[Gate] = ()) -> tuple[Agent, list[Req
     return Agent(name="clerk", model=model, tools=tools, gate=gate), asked
 
 
-async def until(journal: InMemoryJournal, agent: Agent, dying: asyncio.Event) -> None:
+async def run_until(journal: InMemoryJournal, agent: Agent, dying: asyncio.Event) -> None:
     running = asyncio.ensure_future(run(agent, "Go.", runtime=Runtime(journal=journal)))
     await dying.wait()
     running.cancel()
@@ -271,10 +271,10 @@ async def test_a_run_that_goes_on_is_shown_the_tools_that_it_was_shown(
         return "never"
 
     journal, every = InMemoryJournal(), {"read": READ, "erase": erase, "new": make_tool("new")}
-    first, asked = life(toolset(lambda context: [READ, erase], each=each))
-    await until(journal, first, dying)
+    first, asked = live_agent(toolset(lambda context: [READ, erase], each=each))
+    await run_until(journal, first, dying)
     before = [request.prefix.tools for request in asked]
-    second, asked = life(toolset(lambda context: [every[name] for name in later], each=each))
+    second, asked = live_agent(toolset(lambda context: [every[name] for name in later], each=each))
     with caplog.at_level(logging.WARNING, "journeyman"):
         result = succeeded(await run(second, "Go.", runtime=Runtime(journal=journal)))
     assert texts(result)[0] == "page 1"
@@ -290,7 +290,7 @@ async def test_a_run_that_goes_on_is_shown_the_tools_that_it_was_shown(
 
 async def test_the_steps_of_toolsets_are_small_where_nothing_changes() -> None:
     journal = InMemoryJournal()
-    agent, _ = life(toolset(lambda context: [READ, ERASE], each="iteration"))
+    agent, _ = live_agent(toolset(lambda context: [READ, ERASE], each="iteration"))
     succeeded(await run(agent, "Go.", runtime=Runtime(journal=journal)))
     steps = {key: value for key, value in journal.finished.items() if key.endswith("/tools")}
     assert list(steps) == [f"attempt/1/iteration/{each}/tools" for each in (1, 2, 3)]
@@ -306,7 +306,7 @@ async def test_gates_and_rules_see_the_calls_of_a_toolset() -> None:
         return Allow()
 
     permission = Permission(mode="trust", deny=["erase"])
-    agent, _ = life(toolset(lambda context: [READ, ERASE]), gate=[make_gate(note), permission])
+    agent, _ = live_agent(toolset(lambda context: [READ, ERASE]), gate=[make_gate(note), permission])
     result = succeeded(await run(agent, "Go."))
     assert seen == ["read", "erase"]
     assert "denied" in texts(result)[1]

@@ -23,11 +23,11 @@ from tests.play import answered, existing, make_tool, texts
 NAMES = st.lists(st.sampled_from("abcdef"), unique=True)
 
 
-def known(source: Toolset[Any]) -> list[str]:
+def names_known(source: Toolset[Any]) -> list[str]:
     return [each.name for each in existing(source.known_tools)]
 
 
-def two() -> Toolset:
+def two_tools() -> Toolset:
     return toolset([make_tool("read", "page {page}"), make_tool("erase", "gone {page}")])
 
 
@@ -37,15 +37,15 @@ def test_toolsets_nest_and_leave_those_they_are_made_of_alone(there: list[str], 
     first = toolset([toolset([make_tool(name)]) for name in there])
     one = first.filtered(lambda tool: tool.name in kept).prefixed(prefix)
     other = first.prefixed(prefix).filtered(lambda tool: tool.name.removeprefix(prefix) in kept)
-    assert known(one) == known(other) == [f"{prefix}{name}" for name in there if name in kept]
-    assert known(first) == there
+    assert names_known(one) == names_known(other) == [f"{prefix}{name}" for name in there if name in kept]
+    assert names_known(first) == there
     new = {f"{prefix}{name}": name.upper() for name in there if name in kept}
-    assert known(one.renamed(new)) == list(new.values())
+    assert names_known(one.renamed(new)) == list(new.values())
 
 
 async def test_a_renamed_tool_does_the_same_under_its_new_name() -> None:
-    gh = two().prefixed("gh_").renamed({"gh_read": "read_page"})
-    assert known(gh) == ["read_page", "gh_erase"]
+    gh = two_tools().prefixed("gh_").renamed({"gh_read": "read_page"})
+    assert names_known(gh) == ["read_page", "gh_erase"]
     page, erase = existing(gh.known_tools)
     assert (page.spec.name, page.name) == ("read_page", "read_page")
     assert (await answered(page, {"page": 3})).text == "page 3"
@@ -60,7 +60,7 @@ async def test_what_wraps_a_toolset_is_around_its_calls_only_and_the_last_outerm
 
         return wrap
 
-    wrapped = two().wrapped(marks("'"), marks('"')).wrapped(marks("|"))
+    wrapped = two_tools().wrapped(marks("'"), marks('"')).wrapped(marks("|"))
     assert (await answered(existing(wrapped.known_tools)[0], {"page": 1})).text == "|'\"page 1\"'|"
 
 
@@ -91,7 +91,7 @@ async def test_a_toolset_that_requires_approval_asks_before_a_call(
         asked.append(approval.question)
         return Allow()
 
-    read = existing(two().requiring_approval(asks).known_tools)[0]
+    read = existing(two_tools().requiring_approval(asks).known_tools)[0]
     assert (await answered(read, arguments, runtime=Runtime(approver=approver))).text == f"page {arguments['page']}"
     assert asked == ([] if question is None else [question])
     alone = (await answered(read, arguments)).text
@@ -99,7 +99,7 @@ async def test_a_toolset_that_requires_approval_asks_before_a_call(
 
 
 async def test_a_function_that_fails_denies_the_call_that_it_was_to_ask_about() -> None:
-    read = existing(two().requiring_approval(lambda call: bool(1 // 0)).known_tools)[0]
+    read = existing(two_tools().requiring_approval(lambda call: bool(1 // 0)).known_tools)[0]
     assert "denied: the gate failed: ZeroDivisionError" in (await answered(read, {"page": 1})).text
 
 
@@ -169,9 +169,9 @@ async def test_a_toolset_of_each_moment_may_wait_behind_a_search() -> None:
 
 def test_what_is_known_of_a_toolset_is_known_of_the_agent() -> None:
     """Rules, pins and digests are made of the definition: there is nothing left to ask in a run."""
-    agent = Agent(name="a", model=ScriptedModel([]), tools=[two().prefixed("a_"), make_tool("b")])
+    agent = Agent(name="a", model=ScriptedModel([]), tools=[two_tools().prefixed("a_"), make_tool("b")])
     assert (list(agent.plan.tools), agent.plan.sources) == (["a_read", "a_erase", "b"], ())
-    asking = replace(agent, tools=[two(), toolset(lambda context: []), make_tool("b")])
+    asking = replace(agent, tools=[two_tools(), toolset(lambda context: []), make_tool("b")])
     assert list(asking.plan.tools) == ["read", "erase", "b"]
     assert len(asking.plan.sources) == 4
 
@@ -183,19 +183,27 @@ def of_moment(context: ToolsetContext[int]) -> Sequence[AnyTool]:
 @pytest.mark.parametrize(
     ("make", "code", "said"),
     [
-        (lambda: two().filtered(["raed"]), "UNKNOWN_TOOL", "no tool 'raed'. Did you mean 'read'? It has read, erase."),
-        (lambda: two().filtered(3), "INVALID_ARGUMENT", "keep is 3."),  # pyright: ignore[reportArgumentType]
-        (lambda: two().filtered(lambda tool: True, each="turn"), "INVALID_ARGUMENT", "each is 'turn'."),  # pyright: ignore[reportArgumentType]
-        (lambda: two().renamed({"raed": "x"}), "UNKNOWN_TOOL", "no tool 'raed'."),
-        (lambda: two().renamed(["read"]), "INVALID_ARGUMENT", "names is ['read']."),  # pyright: ignore[reportArgumentType]
-        (lambda: two().wrapped(3), "INVALID_FUNCTION", "A middleware is 3"),  # pyright: ignore[reportArgumentType]
-        (lambda: two().requiring_approval(3), "INVALID_FUNCTION", "asks is 3"),  # pyright: ignore[reportArgumentType]
+        (
+            lambda: two_tools().filtered(["raed"]),
+            "UNKNOWN_TOOL",
+            "no tool 'raed'. Did you mean 'read'? It has read, erase.",
+        ),
+        (lambda: two_tools().filtered(3), "INVALID_ARGUMENT", "keep is 3."),  # pyright: ignore[reportArgumentType]
+        (lambda: two_tools().filtered(lambda tool: True, each="turn"), "INVALID_ARGUMENT", "each is 'turn'."),  # pyright: ignore[reportArgumentType]
+        (lambda: two_tools().renamed({"raed": "x"}), "UNKNOWN_TOOL", "no tool 'raed'."),
+        (lambda: two_tools().renamed(["read"]), "INVALID_ARGUMENT", "names is ['read']."),  # pyright: ignore[reportArgumentType]
+        (lambda: two_tools().wrapped(3), "INVALID_FUNCTION", "A middleware is 3"),  # pyright: ignore[reportArgumentType]
+        (lambda: two_tools().requiring_approval(3), "INVALID_FUNCTION", "asks is 3"),  # pyright: ignore[reportArgumentType]
         (lambda: toolset(3), "INVALID_FUNCTION", "A toolset is 3"),  # pyright: ignore[reportArgumentType]
         (lambda: toolset([3]), "INVALID_TOOL", "A toolset holds 3"),  # pyright: ignore[reportArgumentType]
         (lambda: toolset(of_moment, each="turn"), "INVALID_ARGUMENT", "each is 'turn'."),  # pyright: ignore[reportArgumentType]
         (lambda: tool(prepare=3)(of_moment), "INVALID_PREPARE", "prepare is 3."),  # pyright: ignore[reportArgumentType]
-        (lambda: Agent(name="a", model="x:y", tools=[two(), two()]), "DUPLICATE_TOOL_NAME", "Tool 'read' is"),
-        (lambda: Agent(name="a", model="x:y", tools=[two().prefixed("a b")]), "INVALID_TOOL_NAME", "'a bread'"),
+        (
+            lambda: Agent(name="a", model="x:y", tools=[two_tools(), two_tools()]),
+            "DUPLICATE_TOOL_NAME",
+            "Tool 'read' is",
+        ),
+        (lambda: Agent(name="a", model="x:y", tools=[two_tools().prefixed("a b")]), "INVALID_TOOL_NAME", "'a bread'"),
         (lambda: Agent(name="a", model="x:y", tools=of_moment), "INVALID_SECTION", "Write tools=[of_moment]."),  # pyright: ignore[reportArgumentType]
         (lambda: Agent(name="a", model="x:y", tools=[len]), "INVALID_TOOL", "is not a tool"),  # pyright: ignore[reportArgumentType]
     ],
