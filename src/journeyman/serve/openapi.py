@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 from pydantic import JsonValue
+from pydantic_core import from_json
 
 from journeyman.agent import Agent
+from journeyman.files import read_text
 from journeyman.serve.live import ServeLimits
 from journeyman.types import JsonObject
 from journeyman.version import package_version
@@ -27,148 +30,20 @@ MOST: Final = 100
 """How much of a list is given at once."""
 PLACE: Final = r"^[0-9]{1,15}\.[0-9]{9}_[ -~]{1,300}$"
 """The form of a place in a list."""
-_TEXT: Final[Schema] = {"type": "string", "pattern": r"\S"}
-_NUMBER: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 10**15 - 1}
-_DIGEST: Final[Schema] = {"type": "string", "pattern": "^[0-9a-f]{6,64}$"}
-_STATUSES: Final = ("ready", "running", "waiting", "held", "blocked", "done", "failed")
-_ERROR: Final[Schema] = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["code", "message", "hint"],
-            "properties": {
-                "code": {"type": "string"},
-                "message": {"type": "string", "description": "What happened, with the values."},
-                "hint": {"type": "string", "description": "What to do."},
-                "issues": {
-                    "type": "array",
-                    "description": "What is wrong with the body.",
-                    "items": {
-                        "type": "object",
-                        "required": ["path", "message"],
-                        "properties": {"path": {"type": "string"}, "message": {"type": "string"}},
-                    },
-                },
-            },
-        }
-    },
-}
-_RESULT: Final[Schema] = {
-    "type": "object",
-    "description": "How the run has ended: docs/result-document.md says what is in it.",
-    "required": ["version", "agent", "code", "output", "error", "usage", "attempts", "history"],
-    "properties": {"version": {"const": 1}, "agent": {"type": "string"}, "code": {"type": "string"}},
-}
-_QUESTION: Final[Schema] = {
-    "type": "object",
-    "required": ["id", "kind", "question"],
-    "properties": {
-        "id": _DIGEST,
-        "kind": {"enum": ["approve", "answer"]},
-        "path": {"type": "array", "items": {"type": "string"}},
-        "tool": {"type": "string"},
-        "arguments": {"type": ["object", "null"]},
-        "question": {"type": "string"},
-        "options": {"type": "array", "items": {"type": "string"}},
-        "expires_at": {"type": ["number", "null"]},
-    },
-}
-_RUN: Final[Schema] = {
-    "type": "object",
-    "required": ["id", "agent", "status", "questions", "result"],
-    "properties": {
-        "id": {"type": "string"},
-        "agent": {"type": "string"},
-        "status": {"enum": list(_STATUSES)},
-        "created": {"type": "number", "description": "Seconds since 1970."},
-        "ended": {"type": ["number", "null"]},
-        "attempt": {"type": "integer"},
-        "iteration": {"type": "integer"},
-        "tokens": {"type": "integer"},
-        "cost": {"type": "number"},
-        "reason": {"type": ["string", "null"]},
-        "questions": {"type": "array", "items": {"$ref": "#/components/schemas/Question"}},
-        "result": {"oneOf": [{"$ref": "#/components/schemas/Result"}, {"type": "null"}]},
-    },
-}
-_CHAT: Final[Schema] = {
-    "type": "object",
-    "required": ["id", "is_running", "messages", "questions"],
-    "properties": {
-        "id": {"type": "string"},
-        "is_running": {"type": "boolean"},
-        "messages": {"type": "array", "items": {"type": "object"}},
-        "usage": {"type": "object"},
-        "questions": {"type": "array", "items": {"$ref": "#/components/schemas/Question"}},
-    },
-}
-_ANSWER: Final[Schema] = {
-    "oneOf": [
-        {"type": "object", "required": ["text"], "properties": {"text": _TEXT}, "additionalProperties": False},
-        {
-            "type": "object",
-            "required": ["decision"],
-            "properties": {"decision": {"const": "allow"}, "extent": {"enum": ["once", "session", "always"]}},
-            "additionalProperties": False,
-        },
-        {
-            "type": "object",
-            "required": ["decision", "reason"],
-            "properties": {"decision": {"enum": ["deny", "stop"]}, "reason": {"type": "string"}},
-            "additionalProperties": False,
-        },
-        {
-            "type": "object",
-            "required": ["decision", "arguments"],
-            "properties": {
-                "decision": {"const": "rewrite"},
-                "arguments": {"type": "object"},
-                "reason": {"type": "string"},
-            },
-            "additionalProperties": False,
-        },
-    ]
-}
-_SAID: Final[Schema] = {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
-_AGUI: Final[Schema] = {
-    "type": "object",
-    "description": "RunAgentInput of the AG-UI protocol.",
-    "required": ["threadId", "runId", "messages"],
-    "properties": {
-        "threadId": {"type": "string", "pattern": ID},
-        "runId": {"type": "string"},
-        "messages": {
-            "type": "array",
-            "minItems": 1,
-            "items": {
-                "type": "object",
-                "required": ["id", "role", "content"],
-                "properties": {"id": {"type": "string"}, "role": {"const": "user"}, "content": _TEXT},
-            },
-        },
-    },
-}
-_DESCRIPTIONS: Final = {
-    400: "The body is not JSON, or a header or number cannot be used.",
-    401: "The server does not know who asks.",
-    404: "There is no such thing, or it is another owner's.",
-    408: "The body did not come in time.",
-    409: "It is in use, has ended, or waits for nothing of the kind.",
-    413: "The body is too long.",
-    422: "The body does not fit: `issues` says where.",
-    429: "Too many runs are under way: see `Retry-After`.",
-    500: "The request failed.",
-    503: "The server is closing, or too many clients follow runs.",
-}
+
+
+@cache
+def _read_parts() -> Mapping[str, Any]:
+    """Return the parts of the document that are the same for all agents."""
+    return from_json(read_text("journeyman.serve", "openapi.json"))
 
 
 def openapi(agents: Mapping[str, Agent[Any, Any, Any]], limits: ServeLimits) -> Schema:
     """Return the document."""
+    said, text = _read_parts()["said"], _read_parts()["text"]
     paths: dict[str, Schema] = {
-        "/health": _get("The server is alive", _SAID, errors=()),
-        "/ready": _get("The server takes requests", _SAID, errors=(503,)),
+        "/health": _get("The server is alive", said, errors=()),
+        "/ready": _get("The server takes requests", said, errors=(503,)),
         "/agents": _get("The agents that are served", {"type": "object", "required": ["agents"]}, errors=(401,)),
     }
     for name, agent in agents.items():
@@ -187,13 +62,14 @@ def openapi(agents: Mapping[str, Agent[Any, Any, Any]], limits: ServeLimits) -> 
         delete["responses"] = {"204": {"description": "It is deleted"}, **gone}
         paths[f"/{place}/{{id}}"] = _get(f"A {what}", shown, "id", errors=(401, 404)) | {"delete": delete}
         paths[f"/{place}/{{id}}/events"] = _events(what)
-        reason: Schema = {"type": "object", "properties": {"reason": _TEXT}, "additionalProperties": False}
-        text: Schema = {**reason, "required": ["text"], "properties": {"text": _TEXT}}
+        reason: Schema = {"type": "object", "properties": {"reason": text}, "additionalProperties": False}
+        words: Schema = {**reason, "required": ["text"], "properties": {"text": text}}
         paths[f"/{place}/{{id}}/stop"] = _post(f"Stop a {what}", reason, "id")
-        paths[f"/{place}/{{id}}/steer"] = _post(f"Say something to a {what} that goes on", text, "id")
-        paths[f"/{place}/{{id}}/answers/{{question}}"] = _post("Answer what waits", _ANSWER, "id", "question")
-    components = {"Error": _ERROR, "Result": _RESULT, "Question": _QUESTION, "Run": _RUN, "Chat": _CHAT}
-    components |= {
+        paths[f"/{place}/{{id}}/steer"] = _post(f"Say something to a {what} that goes on", words, "id")
+        paths[f"/{place}/{{id}}/answers/{{question}}"] = _post(
+            "Answer what waits", _read_parts()["answer"], "id", "question"
+        )
+    components: dict[str, Schema] = _read_parts()["schemas"] | {
         _input_place(name).rpartition("/")[2]: _move_references(_input_schema(agent), _input_place(name))
         for name, agent in agents.items()
     }
@@ -239,7 +115,7 @@ def _move_references(schema: JsonValue, place: str) -> JsonValue:
 
 def _input_schema(agent: Agent[Any, Any, Any]) -> Schema:
     if agent.input is str:
-        return _TEXT
+        return _read_parts()["text"]
     schema: Schema = agent.plan.input.input_schema
     if not agent.plan.input.is_wrapped:
         return schema
@@ -268,13 +144,15 @@ def _json_body(schema: Schema) -> Schema:
 
 def _answers(status: int, what: str, schema: Schema, errors: tuple[int, ...]) -> Schema:
     error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-    listed = {str(each): {"description": _DESCRIPTIONS[each], "content": error} for each in (*errors, 500)}
+    told = _read_parts()["errors"]
+    listed = {str(each): {"description": told[str(each)], "content": error} for each in (*errors, 500)}
     answers: dict[str, Any] = {str(status): {"description": what, "content": {"application/json": {"schema": schema}}}}
     return answers | listed
 
 
 def _path_parameters(*names: str) -> list[Schema]:
-    forms: dict[str, Schema] = {"id": {"type": "string", "pattern": ID}, "question": _DIGEST}
+    question: Schema = _read_parts()["schemas"]["Question"]["properties"]["id"]
+    forms: dict[str, Schema] = {"id": {"type": "string", "pattern": ID}, "question": question}
     return [{"name": name, "in": "path", "required": True, "schema": forms[name]} for name in names]
 
 
@@ -291,7 +169,7 @@ _REFUSED: Final = (400, 401, 404, 408, 409, 413, 422, 503)
 
 
 def _post(summary: str, body: Schema, *names: str) -> Schema:
-    responses = _answers(202, "It was taken", _SAID, _REFUSED)
+    responses = _answers(202, "It was taken", _read_parts()["said"], _REFUSED)
     content = _json_body(body) | {"required": "required" in body or "oneOf" in body}
     operation = {
         "summary": summary,
@@ -346,7 +224,8 @@ def _events(what: str) -> Schema:
 
 
 def _agui(name: str, agent: Agent[Any, Any, Any]) -> Schema:
-    given = deepcopy(_AGUI)
+    given = deepcopy(_read_parts()["agui"])
+    given["properties"]["threadId"]["pattern"] = ID
     if agent.input is not str:
         forwarded: Schema = {
             "type": "object",
