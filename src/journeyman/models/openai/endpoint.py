@@ -1,6 +1,6 @@
 """The services with an OpenAI-style API: what each can do, how it is reached, and the limits of its models.
 
-An `Endpoint` is data: a preset for each known service, and every field of it can be replaced:
+An `Endpoint` is data, and those of known services are rows of `services.json`. Every field can be replaced:
 `dataclasses.replace(VLLM, tools=False)`, also within one: `media=replace(VLLM.media, images=False)`. What is said of
 services and models is what their documentation gave in November 2026; what Chat Completions refuse is from the API's
 own error texts (GitHub: openai/openai-openapi#541, BerriAI/litellm#34569).
@@ -9,17 +9,20 @@ own error texts (GitHub: openai/openai-openapi#541, BerriAI/litellm#34569).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cache
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from pydantic import JsonValue
+from pydantic_core import from_json
 
 from journeyman.content.media import LARGEST_BYTES, PICTURES, MediaLimit, MediaSupport
 from journeyman.data import lazy_dataclass
+from journeyman.files import read_text
 from journeyman.hosted.tools import HostedToolSupport
 from journeyman.model import ThinkingLevel
 from journeyman.models.requests import by_longest_prefix
+from journeyman.narrowing import is_list
 
 KeyHeader: TypeAlias = Literal["authorization", "api-key"]
 """How the key is sent: as a bearer token, or as it is in the header `api-key`."""
@@ -142,94 +145,34 @@ class Endpoint:
     """Which server it is, if it is one that tells the window of a model: it is asked when a run begins."""
 
 
-OPENAI: Final = Endpoint(
-    provider="openai",
-    base_url="https://api.openai.com/v1",
-    base_url_variable="OPENAI_BASE_URL",
-    key_variable="OPENAI_API_KEY",
-    needs_key=True,
-    is_openai=True,
-    strict=True,
-    media=InputMedia(documents=True, sounds=("audio",)),
-    reasoning=Reasoning(effort_field="reasoning_effort"),
-    field_names={"max_tokens": "max_completion_tokens"},
-    id_characters=(1, 40),
-)
+@cache
+def _read_services() -> Mapping[str, Any]:
+    return from_json(read_text("journeyman.models.openai", "services.json"))
+
+
+def _frozen(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(cast("list[Any]", each)) if is_list(each) else each for name, each in facts.items()}
+
+
+def _preset(provider: str) -> Endpoint:
+    facts: dict[str, Any] = {"media": {}, "reasoning": {}, **_read_services()["services"][provider]}
+    media, reasoning = InputMedia(**_frozen(facts.pop("media"))), Reasoning(**_frozen(facts.pop("reasoning")))
+    return Endpoint(provider=provider, media=media, reasoning=reasoning, **_frozen(facts))
+
+
+OPENAI: Final = _preset("openai")
 """OpenAI's own service."""
-AZURE: Final = replace(
-    OPENAI,
-    provider="azure",
-    base_url=None,
-    base_url_variable="AZURE_OPENAI_ENDPOINT",
-    key_variable="AZURE_OPENAI_API_KEY",
-    key_header="api-key",
-    chat_path="/openai/v1/chat/completions",
-    responses_path="/openai/v1/responses",
-)
+AZURE: Final = _preset("azure")
 """OpenAI's models on Azure; the address is the resource's own."""
-OPENROUTER: Final = Endpoint(
-    provider="openrouter",
-    base_url="https://openrouter.ai/api/v1",
-    base_url_variable="OPENROUTER_BASE_URL",
-    key_variable="OPENROUTER_API_KEY",
-    needs_key=True,
-    media=InputMedia(documents=True, document_urls=True, sounds=("",)),
-    cache_marks=("anthropic/", "~anthropic/"),
-    usage="cost",
-    reasoning=Reasoning(
-        message_field="reasoning",
-        is_echoed=True,
-        has_details=True,
-        effort_field="reasoning",
-        efforts=("none", "minimal", "low", "medium", "high", "xhigh"),
-        takes_budget=True,
-    ),
-)
+OPENROUTER: Final = _preset("openrouter")
 """OpenRouter, a gateway to many providers, which tells what an answer cost."""
-OLLAMA: Final = Endpoint(
-    provider="ollama",
-    base_url="http://localhost:11434/v1",
-    base_url_variable="OLLAMA_BASE_URL",
-    key_variable="OLLAMA_API_KEY",
-    reasoning=Reasoning(
-        message_field="reasoning",
-        is_echoed=True,
-        effort_field="reasoning_effort",
-        efforts=("none", "low", "medium", "high"),
-    ),
-    server="Ollama",
-)
+OLLAMA: Final = _preset("ollama")
 """An Ollama server, by default on this machine."""
-VLLM: Final = replace(
-    OLLAMA,
-    provider="vllm",
-    base_url="http://localhost:8000/v1",
-    base_url_variable="VLLM_BASE_URL",
-    key_variable="VLLM_API_KEY",
-    media=InputMedia(sounds=("",)),
-    server="vLLM",
-)
+VLLM: Final = _preset("vllm")
 """A vLLM server, by default on this machine."""
-LLAMA_CPP: Final = replace(
-    OLLAMA,
-    provider="llama-cpp",
-    base_url="http://localhost:8080/v1",
-    base_url_variable="LLAMA_CPP_BASE_URL",
-    key_variable="LLAMA_CPP_API_KEY",
-    reasoning=replace(OLLAMA.reasoning, message_field="reasoning_content"),
-    media=InputMedia(sounds=("",)),
-    server="llama.cpp",
-)
+LLAMA_CPP: Final = _preset("llama-cpp")
 """A llama.cpp server, by default on this machine."""
-LM_STUDIO: Final = Endpoint(
-    provider="lm-studio",
-    base_url="http://localhost:1234/v1",
-    base_url_variable="LM_STUDIO_BASE_URL",
-    key_variable="LM_STUDIO_API_KEY",
-    media=InputMedia(image_urls=False),
-    reasoning=Reasoning(effort_field="reasoning_effort", efforts=("none", "low", "medium", "high")),
-    server="LM Studio",
-)
+LM_STUDIO: Final = _preset("lm-studio")
 """LM Studio's server, by default on this machine."""
 
 
@@ -257,57 +200,13 @@ class OpenAIModelFacts:
         return not self.efforts or self.samples_while_reasoning or not reasons
 
 
-_THREE: Final = ("low", "medium", "high")
-_FOUR: Final = (*_THREE, "xhigh")
-_FIVE: Final = (*_FOUR, "max")
-_LARGE: Final = 1_050_000
-
-# The longest prefix that fits, after the vendor's name and a slash, which gateways put before it.
-_KNOWN: Final[Mapping[str, OpenAIModelFacts]] = {
-    "gpt-6": OpenAIModelFacts(128_000, _LARGE, _FIVE, "no"),
-    "gpt-6-sol": OpenAIModelFacts(128_000, _LARGE, ("none", *_FIVE), "without reasoning"),
-    "gpt-6-luna": OpenAIModelFacts(128_000, _LARGE, ("none", *_FIVE), "without reasoning"),
-    "gpt-5.6": OpenAIModelFacts(128_000, _LARGE, ("none", *_FIVE), "without reasoning"),
-    "gpt-5.5": OpenAIModelFacts(128_000, _LARGE, ("none", *_FOUR), "without reasoning"),
-    "gpt-5.5-pro": OpenAIModelFacts(128_000, _LARGE, ("medium", "high", "xhigh")),
-    "gpt-5.4": OpenAIModelFacts(128_000, _LARGE, ("none", *_FOUR), "without reasoning"),
-    "gpt-5.4-mini": OpenAIModelFacts(128_000, 400_000, ("none", *_FOUR), "without reasoning"),
-    "gpt-5.4-nano": OpenAIModelFacts(128_000, 400_000, ("none", *_FOUR), "without reasoning"),
-    "gpt-5.4-pro": OpenAIModelFacts(128_000, _LARGE, ("medium", "high", "xhigh")),
-    "gpt-5.3-codex": OpenAIModelFacts(128_000, 400_000, _FOUR),
-    "gpt-5.3-codex-spark": OpenAIModelFacts(32_000, 128_000, _FOUR),
-    "gpt-5.3-chat": OpenAIModelFacts(16_384, 128_000, ("medium",)),
-    "gpt-5.2": OpenAIModelFacts(128_000, 400_000, ("none", *_FOUR)),
-    "gpt-5.2-codex": OpenAIModelFacts(128_000, 400_000, _FOUR),
-    "gpt-5.2-pro": OpenAIModelFacts(128_000, 400_000, ("medium", "high", "xhigh")),
-    "gpt-5.2-chat": OpenAIModelFacts(16_384, 128_000, ("medium",)),
-    "gpt-5.1": OpenAIModelFacts(128_000, 400_000, ("none", *_THREE)),
-    "gpt-5.1-codex": OpenAIModelFacts(128_000, 400_000, _THREE),
-    "gpt-5.1-codex-max": OpenAIModelFacts(128_000, 400_000, _FOUR),
-    "gpt-5.1-chat": OpenAIModelFacts(16_384, 128_000, ("medium",)),
-    "gpt-5": OpenAIModelFacts(128_000, 400_000, ("minimal", *_THREE)),
-    "gpt-5-codex": OpenAIModelFacts(128_000, 400_000, _THREE),
-    "gpt-5-pro": OpenAIModelFacts(272_000, 400_000, ("high",)),
-    "gpt-5-chat": OpenAIModelFacts(16_384, 128_000),
-    "gpt-oss-": OpenAIModelFacts(131_072, 131_072, _THREE, samples_while_reasoning=True),
-    "o1": OpenAIModelFacts(100_000, 200_000, _THREE),
-    "o3": OpenAIModelFacts(100_000, 200_000, _THREE),
-    "o4-mini": OpenAIModelFacts(100_000, 200_000, _THREE),
-    "gpt-4.1": OpenAIModelFacts(32_768, 1_047_576),
-    "gpt-4o": OpenAIModelFacts(16_384, 128_000),
-    "gpt-4o-2024-05-13": OpenAIModelFacts(4_096, 128_000),
-    "gpt-4-turbo": OpenAIModelFacts(4_096, 128_000),
-    "gpt-4": OpenAIModelFacts(8_192, 8_192),
-    "gpt-3.5-turbo": OpenAIModelFacts(4_096, 16_385),
-    "": OpenAIModelFacts(8_192, None, _THREE),
-}
-
-
 @cache
 def look_up_model(name: str) -> OpenAIModelFacts:
     """Return the limits and abilities of a model; of an unknown one only 8,192 tokens of output are taken for
     granted."""
-    return by_longest_prefix(_KNOWN, name.rpartition("/")[2].removeprefix("ft:"))
+    # The longest prefix that fits, after the vendor's name and a slash, which gateways put before it.
+    known = by_longest_prefix(_read_services()["models"], name.rpartition("/")[2].removeprefix("ft:"))
+    return OpenAIModelFacts(**_frozen(known))
 
 
 _OLD: Final = ("gpt-3", "gpt-4-", "gpt-4o-2024-05-13", "o1-mini", "o1-preview")
@@ -356,115 +255,27 @@ def answers_natively(endpoint: Endpoint, name: str) -> bool:
 # or, where that says nothing, what the issues and the code of other clients tell: `docs/providers.md` has the sources.
 # For what a record does not say, the service is treated like any compatible server.
 
-
-MISTRAL: Final = Endpoint(
-    provider="mistral",
-    field_names={"seed": "random_seed"},
-    base_url="https://api.mistral.ai/v1",
-    base_url_variable="MISTRAL_BASE_URL",
-    key_variable="MISTRAL_API_KEY",
-    needs_key=True,
-    id_characters=(9, 9),
-    reply_after_results=True,
-    usage="none",  # it is told anyway, and the option is refused
-    reasoning=Reasoning(effort_field="reasoning_effort", efforts=("none", "high")),
-)
-"""Mistral's own service. It refuses fields that it does not know; reasoning comes as parts of the content."""
-GROQ: Final = Endpoint(
-    provider="groq",
-    base_url="https://api.groq.com/openai/v1",
-    base_url_variable="GROQ_BASE_URL",
-    key_variable="GROQ_API_KEY",
-    needs_key=True,
-    field_names={"max_tokens": "max_completion_tokens"},
-    reasoning=Reasoning(message_field="reasoning", effort_field="reasoning_effort", efforts=("none", *_THREE)),
-)
+MISTRAL: Final = _preset("mistral")
+"""Mistral's own service. It refuses fields that it does not know, and to be asked for the usage, which it tells anyway;
+reasoning comes as parts of the content."""
+GROQ: Final = _preset("groq")
 """Groq. Which efforts are taken depends on the model: `gpt-oss` has all but `none`, Qwen only that."""
-DEEPSEEK: Final = Endpoint(
-    provider="deepseek",
-    base_url="https://api.deepseek.com",
-    base_url_variable="DEEPSEEK_BASE_URL",
-    key_variable="DEEPSEEK_API_KEY",
-    needs_key=True,
-    forces_calls=False,
-    media=InputMedia(images=False),
-    reasoning=Reasoning(
-        is_echoed=True,
-        is_needed_with_calls=True,
-        effort_field="reasoning_effort",
-        efforts=(*_THREE, "max"),
-        off={"thinking": {"type": "disabled"}},
-    ),
-)
+DEEPSEEK: Final = _preset("deepseek")
 """DeepSeek's own service. It reasons unless it is told not to, and wants its reasoning back with each call."""
-XAI: Final = Endpoint(
-    provider="xai",
-    base_url="https://api.x.ai/v1",
-    base_url_variable="XAI_BASE_URL",
-    key_variable="XAI_API_KEY",
-    needs_key=True,
-    field_names={"max_tokens": "max_completion_tokens"},
-    reasoning=Reasoning(effort_field="reasoning_effort", efforts=("none", *_THREE)),
-)
+XAI: Final = _preset("xai")
 """xAI. Which efforts are taken depends on the model. Its count of output tokens leaves out those of reasoning."""
-TOGETHER: Final = Endpoint(
-    provider="together",
-    base_url="https://api.together.ai/v1",
-    base_url_variable="TOGETHER_BASE_URL",
-    key_variable="TOGETHER_API_KEY",
-    needs_key=True,
-    usage="none",
-    reasoning=Reasoning(message_field="reasoning", effort_field="reasoning_effort", efforts=_THREE),
-)
+TOGETHER: Final = _preset("together")
 """Together AI. A stream tells its usage without being asked; some models stop with `eos`."""
-FIREWORKS: Final = Endpoint(
-    provider="fireworks",
-    base_url="https://api.fireworks.ai/inference/v1",
-    base_url_variable="FIREWORKS_BASE_URL",
-    key_variable="FIREWORKS_API_KEY",
-    needs_key=True,
-    usage="none",
-    reasoning=Reasoning(is_echoed=True, effort_field="reasoning_effort", efforts=("none", *_THREE)),
-)
+FIREWORKS: Final = _preset("fireworks")
 """Fireworks AI. A stream tells its usage without being asked; models that reason between calls read it again."""
-CEREBRAS: Final = Endpoint(
-    provider="cerebras",
-    base_url="https://api.cerebras.ai/v1",
-    base_url_variable="CEREBRAS_BASE_URL",
-    key_variable="CEREBRAS_API_KEY",
-    needs_key=True,
-    usage="none",
-    field_names={"max_tokens": "max_completion_tokens"},
-    reasoning=Reasoning(message_field="reasoning", effort_field="reasoning_effort", efforts=("none", *_THREE)),
-)
+CEREBRAS: Final = _preset("cerebras")
 """Cerebras. A stream tells its usage without being asked; which efforts are taken depends on the model."""
-HUGGINGFACE: Final = Endpoint(
-    provider="huggingface",
-    base_url="https://router.huggingface.co/v1",
-    base_url_variable="HF_BASE_URL",
-    key_variable="HF_TOKEN",
-    needs_key=True,
-    reasoning=Reasoning(effort_field="reasoning_effort", efforts=_THREE),
-)
+HUGGINGFACE: Final = _preset("huggingface")
 """Hugging Face's router to many providers, which differ: `MODEL:PROVIDER` chooses one."""
-COHERE: Final = Endpoint(
-    provider="cohere",
-    base_url="https://api.cohere.ai/compatibility/v1",
-    base_url_variable="COHERE_BASE_URL",
-    key_variable="CO_API_KEY",
-    needs_key=True,
-    usage="none",  # the option is refused
-    reasoning=Reasoning(effort_field="reasoning_effort", efforts=("none", "high")),
-)
-"""Cohere's compatible endpoint; whether its streams tell their usage is not documented."""
-PERPLEXITY: Final = Endpoint(
-    provider="perplexity",
-    base_url="https://api.perplexity.ai/v1",
-    base_url_variable="PERPLEXITY_BASE_URL",
-    key_variable="PERPLEXITY_API_KEY",
-    needs_key=True,
-    reasoning=Reasoning(efforts=_THREE),
-)
+COHERE: Final = _preset("cohere")
+"""Cohere's compatible endpoint, which refuses to be asked for the usage; whether its streams tell it is not
+documented."""
+PERPLEXITY: Final = _preset("perplexity")
 """Perplexity, over Responses: it ended its Chat Completions on 27 September 2026."""
 
 OTHERS: Final = (MISTRAL, GROQ, DEEPSEEK, XAI, TOGETHER, FIREWORKS, CEREBRAS, HUGGINGFACE, COHERE, PERPLEXITY)
