@@ -49,6 +49,11 @@ _CONNECTING: Final = threading.Lock()
 hold_at_forks(_CONNECTING)
 
 
+def file_tables() -> str:
+    """Return the statements that make the tables of a file, except those of recordings."""
+    return read_text("journeyman.store", "file.sql")
+
+
 class Damaged(StoreError):
     """The file, or a part of it, is not as it was written."""
 
@@ -111,9 +116,8 @@ class File:
             version = 0
         if version < VERSION:
             facts = f"PRAGMA user_version = {VERSION}; PRAGMA application_id = {APPLICATION}"
-            tables = read_text("journeyman.store", "file.sql")
             with self.transaction() as connection:
-                for statement in filter(str.strip, f"{tables}{facts}".split(";")):
+                for statement in filter(str.strip, f"{file_tables()}{facts}".split(";")):
                     connection.execute(statement)
         self._connection.execute("PRAGMA synchronous = NORMAL")
 

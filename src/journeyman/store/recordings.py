@@ -6,11 +6,13 @@ was told of a recording whose own row is lost, another row is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import cache
 from hashlib import blake2b
 from itertools import accumulate
 from secrets import token_bytes
-from sqlite3 import Connection, Error
+from sqlite3 import Connection, Error, connect
 from typing import Any, Final, TypeAlias
 from zlib import decompress
 from zlib import error as zlib_error
@@ -23,28 +25,30 @@ _Rows: TypeAlias = dict[int, tuple[Any, ...]]
 FORMAT: Final = 1
 """The version of these tables. A newer one is neither read nor written."""
 
-COLUMNS: Final = {
-    "rec_runs": (
-        "id, kind, agent, model, input, owner, has_content, started, seen, ended, status, code, attempts, iterations,"
-        " calls, children, input_tokens, cached_tokens, output_tokens, cost, bytes, dropped, why"
-    ),
-    "rec_events": "run, at, path, kind, attempt, iteration, call, tool, body, refs",
-    "rec_requests": "run, at, path, attempt, iteration, form, model, around, size, base, pieces, answer, refs",
-    "rec_pieces": "run, digest, size, body",
-}
-_TEXT, _BYTES, _INT, _REAL = (str, type(None)), (bytes, type(None)), (int, type(None)), (float, type(None))
-TYPES: Final[dict[str, tuple[type | tuple[type, ...], ...]]] = {
-    "rec_runs": (*[str] * 6, int, float, float, _REAL, str, _TEXT, *[int] * 7, _REAL, int, int, _TEXT),
-    "rec_events": (int, float, str, str, _INT, _INT, _TEXT, _TEXT, _TEXT, _BYTES),
-    "rec_requests": (int, float, str, int, int, str, str, _INT, int, _INT, bytes, _TEXT, _BYTES),
-    "rec_pieces": (int, int, int, _BYTES),
-}
+_KINDS: Final[Mapping[str, type]] = {"INTEGER": int, "REAL": float, "TEXT": str, "BLOB": bytes}
 _WHY: Final = "the store was damaged, and what it was is lost, except what is shown"
 
 
 def tables() -> str:
     """Return the statements that make these tables, as SQLite reads them."""
     return read_text("journeyman.store", "recordings.sql")
+
+
+@cache
+def columns_of(statements: str) -> Mapping[str, Mapping[str, tuple[type, ...]]]:
+    """Return the columns of each table with numbered rows that these statements make, except the number: each with the
+    types that a sound value has."""
+    found: dict[str, dict[str, tuple[type, ...]]] = {}
+    with closing(connect(":memory:")) as connection:
+        connection.executescript(statements)
+        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            number, *others = connection.execute(f"PRAGMA table_info({table})")
+            if number[1] == "n":
+                kinds = {
+                    name: (_KINDS[kind], *(() if needed else (type(None),))) for _, name, kind, needed, *_ in others
+                }
+                found[table] = kinds
+    return found
 
 
 def digest_of(piece: bytes, key: bytes) -> int:
@@ -92,7 +96,8 @@ def key_of(connection: Connection) -> bytes | None:
 
 def restore(connection: Connection, found: dict[str, _Rows], key: bytes | None) -> int:
     """Write the rows that were found into a store without recordings. Return how many recordings these are."""
-    if not any(found[table] for table in COLUMNS):
+    columns = columns_of(tables())
+    if not any(found[table] for table in columns):
         return 0
     for statement in filter(str.strip, tables().split(";")):
         connection.execute(statement)
@@ -106,11 +111,11 @@ def restore(connection: Connection, found: dict[str, _Rows], key: bytes | None) 
             whole = grown(body, size)
             pieces[n] = run, digest if whole is None else digest_of(whole, new_key), size, body
     told = dict(_runs(found))
-    written = {**{table: found[table] for table in COLUMNS}, "rec_runs": told, "rec_pieces": pieces}
+    written = {**{table: found[table] for table in columns}, "rec_runs": told, "rec_pieces": pieces}
     for table, rows in written.items():
-        marks = ", ".join("?" * (1 + len(TYPES[table])))
+        names, marks = ", ".join(columns[table]), ", ".join("?" * (1 + len(columns[table])))
         # Damage may show a row twice, in an old page and in a new one: the first counts.
-        statement = f"INSERT OR IGNORE INTO {table} (n, {COLUMNS[table]}) VALUES ({marks})"
+        statement = f"INSERT OR IGNORE INTO {table} (n, {names}) VALUES ({marks})"
         connection.executemany(statement, [(n, *row) for n, row in rows.items()])
     connection.executemany("INSERT OR IGNORE INTO rec_shared VALUES (?, ?)", _shared(found, pieces))
     return len(told)

@@ -11,7 +11,7 @@ import shutil
 import sqlite3
 import struct
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -21,40 +21,12 @@ from zlib import crc32
 
 from journeyman.errors import StoreError, name_and_words
 from journeyman.errors import count as count_of
-from journeyman.store.file import APPLICATION, BUSY_S, MAGIC, Damaged, File, check_free, not_a_store
+from journeyman.store.file import APPLICATION, BUSY_S, MAGIC, Damaged, File, check_free, file_tables, not_a_store
 from journeyman.store.journal import crc_of_step
 from journeyman.store.log import SessionRecord, readable_records
-from journeyman.store.recordings import COLUMNS as OF_RECORDINGS
-from journeyman.store.recordings import TYPES, key_of, restore, tables
+from journeyman.store.recordings import columns_of, key_of, restore, tables
 
 _log = logging.getLogger("journeyman")
-_COLUMNS: Final = {
-    "sessions": "id, agent, created, parent",
-    "records": "session, kind, position, at, body, crc",
-    "steps": "run, key, at, body, crc",
-    "events": "run, at, body, crc",
-    "jm_runs": (
-        "id, name, parent, agent, app, f, head, queue, priority, dedup, created, status, owner, gen, epoch, wake,"
-        " n_signals, asked, used_s, tokens, cost, attempt, iteration, lives, deaths, n_steps, why, result, ended"
-    ),
-    "jm_steps": "run, key, kind, about, effect, epoch, at, used_s, body, crc",
-    "jm_signals": "run, kind, dedup, body, at, who",
-    **OF_RECORDINGS,
-}
-_TEXT, _BYTES, _NUMBER = (str, type(None)), (bytes, type(None)), (float, type(None))
-_TYPES: Final[dict[str, tuple[type | tuple[type, ...], ...]]] = {
-    "sessions": (str, str, float, (str, type(None))),
-    "records": (str, str, int, float, bytes, int),
-    "steps": (str, str, float, (bytes, type(None)), int),
-    "events": (str, float, bytes, int),
-    "jm_runs": (
-        *(str, _TEXT, _TEXT, str, str, int, bytes, str, int, _TEXT, float, str, _TEXT, int, int, _NUMBER),
-        *(int, _BYTES, float, int, float, int, int, int, int, int, _TEXT, _BYTES, _NUMBER),
-    ),
-    "jm_steps": (str, str, int, _BYTES, str, int, float, float, _BYTES, int),
-    "jm_signals": (str, str, str, str, float, str),
-    **TYPES,
-}
 _Found: TypeAlias = dict[str, dict[int, tuple[Any, ...]]]
 """For each table its rows, by their numbers."""
 
@@ -63,6 +35,10 @@ _WAL: Final = ("-wal", "-shm")
 _PAGE: Final = 4096
 _UNKNOWN_ROWS: Final = 100_000
 """How far to look for rows when their number cannot be read."""
+
+
+def _columns() -> Mapping[str, Mapping[str, tuple[type, ...]]]:
+    return columns_of(f"{file_tables()}{tables()}")
 
 
 class StoreRepaired(UserWarning):
@@ -137,7 +113,7 @@ def rescue(path: Path) -> str:
 
 def _found(aside: Path, folder: Path) -> tuple[_Found, bytes | None]:
     """Return the rows that can be read, and the key of the recordings: from copies, since to read may be to write."""
-    found: _Found = {table: {} for table in _COLUMNS}
+    found: _Found = {table: {} for table in _columns()}
     key: bytes | None = None
     for number, model in enumerate((None, tables(), "")):  # as it is, and with the first page of such a new store
         copy = folder / f"copy-{number}"
@@ -150,7 +126,7 @@ def _found(aside: Path, folder: Path) -> tuple[_Found, bytes | None]:
         with closing(sqlite3.connect(copy)) as connection:
             key = key or key_of(connection)
             for table, rows in found.items():
-                if not rows or table not in OF_RECORDINGS:  # what was pruned of them does not come back
+                if not rows or table not in columns_of(tables()):  # what was pruned of them does not come back
                     rows |= {n: row for n, row in _rows_of_table(connection, table) if n not in rows}
     return found, key
 
@@ -189,7 +165,7 @@ def _rows_of_table(connection: sqlite3.Connection, table: str) -> Iterator[tuple
         last = connection.execute(f"SELECT max(n) FROM {table} NOT INDEXED").fetchone()[0] or 0
     except (sqlite3.Error, UnicodeDecodeError):
         last = _UNKNOWN_ROWS
-    query = f"SELECT n, {_COLUMNS[table]} FROM {table} NOT INDEXED WHERE n > ? AND n < ? ORDER BY n"
+    query = f"SELECT n, {', '.join(_columns()[table])} FROM {table} NOT INDEXED WHERE n > ? AND n < ? ORDER BY n"
     end, sound, after, jump = last + 1, 0, 0, 1
     while after < last:
         try:
@@ -197,7 +173,7 @@ def _rows_of_table(connection: sqlite3.Connection, table: str) -> Iterator[tuple
                 if jump > 1:
                     yield from _back(connection, table, query, (sound, n))
                 sound, after, jump = n, n, 1
-                if all(map(isinstance, row, _TYPES[table])):
+                if all(map(isinstance, row, _columns()[table].values())):
                     yield n, tuple(row)
             break
         except (sqlite3.Error, OverflowError, UnicodeDecodeError):
@@ -213,7 +189,7 @@ def _back(
     """Give the rows behind a damaged page that a jump has left out, from the last one back to that page."""
     try:
         for n, *row in connection.execute(f"{query} DESC", between):
-            if all(map(isinstance, row, _TYPES[table])):
+            if all(map(isinstance, row, _columns()[table].values())):
                 yield n, tuple(row)
     except (sqlite3.Error, OverflowError, UnicodeDecodeError):
         return
@@ -241,8 +217,8 @@ def _write_store(path: Path, found: _Found, key: bytes | None) -> tuple[int, int
     }
     with closing(File(path)) as new, new.transaction() as connection:
         for table, rows in tables.items():
-            marks = ", ".join("?" * (1 + len(_TYPES[table])))
-            statement = f"INSERT INTO {table} (n, {_COLUMNS[table]}) VALUES ({marks})"
+            names, marks = ", ".join(_columns()[table]), ", ".join("?" * (1 + len(_columns()[table])))
+            statement = f"INSERT INTO {table} (n, {names}) VALUES ({marks})"
             connection.executemany(statement, [(n, *row) for n, row in rows.items()])
         for session in sorted(missing):
             began = min(row[3] for row in records.values() if row[0] == session)
@@ -252,13 +228,10 @@ def _write_store(path: Path, found: _Found, key: bytes | None) -> tuple[int, int
     return len(records), len(found["records"]) - len(records), n_recordings
 
 
-_RUNS: Final = _COLUMNS["jm_runs"].split(", ")
-
-
 def _blocked(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return a durable run as it stands after a repair: nobody knows whether all of its steps could be read, so one
     that is not over goes on only when somebody says so."""
-    fields = dict(zip(_RUNS, row, strict=True))
+    fields = dict(zip(_columns()["jm_runs"], row, strict=True))
     if fields["status"] not in ("done", "failed"):
         why = "the store was damaged, and steps of this run may be lost: look at what it has done, then resume it"
         fields |= {"status": "blocked", "owner": None, "why": why}
