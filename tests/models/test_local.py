@@ -23,7 +23,7 @@ from pydantic import BaseModel
 
 from journeyman import Agent, Output, run, tool
 from journeyman.connect import connect
-from journeyman.models.local.model import TEMPLATE, LocalModel, examples_of, server_of
+from journeyman.models.local.model import LocalModel, chat_template, examples_of, server_of
 from tests.models.asking import unavailable
 from tests.play import existing, failed, instance_of
 from tests.support.messages_json import Json, as_list, as_object
@@ -242,7 +242,7 @@ def test_the_template_writes_a_conversation_as_chatml_with_its_tools_and_example
     ]
     function: Json = {"name": "look", "parameters": {}}
     example = {"said": "Look. at: blue", "call": '{"name":"look","arguments":{"at":"blue"}}'}
-    shown = jinja2.Environment().from_string(TEMPLATE)
+    shown = jinja2.Environment().from_string(chat_template())
     whole = shown.render(messages=said, tools=[{"function": function}], examples=[example], add_generation_prompt=True)
     assert whole.split("<|im_end|>\n") == [
         '<|im_start|>system\nBe brief.\n\nYou have these functions:\n{"name": "look", "parameters": {}}\n\nTo call one,'

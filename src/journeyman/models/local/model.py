@@ -34,6 +34,7 @@ from typing_extensions import Unpack
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable, ProviderError
+from journeyman.files import read_text
 from journeyman.model import Facts, Part, Request, ToolSpec
 from journeyman.models.local.child import MARK
 from journeyman.models.openai.chat import OpenAIChatModel
@@ -157,7 +158,7 @@ def from_name(name: str, **options: Unpack[LocalOptions]) -> LocalModel:
         window_tokens=window,
         max_concurrency=slots,
         threads=options.get("threads"),
-        template=TEMPLATE if is_known else None,
+        template=chat_template() if is_known else None,
     )
     return LocalModel(shown, server=server_of(server), timeouts=options.get("timeouts", PATIENCE))
 
@@ -392,40 +393,10 @@ _MOST_PROPERTIES: Final = 8
 _WORDS: Final = ("blue", "seven trees", "Lima", "a small boat")
 _NUMBERS: Final = (3, 8, 12, 5)
 
-TEMPLATE: Final = """\
-{%- macro say(role, text) %}{{ '<|im_start|>' + role + '\\n' + text + '<|im_end|>\\n' }}{% endmacro -%}
-{%- macro calls_of(message) %}
-    {%- for each in message.tool_calls %}
-        {%- set one = each.function if each.function is defined else each %}
-        {{- '<tool_call>\\n{"name": "' + one.name + '", "arguments": ' }}
-        {{- one.arguments | tojson }}{{ '}\\n</tool_call>' }}
-        {{- '' if loop.last else '\\n' }}
-    {%- endfor %}
-{%- endmacro -%}
-{%- set first = messages[0] %}
-{%- set system = first.content if first.role == 'system' else 'You are a helpful assistant.' %}
-{%- if tools %}
-    {%- set listed %}{% for tool in tools %}{{ '\\n' }}{{ tool.function | tojson }}{% endfor %}{% endset %}
-    {{- say('system', system + '\\n\\nYou have these functions:' + listed + '\\n\\nTo call one, write:\\n<tool_call>\\n'
-        + '{"name": "NAME", "arguments": {ARGUMENTS}}\\n</tool_call>') }}
-    {%- for example in examples or [] %}
-        {{- say('user', example.said) }}
-        {{- say('assistant', '<tool_call>\\n' + example.call + '\\n</tool_call>') }}
-    {%- endfor %}
-{%- else %}
-    {{- say('system', system) }}
-{%- endif %}
-{%- for message in messages %}
-    {%- if message.role == 'assistant' and message.tool_calls %}
-        {{- say('assistant', (message.content + '\\n' if message.content else '') + calls_of(message)) }}
-    {%- elif message.role == 'tool' %}
-        {{- say('user', message.content) }}
-    {%- elif message.role != 'system' or not loop.first %}
-        {{- say(message.role, message.content or '') }}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif -%}
-"""
+
+def chat_template() -> str:
+    """Return the template by which a server writes a conversation, with examples of calls for small models."""
+    return read_text("journeyman.models.local", "template.jinja")
 
 
 def examples_of(tools: Sequence[ToolSpec]) -> list[JsonValue]:
