@@ -9,11 +9,15 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Final, TypeVar
+from functools import cache
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from pydantic_core import from_json
 
 from journeyman.env_file import hint_of_env_file
 from journeyman.errors import ModelUnavailable, ProviderError
+from journeyman.files import read_text
 from journeyman.hosted.tools import Location
 from journeyman.model import Facts, ModelSettings, Request
 from journeyman.types import NOTHING_USED, JsonObject
@@ -90,6 +94,12 @@ def missing(
     """
     text = f"There is no {what} for the model {shown or model!r}."
     return ModelUnavailable(text, model=model, hint=hint_of_env_file(variables) or hint)
+
+
+@cache
+def known_models(package: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return the facts of a provider's models as its package has them, by the beginnings of their names."""
+    return from_json(read_text(package, "models.json"))
 
 
 def by_longest_prefix(table: Mapping[str, _Known], name: str) -> _Known:

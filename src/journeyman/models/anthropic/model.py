@@ -29,6 +29,7 @@ from journeyman.models.requests import (
     encode_location,
     environment,
     join_address,
+    known_models,
     limits,
     make_unsent_error,
     missing,
@@ -311,39 +312,15 @@ class _ClaudeFacts:
         return self.reasoning != "adaptive" or self.context_window is None
 
 
-# The longest prefix that fits, from `claude-` on: gateways put words before it.
-_KNOWN: Final[Mapping[str, _ClaudeFacts]] = {
-    "claude-fable-": _ClaudeFacts(128_000, 1_000_000, "adaptive", None),
-    "claude-mythos-": _ClaudeFacts(128_000, 1_000_000, "adaptive", None),
-    "claude-opus-5-5": _ClaudeFacts(128_000, 1_000_000, "adaptive", None),
-    "claude-opus-5": _ClaudeFacts(128_000, 1_000_000, "adaptive", "disabled"),
-    "claude-sonnet-5-5": _ClaudeFacts(128_000, 1_000_000, "adaptive", "between_tools"),
-    "claude-sonnet-5": _ClaudeFacts(128_000, 1_000_000, "adaptive", "disabled"),
-    "claude-haiku-5": _ClaudeFacts(128_000, 1_000_000, "adaptive", "disabled"),
-    "claude-opus-4-8": _ClaudeFacts(128_000, 1_000_000, "adaptive", "disabled"),
-    "claude-opus-4-7": _ClaudeFacts(128_000, 1_000_000, "adaptive", "disabled"),
-    "claude-opus-4-6": _ClaudeFacts(128_000, 1_000_000, "both", "disabled"),
-    "claude-sonnet-4-6": _ClaudeFacts(128_000, 1_000_000, "both", "disabled"),
-    "claude-opus-4-5": _ClaudeFacts(64_000, 200_000, "budget", "disabled"),
-    "claude-sonnet-4-5": _ClaudeFacts(64_000, 200_000, "budget", "disabled"),
-    "claude-sonnet-4": _ClaudeFacts(64_000, 200_000, "budget", "disabled", native_output=False),
-    "claude-haiku-4": _ClaudeFacts(64_000, 200_000, "budget", "disabled"),
-    "claude-opus-4-1": _ClaudeFacts(32_000, 200_000, "budget", "disabled"),
-    "claude-opus-4": _ClaudeFacts(32_000, 200_000, "budget", "disabled", native_output=False),
-    "claude-3-7-sonnet": _ClaudeFacts(64_000, 200_000, "budget", "disabled", native_output=False),
-    "claude-3-5-": _ClaudeFacts(8_192, 200_000, "budget", "disabled", native_output=False),
-    "claude-3-": _ClaudeFacts(4_096, 200_000, "budget", "disabled", native_output=False),
-    "claude-": _ClaudeFacts(8_192, None, "adaptive", "disabled", native_output=None),
-    "": _ClaudeFacts(8_192, None, "budget", "disabled", native_output=None),
-}
-
 _BUDGETS: Final[Mapping[str, int]] = {"minimal": 1_024, "low": 4_096, "medium": 12_288, "high": 24_576, "max": 49_152}
 _LEAST_BUDGET: Final = 1_024  # the API takes no smaller budget, and none of max_tokens or more
 
 
 @cache
 def _look_up_model(name: str) -> _ClaudeFacts:
-    return by_longest_prefix(_KNOWN, name[name.find("claude-") :] if "claude-" in name else name)
+    # The longest prefix that fits, from `claude-` on: gateways put words before it.
+    start = name[name.find("claude-") :] if "claude-" in name else name
+    return _ClaudeFacts(**by_longest_prefix(known_models("journeyman.models.anthropic"), start))
 
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, field
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, cast
 from urllib.parse import quote, urlsplit
 
@@ -34,6 +34,7 @@ from journeyman.models.requests import (
     check_key,
     environment,
     join_address,
+    known_models,
     limits,
     make_unsent_error,
     missing,
@@ -476,25 +477,6 @@ class _GeminiFacts:
     can_be_off: bool = False
 
 
-_LATE: Final = partial(_GeminiFacts, 65_536, 1_048_576, "level")
-_BUDGETED: Final = partial(_GeminiFacts, 65_536, 1_048_576, "budget")
-
-# The lowest level of 3-pro, 3.1-pro and all from 3.7 on is LOW, of the others MINIMAL. A model that is not known here
-# is taken for a late one.
-_KNOWN: Final[Mapping[str, _GeminiFacts]] = {
-    "gemini-3-pro": _LATE("LOW"),
-    "gemini-3.1-pro": _LATE("LOW"),
-    "gemini-3.7": _LATE("LOW"),
-    "gemini-3.8": _LATE("LOW"),
-    "gemini-3": _LATE(),
-    "gemini-2.5-pro": _BUDGETED(),
-    "gemini-2.5": _BUDGETED(can_be_off=True),
-    "gemini-2": _GeminiFacts(8_192, 1_048_576, None),
-    "gemini-1": _GeminiFacts(8_192, 1_048_576, None),
-    "gemini-": _LATE("LOW"),
-    "": _GeminiFacts(8_192, None, None),
-}
-
 _MODES: Final[Mapping[str, str | None]] = {"auto": None, "any": "ANY", "none": "NONE"}
 # There is an XHIGH, but nothing tells which models take it.
 _LEVELS: Final[Mapping[str, str]] = {"low": "LOW", "medium": "MEDIUM", "high": "HIGH", "max": "HIGH"}
@@ -506,7 +488,9 @@ _MOST_BUDGET: Final = 24_576
 
 @cache
 def _look_up_model(name: str) -> _GeminiFacts:
-    return by_longest_prefix(_KNOWN, name)
+    # The lowest level of 3-pro, 3.1-pro and all from 3.7 on is LOW, of the others MINIMAL. A model that is not known
+    # here is taken for a late one.
+    return _GeminiFacts(**by_longest_prefix(known_models("journeyman.models.google"), name))
 
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from journeyman.data import lazy_dataclass
 from journeyman.files import read_text
 from journeyman.hosted.tools import HostedToolSupport
 from journeyman.model import ThinkingLevel
-from journeyman.models.requests import by_longest_prefix
+from journeyman.models.requests import by_longest_prefix, known_models
 from journeyman.narrowing import is_list
 
 KeyHeader: TypeAlias = Literal["authorization", "api-key"]
@@ -146,7 +146,7 @@ class Endpoint:
 
 
 @cache
-def _read_services() -> Mapping[str, Any]:
+def _read_services() -> Mapping[str, Mapping[str, Any]]:
     return from_json(read_text("journeyman.models.openai", "services.json"))
 
 
@@ -155,7 +155,7 @@ def _frozen(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _preset(provider: str) -> Endpoint:
-    facts: dict[str, Any] = {"media": {}, "reasoning": {}, **_read_services()["services"][provider]}
+    facts: dict[str, Any] = {"media": {}, "reasoning": {}, **_read_services()[provider]}
     media, reasoning = InputMedia(**_frozen(facts.pop("media"))), Reasoning(**_frozen(facts.pop("reasoning")))
     return Endpoint(provider=provider, media=media, reasoning=reasoning, **_frozen(facts))
 
@@ -205,7 +205,7 @@ def look_up_model(name: str) -> OpenAIModelFacts:
     """Return the limits and abilities of a model; of an unknown one only 8,192 tokens of output are taken for
     granted."""
     # The longest prefix that fits, after the vendor's name and a slash, which gateways put before it.
-    known = by_longest_prefix(_read_services()["models"], name.rpartition("/")[2].removeprefix("ft:"))
+    known = by_longest_prefix(known_models("journeyman.models.openai"), name.rpartition("/")[2].removeprefix("ft:"))
     return OpenAIModelFacts(**_frozen(known))
 
 
