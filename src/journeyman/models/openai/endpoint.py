@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cache
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import JsonValue
 from pydantic_core import from_json
@@ -151,7 +151,7 @@ def _read_services() -> Mapping[str, Mapping[str, Any]]:
 
 
 def _frozen(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(cast("list[Any]", each)) if is_list(each) else each for name, each in facts.items()}
+    return {name: tuple(each) if is_list(each) else each for name, each in facts.items()}
 
 
 def _preset(provider: str) -> Endpoint:
