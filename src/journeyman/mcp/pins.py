@@ -121,14 +121,10 @@ def differences(
     known = pins.servers.get(offer.server)
     if known is None:
         return [f"server {offer.server!r} was not pinned"]
-    return [*_of_identity(known, offer), *_of_tools(known, offer, only, without)]
-
-
-def _of_identity(known: PinnedServer, offer: Offer) -> Iterator[str]:
-    for key in sorted({*known.identity, *offer.identity}):
-        before, now = known.identity.get(key), offer.identity.get(key)
-        if before != now:
-            yield f"server {offer.server!r}: its {key} was {before!r} and is {now!r}"
+    changed = changes(known.identity, offer.identity)
+    told = [(key, known.identity.get(key), offer.identity.get(key)) for key in sorted(changed)]
+    lines = [f"server {offer.server!r}: its {key} was {before!r} and is {now!r}" for key, before, now in told]
+    return [*lines, *_of_tools(known, offer, only, without)]
 
 
 def _of_tools(
