@@ -301,7 +301,7 @@ class RunDriver:
         return Lease(
             self.engine,
             self.claim,
-            await self._read(self.engine.records),
+            await self._read(self.engine.records) if self.claim.row.n_steps else (),
             now=self.now,
             leave=self._leave,
             look=self.look,

@@ -4,7 +4,8 @@ A process is alive while it holds its lock beside the file: that ends with it, h
 lock is free may be claimed by anybody.
 
 A write takes some 30 microseconds and is made where the event loop runs. One that has to reach the disk, and one that
-another process keeps waiting, does not keep the loop: the first is made in a thread, the second is tried again.
+another process keeps waiting, does not keep the loop: the first is made in a thread, with all others that wait for the
+disk, and the second is tried again.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import asyncio
 import json
 import math
 import secrets
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import astuple, fields
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import fields
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from sqlite3 import Connection
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from journeyman.cancellation import wait_until_ended
 from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
@@ -48,8 +50,11 @@ from journeyman.store.repair import open_or_repair, rescue_on_close
 from journeyman.store.store import Store, add_lines, open_session
 
 T = TypeVar("T")
+_Outcome: TypeAlias = tuple[Any, Exception | None]
+"""What a write returned, or why it failed."""
 
 _COLUMNS: Final = tuple(each.name for each in fields(Row))
+_values_of: Final = attrgetter(*_COLUMNS)  # `dataclasses.astuple` copies each value, which takes twenty times as long
 _LIST: Final = ", ".join(_COLUMNS)
 _MARKS: Final = ", ".join("?" * len(_COLUMNS))
 _UPDATE: Final = f"UPDATE jm_runs SET {', '.join(f'{each} = ?' for each in _COLUMNS)} WHERE id = ?"
@@ -79,6 +84,8 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         self.owner = f"w{secrets.token_hex(8)}"
         self.tickets = None
         self._n_changes = 0
+        self._for_disk: list[tuple[Callable[[Connection], Any], asyncio.Future[_Outcome]]] = []
+        """What is to be written so that it is on the disk, and what came of it."""
 
     async def open(self) -> None:
         # It does not wait at all: it would do so in the thread of the event loop.
@@ -107,7 +114,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
             ).fetchone()
             if known is not None:
                 return Row(**dict(zip(_COLUMNS, known, strict=True)))
-            connection.execute(_ADD_RUN, astuple(row))
+            connection.execute(_ADD_RUN, _values_of(row))
             connection.executemany(_ADD_STEP, records)
             return row
 
@@ -291,25 +298,25 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         starts: Row | None = None,
         posts: Signal | None = None,
     ) -> Written:
-        if starts is not None or posts is not None:
+        if is_synced or starts is not None or posts is not None:
             with_others = partial(_write_record, claim=claim, record=record, starts=starts, posts=posts)
             # With a run or a signal it always waits for the disk: another process may act on it at once.
             return await self._written(with_others, is_synced=True)
 
         def work() -> Written:
-            if self._file.write(_WRITE, (*record, claim.row.id, claim.epoch), is_synced=is_synced) == 1:
+            if self._file.write(_WRITE, (*record, claim.row.id, claim.epoch)) == 1:
                 return "written"
             # An epoch only grows: what is read after the write is as true as what was read with it.
             found = self._file.rows("SELECT epoch FROM jm_runs WHERE id = ?", (claim.row.id,))
             return "taken" if found and found[0][0] == claim.epoch else "fenced"
 
-        if not is_synced and not self._alone.locked():  # the usual case, without what only others need
+        if not self._alone.locked():  # the usual case, without what only others need
             try:
                 return work()
             except StoreError as error:
                 if not error.is_busy:
                     raise
-        return await self._patiently(work, in_thread=is_synced)
+        return await self._patiently(work)
 
     async def signal(self, signal: Signal) -> Taken:
         return await self._written(lambda connection: _signal(connection, signal))
@@ -346,25 +353,76 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
 
     async def _written(self, work: Callable[[Connection], T], *, is_synced: bool = False) -> T:
         """Do `work` in a transaction."""
+        if is_synced:
+            return await self._again(lambda: self._to_disk(work))
 
         def write() -> T:
-            with self._file.transaction(is_synced=is_synced) as connection:
+            with self._file.transaction() as connection:
                 return work(connection)
 
-        return await self._patiently(write, in_thread=is_synced)
+        return await self._patiently(write)
+
+    async def _to_disk(self, work: Callable[[Connection], T]) -> T:
+        """Do `work` in a transaction that is on the disk afterwards, together with all that waits for the disk by the
+        time at which it is its turn: many runs that end at once wait for one sync."""
+        done: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
+        waiting = (work, done)
+        self._for_disk.append(waiting)
+        try:
+            async with self._alone:
+                if not done.done():
+                    await self._write_all_to_disk()
+        except asyncio.CancelledError:
+            if waiting in self._for_disk:  # its turn had not come
+                self._for_disk.remove(waiting)
+            else:
+                await wait_until_ended(done)  # what it writes counts
+            raise
+        value, error = done.result()
+        if error is not None:
+            raise error
+        return value
+
+    async def _write_all_to_disk(self) -> None:
+        together, self._for_disk = self._for_disk, []
+        works = [work for work, _ in together]
+        working = asyncio.ensure_future(asyncio.to_thread(self._try_all, works))
+        try:
+            await wait_until_ended(working)
+        finally:
+            for (_, done), outcome in zip(together, working.result(), strict=True):
+                done.set_result(outcome)
+
+    def _try_all(self, works: Sequence[Callable[[Connection], Any]]) -> list[_Outcome]:
+        """Do all in one transaction; if that fails, each in one of its own, so that it fails alone."""
+        try:
+            with self._file.transaction(is_synced=True) as connection:
+                return [(work(connection), None) for work in works]
+        except Exception as error:  # noqa: BLE001 - of one write, whose caller gets it
+            if len(works) == 1:
+                return [(None, error)]
+        return [outcome for work in works for outcome in self._try_all([work])]
 
     async def _patiently(self, work: Callable[[], T], *, in_thread: bool = False) -> T:
+        """Do `work` alone; again, as long as another process writes."""
+
+        async def work_alone() -> T:
+            async with self._alone:
+                if not in_thread:
+                    return work()
+                working = asyncio.ensure_future(asyncio.to_thread(work))
+                await wait_until_ended(working)  # also if the waiting is cancelled: what it does counts
+                return working.result()
+
+        return await self._again(work_alone)
+
+    async def _again(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do `work`; again, as long as another process writes."""
         loop = asyncio.get_running_loop()
         until = loop.time() + _PATIENCE_S
         while True:
             try:
-                async with self._alone:
-                    if not in_thread:
-                        return work()
-                    working = asyncio.ensure_future(asyncio.to_thread(work))
-                    await wait_until_ended(working)  # also if the waiting is cancelled: what it writes counts
-                    return working.result()
+                return await work()
             except StoreError as error:
                 if not error.is_busy or loop.time() > until:
                     raise
@@ -380,7 +438,7 @@ def _row_of(connection: Connection, id: str) -> Row | None:
 
 
 def _update_row(connection: Connection, row: Row) -> None:
-    connection.execute(_UPDATE, (*astuple(row), row.id))
+    connection.execute(_UPDATE, (*_values_of(row), row.id))
 
 
 def _write_record(
@@ -390,7 +448,7 @@ def _write_record(
         row = _row_of(connection, claim.row.id)
         return "taken" if row is not None and row.epoch == claim.epoch else "fenced"
     if starts is not None and _row_of(connection, starts.id) is None:
-        connection.execute(_ADD_RUN, astuple(starts))
+        connection.execute(_ADD_RUN, _values_of(starts))
     if posts is not None:
         _signal(connection, posts)
     return "written"
