@@ -50,7 +50,7 @@ from journeyman.store.repair import open_or_repair, rescue_on_close
 from journeyman.store.store import Store, add_lines, open_session
 
 T = TypeVar("T")
-_Outcome: TypeAlias = tuple[Any, Exception | None]
+_Tried: TypeAlias = tuple[Any, Exception | None]
 """What a write returned, or why it failed."""
 
 _COLUMNS: Final = tuple(each.name for each in fields(Row))
@@ -84,7 +84,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         self.owner = f"w{secrets.token_hex(8)}"
         self.tickets = None
         self._n_changes = 0
-        self._for_disk: list[tuple[Callable[[Connection], Any], asyncio.Future[_Outcome]]] = []
+        self._for_disk: list[tuple[Callable[[Connection], Any], asyncio.Future[_Tried]]] = []
         """What is to be written so that it is on the disk, and what came of it."""
 
     async def open(self) -> None:
@@ -365,7 +365,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
     async def _to_disk(self, work: Callable[[Connection], T]) -> T:
         """Do `work` in a transaction that is on the disk afterwards, together with all that waits for the disk by the
         time at which it is its turn: many runs that end at once wait for one sync."""
-        done: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[_Tried] = asyncio.get_running_loop().create_future()
         waiting = (work, done)
         self._for_disk.append(waiting)
         try:
@@ -393,7 +393,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
             for (_, done), outcome in zip(together, working.result(), strict=True):
                 done.set_result(outcome)
 
-    def _try_all(self, works: Sequence[Callable[[Connection], Any]]) -> list[_Outcome]:
+    def _try_all(self, works: Sequence[Callable[[Connection], Any]]) -> list[_Tried]:
         """Do all in one transaction; if that fails, each in one of its own, so that it fails alone."""
         try:
             with self._file.transaction(is_synced=True) as connection:
