@@ -311,7 +311,7 @@ def read_skill(folder: Path, *, max_bytes: int = MAX_SKILL_BYTES) -> Skill:
     problems: list[Problem] = []
     files = _inventory(root, str(folder), max_bytes, problems)
     try:
-        front, instructions = _split_front_matter(_read_skill_file(root, shown), shown)
+        front, instructions = _split_front_matter(_read_head_file(f"{root}/{SKILL_FILE}", shown), shown)
         links = [*_links(instructions, shown)]
         fields = _check_fields(_front_fields(front, shown), named, shown, problems)
     except _Unusable as unusable:
@@ -332,6 +332,19 @@ def read_skill(folder: Path, *, max_bytes: int = MAX_SKILL_BYTES) -> Skill:
                 files=tuple(sorted(each for each in files if each != SKILL_FILE)),
             )
     raise DefinitionError(f"The skill in {folder}", problems)
+
+
+def read_front_matter(path: Path) -> tuple[Mapping[object, object], str]:
+    """Return what the front matter of a Markdown file says, and the text below it.
+
+    Raises:
+        DefinitionError: it has none, or cannot be read.
+    """
+    try:
+        front, text = _split_front_matter(_read_head_file(str(path), str(path)), str(path))
+        return _front_fields(front, str(path)), text
+    except _Unusable as unusable:
+        raise DefinitionError(str(path), [unusable.problem]) from None
 
 
 # -- the files --------------------------------------------------------------------------------------------------------
@@ -392,11 +405,11 @@ def _unreadable(shown: str, error: OSError) -> Problem:
     return Problem("UNREADABLE_SKILL", f"{shown} cannot be read: {error.strerror or error}.", hint)
 
 
-def _read_skill_file(root: str, shown: str) -> str:
-    """Return what stands in SKILL.md, with plain line ends."""
+def _read_head_file(path: str, shown: str) -> str:
+    """Return what stands in a file with front matter, such as SKILL.md, with plain line ends."""
     try:
         # One byte more, to see that there is more.
-        data = LocalFiles().read(os.path.realpath(f"{root}/{SKILL_FILE}"), MAX_INSTRUCTIONS_BYTES + 1)
+        data = LocalFiles().read(os.path.realpath(path), MAX_INSTRUCTIONS_BYTES + 1)
     except FileNotFoundError:
         hint = "Write one: a name, a description and instructions."
         raise _Unusable(Problem("NO_SKILL_FILE", f"{shown} does not exist.", hint)) from None

@@ -8,8 +8,9 @@ the whole. There are five ways to delegate: single, parallel, chain, background 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
+from types import MappingProxyType
 from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 
 from journeyman.agent import Agent, Runtime
@@ -50,6 +51,7 @@ from journeyman.subagents.delegation import (
     single,
     team,
 )
+from journeyman.subagents.folder import read_agents
 from journeyman.subagents.results import SubagentResult
 from journeyman.team.spawn import MAX_DEPTH, SpawnFunction, TeamSpawner
 from journeyman.tools.background import Notify, OutputFactory, in_folder
@@ -178,6 +180,33 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
             journals_itself=True,
             permission_kind="subagent",
         )
+
+    @classmethod
+    def from_folder(
+        cls,
+        folder: str | PathLike[str],
+        *,
+        model: str | Model,
+        models: Mapping[str, str | Model] = MappingProxyType({}),
+        tools: Iterable[AnyTool] = (),
+        **options: Unpack[SubagentsOptions],
+    ) -> Subagents[Any]:
+        """Return the tool for the agents that stand in a folder as Claude Code has them: `.claude/agents/*.md`, each
+        with its `name`, `description`, `tools`, `disallowedTools`, `model` and `maxTurns`, and its system prompt below.
+
+            Subagents.from_folder(".claude/agents", model="anthropic:claude-sonnet-5-5", tools=workspace.tools())
+
+        Args:
+            folder: Where they are, `~` for the user's home; folders in it are looked through, too.
+            model: The model of those that name none, or `inherit`.
+            models: By name, what they call their models: `{"haiku": "anthropic:claude-haiku-4-5"}`.
+            tools: What they may have: all of it, or those that they name, also as Claude Code calls them (`Read`).
+            options: As of `Subagents`.
+
+        Raises:
+            DefinitionError: a file says what no sub-agent can carry, or cannot be read; lists every problem.
+        """
+        return cls(*read_agents(folder, model=model, models=models, tools=[*tools]), **options)
 
     # A tool is frozen, and its class has slots. So assignment is defined again here for what the host may set later.
     def __setattr__(self, name: str, value: object) -> None:
