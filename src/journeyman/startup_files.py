@@ -1,5 +1,5 @@
-"""Startup files: what git, a shell, an editor or Python runs by itself. A command in a box must not change those that
-are there, and those that are new after a command are put aside.
+"""Startup files: what a shell, an editor, git, a language or another agent runs, or obeys, by itself. File tools ask
+before they change one; a command in a box cannot change those that are there, and those that are new are put aside.
 
 The folder is walked once, whole. Later only those folders are looked at again whose entries have changed since, by a
 time that no program can set.
@@ -16,18 +16,49 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-_FOLDERS: Final = frozenset({".husky", ".idea", ".vscode", "fish"})
+_FOLDERS: Final = frozenset(
+    [
+        *(
+            ".agents",
+            ".amazonq",
+            ".claude",
+            ".clinerules",
+            ".codex",
+            ".continue",
+            ".cursor",
+            ".gemini",
+            ".kiro",
+            ".opencode",
+        ),
+        *(".roo", ".windsurf", ".devcontainer", ".emacs.d", ".fleet", ".idea", ".nvim", ".vim", ".vscode", ".zed"),
+        *(".githooks", ".husky", ".ipython", ".jupyter", ".gnupg", ".mvn", ".ssh"),
+    ]
+)
+"""Folders of which every file is one."""
 _NAMES: Final = re.compile(
-    r"\.(bash_?(rc|profile|login|logout|aliases)|profile|z(shrc|shenv|profile|login|logout)|kshrc|cshrc|tcshrc|login"
-    r"|envrc|inputrc|gitconfig|pythonrc|pre-commit-config\.yaml|mcp\.json)|config\.fish|config\.worktree",
+    r"\.(bash_?(rc|profile|login|logout|aliases)|profile|z(shrc|shenv|profile|login|logout)|m?kshrc|t?cshrc|login|logout"
+    r"|xinitrc|xprofile|xsession(rc)?|pam_environment|envrc(\..*)?|direnvrc|inputrc|screenrc|tmux\.conf|xonshrc"
+    r"|[gl]?vimrc|nvimrc|nvim\.lua|exrc|ideavimrc|emacs|dir-locals(-2)?\.el|kakrc|gitconfig|gitmodules|hgrc|overcommit\.yml"
+    r"|pre-commit-config\.ya?ml|cursorrules|windsurfrules|roorules|goosehints|aider\.conf\.ya?ml|pythonrc|pdbrc|irbrc|pryrc"
+    r"|rprofile|renviron|ghci|ocamlinit|gdbinit|lldbinit.*|sqliterc|psqlrc|lesskey|lessfilter|mailcap|forward|procmailrc"
+    r"|npmrc|yarnrc(\.yml)?|pnpmfile\.c?js|bazelrc)"
+    r"|_[gn]?vimrc|init\.vim|config\.fish|config\.worktree|\.?mcp\.json|\.?lefthook(-local)?\.ya?ml|\.?mise(\..*)?\.toml"
+    r"|(agents?|claude|gemini)(\.local|\.override)?\.md|copilot-instructions\.md|.*\.code-workspace|.*\.pth"
+    r"|(site|user)customize\.py|(microsoft\.\w+_)?profile\.ps1|ipython_config\.py|jupyter_\w+_config\.py",
     re.IGNORECASE,
+)
+_PLACES: Final = re.compile(
+    r"(.*/)?(\.config/(autostart|direnv|emacs|environment\.d|fish|git|helix|i3|kitty|mise|nushell|nvim|powershell|sway"
+    r"|systemd|tmux|vim|zsh)/.+|\.cargo/config(\.toml)?|\.(aws|kube|docker)/config(\.json)?|\.gradle/init(\.d/.+|\.gradle.*)"
+    r"|\.hg/hgrc|\.local/share/(systemd|applications|dbus-1)/.+|Library/Launch(Agents|Daemons)/.+)",
+    re.IGNORECASE | re.DOTALL,
 )
 _OF_GIT: Final = frozenset({"HEAD", "objects", "refs"})
 _SECTION: Final = re.compile(r'\[\s*([\w.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
 _HARMLESS: Final = re.compile(
     r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol)"
     r"|extensions\.(objectformat|refstorage|partialclone)|remote\..*\.(url|fetch|tagopt|prune|promisor)"
-    r"|branch\..*\.(remote|merge|rebase|description)|submodule\..*\.(url|active)|user\.(name|email)"
+    r"|branch\..*\.(remote|merge|rebase|description)|submodule\..*\.(url|active|path|branch)|user\.(name|email)"
     r"|init\.defaultbranch|pull\.rebase",
     re.IGNORECASE | re.DOTALL,
 )
@@ -36,6 +67,17 @@ _TICK_NS: Final = 20_000_000
 """Two changes within this time may have the same time."""
 _MOST_ENTRIES: Final = 200_000
 _LONGEST_CONFIG: Final = 100_000
+
+
+def starts_by_itself(path: str) -> bool:
+    """Tell whether something runs, or obeys, what stands in a file without being asked to, by its path below a root."""
+    return ".git" in path.lower().split("/") or _has_startup_name(path)
+
+
+def _has_startup_name(path: str) -> bool:
+    *folders, name = path.split("/")
+    is_inside = not _FOLDERS.isdisjoint([each.lower() for each in (*folders, name)])
+    return is_inside or _NAMES.fullmatch(name) is not None or _PLACES.fullmatch(path) is not None
 
 
 class StartupFiles:
@@ -105,8 +147,18 @@ class StartupFiles:
                     if entry.is_dir(follow_symlinks=False):
                         is_walked = entry.path in self._folders or (of_git and entry.name in ("objects", "refs"))
                         folders += [] if is_walked else [entry.path]
-                    elif _runs_by_itself(entry, of_git=of_git) and (facts := _facts_of(entry.path)):
+                    elif self._runs_by_itself(entry, of_git=of_git) and (facts := _facts_of(entry.path)):
                         yield entry.path, facts
+
+    def _runs_by_itself(self, entry: os.DirEntry[str], *, of_git: bool) -> bool:
+        if entry.name.endswith((".held", ".sample")):
+            return False
+        if entry.name.lower().endswith((".pth", "customize.py")):  # those of a virtual environment are its own
+            return not any(each.joinpath("pyvenv.cfg").exists() for each in Path(entry.path).parents)
+        if entry.name == ".git" or (of_git and entry.name == "config"):
+            return True
+        below = entry.path[len(os.path.dirname(self._root)) :].lstrip("/")
+        return _has_startup_name(below) or _is_startup_folder(os.path.dirname(entry.path))
 
 
 def _is_startup_folder(folder: str) -> bool:
@@ -114,25 +166,12 @@ def _is_startup_folder(folder: str) -> bool:
     return path.name.lower() in _FOLDERS or (path.name == "hooks" and path.parent.joinpath("HEAD").exists())
 
 
-def _runs_by_itself(entry: os.DirEntry[str], *, of_git: bool) -> bool:
-    if entry.name.endswith((".held", ".sample")):
-        return False
-    folders = Path(entry.path).parts[:-1]
-    if not _FOLDERS.isdisjoint([each.lower() for each in folders]):
-        return True
-    if folders[-1] == "hooks" and _is_startup_folder(str(Path(entry.path).parent)):
-        return True
-    if entry.name.lower().endswith((".pth", "customize.py")):  # those of a virtual environment are that environment's
-        return not any(each.joinpath("pyvenv.cfg").exists() for each in Path(entry.path).parents)
-    return _NAMES.fullmatch(entry.name) is not None or (of_git and entry.name == "config") or entry.name == ".git"
-
-
 def _is_harmless(path: str) -> bool:
     """Tell whether a file is a config of git whose keys run nothing, or the file by which git finds a repository."""
     file = Path(path)
     if file.name == ".git":
         return True
-    if file.name not in ("config", "config.worktree"):
+    if file.name not in ("config", "config.worktree", ".gitmodules"):
         return False
     try:
         text = file.read_text(encoding="utf-8")

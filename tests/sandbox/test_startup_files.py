@@ -6,12 +6,61 @@ from pathlib import Path
 
 import pytest
 
+from journeyman.gate import Allow, Ask
+from journeyman.permission import Permission
 from journeyman.startup_files import StartupFiles
+from tests.permission.workshop import request
 
 FILES = (
     *(".envrc", ".vscode/tasks.json", "a/b/c/d/e/f/g/.idea/x.xml", ".husky/_/pre-commit", ".mcp.json", "x/.bashrc"),
     *("lib/sitecustomize.py", "lib/a.pth", ".pre-commit-config.yaml"),
 )
+BY_THEMSELVES = (
+    *(
+        ".vimrc",
+        ".nvim.lua",
+        ".exrc",
+        ".gvimrc",
+        "init.vim",
+        ".ideavimrc",
+        ".emacs",
+        ".dir-locals.el",
+        ".vim/plugin/a.vim",
+    ),
+    *(".tmux.conf", ".screenrc", ".inputrc", ".envrc.local", ".xprofile", ".zlogin", ".config/fish/conf.d/a.fish"),
+    *(
+        ".config/git/config",
+        ".config/git/hooks/pre-push",
+        ".gitconfig",
+        ".gitmodules",
+        ".hgrc",
+        ".hg/hgrc",
+        ".githooks/a",
+    ),
+    *("mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "AGENTS.md", "sub/CLAUDE.md", "GEMINI.md", ".cursorrules"),
+    *(
+        ".claude/settings.json",
+        ".codex/config.toml",
+        ".github/copilot-instructions.md",
+        ".windsurfrules",
+        ".zed/tasks.json",
+    ),
+    *(".devcontainer/devcontainer.json", "a.code-workspace", "lefthook.yml", ".husky/pre-commit", "usercustomize.py"),
+    *(
+        ".pdbrc",
+        ".gdbinit",
+        ".irbrc",
+        ".Rprofile",
+        ".npmrc",
+        ".yarnrc.yml",
+        ".pnpmfile.cjs",
+        ".cargo/config.toml",
+        ".mvn/a",
+    ),
+    *(".config/autostart/a.desktop", ".config/systemd/user/a.service", ".ssh/config", ".ipython/profile_default/a.py"),
+    *("Library/LaunchAgents/a.plist", ".config/environment.d/a.conf", ".aws/config", ".kube/config", "mise.toml"),
+)
+"""What programs run by themselves, or what an agent that starts here obeys."""
 OTHERS = ("a.py", ".env", "conftest.py", "Makefile", "venv/pyvenv.cfg", "venv/lib/site-packages/a.pth", "hooks/x")
 
 
@@ -35,6 +84,19 @@ def test_all_that_is_run_by_itself_is_found_and_nothing_else(project: Path) -> N
     folders = {".vscode", "a/b/c/d/e/f/g/.idea", ".husky", f"{git}/hooks"}
     alone = {*FILES} - {each for each in FILES if any(each.startswith(f"{folder}/") for folder in folders)}
     assert found == folders | alone | {f"{git}/config"}
+
+
+async def test_file_tools_and_boxes_go_by_one_list(tmp_path: Path) -> None:
+    gate, startup = Permission(mode="auto", roots=[tmp_path]), StartupFiles(str(tmp_path))
+    for name in (*FILES, *BY_THEMSELVES):
+        asked = await gate.decide(request("write", "idempotent", path=name, content=""))
+        assert isinstance(asked, Ask), name
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    held = {os.path.relpath(each, tmp_path) for each in startup.hold_changes()}
+    assert held == {*FILES, *BY_THEMSELVES}
+    for name in OTHERS[:-2]:
+        assert await gate.decide(request("write", "idempotent", path=name, content="")) == Allow(), name
 
 
 CHANGES = {

@@ -32,10 +32,11 @@ from journeyman.permission.approvals import Approvals
 from journeyman.permission.borders import box_of, covers, folders_of_rules, paths_in
 from journeyman.permission.capability import Action, Capability, Classifier, classify
 from journeyman.permission.programs import only_looks
-from journeyman.permission.protected import Protected, is_loaded, starts_by_itself
-from journeyman.permission.rules import Roots, Rules, Whereabouts, WorkingFolder, plain_host, rule_problems
+from journeyman.permission.protected import Protected, is_loaded
+from journeyman.permission.rules import Roots, Rules, Whereabouts, WorkingFolder, fold_path, plain_host, rule_problems
 from journeyman.sandbox.box import NEED_HINT, Box, read_need, secrets_of_home
 from journeyman.sandbox.sandbox import SandboxUnavailable
+from journeyman.startup_files import starts_by_itself
 from journeyman.types import RunPath
 
 PermissionMode: TypeAlias = Literal["strict", "balanced", "auto", "trust", "plan"]
@@ -339,7 +340,8 @@ class Permission:
             return "it names a file that decides about the agent itself."
         if self.mode == "auto" and action.capability == "write" and self._rules.allowing(action) is None:
             located = [self._roots.locate(path) for path in action.paths]
-            if any(starts_by_itself(path) or is_loaded(path) for path in located):
+            below = [fold_path(self._roots.below(path)) for path in located]
+            if any(map(starts_by_itself, below)) or any(map(is_loaded, located)):
                 return "it changes what this program, a shell or another tool runs by itself."
         return None
 

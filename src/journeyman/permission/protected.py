@@ -148,22 +148,6 @@ def is_store(path: str) -> bool:
     return header.startswith(_HEADER) and (header[_APPLICATION] == _STORE or is_young)
 
 
-# -- what others run by themselves ------------------------------------------------------------------------------------
-
-_FOLDERS: Final = frozenset({".git", ".husky", ".idea", ".ssh", ".vscode", "fish"})
-_STARTING: Final = re.compile(
-    r"\.(bash_?(rc|profile|login|logout|aliases)|profile|z(shrc|shenv|profile|login|logout)|kshrc|cshrc|tcshrc|login"
-    r"|envrc|inputrc|gitconfig|gitmodules|pythonrc|pre-commit-config\.yaml|mcp\.json)"
-    r"|(site|user)customize\.py|.*\.pth|config\.fish"
-)
-
-
-def starts_by_itself(located: str) -> bool:
-    """Tell whether a shell, git, an editor or Python would run what stands in a file without being asked to."""
-    *folders, name = fold_path(located).split("/")
-    return not _FOLDERS.isdisjoint([*folders, name]) or _STARTING.fullmatch(name) is not None
-
-
 def is_loaded(located: str) -> bool:
     """Tell whether a file is a part of this very program: a module that it has loaded."""
     name = os.path.basename(located)

@@ -588,6 +588,11 @@ class Roots:
             return "outside"
         return "internal_read_only" if found else "internal"
 
+    def below(self, path: str) -> str:
+        """Return a located path from the name of the first root around it on; all of it if there is none."""
+        around = (os.path.dirname(folder) for folder, _ in self.folders if is_inside(path, folder))
+        return path.removeprefix(next(around, "/")).lstrip("/")
+
     def _absolute(self, path: str) -> str:
         path = os.path.expanduser(path) if path == "~" or path.startswith("~/") else path
         return path if path.startswith("/") else f"{self.folders[0][0]}/{path}"
