@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from journeyman.gate import Allow, Approval, Ask, GateRequest
-from journeyman.permission import Permission, make_box
+from journeyman.permission import Permission, PermissionMode, make_box
 from journeyman.sandbox import Box, secrets_of_home
 from tests.permission.commands import INNOCENT
 from tests.permission.workshop import request
@@ -113,6 +113,45 @@ async def test_an_answer_holds_for_the_need_whatever_the_command_is(tmp_path: Pa
     assert push.offers == ("once",), "two questions in one are answered for this call alone"
 
 
+async def test_each_need_that_was_answered_holds_by_itself_and_a_question_says_why(tmp_path: Path) -> None:
+    rules = Permission(mode="auto", roots=[tmp_path])
+    box, needs = make_box(rules), [*PIP, "write:../lib"]
+    first = boxed(box, "pip install a", needs=needs, why="the tests\x1b[2K need it")
+    asked = await rules.decide(first)
+    assert isinstance(asked, Ask)
+    assert "it asks for host:packages.example, write:../lib, which is beyond its box. It says why: " in asked.question
+    assert "the tests\\x1b[2K need it" in asked.question
+    approval = Approval(request=first, question=asked.question, question_id=first.digest, offers=asked.offers, rule="")
+    rules.settle(approval, Allow("session"))
+    assert [await verdict(rules, box, "make", needs=each) for each in (PIP, needs, needs[1:])] == ["allow"] * 3
+    assert sorted(rules.approvals.granted().values()) == [f"any command in its box with {each}" for each in needs]
+
+
+@pytest.mark.parametrize("mode", ["auto", "trust"])
+async def test_a_deny_rule_about_words_is_read_by_where_a_command_leaves_its_box(
+    tmp_path: Path, mode: PermissionMode
+) -> None:
+    rules = Permission(mode=mode, roots=[tmp_path], deny=["Bash(git push *)"], allow=["Bash(make *)"])
+    box = make_box(rules)
+    rules.approvals.grant("needs:host:git.example", "session")
+    needs = ["host:git.example"]
+    found = {each: await verdict(rules, box, each, needs=needs) for each in LEAVING}
+    assert found == LEAVING
+    assert {await verdict(rules, box, each) for each in LEAVING if each != "git push"} == {"allow"}, "nothing is given"
+
+
+LEAVING = {
+    "git push": "deny",
+    "git fetch": "allow",
+    "make deploy": "allow",  # a rule names it
+    "make push": "allow",
+    "make git": "ask",  # it mentions the program
+    "x=push; git $x": "ask",
+    "./deploy": "ask",
+    'bash -c "$x"': "ask",
+}
+
+
 async def test_what_runs_outside_of_the_box_is_asked_about_each_time(tmp_path: Path) -> None:
     rules = Permission(mode="auto", roots=[tmp_path], deny=["Bash(git push *)"])
     asked = await rules.decide(boxed(make_box(rules), "ssh host", needs=["outside"]))
@@ -125,6 +164,6 @@ async def test_everyday_commands_are_seldom_asked_about(tmp_path: Path) -> None:
     rules = Permission(roots=[tmp_path])
     box = make_box(rules)
     asked = [each for each in INNOCENT if await verdict(rules, box, each) != "allow"]
-    assert len(asked) < 0.6 * len(INNOCENT), json.dumps(asked)
+    assert len(asked) < 0.5 * len(INNOCENT), json.dumps(asked)
     rules.mode = "auto"
     assert [each for each in INNOCENT if await verdict(rules, box, each) != "allow"] == []

@@ -84,9 +84,43 @@ def test_a_permission_becomes_a_box_for_the_files_that_are_there(tmp_path: Path)
     assert not make_box(Permission(roots=[tmp_path], mode="plan")).changes
 
 
-def test_a_rule_that_no_kernel_can_hold_is_told_with_what_holds_instead() -> None:
+def test_a_rule_that_no_kernel_can_hold_is_told_with_what_holds_instead(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     told = [*rules_beyond_box(Permission(deny=["Bash(git push *)", "Bash(rm *)", "Read(.env)"]))]
     assert told == [
         "The rule Bash(git push *) is about the words of a command, which a box cannot hold. There it is held by"
         " what the command would need: no host and no key is there. Deny the program, the path or the host."
     ]
+    permission = Permission(roots=[tmp_path], deny=["Bash(git push *)", "Bash(rm *)"])
+    assert make_box(permission) == make_box(permission)
+    assert caplog.messages == told, "once, when the box is made first"
+
+
+@pytest.mark.parametrize(
+    ("allow", "deny", "contradicts"),
+    [
+        ("Bash(rm *)", "Bash(rm *)", True),
+        ("Bash(git push *)", "Bash(git *)", True),
+        ("Bash(git *)", "Bash(git push *)", False),
+        ("Bash(git status)", "Bash", True),
+        ("Bash(python *)", "Bash(*)", True),
+        ("Edit(src/a/**)", "Write(src)", True),
+        ("Edit(**)", "Edit(**/.env)", False),
+        ("Read(src/**)", "Edit(src/**)", False),
+        ("Read(.env)", "Read", True),
+        ("WebFetch(a.b.test)", "WebFetch(*.b.test)", True),
+        ("WebFetch(*)", "WebFetch(a.test)", False),
+        ("Subagent(writer)", "Subagent(w*)", True),
+        ("mcp__git__log", "mcp__git*", True),
+        ("mcp__git", "Bash", False),
+    ],
+)
+@pytest.mark.parametrize("where", ["allow", "ask"])
+def test_a_rule_that_another_contradicts_is_told(
+    where: str, allow: str, deny: str, contradicts: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules: dict[str, Any] = {where: [allow], "deny": [deny]}
+    Permission(**rules)
+    told = f"The rule {allow} has no effect: the deny rule {deny} forbids all of it. Take one of them out."
+    assert caplog.messages == ([told] if contradicts else [])

@@ -12,11 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from journeyman.permission.rules import Roots, Rule, Rules, fold_path, is_inside, path_regex
+from journeyman.permission.rules import Roots, Rule, Rules, fold_path, is_inside, path_regex, program_of
 from journeyman.sandbox.box import Box
 from journeyman.sandbox.sandbox import SandboxUnavailable
 
-_PROGRAM: Final = re.compile(r"[\w@%+.-]+")
 _MOST_PATHS: Final = 200_000
 _HOST: Final = re.compile(r"(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)+|localhost")
 
@@ -125,12 +124,14 @@ def _is_wide(folder: str) -> bool:
     return is_inside(os.path.realpath(os.path.expanduser("~")), folder)
 
 
-def program_of(rule: Rule) -> str | None:
-    """Return the program that a rule forbids with whatever words; None if it forbids something else."""
-    name, _, words = rule.pattern.partition(" ")
-    program = name.rpartition("/")[2]
-    is_program = rule.kind == "Bash" and words.strip() == "*" and _PROGRAM.fullmatch(program) is not None
-    return program if is_program else None
+def rules_beyond(rules: Rules) -> Iterator[str]:
+    """Give for each deny rule that no box can hold a sentence that says what holds instead."""
+    for rule in rules.deny_rules:
+        if rule.kind == "Bash" and program_of(rule) is None:
+            yield (
+                f"The rule {rule.text} is about the words of a command, which a box cannot hold. There it is held by"
+                " what the command would need: no host and no key is there. Deny the program, the path or the host."
+            )
 
 
 def _hosts_of(rules: Iterable[Rule]) -> Iterator[str]:

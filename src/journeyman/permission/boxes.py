@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from journeyman.permission.borders import program_of
+from journeyman.permission.borders import rules_beyond
 from journeyman.permission.permission import Permission
 from journeyman.sandbox.box import Box
 
@@ -20,10 +20,6 @@ def make_box(permission: Permission) -> Box:
 
 
 def rules_beyond_box(permission: Permission) -> Iterator[str]:
-    """Give for each deny rule that no kernel can hold a sentence that says what holds instead."""
-    for rule in permission._rules.deny_rules:  # pyright: ignore[reportPrivateUsage] - of one room
-        if rule.kind == "Bash" and program_of(rule) is None:
-            yield (
-                f"The rule {rule.text} is about the words of a command, which a box cannot hold. There it is held by"
-                " what the command would need: no host and no key is there. Deny the program, the path or the host."
-            )
+    """Give for each deny rule that no kernel can hold a sentence that says what holds instead. They are also logged,
+    when a box of the permission is made first."""
+    return rules_beyond(permission._rules)  # pyright: ignore[reportPrivateUsage] - of one room

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -29,7 +30,7 @@ from journeyman.errors import DefinitionError, Problem, quoted, with_its_end
 from journeyman.files import NO_LINKS, is_inside
 from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop, Use, Verdict
 from journeyman.permission.approvals import Approvals
-from journeyman.permission.borders import box_of, covers, folders_of_rules, paths_in
+from journeyman.permission.borders import box_of, covers, folders_of_rules, paths_in, rules_beyond
 from journeyman.permission.capability import Action, Capability, Classifier, classify
 from journeyman.permission.programs import only_looks
 from journeyman.permission.protected import Protected, is_loaded
@@ -38,6 +39,8 @@ from journeyman.sandbox.box import NEED_HINT, Box, read_need, secrets_of_home
 from journeyman.sandbox.sandbox import SandboxUnavailable
 from journeyman.startup_files import starts_by_itself
 from journeyman.types import RunPath
+
+_LOG: Final = logging.getLogger("journeyman")
 
 PermissionMode: TypeAlias = Literal["strict", "balanced", "auto", "trust", "plan"]
 """What happens to a call that no rule covers; see `MODES`. `plan`: the agent may look, but change nothing."""
@@ -126,6 +129,10 @@ class Permission:
         self.approvals: Final = approvals or Approvals()
         self._roots: Final = Roots(roots or [Path.cwd()], internal, resolve)
         self._rules: Final = Rules(allow, deny, ask, self._roots)
+        for conflict in self._rules.conflicts():
+            _LOG.warning("%s", conflict)
+        self._has_told_of_words: bool = False
+        """Whether it was said which rules no box can hold."""
         self._classify: Final = classify
         self._judged_paths: Final[dict[tuple[RunPath, str], tuple[str, ...]]] = {}
         """Where the paths of a call led when it was judged, for the latest calls."""
@@ -212,6 +219,10 @@ class Permission:
         Raises:
             SandboxUnavailable: there are rules about paths, and more files than can be looked at.
         """
+        if not self._has_told_of_words:
+            self._has_told_of_words = True
+            for sentence in rules_beyond(self._rules):
+                _LOG.warning("%s", sentence)
         paths = paths_in(folders_of_rules(self._rules, self._roots))
         return box_of(
             self._rules,
@@ -249,7 +260,7 @@ class Permission:
         judgement = self._judge_by_reading(request, replace(action, needs=()), places)
         if not action.needs or judgement.step != "ask":
             return judgement
-        return _Judgement("ask", f"{judgement.reason} It asks for {', '.join(action.needs)}.")
+        return _Judgement("ask", f"{judgement.reason.removesuffix('.')}; {_tell_needs(request, action)}")
 
     def _judge_by_reading(
         self, request: GateRequest, action: Action, places: Sequence[Sequence[Whereabouts]]
@@ -276,8 +287,11 @@ class Permission:
         asked = self._by_ask_rule(request, plain)
         if asked is not None and (asked.step == "ask" or not action.needs):
             return _Judgement("ask", asked.reason) if action.needs else asked
+        doubt = self._rules.doubting(plain, in_box=True) if action.needs else None
+        if doubt is not None:  # what it is given may be what the rule is held by in the box
+            return _Judgement("ask", f"{doubt}; {_tell_needs(request, action)}")
         if action.needs and self.mode != "trust":
-            return self._judge_needs(action)
+            return self._judge_needs(request, action)
         return self._judge_boxed_by_mode(action)
 
     def _judge_boxed_by_mode(self, action: Action) -> _Judgement:
@@ -291,14 +305,13 @@ class Permission:
             return _Judgement("allow", "approved before.")
         return _Judgement(step, f"it stays in its box, and the mode is {self.mode}.", _WIDER)
 
-    def _judge_needs(self, action: Action) -> _Judgement:
+    def _judge_needs(self, request: GateRequest, action: Action) -> _Judgement:
         """Judge what a command asks for beyond its box. An answer holds for what it needs, whatever the command is."""
-        wanted = f"it asks for {', '.join(action.needs)}, which is beyond its box."
         open_needs = [each for each in action.needs if not any(map(self._rules.allowing, _list_touched(each) or ()))]
         granted = all(self.approvals.allows(_key_of_needs([each])) for each in open_needs)
         if granted or self.approvals.allows(_key_of_needs(action.needs)):
             return _Judgement("allow", "what it needs beyond its box was allowed before.")
-        return _Judgement("ask", wanted, _WIDER)
+        return _Judgement("ask", _tell_needs(request, action), _WIDER)
 
     def _refusal_of_needs(self, request: GateRequest, action: Action) -> str | None:
         """Return why nobody may give a command what it asks for; None if somebody may."""
@@ -391,7 +404,10 @@ class Permission:
             return Deny("the approval came too late. Ask for it again.")
         if isinstance(decision, Allow) and decision.extent != "once":
             if decision.extent in approval.offers:
-                self.approvals.grant(self.key(action), decision.extent, approval.rule)
+                for need in action.needs:  # each by itself, for other commands that need one of them
+                    self.approvals.grant(_key_of_needs([need]), decision.extent, _rule_of_needs([need]))
+                if not action.needs:
+                    self.approvals.grant(self.key(action), decision.extent, approval.rule)
             else:
                 decision = Allow()
         return self._within_rules(approval.request, decision)
@@ -433,7 +449,7 @@ class Permission:
                 kind = "Read" if action.capability == "read" else "Edit"
                 return f"{kind}({quoted(', '.join(places))[1:-1]})"
             case "exec" if action.needs:
-                return f"any command in its box with {quoted(', '.join(action.needs))[1:-1]}"
+                return _rule_of_needs(action.needs)
             case "exec" if action.command is not None:
                 shown = with_its_end(quoted(action.command)[1:-1], _LONGEST_QUESTION)
                 return f"Bash({shown}), exactly so, in {quoted(', '.join(places) or self._roots.folders[0][0])[1:-1]}"
@@ -475,6 +491,16 @@ def _list_touched(need: str) -> Sequence[Action] | None:
             return []
         case _:
             return None
+
+
+def _tell_needs(request: GateRequest, action: Action) -> str:
+    why = str(request.arguments.get("why") or "").strip()
+    said = f" It says why: {with_its_end(quoted(why), _LONGEST_SUMMARY)}." if why else ""
+    return f"it asks for {quoted(', '.join(action.needs))[1:-1]}, which is beyond its box.{said}"
+
+
+def _rule_of_needs(needs: Sequence[str]) -> str:
+    return f"any command in its box with {quoted(', '.join(needs))[1:-1]}"
 
 
 def _key_of_needs(needs: Sequence[str]) -> str:

@@ -46,6 +46,7 @@ TOOLS_ELSEWHERE: Final = {
 """What other programs call these tools."""
 
 _TOOL = re.compile(r"[A-Za-z0-9_-]*\*?")
+_PROGRAM = re.compile(r"[\w@%+.-]+")
 _TOKEN = re.compile(r"[A-Za-z0-9_@%+=:,./*-]+")
 _HOST = re.compile(r"(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*|\*|\[[0-9a-f:.]+\]")
 
@@ -117,6 +118,14 @@ def read_rule(text: str) -> Rule:
     return Rule(text, kind, TOOLS_ELSEWHERE.get(name, name) if kind is None else _FACTS[kind].anything)
 
 
+def program_of(rule: Rule) -> str | None:
+    """Return the program that a rule forbids with whatever words; None if it forbids something else."""
+    name, _, words = rule.pattern.partition(" ")
+    program = program_name(name)
+    is_program = rule.kind == "Bash" and words.strip() == "*" and _PROGRAM.fullmatch(program) is not None
+    return program if is_program else None
+
+
 def names_nothing(rule: Rule, names: Collection[str]) -> bool:
     """Tell whether a rule is about a tool that is neither a ready one nor among these names."""
     return rule.kind is None and not any(fits_name(rule.pattern, name) for name in (*READY_TOOLS, *names))
@@ -160,14 +169,40 @@ class Rules:
         """Return the deny and ask rules that can match no call, where these are all the names of tools."""
         return [rule.text for rule in (*self.deny_rules, *self._ask) if names_nothing(rule, names)]
 
+    def conflicts(self) -> Iterator[str]:
+        """Give a sentence for each allow and ask rule that has no effect: a deny rule forbids all that it is about."""
+        for rule in (*self.allow_rules, *self._ask):
+            covering = next((each.text for each in self.deny_rules if self._covers(each, rule)), None)
+            if covering is not None:
+                why = f"the deny rule {covering} forbids all of it"
+                yield f"The rule {rule.text} has no effect: {why}. Take one of them out."
+
+    def _covers(self, deny: Rule, rule: Rule) -> bool:
+        if deny.kind is None or rule.kind is None:
+            return deny.kind == rule.kind and fits_name(deny.pattern, rule.pattern)
+        if _FACTS[deny.kind].capability != _FACTS[rule.kind].capability:
+            return False
+        match deny.kind:
+            case "Bash":
+                return deny.pattern == "*" or _free_words(deny.pattern.split(), rule.pattern.split()) is not None
+            case "WebFetch":
+                return _fits_host(deny.pattern.lower(), rule.pattern.lower())
+            case "Subagent":
+                return fits_name(deny.pattern, rule.pattern)
+            case _:
+                wanted = [path_regex(each, below=True) for each in self._absolute(deny.pattern)]
+                return all(any(each.fullmatch(path) for each in wanted) for path in self._absolute(rule.pattern))
+
     def allowing(self, action: Action) -> str | None:
         """Return the rule that allows an action; None if there is none."""
         return next((rule.text for rule in self.allow_rules if self._surely_means(rule, action)), None)
 
-    def doubting(self, action: Action) -> str | None:
+    def doubting(self, action: Action, *, in_box: bool = False) -> str | None:
         """Return why a rule may forbid a command, although it cannot be told; None if none does. What a program starts
-        that a rule allows by its name is no doubt: somebody has thought of it."""
+        that a rule allows by its name is no doubt: somebody has thought of it. In a box only those rules are left to
+        reading that are about the words of a command."""
         doubted = [rule for rule in (*self.deny_rules, *self._ask) if rule.kind == "Bash"]
+        doubted = [rule for rule in doubted if not in_box or (rule in self.deny_rules and program_of(rule) is None)]
         doubts = [] if action.command is None or not doubted else take_apart(action.command).doubts
         words = plain_words(action.command or "") if doubts else None
         is_named = words is not None and words[0] not in CHECKED and self._names_program(action)
