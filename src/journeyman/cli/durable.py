@@ -25,7 +25,7 @@ from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.ending import Interrupt
 from journeyman.cli.load_agent import AgentLoop, lasting, load_model
 from journeyman.cli.options import Flag, GivenOptions, OwnAgent, RunName, SharedOptions, TreeFlag
-from journeyman.cli.permit.asker import TerminalAsker, asking
+from journeyman.cli.permit.asked import TerminalAsker, asking
 from journeyman.cli.permit.policy import Nobody
 from journeyman.cli.project import FOLDER, find_project_store, is_own
 from journeyman.cli.run import Job, Kept, Stdout, input_of_job, listener_of, not_started, present, recording_in

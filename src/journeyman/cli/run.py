@@ -40,7 +40,7 @@ from journeyman.cli.options import (
     TreeFlag,
 )
 from journeyman.cli.outputs import OutputLost, guard_stream
-from journeyman.cli.permit.asker import asked_by, asking
+from journeyman.cli.permit.asked import asked_by, asking
 from journeyman.cli.show.lines import EMPTY, Line, clean, one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.outline import Outline

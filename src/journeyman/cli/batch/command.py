@@ -40,7 +40,7 @@ from journeyman.cli.durable import SUSPENDED, StorePlace, answer_here, tell, wai
 from journeyman.cli.ending import Interrupt
 from journeyman.cli.load_agent import AgentLoop, load_model
 from journeyman.cli.options import AgentName, GivenOptions, MaxConcurrency, McpFile, PinsFile, SkillFolders
-from journeyman.cli.permit.asker import TerminalAsker, asked_by, asking
+from journeyman.cli.permit.asked import TerminalAsker, asked_by, asking
 from journeyman.cli.run import Stdout, not_started, output_json, parse_input, read_files, recording_in, telemetry_in
 from journeyman.cli.show.lines import Line, one_line
 from journeyman.cli.show.log import log_shown

@@ -24,8 +24,7 @@ from rich.console import Console
 from journeyman.agent import Agent, Runtime
 from journeyman.chat.chat import Chat
 from journeyman.cli.app import Mistake
-from journeyman.cli.chat.commands import ALL, suggest_completions
-from journeyman.cli.chat.dialog import Dialog
+from journeyman.cli.chat.dialog import Dialog, suggest_completions
 from journeyman.cli.chat.plain import Pipe, PlainTerminal
 from journeyman.cli.chat.sessions import SessionFile
 from journeyman.cli.chat.tree import recall_lines
@@ -87,7 +86,7 @@ def chat(  # noqa: PLR0913 - one for each choice, all by name
         sessions = SessionFile(given=session_file, resume=resume, of_folder=target is None)
         is_attended, is_plain = stdout is None, plain or is_dumb()
         echoes = not (is_attended and is_plain)  # what is typed stands there
-        dialog = Dialog(agent, ChatView(), sessions, ALL, is_attended=is_attended, echoes=echoes)
+        dialog = Dialog(agent, ChatView(), sessions, is_attended=is_attended, echoes=echoes)
         try:
             return _converse(loop, dialog, runtime, stdout, is_plain=is_plain, debug=shared.debug)
         finally:

@@ -22,8 +22,7 @@ from journeyman.cli.app import Mistake
 from journeyman.cli.chat.dialog import Dialog
 from journeyman.cli.chat.view import LEAVING, SAY, ChatExit, ChatView, EnteredLine, Keys
 from journeyman.cli.ending import end_process
-from journeyman.cli.permit.asked import Prompt
-from journeyman.cli.permit.asker import TerminalAsker, asking
+from journeyman.cli.permit.asked import Prompt, TerminalAsker, asking
 from journeyman.cli.permit.policy import Nobody
 from journeyman.cli.run import Stdout, output_json, parse_input
 from journeyman.cli.show.lines import Line
