@@ -37,7 +37,7 @@ from journeyman.cli.show.screen import Screen, open_screen
 from journeyman.cli.show.seen import SeenRun, SeenRuns
 from journeyman.errors import ProviderError, count
 from journeyman.loop.run import run as run_agent
-from journeyman.model import Collector, InputPart, Part, TextPart, ThinkingPart
+from journeyman.model import Collector
 from journeyman.models.cassette.cassette import Cassette
 from journeyman.models.cassette.format import RecordedRequest, messages_of
 from journeyman.models.transport import offline
@@ -458,8 +458,6 @@ class ShownCassette:
         collector = Collector()
         for part in request.parts:
             collector.add(part)
-            for event in _deltas(run.path, part):
-                self._tell(event)
         self._usage += collector.sum_usage()
         if (error := request.error()) is not None:
             text = f"{error.kind}: {error} ({duration((request.answer.ms if request.answer else 0) / 1000)})"
@@ -473,18 +471,6 @@ class ShownCassette:
         said = Message("assistant", response.content)
         for event in _answer_events(run, said, response.usage, response.model):
             self._tell(event)
-
-
-def _deltas(path: RunPath, part: Part) -> list[events.Event]:
-    match part:
-        case TextPart(text):
-            return [events.TextDelta(path=path, text=text)]
-        case ThinkingPart(text):
-            return [events.ThinkingDelta(path=path, text=text)]
-        case InputPart(id, name, json):
-            return [events.ToolInputDelta(path=path, tool_use_id=id, tool_name=name, json=json)]
-        case _:
-            return []
 
 
 def _answer_events(run: SeenRun, said: Message, usage: Usage, model: str) -> Iterator[events.Event]:

@@ -11,7 +11,7 @@ import os
 import re
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Generator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -20,19 +20,15 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 from cyclopts import Parameter
 
 from journeyman.agent import Runtime
-from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake, Refused
-from journeyman.cli.ending import Interrupt
 from journeyman.cli.load_agent import AgentLoop, lasting, load_model
 from journeyman.cli.options import Flag, GivenOptions, OwnAgent, RunName, SharedOptions, TreeFlag
 from journeyman.cli.permit.asked import TerminalAsker, asking
 from journeyman.cli.permit.policy import Nobody
 from journeyman.cli.project import FOLDER, find_project_store, is_own
-from journeyman.cli.run import Job, Kept, Stdout, input_of_job, listener_of, not_started, present, recording_in
+from journeyman.cli.run import Job, Kept, Stage, Stdout, input_of_job, not_started, present, recording_in, stage_of
 from journeyman.cli.show.lines import arguments, clean, one_line
-from journeyman.cli.show.log import log_shown
-from journeyman.cli.show.outline import Outline
-from journeyman.cli.show.screen import Screen, open_screen, stderr_console
+from journeyman.cli.show.screen import stderr_console
 from journeyman.durable.dispatch import Dispatcher
 from journeyman.durable.durable import Durable
 from journeyman.durable.handle import RunHandle
@@ -323,8 +319,8 @@ def begin(job: Job, target: str, kept: Kept) -> int:
     try:
         value = input_of_job(job)
     except InvalidArguments as error:
-        screen = open_screen(quiet=job.options.quiet)
-        return present(job, screen, not_started(error))
+        with stage_of(job) as stage:
+            return present(stage, not_started(error))
     load_model(job.options.model)
 
     async def start_run(durable: Durable) -> RunInfo:
@@ -355,16 +351,6 @@ def begin(job: Job, target: str, kept: Kept) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stage:
-    """The surroundings in which a command drives a durable run: job, store, and the screen that shows it."""
-
-    job: Job
-    place: StorePlace
-    screen: Screen
-    outline: Outline | None
-
-
 def drive(
     job: Job,
     place: StorePlace,
@@ -374,32 +360,20 @@ def drive(
     accept: bool = False,
 ) -> int:
     """Drive a run here, show it, print its result, and return the exit code."""
-    screen = open_screen(quiet=job.options.quiet)
-    outline = Outline() if job.tree else None
-    stage = _Stage(job=job, place=place, screen=screen, outline=outline)
-    try:
-        with log_shown(screen.say, debug=job.options.debug):
-            return _drive(stage, begin, steal=steal, accept=accept)
-    finally:
-        screen.close()
-
-
-def _drive(stage: _Stage, begin: Callable[[Durable], Awaitable[RunInfo]], *, steal: bool, accept: bool) -> int:
-    stop, job = Abort(), stage.job
-    interrupt = Interrupt(stop, stage.screen.stopping)
     runtime = Runtime(model=load_model(job.options.model), recorder=job.record, telemetry=job.telemetry)
-    on_event = listener_of(job, stage.screen, stage.outline)
 
-    async def drive_run(person: TerminalAsker | Nobody | None) -> tuple[RunInfo, Result[Any] | RunInfo | None]:
+    async def drive_run(
+        stage: Stage, person: TerminalAsker | Nobody | None
+    ) -> tuple[RunInfo, Result[Any] | RunInfo | None]:
         surroundings = replace(runtime, approver=None if person is None else person.approve)
-        async with open_durable(stage.place) as durable:
+        async with open_durable(place) as durable:
             info = await begin(durable)
 
             async def go_on() -> Result[Any] | RunInfo:
                 name, force = name_of(info), steal
                 while True:
                     outcome = await durable.resume(
-                        name, job.agent, on_event=on_event, runtime=surroundings, steal=force, accept=accept
+                        name, job.agent, on_event=stage.on_event, runtime=surroundings, steal=force, accept=accept
                     )
                     if not isinstance(outcome, RunInfo) or not outcome.pending:
                         return outcome
@@ -412,19 +386,16 @@ def _drive(stage: _Stage, begin: Callable[[Durable], Awaitable[RunInfo]], *, ste
             def leave() -> None:
                 driving.cancel()  # it is not ended: whoever comes next goes on with it
 
-            unsubscribe = stop.subscribe(leave)
+            unsubscribe = stage.abort.subscribe(leave)
             await asyncio.wait({driving})
             unsubscribe()
             return info, None if driving.cancelled() else driving.result()
 
-    screen = stage.screen
-    here = asking(job.agent, screen.paused, screen.say, may_wait=True)
-    with interrupt.listening(), closing(job.loop), here as person:
-        info, outcome = job.loop.run(drive_run(person))
-        exit_code = _present(stage, info, outcome)
-        # Leaving the block may wait for a thread of the user's. From here on a signal quits.
-        interrupt.has_ended = True
-    return exit_code if outcome is not None or interrupt.exit_code is None else interrupt.exit_code
+    with stage_of(job) as stage:
+        with asking(job.agent, stage.screen.paused, stage.screen.say, may_wait=True) as person:
+            info, outcome = job.loop.run(drive_run(stage, person))
+        exit_code = _present(stage, place, info, outcome)
+    return exit_code if outcome is not None else stage.interrupt.exit_code or exit_code
 
 
 async def answer_here(durable: Durable, info: RunInfo, person: TerminalAsker) -> bool:
@@ -440,11 +411,11 @@ async def answer_here(durable: Durable, info: RunInfo, person: TerminalAsker) ->
     return is_all
 
 
-def _present(stage: _Stage, info: RunInfo, outcome: Result[Any] | RunInfo | None) -> int:
+def _present(stage: Stage, place: StorePlace, info: RunInfo, outcome: Result[Any] | RunInfo | None) -> int:
     """Print how far a run came, and return the exit code. None: it was left."""
-    job, place = stage.job, stage.place
+    job = stage.job
     if outcome is not None and not isinstance(outcome, RunInfo):
-        return present(job, stage.screen, outcome, stage.outline)
+        return present(stage, outcome)
     stage.screen.close()
     if job.options.json:
         job.stdout.write_json(adapter_of(RunInfo).dump_json(outcome or info))

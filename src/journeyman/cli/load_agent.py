@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from journeyman.agent import Agent
 from journeyman.cli.app import USAGE, Misdefined, Mistake, Refused
-from journeyman.cli.options import OPENING_S
+from journeyman.cli.options import OPENING_S, LentOptions
 from journeyman.cli.permit.policy import load_rules, with_policy
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown
@@ -60,6 +60,7 @@ T = TypeVar("T")
 
 _EXAMPLE: Final = "agents.py:analyst"
 _NOTHING: Final = object()
+_NOTHING_LENT: Final = LentOptions()
 
 
 def find_object(target: str) -> object:
@@ -338,55 +339,48 @@ class AgentLoop:
     def agent(
         self,
         target: str,
+        lent: LentOptions | None = None,
         *,
-        mcp: Path | None = None,
-        pins: Path | None = None,
-        skills: Sequence[Path] | None = None,
         durable: bool = False,
         mode: PermissionMode | None = None,
         is_guarded: bool = True,
         made: Agent[Any, Any, Any] | None = None,
     ) -> Agent[Any, Any, Any]:
-        """Return the agent that `target` names, open; with the tools of the servers that `mcp` lists, and the skills in
-        these folders. A durable run has neither: the command line is not there when it goes on. What it may do is
-        decided as `with_policy` says, unless it is not to be guarded. One that was `made` already belongs to the folder
-        that `target` names.
+        """Return the agent that `target` names, open; with what it is lent. A durable run is lent nothing: the command
+        line is not there when it goes on. What it may do is decided as `with_policy` says, unless it is not to be
+        guarded. One that was `made` already belongs to the folder that `target` names.
 
         Raises:
             Mistake: there is none, opening it failed, or it lacks its deps.
         """
-        lent = "--mcp" if mcp is not None else "--skills" if skills else None
-        if durable and lent is not None:
+        lent = lent or _NOTHING_LENT
+        option = "--mcp" if lent.mcp is not None else "--skills" if lent.skills else None
+        if durable and option is not None:
             hint = "Give them in code."
-            raise Mistake(f"{lent} is not for a durable run: it would go on without these tools.", hint)
+            raise Mistake(f"{option} is not for a durable run: it would go on without these tools.", hint)
         if durable and self._rules is not None:
             hint = "Give them in code: Permission(deny=[…])."
             raise Mistake("--rules is not for a durable run: it would go on without these rules.", hint)
-        agent = with_skills(self.definition(target, mcp=mcp, pins=pins, made=made), skills)
+        agent = with_skills(self.definition(target, lent, made), lent.skills)
         if (lack := lacks_deps(deps_of_run(None, agent.deps), agent.deps)) is not None:
             text = f"{target}: {lack.partition('. ')[0]}, which no command can know."
             raise Mistake(text, f"Name a function that returns {agent.name}.with_deps(…), or a context manager.")
         return with_policy(agent, target, mode, self._rules) if is_guarded else agent
 
     def definition(
-        self,
-        target: str,
-        *,
-        mcp: Path | None = None,
-        pins: Path | None = None,
-        made: Agent[Any, Any, Any] | None = None,
+        self, target: str, lent: LentOptions = _NOTHING_LENT, made: Agent[Any, Any, Any] | None = None
     ) -> Agent[Any, Any, Any]:
         """Return what `agent` returns, also without deps that it would need in a run.
 
         Raises:
             Mistake: there is none, or opening it failed.
         """
-        if pins is not None and mcp is None:
+        if lent.pins is not None and lent.mcp is None:
             raise Mistake("--pins is for the tools of MCP servers.", "Add --mcp FILE, or leave it out.")
         found = find_object(target) if made is None else made
-        if isinstance(found, Agent) and mcp is None:
+        if isinstance(found, Agent) and lent.mcp is None:
             return found  # pyright: ignore[reportUnknownVariableType] - its types are known to its file only
-        opening = _OpenAgent(target, cast("object", found), mcp=mcp, pins=pins, timeout_s=self._timeout_s)
+        opening = _OpenAgent(target, cast("object", found), lent, timeout_s=self._timeout_s)
         with _ended_by_one_interrupt():
             agent = self.run(opening.open())
         self._open.append(opening)
@@ -441,13 +435,13 @@ def with_skills(agent: Agent[Any, Any, Any], folders: Sequence[Path] | None) -> 
 class _OpenAgent:
     """An agent that is opened and closed by one task, as cancel scopes and task groups need it."""
 
-    def __init__(self, target: str, found: object, *, mcp: Path | None, pins: Path | None, timeout_s: float) -> None:
+    def __init__(self, target: str, found: object, lent: LentOptions, *, timeout_s: float) -> None:
         self._target: Final = target
         self._found: Final = found
-        self._mcp: Final = mcp
-        self._pins: Final = pins
+        self._mcp: Final = lent.mcp
+        self._pins: Final = lent.pins
         self._timeout_s: Final = timeout_s
-        self.limit_s: Final = timeout_s if mcp is None else 2 * timeout_s + _GRACE_S  # servers have their own time
+        self.limit_s: Final = timeout_s if lent.mcp is None else 2 * timeout_s + _GRACE_S  # servers have their own time
         self._left: Final = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 

@@ -120,8 +120,6 @@ InputText: TypeAlias = Annotated[
 ]
 TreeFlag: TypeAlias = Annotated[bool, Parameter(negative=(), help="At the end, print all runs, iterations and calls.")]
 ForceFlag: TypeAlias = Annotated[bool, Parameter(negative=(), help="Replace what is there.")]
-McpFile: TypeAlias = Annotated[Path | None, Parameter(help="Give it the tools of these MCP servers: mcp.json.")]
-PinsFile: TypeAlias = Annotated[Path | None, Parameter(help="Refuse tools that are not as pinned here.")]
 RulesFile: TypeAlias = Annotated[
     Path | None, Parameter(help="Take the rules (allow, ask, deny) of this settings.json.")
 ]
@@ -135,3 +133,13 @@ HostNames: TypeAlias = Annotated[
 Seconds: TypeAlias = Annotated[float, Parameter(help="Seconds in which it ends after the first signal (30).")]
 MaxConcurrency: TypeAlias = Annotated[int, Parameter(help="So many runs at the same time.", show_default=True)]
 OwnAgent: TypeAlias = Annotated[str | None, Parameter(help="Where its agent is, if elsewhere: agents.py:analyst.")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LentOptions:
+    """The options that lend an agent tools, beside its own."""
+
+    mcp: Annotated[Path | None, Parameter(help="Give it the tools of these MCP servers: mcp.json.")] = None
+    pins: Annotated[Path | None, Parameter(help="Refuse tools that are not as pinned here.")] = None
+    skills: SkillFolders = None

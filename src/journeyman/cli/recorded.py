@@ -16,14 +16,13 @@ from typing import Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 from pydantic_core import to_json
-from rich.cells import cell_len
 
 from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.durable import StorePlace, find_store, tell
 from journeyman.cli.options import ForceFlag, GivenOptions, RunName
 from journeyman.cli.project import FOLDER
 from journeyman.cli.run import Stdout
-from journeyman.cli.show.lines import clean, duration, one_line
+from journeyman.cli.show.lines import clean, duration, fact_lines, one_line, table_lines
 from journeyman.cli.show.played import cassette_lines, text_of_value
 from journeyman.errors import StoreError, count, quoted
 from journeyman.files import make_private_folder, replace_file
@@ -76,11 +75,7 @@ def documents(infos: Sequence[RecordedRun]) -> list[dict[str, Any]]:
 
 def table(infos: Sequence[RecordedRun]) -> Iterator[str]:
     """Give the lines of a list of recordings, one for each, and the head."""
-    rows = [_COLUMNS, *map(_row, infos)]
-    widths = [max(cell_len(row[index]) for row in rows) for index in range(len(_COLUMNS))]
-    for row in rows:
-        cells = [cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
-        yield "  ".join(cells).rstrip()
+    return table_lines([_COLUMNS, *map(_row, infos)])
 
 
 def _row(info: RecordedRun) -> tuple[str, ...]:
@@ -161,7 +156,7 @@ def _fact_lines(run: RecordedRun) -> Iterator[str]:
         "input": one_line(run.input, _TEXT_SHOWN),
         "incomplete": run.why or (f"{count(run.dropped, 'report')} of progress left out" if run.dropped else ""),
     }
-    return (f"{name + ':':<13}{one_line(text)}" for name, text in told.items() if text)
+    return fact_lines(told)
 
 
 def lines_of_event(event: RecordedEvent, *, full: bool = False) -> Iterator[str]:
@@ -417,11 +412,6 @@ def _find_named(recordings: Recordings, ids: Sequence[str]) -> tuple[list[Record
         else:
             durable |= {found[-1].id: True} if found[-1].kind == "durable" else {}
     return found, durable
-
-
-def seconds_ago(seconds: float) -> float:
-    """Return the moment that was so long ago, in seconds since 1970."""
-    return time.time() - seconds
 
 
 # -- recording ---------------------------------------------------------------------------------------------------------

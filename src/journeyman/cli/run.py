@@ -32,11 +32,9 @@ from journeyman.cli.options import (
     Flag,
     GivenOptions,
     InputText,
-    McpFile,
-    PinsFile,
+    LentOptions,
     RulesFile,
     SharedOptions,
-    SkillFolders,
     TreeFlag,
 )
 from journeyman.cli.outputs import OutputLost, guard_stream
@@ -106,9 +104,7 @@ def run(  # noqa: PLR0913 - one for each option, all by name
     tree: TreeFlag = False,
     rules: RulesFile = None,
     kept: Kept | None = None,
-    mcp: McpFile = None,
-    pins: PinsFile = None,
-    skills: SkillFolders = None,
+    lent: LentOptions | None = None,
     shared: GivenOptions,
 ) -> int:
     """Run an agent, and print what it hands in: a text as it is, anything else as JSON. All else goes to stderr."""
@@ -122,7 +118,7 @@ def run(  # noqa: PLR0913 - one for each option, all by name
             stdout=Stdout(drop_others=shared.quiet),  # before the agent's file prints
             text=read_text(input),
             files=[*read_files(file or ()), *([] if input is None else piped_document())],
-            agent=loop.agent(target, mcp=mcp, pins=pins, skills=skills, durable=kept.durable, mode=shared.mode),
+            agent=loop.agent(target, lent, durable=kept.durable, mode=shared.mode),
             loop=loop,
             check=f"journeyman check {target}",
             options=shared,
@@ -166,18 +162,54 @@ class Job:
     """What tells others."""
 
 
-def perform(job: Job) -> int:
-    """Run the agent, print its result, and return the exit code."""
-    screen = open_screen(quiet=job.options.quiet)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """The surroundings in which a command does a job: the screen that shows it, and the signals that stop it."""
+
+    job: Job
+    screen: Screen
+    outline: Outline | None
+    on_event: Listener | None
+    abort: Abort
+    interrupt: Interrupt
+
+
+@contextmanager
+def stage_of(job: Job) -> Generator[Stage]:
+    """Show what is done while the block runs, and hear signals; then close what the job has open."""
+    screen, abort, outline = open_screen(quiet=job.options.quiet), Abort(), Outline() if job.tree else None
+    interrupt, on_event = Interrupt(abort, screen.stopping), _listener_of(job, screen, outline)
     try:
         if job.notice:
             screen.say([Line(text=job.notice, rows=3), EMPTY])
-        with log_shown(screen.say, debug=job.options.debug):
-            return _perform(job, screen)
+        with log_shown(screen.say, debug=job.options.debug), interrupt.listening(), closing(job.loop):
+            yield Stage(job=job, screen=screen, outline=outline, on_event=on_event, abort=abort, interrupt=interrupt)
+            # Leaving the block may wait for a thread of the user's. From here on a signal quits.
+            interrupt.has_ended = True
     finally:
         screen.close()
         if job.record is not None:
             job.record.close()
+
+
+def perform(job: Job) -> int:
+    """Run the agent, print its result, and return the exit code."""
+    with stage_of(job) as stage:
+        screen, interrupt = stage.screen, stage.interrupt
+        try:
+            value, runtime = input_of_job(job), _runtime_of_job(job)
+        except (InvalidArguments, ModelUnavailable) as error:
+            return present(stage, not_started(error))
+        if job.is_streamed and not job.stdout.is_terminal:
+            screen.say([Line(text=STREAM_CHANGED, rows=2)])
+        is_replay = job.cassette is not None and job.cassette.is_replaying
+        with nullcontext() if is_replay else asking(job.agent, screen.paused, screen.say) as person:
+            runtime = replace(runtime, approver=None if person is None else person.approve)
+            work = run_agent(job.agent, value, on_event=stage.on_event, abort=stage.abort, runtime=runtime)
+            result = job.loop.run(asked_by(person, work))
+        exit_code = present(stage, result)
+    cancelled = isinstance(result, Failure) and result.code is ErrorCode.EXECUTION_CANCELLED
+    return interrupt.exit_code if cancelled and interrupt.exit_code is not None else exit_code
 
 
 def wants_record(given: bool | None) -> bool:
@@ -246,30 +278,6 @@ def telemetry_in(options: SharedOptions, end: TimeToEnd | None = None) -> Genera
         sending.close(end)
 
 
-def _perform(job: Job, screen: Screen) -> int:
-    try:
-        value, runtime = input_of_job(job), _runtime_of_job(job)
-    except (InvalidArguments, ModelUnavailable) as error:
-        return present(job, screen, not_started(error))
-    if job.is_streamed and not job.stdout.is_terminal:
-        screen.say([Line(text=STREAM_CHANGED, rows=2)])
-    abort = Abort()
-    interrupt = Interrupt(abort, screen.stopping)
-    outline = Outline() if job.tree else None
-    with interrupt.listening(), closing(job.loop):
-        on_event = listener_of(job, screen, outline)
-        is_replay = job.cassette is not None and job.cassette.is_replaying
-        with nullcontext() if is_replay else asking(job.agent, screen.paused, screen.say) as person:
-            runtime = replace(runtime, approver=None if person is None else person.approve)
-            work = run_agent(job.agent, value, on_event=on_event, abort=abort, runtime=runtime)
-            result = job.loop.run(asked_by(person, work))
-        exit_code = present(job, screen, result, outline)
-        # Leaving the block may wait for a thread of the user's. From here on a signal quits.
-        interrupt.has_ended = True
-    cancelled = isinstance(result, Failure) and result.code is ErrorCode.EXECUTION_CANCELLED
-    return interrupt.exit_code if cancelled and interrupt.exit_code is not None else exit_code
-
-
 def _runtime_of_job(job: Job) -> Runtime:
     if job.cassette is None:
         model = None if job.options.model is None else connect(job.options.model)
@@ -286,7 +294,7 @@ def not_started(error: InvalidArguments | ModelUnavailable) -> Failure:
     return Failure(error=ErrorInfo(context), metadata=nothing, history=())
 
 
-def listener_of(job: Job, screen: Screen, outline: Outline | None) -> Listener | None:
+def _listener_of(job: Job, screen: Screen, outline: Outline | None) -> Listener | None:
     """Return the listener of the events; None where nobody wants to know: then no event is made."""
     listeners: list[Listener] = [] if job.options.quiet else [screen.show]
     if outline is not None:
@@ -306,8 +314,9 @@ def listener_of(job: Job, screen: Screen, outline: Outline | None) -> Listener |
 # -- the end of a run -------------------------------------------------------------------------------------------------
 
 
-def present(job: Job, screen: Screen, result: Result[Any], outline: Outline | None = None) -> int:
+def present(stage: Stage, result: Result[Any]) -> int:
     """Print the result, the whole tree, and what went wrong. Return the exit code."""
+    job, screen, outline = stage.job, stage.screen, stage.outline
     if isinstance(result, Failure):
         screen.say(_list_remains(result))
         if result.code is ErrorCode.MODEL_UNAVAILABLE and not job.options.quiet:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -17,7 +18,6 @@ from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 from pydantic_core import to_json
-from rich.cells import cell_len
 
 from journeyman.agent import Agent
 from journeyman.cli import recorded
@@ -36,7 +36,7 @@ from journeyman.cli.durable import (
 from journeyman.cli.load_agent import AgentLoop, lasting
 from journeyman.cli.options import Flag, GivenOptions, OwnAgent, RunName
 from journeyman.cli.run import Stdout, parse_input
-from journeyman.cli.show.lines import clean, duration, one_line
+from journeyman.cli.show.lines import clean, duration, fact_lines, one_line, table_lines
 from journeyman.durable.binding import Program
 from journeyman.durable.durable import Durable
 from journeyman.durable.journal import place_of_key
@@ -86,7 +86,7 @@ def runs(
         return _show_queues(find_store(shared.store), json=shared.json)
     stdout = Stdout()
     about_recordings = since is not None or over_cost is not None
-    since_s = None if since is None else recorded.seconds_ago(_seconds(since))
+    since_s = None if since is None else time.time() - _seconds(since)
     _check_wanted(number, over_cost)
 
     async def list_runs(durable: Durable) -> tuple[Sequence[RunInfo], set[str], float]:
@@ -116,7 +116,7 @@ def runs(
     length = next(each for each in _SHORT_IDS if len({info.id[:each] for info in infos}) == len(infos))
     names = [one_line(info.name, _NAME_SHOWN) if info.name else info.id[:length] for info in infos]
     rows = [_COLUMNS, *[_row(info, name, info.id in dead, now) for info, name in zip(infos, names, strict=True)]]
-    _write_table(stdout, rows)
+    stdout.write_text("\n".join(table_lines(rows)))
     return 0
 
 
@@ -134,15 +134,8 @@ def _show_queues(place: StorePlace, *, json: bool) -> int:
         oldest = f"{state.oldest_s:,.0f} s" if state.ready else "-"
         counts = [f"{getattr(state, name):,}" for name in _QUEUE_COLUMNS]
         table.append((one_line(state.queue, 40), f"{state.ready:,}", oldest, *counts))
-    _write_table(stdout, table)
+    stdout.write_text("\n".join(table_lines(table)))
     return 0
-
-
-def _write_table(stdout: Stdout, rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(cell_len(row[index]) for row in rows) for index in range(len(rows[0]))]
-    for row in rows:
-        cells = [cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
-        stdout.write_text("  ".join(cells).rstrip())
 
 
 def _row(info: RunInfo, name: str, is_dead: bool, now: float) -> tuple[str, ...]:
@@ -232,7 +225,7 @@ def _show_durable(place: StorePlace, run: str, *, steps: bool, json: bool) -> in
             document["steps"] = _steps(records)
         stdout.write_json(to_json(document))
         return 0
-    lines = _run_lines(info, facts)
+    lines = [*_run_lines(info, facts)]
     for question in info.pending:
         digest = f"{question.kind} {question.question_id[:12]}"
         lines += ["", f"pending: {digest} · {one_line(question.tool)}", f"  {one_line(question.question, 1_000)}"]
@@ -267,7 +260,7 @@ def _is_durable(place: StorePlace, run: str) -> bool:
     return in_store(place, is_known)
 
 
-def _run_lines(info: RunInfo, facts: dict[str, Any]) -> list[str]:
+def _run_lines(info: RunInfo, facts: dict[str, Any]) -> Iterator[str]:
     def moment(seconds: float) -> str:
         return datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "seconds")
 
@@ -292,7 +285,7 @@ def _run_lines(info: RunInfo, facts: dict[str, Any]) -> list[str]:
         "input": one_line(facts.get("input", ""), _INPUT_SHOWN),
         "fault": facts.get("fault", ""),
     }
-    return [f"{name + ':':<13}{one_line(text)}" for name, text in told.items() if text]
+    return fact_lines(told)
 
 
 def _steps(records: Sequence[Record]) -> list[dict[str, Any]]:

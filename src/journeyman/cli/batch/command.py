@@ -39,7 +39,7 @@ from journeyman.cli.batch.files import (
 from journeyman.cli.durable import SUSPENDED, StorePlace, answer_here, tell, waiting
 from journeyman.cli.ending import Interrupt
 from journeyman.cli.load_agent import AgentLoop, load_model
-from journeyman.cli.options import AgentName, GivenOptions, MaxConcurrency, McpFile, PinsFile, SkillFolders
+from journeyman.cli.options import AgentName, GivenOptions, LentOptions, MaxConcurrency
 from journeyman.cli.permit.asked import TerminalAsker, asked_by, asking
 from journeyman.cli.run import Stdout, not_started, output_json, parse_input, read_files, recording_in, telemetry_in
 from journeyman.cli.show.lines import Line, one_line
@@ -67,29 +67,18 @@ _STEPS: Final = 10
 _STEP_LINES: Final = 1_000
 """Where it is not, after so many lines each."""
 
-OrderName = Annotated[Order, Parameter(help="Write results in this order.")]
-FormatName = Annotated[Format | None, Parameter(help="How INPUTS are written.")]
-SeparatorName = Annotated[str | None, Parameter(help="What stands between cells.")]
-EncodingName = Annotated[str | None, Parameter(help="Of the inputs; else UTF-8.")]
-InputFieldName = Annotated[str | None, Parameter(help="The field for the agent; else the whole line.")]
-KeyName = Annotated[str | None, Parameter(help="The field by which a line is known.")]
-FilesName = Annotated[str | None, Parameter(help="The field with a path of a file, or a list.")]
-CostName = Annotated[float | None, Parameter(help="The most US dollars that all may cost together.")]
-BudgetName = Annotated[int | None, Parameter(help="The most tokens that all may use together.")]
-DurableName = Annotated[str | None, Parameter(help="Keep finished steps in this file or URL.")]
-
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputOptions:
     """The options of the command line that say how the inputs of a batch are read."""
 
-    format: FormatName = None
-    separator: SeparatorName = None
-    encoding: EncodingName = None
-    input_field: InputFieldName = None
-    key: KeyName = None
-    files: FilesName = None
+    format: Annotated[Format | None, Parameter(help="How INPUTS are written.")] = None
+    separator: Annotated[str | None, Parameter(help="What stands between cells.")] = None
+    encoding: Annotated[str | None, Parameter(help="Of the inputs; else UTF-8.")] = None
+    input_field: Annotated[str | None, Parameter(help="The field for the agent; else the whole line.")] = None
+    key: Annotated[str | None, Parameter(help="The field by which a line is known.")] = None
+    files: Annotated[str | None, Parameter(help="The field with a path of a file, or a list.")] = None
 
     def written(self, inputs: Path) -> Written:
         """Return how a file is written.
@@ -139,14 +128,12 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     *,
     out: Annotated[Path, Parameter(help="The file for the results, one JSON line each.")],
     max_concurrency: MaxConcurrency = 16,
-    budget: BudgetName = None,
-    cost: CostName = None,
-    order: OrderName = "done",
+    budget: Annotated[int | None, Parameter(help="The most tokens that all may use together.")] = None,
+    cost: Annotated[float | None, Parameter(help="The most US dollars that all may cost together.")] = None,
+    order: Annotated[Order, Parameter(help="Write results in this order.")] = "done",
     reading: InputOptions | None = None,
-    durable: DurableName = None,
-    mcp: McpFile = None,
-    pins: PinsFile = None,
-    skills: SkillFolders = None,
+    durable: Annotated[str | None, Parameter(help="Keep finished steps in this file or URL.")] = None,
+    lent: LentOptions | None = None,
     shared: GivenOptions,
 ) -> int:
     """Run an agent on every line of a file, and write a result for each to another file.
@@ -157,7 +144,7 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     written = said.written(inputs)
     Stdout(drop_others=shared.quiet)
     with AgentLoop(shared.timeout) as loop, recording_in(replace(shared, store=durable)) as tape, ExitStack() as stack:
-        agent = loop.agent(target, mcp=mcp, pins=pins, skills=skills, durable=durable is not None, mode=shared.mode)
+        agent = loop.agent(target, lent, durable=durable is not None, mode=shared.mode)
         telemetry = stack.enter_context(telemetry_in(shared))
         job = _Job(
             agent=agent,

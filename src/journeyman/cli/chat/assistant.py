@@ -21,7 +21,6 @@ from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, stderr_console
 from journeyman.compaction import ClearToolResults, Summarise
 from journeyman.env_file import hint_of_env_file
-from journeyman.errors import DefinitionError
 from journeyman.narrowing import is_one_of
 from journeyman.toolbox import Workspace, fetch_tool, load_agents_md
 from journeyman.toolbox.workspace import ToolName
@@ -59,24 +58,21 @@ def assistant(*, model: str | None, tools: str | None) -> Agent:
 
     Raises:
         Mistake: there is no model for it, or no such tool.
+        DefinitionError: the AGENTS.md files, or what is here of the toolbox, cannot be used.
     """
     folder = Path.cwd()
     chosen = model or _model_with_key()
     load_model(chosen)
-    try:
-        with log_shown(PlainScreen(stderr_console()).say, debug=False):
-            memory = load_agents_md(folder, skip_broken=True)
-        return Agent(
-            name=NAME,
-            model=chosen,
-            system=[Text(_SYSTEM.format(folder=folder, system=os.uname().sysname)), *memory],
-            tools=list(_tools_by_name(tools or CODING)),
-            compaction=(ClearToolResults(), Summarise()),
-            limits=Limits(iterations=_ITERATIONS),
-        )
-    except DefinitionError as error:
-        problem = error.problems[0]
-        raise Mistake(problem.message, problem.hint) from error
+    with log_shown(PlainScreen(stderr_console()).say, debug=False):
+        memory = load_agents_md(folder, skip_broken=True)
+    return Agent(
+        name=NAME,
+        model=chosen,
+        system=[Text(_SYSTEM.format(folder=folder, system=os.uname().sysname)), *memory],
+        tools=list(_tools_by_name(tools or CODING)),
+        compaction=(ClearToolResults(), Summarise()),
+        limits=Limits(iterations=_ITERATIONS),
+    )
 
 
 def _model_with_key() -> str:

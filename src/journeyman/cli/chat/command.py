@@ -31,7 +31,7 @@ from journeyman.cli.chat.tree import recall_lines
 from journeyman.cli.chat.view import ChatView, Keys
 from journeyman.cli.ending import TimedEnd, hearing
 from journeyman.cli.load_agent import AgentLoop, load_model
-from journeyman.cli.options import Flag, GivenOptions, McpFile, PinsFile, RulesFile, SkillFolders
+from journeyman.cli.options import Flag, GivenOptions, LentOptions, RulesFile
 from journeyman.cli.permit.policy import data_folder
 from journeyman.cli.run import Stdout, recorder_in, telemetry_in
 from journeyman.cli.show.lines import EMPTY, Line
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _TERMINATED: Final = 143  # 128 and the number of SIGTERM, as shells report it
 
 
-def chat(  # noqa: PLR0913 - one for each choice, all by name
+def chat(
     target: Annotated[
         str | None, Parameter(name="FILE:AGENT", help="The agent, as for run; else an assistant in this folder.")
     ] = None,
@@ -62,9 +62,7 @@ def chat(  # noqa: PLR0913 - one for each choice, all by name
         str | None, Parameter(help="Of the assistant: coding (else), reading, none, or read,grep,bash.")
     ] = None,
     plain: Annotated[Flag, Parameter(help="Draw nothing over: for screen readers.")] = False,
-    mcp: McpFile = None,
-    pins: PinsFile = None,
-    skills: SkillFolders = None,
+    lent: LentOptions | None = None,
     shared: GivenOptions,
 ) -> int:
     """Talk with an agent, or with an assistant in this folder. What is typed while it works steers it.
@@ -81,7 +79,7 @@ def chat(  # noqa: PLR0913 - one for each choice, all by name
             make = resolve_name("journeyman.cli.chat.assistant:assistant")
         made = None if make is None else make(model=shared.model, tools=tools)
         place = target or str(Path.cwd())
-        agent = loop.agent(place, mcp=mcp, pins=pins, skills=skills, mode=shared.mode, made=made)
+        agent = loop.agent(place, lent, mode=shared.mode, made=made)
         runtime = Runtime(model=load_model(shared.model), recorder=recorder_in(shared), telemetry=telemetry)
         sessions = SessionFile(given=session_file, resume=resume, of_folder=target is None)
         is_attended, is_plain = stdout is None, plain or is_dumb()

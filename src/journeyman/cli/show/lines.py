@@ -7,7 +7,7 @@ out of every line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -133,6 +133,19 @@ def _wrap(text: str, width: int, rows: int, console: Console) -> list[str]:
         last.truncate(max(width, 1), overflow="ellipsis")
         wrapped = [*wrapped[: rows - 1], last.plain]
     return wrapped or [""]
+
+
+def table_lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Give the lines of a table whose first row is its head, each cell as wide as the widest of its column."""
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
+        yield "  ".join(cells).rstrip()
+
+
+def fact_lines(facts: Mapping[str, str]) -> Iterator[str]:
+    """Give a line for each fact that is known: its name, and what it is."""
+    return (f"{name + ':':<13}{one_line(text)}" for name, text in facts.items() if text)
 
 
 # -- short forms -------------------------------------------------------------------------------------------------------
