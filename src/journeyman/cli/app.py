@@ -7,7 +7,8 @@ what to do, and exit code 2.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Final, Literal, TypedDict
 
@@ -206,6 +207,20 @@ class Mistake(Hinted):
         super().__init__(message, hint)
         self.code = USAGE
         """The exit code."""
+
+
+@contextmanager
+def explained(hint: str, *, about: str = "") -> Generator[None]:
+    """Let what the block raises be a mistake: a `ValueError` by its own words, an `OSError` as the reason of what is
+    said `about` it."""
+    try:
+        yield
+    except OSError as error:
+        if not about:
+            raise
+        raise Mistake(f"{about}: {error.strerror}.", hint) from error
+    except ValueError as error:
+        raise Mistake(": ".join(filter(None, (about, str(error)))), hint) from error
 
 
 class Refused(Mistake):

@@ -21,7 +21,7 @@ from cyclopts import Parameter
 
 import journeyman
 from journeyman.agent import Agent
-from journeyman.cli.app import Mistake
+from journeyman.cli.app import Mistake, explained
 from journeyman.cli.load_agent import AgentLoop, load_file
 from journeyman.cli.options import Flag, GivenOptions, SharedOptions
 from journeyman.cli.own_models import LOCAL_PACKAGES, lines_of_own_models
@@ -70,10 +70,8 @@ def demo(
         return code  # it was interrupted
     place, example = _example("_demo", "agent", "analyst")
     make: Callable[[Path | None], Demo] = example.demo_agent
-    try:
+    with explained(""):  # its message says what to do
         found = make(data)
-    except ValueError as error:  # a file that cannot be used; its message says what to do
-        raise Mistake(str(error), "") from error
     recorder = recorder_in(shared, target=f"{place}:agent" if data is None else None)
     with AgentLoop() as loop:
         job = Job(

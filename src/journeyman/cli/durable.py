@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 from cyclopts import Parameter
 
 from journeyman.agent import Runtime
-from journeyman.cli.app import Mistake, Refused
+from journeyman.cli.app import Mistake, Refused, explained
 from journeyman.cli.load_agent import AgentLoop, lasting, load_model
 from journeyman.cli.options import Flag, GivenOptions, OwnAgent, RunName, SharedOptions, TreeFlag
 from journeyman.cli.permit.asked import TerminalAsker, asking
@@ -102,10 +102,8 @@ def find_store(given: str | None, *, makes: bool = False) -> StorePlace:
     """
     named = given if given is not None else os.environ.get("JOURNEYMAN_STORE") or None
     if named is not None:
-        try:
+        with explained("Look at --store or JOURNEYMAN_STORE."):
             path = read_address(named)
-        except ValueError as error:
-            raise Mistake(str(error), "Look at --store or JOURNEYMAN_STORE.") from error
         if isinstance(path, str):
             return StorePlace(path, given)
         if not makes and not path.exists():
@@ -122,10 +120,8 @@ def find_store(given: str | None, *, makes: bool = False) -> StorePlace:
             "Name one with --store FILE, or begin a run: journeyman run FILE:AGENT INPUT --durable",
         )
     made = here / FOLDER
-    try:
+    with explained("Name a file with --store.", about=f"The folder {made} cannot be made"):
         make_private_folder(made)
-    except OSError as error:
-        raise Mistake(f"The folder {made} cannot be made: {error.strerror}.", "Name a file with --store.") from error
     if not is_own(made):
         raise Mistake(f"The folder {made} belongs to another user.", "Name a file of your own with --store.")
     return StorePlace(made / "runs.db", None)
@@ -154,15 +150,12 @@ async def open_durable(
         Refused: what was asked for cannot be done as things stand.
     """
     async with AsyncExitStack() as stack:
-        try:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always", StoreRepaired)
-                durable = await stack.enter_async_context(
-                    Durable(place.path, dispatcher=dispatcher, suspend_after_s=_LINGER_S, on_event=on_event)
-                )
-            tell(*[str(each.message) for each in caught])
-        except ValueError as error:  # of an option of the URL
-            raise Mistake(str(error), "Look at --store or JOURNEYMAN_STORE.") from error
+        with explained("Look at --store or JOURNEYMAN_STORE."), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", StoreRepaired)
+            durable = await stack.enter_async_context(
+                Durable(place.path, dispatcher=dispatcher, suspend_after_s=_LINGER_S, on_event=on_event)
+            )
+        tell(*[str(each.message) for each in caught])
         try:
             yield durable
         except RunUnknown as error:
@@ -324,7 +317,7 @@ def begin(job: Job, target: str, kept: Kept) -> int:
     load_model(job.options.model)
 
     async def start_run(durable: Durable) -> RunInfo:
-        try:
+        with explained("Give it another --id."):
             handle = await durable.start(
                 job.agent,
                 value,
@@ -334,8 +327,6 @@ def begin(job: Job, target: str, kept: Kept) -> int:
                 model=job.options.model or "",
                 mode=job.options.mode or "",
             )
-        except ValueError as error:  # of the id
-            raise Mistake(str(error), "Give it another --id.") from error
         return await handle.info()
 
     if not kept.detach:

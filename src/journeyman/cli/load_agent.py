@@ -27,7 +27,7 @@ from types import FrameType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from journeyman.agent import Agent
-from journeyman.cli.app import USAGE, Misdefined, Mistake, Refused
+from journeyman.cli.app import USAGE, Misdefined, Mistake, Refused, explained
 from journeyman.cli.options import OPENING_S, LentOptions
 from journeyman.cli.permit.policy import load_rules, with_policy
 from journeyman.cli.show.lines import one_line
@@ -169,10 +169,8 @@ def _check_readable(path: Path) -> None:
         raise Mistake(f"{path} is a folder.", f"Name a file in it, for example {path / _EXAMPLE}.")
     if path.suffix != ".py":
         raise Mistake(f"{path} is no Python file.", f"Give a file that ends in .py, for example {_EXAMPLE}.")
-    try:
+    with explained("Check its permissions.", about=f"{path} cannot be read"):
         path.open("rb").close()
-    except OSError as error:
-        raise Mistake(f"{path} cannot be read: {error.strerror}.", "Check its permissions.") from error
 
 
 # -- importing --------------------------------------------------------------------------------------------------------

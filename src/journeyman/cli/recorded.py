@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal
 from cyclopts import Parameter
 from pydantic_core import to_json
 
-from journeyman.cli.app import Mistake, Refused
+from journeyman.cli.app import Mistake, Refused, explained
 from journeyman.cli.durable import StorePlace, find_store, tell
 from journeyman.cli.options import ForceFlag, GivenOptions, RunName
 from journeyman.cli.project import FOLDER
@@ -311,15 +311,13 @@ def write_new(place: Path, data: bytes, *, force: bool) -> None:
     Raises:
         Mistake: it cannot be written.
     """
-    try:
+    with explained("Name another file with --out.", about=f"{place} cannot be written"):
         make_private_folder(place.parent)
         if force:
             replace_file(place, data, mode=stat.S_IMODE(place.stat().st_mode) if place.exists() else 0o600)
             return
         with place.open("xb") as file:
             file.write(data)
-    except OSError as error:
-        raise Mistake(f"{place} cannot be written: {error.strerror}.", "Name another file with --out.") from error
 
 
 def _as_jsonl(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
@@ -360,13 +358,8 @@ def _fence(text: str) -> tuple[str, str, str]:
     return fence, text, fence
 
 
-def _as_cassette(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
-    for line in cassette_lines(recordings, run):
-        yield line.decode()
-
-
 FORMS: Final[dict[str, Callable[[Recordings, RecordedRun], Iterator[str]]]] = {
-    "cassette": _as_cassette,
+    "cassette": lambda recordings, run: (line.decode() for line in cassette_lines(recordings, run)),
     "jsonl": _as_jsonl,
     "markdown": _as_markdown,
     "html": page,
@@ -424,7 +417,7 @@ def recorder(store: str | None, *, target: str | None = None, quiet: bool = Fals
         Mistake: it cannot be used.
     """
     place = find_store(store, makes=True)
-    try:
+    with explained("Name a file with --store.", about=f"{place.shown} cannot be written"):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", StoreRepaired)
             made = Recorder(place.path, target=target)
@@ -432,8 +425,6 @@ def recorder(store: str | None, *, target: str | None = None, quiet: bool = Fals
         folder = place.path.parent if isinstance(place.path, Path) else None
         if folder is not None and folder.name == FOLDER and not (folder / ".gitignore").exists():
             (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-    except OSError as error:
-        raise Mistake(f"{place.shown} cannot be written: {error.strerror}.", "Name a file with --store.") from error
     if not quiet:
         tell(f"Recorded in {place.shown}: {place.command('show', 'last')}")
     return made

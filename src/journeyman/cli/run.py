@@ -24,7 +24,7 @@ from pydantic_core import to_json
 from journeyman import events
 from journeyman.agent import Agent, Runtime
 from journeyman.cancellation import Abort
-from journeyman.cli.app import Mistake
+from journeyman.cli.app import Mistake, explained
 from journeyman.cli.ending import Interrupt
 from journeyman.cli.load_agent import AgentLoop, lasting
 from journeyman.cli.options import (
@@ -415,10 +415,8 @@ def piped_document() -> Sequence[UserContent]:
     data = _read_stdin() if is_piped() else b""
     if not data.strip():
         return []
-    try:
+    with explained("", about="stdin cannot be sent besides the input"):
         return [Document.from_bytes(data, title="stdin")]
-    except ValueError as error:
-        raise Mistake(f"stdin cannot be sent besides the input: {error}", "") from error
 
 
 def read_files(files: Sequence[Path]) -> Sequence[UserContent]:

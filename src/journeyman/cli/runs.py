@@ -21,7 +21,7 @@ from pydantic_core import to_json
 
 from journeyman.agent import Agent
 from journeyman.cli import recorded
-from journeyman.cli.app import Mistake, Refused
+from journeyman.cli.app import Mistake, Refused, explained
 from journeyman.cli.durable import (
     StorePlace,
     answers,
@@ -362,11 +362,9 @@ def fork(
             _ask(info, effects, at, yes=yes)
 
         async def fork_run(durable: Durable) -> RunInfo:
-            try:
+            with explained(""):
                 target = None if agent is None else lasting(agent)
                 handle = await durable.fork(name_of(info), where, id=id, agent=chosen, input=value, target=target)
-            except ValueError as error:
-                raise Mistake(str(error), "") from error
             return await handle.info()
 
         made = in_store(place, fork_run, loop)

@@ -13,7 +13,7 @@ from typing import Annotated, cast
 from cyclopts import Parameter
 
 from journeyman.cancellation import Abort, wait_until_ended
-from journeyman.cli.app import Mistake
+from journeyman.cli.app import Mistake, explained
 from journeyman.cli.durable import find_store, open_durable, tell
 from journeyman.cli.load_agent import describe_kind, load_value
 from journeyman.cli.options import AgentNames, GivenOptions, MaxConcurrency, Seconds
@@ -62,10 +62,8 @@ def worker(
 
         async def serve_store(abort: Abort) -> None:
             async with open_durable(place, dispatcher=brings, on_event=counts) as durable:
-                try:
+                with explained("See: journeyman worker --help"):
                     serving = made(durable)
-                except ValueError as error:
-                    raise Mistake(str(error), "See: journeyman worker --help") from error
                 tell(ready)
                 stop = asyncio.Event()
                 abort.subscribe(stop.set)

@@ -24,7 +24,7 @@ from journeyman.agent import Agent, Runtime
 from journeyman.batch.batch import Batch, BatchWork, Order, leaving
 from journeyman.budget import Budget
 from journeyman.cancellation import Abort, wait_until_ended
-from journeyman.cli.app import Mistake
+from journeyman.cli.app import Mistake, explained
 from journeyman.cli.batch.files import (
     BatchLine,
     Format,
@@ -288,12 +288,10 @@ class _Worker:
 
         async with AsyncExitStack() as stack:
             if job.store is not None:
-                try:
+                with explained("Give another --durable."):
                     self._durable = await stack.enter_async_context(
                         Durable(job.store, suspend_after_s=_LINGER_S, on_event=note)
                     )
-                except ValueError as error:  # the place
-                    raise Mistake(one_line(str(error)), "Give another --durable.") from error
             at_hand = (each for each in read_lines(job.file, job.written, job.fields) if not job.results.has(each))
             given = iterate_in_thread(read_lines(job.file, job.written, job.fields), "journeyman-inputs")
             coming = (each async for each in given if not job.results.has(each))

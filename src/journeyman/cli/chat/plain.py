@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from threading import Lock, Thread
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from pydantic_core import to_json
 
 from journeyman.agent import Runtime
 from journeyman.chat.questions import NOBODY
-from journeyman.cli.app import Mistake
+from journeyman.cli.app import explained
 from journeyman.cli.chat.dialog import Dialog
 from journeyman.cli.chat.view import LEAVING, SAY, ChatExit, ChatView, EnteredLine, Keys
 from journeyman.cli.ending import end_process
@@ -43,7 +44,9 @@ class PlainTerminal:
         self._view = view
         self._keys = keys
         self._is_attended = is_attended
-        self.exit: Final = ChatExit(view, keys, _end_at_once, is_patient=not is_attended)
+        self.exit: Final = ChatExit(
+            view, keys, partial(end_process, terminal=STDOUT, last=b"\n"), is_patient=not is_attended
+        )
         self._screen = PlainScreen(plain_console() if is_attended else stderr_console())
         self._lock = Lock()
         """Guards what follows, and what is written."""
@@ -115,15 +118,9 @@ def _text_of(line: bytes) -> str:
     return line.decode("utf-8", "replace").rstrip("\r\n")
 
 
-def _end_at_once(exit_code: int) -> None:
-    end_process(exit_code, terminal=STDOUT, last=b"\n")
-
-
 def _lines_of_stdin() -> Iterator[bytes]:
-    try:
+    with explained("Give a file or a pipe that you may read.", about="stdin cannot be read"):
         yield from lines_of(STDIN)
-    except OSError as error:
-        raise Mistake(f"stdin cannot be read: {error.strerror}.", "Give a file or a pipe that you may read.") from error
 
 
 class Pipe:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from journeyman.agent import Agent, Runtime
 from journeyman.chat.chat import Chat
-from journeyman.cli.app import Mistake
+from journeyman.cli.app import Mistake, explained
 from journeyman.cli.permit.policy import data_folder
 from journeyman.errors import StoreError
 from journeyman.events import Event, Listener
@@ -99,7 +99,9 @@ class SessionFile:
 
     def _find_conversation(self, agent: Agent[Any, Any, Any]) -> str | None:
         if self.given is None:
-            make_folder(Path(self.path).parent)
+            folder = Path(self.path).parent
+            with explained(_PLACE, about=f"The folder {folder} cannot be made"):
+                make_private_folder(folder)
         if self.resume != LATEST:
             return self.resume
         found = next((each.id for each in self.all() if each.agent == agent.name), None)
@@ -138,15 +140,3 @@ async def _tell(chat: Chat[Any, Any], text: str) -> None:
     while chat.state.is_running:
         await chat.wait_idle()
     chat.inject(text)
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder of this program's own, if it is not there.
-
-    Raises:
-        Mistake: it cannot be made.
-    """
-    try:
-        make_private_folder(folder)
-    except OSError as error:
-        raise Mistake(f"The folder {folder} cannot be made: {error.strerror}.", _PLACE) from error

@@ -49,7 +49,6 @@ _ROWS_SHOWN: Final = 30
 _LEAST_ROWS: Final = 6
 _ROWS_AROUND: Final = 13
 """How many rows of a screen what stands around the rows of a call takes, at most."""
-_CHARS_SHOWN: Final = 3_000
 _ROW_CHARS: Final = 1_000
 _MANY_ROWS: Final = 10_000
 _PIECE: Final = 4_000

@@ -101,7 +101,7 @@ class SilentScreen(Screen):
     """Shows nothing."""
 
 
-class PlainScreen:
+class PlainScreen(Screen):
     """Prints each line once, as it comes."""
 
     def __init__(self, console: Console) -> None:
@@ -118,9 +118,6 @@ class PlainScreen:
 
     def stopping(self) -> None:
         self.say([_STOPPING])
-
-    def paused(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def close(self) -> None:
         self.say(self._tree.rest())
