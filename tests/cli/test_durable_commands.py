@@ -346,7 +346,7 @@ BAD: dict[str, tuple[int, list[str]]] = {
     "prune --older-than soon": (2, ["'soon' is no duration", "30d"]),
     "prune --older-than 1d --status open": (2, ["--status", "failed"]),
     "runs --status over": (2, ["over", "blocked"]),
-    "runs -n 0": (2, ["0 runs are none"]),
+    "runs -n 0": (2, ["for -n. Give a number above 0."]),
     "runs --store A": (2, ["is not a store of journeyman"]),
     "runs --store newer.db": (2, ["newer.db"]),
     "runs --store .": (2, ["error: "]),

@@ -228,7 +228,7 @@ def test_what_never_gives_an_agent_ends_after_the_timeout(folder: Path, warm: Wa
 
 def test_a_timeout_is_above_zero(folder: Path, warm: Warm) -> None:
     done = warm("run", "agents.py:made", "hi", "--timeout", "0", cwd=folder)
-    assert_one_error_line(done, 2, ["--timeout 0 is no time. Give a number of seconds above 0"])
+    assert_one_error_line(done, 2, ["for --timeout. Give a number above 0."])
 
 
 def test_what_does_not_close_is_one_line_and_the_output_is_printed(folder: Path, warm: Warm) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from journeyman.cli.project import find_project_store
+from journeyman.cli.durable import find_project_store
 from tests.cli.program import Warm, assert_one_error_line
 
 OTHER = 12345

@@ -93,8 +93,8 @@ def test_a_second_signal_gives_back_at_once_what_is_driven(warm: Warm, tmp_path:
     [
         ([], ["No agent is named."]),
         ([CLERK, CLERK], ["Two agents are called 'clerk'"]),
-        ([CLERK, "--max-concurrency", "0"], ["max_concurrency=0"]),
-        ([CLERK, "--grace", "-1"], ["--grace -1 is no time"]),
+        ([CLERK, "--max-concurrency", "0"], ["for --max-concurrency. Give a number above 0."]),
+        ([CLERK, "--grace", "-1"], ["for --grace. Give a number from 0 on."]),
         ([CLERK, "--queue", "mail=none"], ["--queue 'mail=none' is no queue"]),
         ([CLERK, "--queue", "=3"], ["is no queue"]),
         ([CLERK, "--store", "mysql://host/db"], ["there is no kind 'mysql'", "postgresql://"]),

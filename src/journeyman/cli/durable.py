@@ -25,7 +25,6 @@ from journeyman.cli.load_agent import AgentLoop, lasting, load_model
 from journeyman.cli.options import Flag, GivenOptions, OwnAgent, RunName, SharedOptions, TreeFlag
 from journeyman.cli.permit.asked import TerminalAsker, asking
 from journeyman.cli.permit.policy import Nobody
-from journeyman.cli.project import FOLDER, find_project_store, is_own
 from journeyman.cli.run import Job, Kept, Stage, Stdout, input_of_job, not_started, present, recording_in, stage_of
 from journeyman.cli.show.lines import arguments, clean, one_line
 from journeyman.cli.show.screen import stderr_console
@@ -61,6 +60,8 @@ T = TypeVar("T")
 
 _StoredMode: TypeAlias = PermissionMode | Literal[""]
 
+FOLDER: Final = ".journeyman"
+"""The folder in which a project has its store."""
 SUSPENDED: Final = 3
 """The exit code of a run that waits for a person."""
 BLOCKED: Final = 4
@@ -125,6 +126,41 @@ def find_store(given: str | None, *, makes: bool = False) -> StorePlace:
     if not is_own(made):
         raise Mistake(f"The folder {made} belongs to another user.", "Name a file of your own with --store.")
     return StorePlace(made / "runs.db", None)
+
+
+def project_folders(here: Path) -> Iterator[Path]:
+    """Yield the folder in which one works and those above it in the same project, the nearest first.
+
+    A project goes up to the root of its git checkout, or else to the home directory, and it never goes into a folder of
+    another user.
+    """
+    home: Path | None = None
+    with suppress(RuntimeError):  # a user may have no home directory
+        home = Path.home().resolve()
+    for folder in (here, *here.parents):
+        if folder != here and not is_own(folder):
+            return
+        yield folder
+        if folder == home or os.path.lexists(folder / ".git"):  # a file, in a worktree or a submodule
+            return
+
+
+def find_project_store(here: Path) -> Path | None:
+    """Return the nearest store of the project that `here` is a part of; None if it has none."""
+    for folder in project_folders(here):
+        store = folder / FOLDER / "runs.db"
+        if is_own(store.parent) and os.path.lexists(store):
+            return store
+    return None
+
+
+def is_own(path: Path) -> bool:
+    """Say whether the path is there and belongs to whoever runs this program; a link counts as itself."""
+    try:
+        owner = path.lstat().st_uid
+    except OSError:
+        return False
+    return not hasattr(os, "geteuid") or owner == os.geteuid()
 
 
 def _no_run(place: StorePlace, error: RunUnknown) -> Mistake:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import math
 import os
 import pkgutil
 import re
@@ -312,10 +311,8 @@ class AgentLoop:
         `end`: in which time the command has to end.
 
         Raises:
-            Mistake: `timeout_s` is no time, or the file cannot be used.
+            Mistake: the file cannot be used.
         """
-        if not (timeout_s > 0 and math.isfinite(timeout_s)):
-            raise Mistake(f"--timeout {timeout_s:g} is no time.", "Give a number of seconds above 0: --timeout 60.")
         self._rules: Final = None if rules is None else load_rules(rules)
         self.runner: Final = asyncio.Runner()
         self._timeout_s: Final = timeout_s

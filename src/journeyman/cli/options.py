@@ -6,6 +6,7 @@ What stands in `SHARED` is explained by `journeyman --help`; the help of a comma
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from inspect import Parameter as SignatureParameter
@@ -26,6 +27,22 @@ _SWITCHES: Final = {"-m": "--model", "--no-record": "--record"}
 Flag: TypeAlias = Annotated[bool, Parameter(negative=())]
 
 
+def check_positive(_: object, value: float | None) -> None:
+    """Check what an option says, as cyclopts asks for it.
+
+    Raises:
+        ValueError: it is 0 or less, or no number that is known.
+    """
+    if value is not None and not 0 < value < math.inf:
+        raise ValueError("Give a number above 0.")
+
+
+def check_not_negative(_: object, value: float | None) -> None:
+    """Check what an option says, as `check_positive` does, which may also be 0."""
+    if value is not None and not 0 <= value < math.inf:
+        raise ValueError("Give a number from 0 on.")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedOptions:
     """The options of a command line that several commands share; each command says in `SHARED` that it takes one."""
@@ -38,7 +55,7 @@ class SharedOptions:
     debug: Flag = False
     json: Flag = False
     quiet: Flag = False
-    timeout: float = OPENING_S
+    timeout: Annotated[float, Parameter(validator=check_positive)] = OPENING_S
 
 
 GivenOptions: TypeAlias = Annotated[SharedOptions, Parameter(parse=False)]
@@ -130,8 +147,12 @@ Port: TypeAlias = Annotated[int | None, Parameter(help="The port to listen on; 0
 HostNames: TypeAlias = Annotated[
     list[str] | None, Parameter(negative=(), help="A further name that clients use; repeatable.")
 ]
-Seconds: TypeAlias = Annotated[float, Parameter(help="Seconds in which it ends after the first signal (30).")]
-MaxConcurrency: TypeAlias = Annotated[int, Parameter(help="So many runs at the same time.", show_default=True)]
+Seconds: TypeAlias = Annotated[
+    float, Parameter(help="Seconds in which it ends after the first signal (30).", validator=check_not_negative)
+]
+MaxConcurrency: TypeAlias = Annotated[
+    int, Parameter(help="So many runs at the same time.", show_default=True, validator=check_positive)
+]
 OwnAgent: TypeAlias = Annotated[str | None, Parameter(help="Where its agent is, if elsewhere: agents.py:analyst.")]
 
 

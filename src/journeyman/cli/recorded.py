@@ -18,9 +18,8 @@ from cyclopts import Parameter
 from pydantic_core import to_json
 
 from journeyman.cli.app import Mistake, Refused, explained
-from journeyman.cli.durable import StorePlace, find_store, tell
+from journeyman.cli.durable import FOLDER, StorePlace, find_store, tell
 from journeyman.cli.options import ForceFlag, GivenOptions, RunName
-from journeyman.cli.project import FOLDER
 from journeyman.cli.run import Stdout
 from journeyman.cli.show.lines import clean, duration, fact_lines, one_line, table_lines
 from journeyman.cli.show.played import cassette_lines, text_of_value

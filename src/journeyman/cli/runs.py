@@ -5,7 +5,6 @@ Whatever is stored is cleaned before a terminal shows it.
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 import time
@@ -34,7 +33,7 @@ from journeyman.cli.durable import (
     ways_out,
 )
 from journeyman.cli.load_agent import AgentLoop, lasting
-from journeyman.cli.options import Flag, GivenOptions, OwnAgent, RunName
+from journeyman.cli.options import Flag, GivenOptions, OwnAgent, RunName, check_not_negative, check_positive
 from journeyman.cli.run import Stdout, parse_input
 from journeyman.cli.show.lines import clean, duration, fact_lines, one_line, table_lines
 from journeyman.durable.binding import Program
@@ -59,25 +58,17 @@ _TAKEN_S: Final = 60.0
 # -- looking at runs ---------------------------------------------------------------------------------------------------
 
 
-def _check_wanted(number: int, over_cost: float | None) -> None:
-    """Check which runs are asked for.
-
-    Raises:
-        Mistake: it makes no sense.
-    """
-    if number < 1:
-        raise Mistake(f"{number} runs are none.", "Give a number from 1 on.")
-    if over_cost is not None and not 0 <= over_cost < math.inf:
-        raise Mistake(f"--over-cost {over_cost:g} is no amount.", "Give US dollars, from 0 on: --over-cost 0.5.")
-
-
 def runs(
     *,
     status: Annotated[Status | None, Parameter(help="Only with this status; failed: also died, cancelled.")] = None,
     agent: Annotated[str | None, Parameter(help="Only those of the agent with this name.")] = None,
-    number: Annotated[int, Parameter(name=("--number", "-n"), help="How many at most (50).")] = 50,
+    number: Annotated[
+        int, Parameter(name=("--number", "-n"), help="How many at most (50).", validator=check_positive)
+    ] = 50,
     since: Annotated[str | None, Parameter(help="Only recordings that are no older: 7d (s, m, h, d, w).")] = None,
-    over_cost: Annotated[float | None, Parameter(help="Only recordings that cost more US dollars.")] = None,
+    over_cost: Annotated[
+        float | None, Parameter(help="Only recordings that cost more US dollars.", validator=check_not_negative)
+    ] = None,
     queues: Annotated[Flag, Parameter(help="Count the durable runs of each queue instead.")] = False,
     shared: GivenOptions,
 ) -> int:
@@ -87,7 +78,6 @@ def runs(
     stdout = Stdout()
     about_recordings = since is not None or over_cost is not None
     since_s = None if since is None else time.time() - _seconds(since)
-    _check_wanted(number, over_cost)
 
     async def list_runs(durable: Durable) -> tuple[Sequence[RunInfo], set[str], float]:
         infos = await durable.list(statuses=() if status is None else (status,), agent=agent, limit=number)

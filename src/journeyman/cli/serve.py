@@ -62,8 +62,6 @@ def serve(
     """
     check_named(targets, "serve")
     token = _token(host, port, names := allow_host or (), authorize)
-    if max_concurrency < 1:
-        raise Mistake(f"--max-concurrency {max_concurrency} lets nothing go on.", "Give a number from 1 on.")
     Stdout()
     place = find_store(shared.store, makes=True) if durable or shared.store is not None else None
     with frame_of(shared, grace=grace) as frame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -53,8 +52,6 @@ def frame_of(options: SharedOptions, *, grace: float, shows_log: bool = True) ->
         Mistake: something cannot be opened, or not be served.
         Hinted: the store cannot be used.
     """
-    if not (grace >= 0 and math.isfinite(grace)):
-        raise Mistake(f"--grace {grace:g} is no time.", "Give a number of seconds: --grace 30.")
     screen = PlainScreen(stderr_console())
     try:
         with (

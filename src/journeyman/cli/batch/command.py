@@ -39,7 +39,7 @@ from journeyman.cli.batch.files import (
 from journeyman.cli.durable import SUSPENDED, StorePlace, answer_here, tell, waiting
 from journeyman.cli.ending import Interrupt
 from journeyman.cli.load_agent import AgentLoop, load_model
-from journeyman.cli.options import AgentName, GivenOptions, LentOptions, MaxConcurrency
+from journeyman.cli.options import AgentName, GivenOptions, LentOptions, MaxConcurrency, check_positive
 from journeyman.cli.permit.asked import TerminalAsker, asked_by, asking
 from journeyman.cli.run import Stdout, not_started, output_json, parse_input, read_files, recording_in, telemetry_in
 from journeyman.cli.show.lines import Line, one_line
@@ -128,8 +128,12 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     *,
     out: Annotated[Path, Parameter(help="The file for the results, one JSON line each.")],
     max_concurrency: MaxConcurrency = 16,
-    budget: Annotated[int | None, Parameter(help="The most tokens that all may use together.")] = None,
-    cost: Annotated[float | None, Parameter(help="The most US dollars that all may cost together.")] = None,
+    budget: Annotated[
+        int | None, Parameter(help="The most tokens that all may use together.", validator=check_positive)
+    ] = None,
+    cost: Annotated[
+        float | None, Parameter(help="The most US dollars that all may cost together.", validator=check_positive)
+    ] = None,
     order: Annotated[Order, Parameter(help="Write results in this order.")] = "done",
     reading: InputOptions | None = None,
     durable: Annotated[str | None, Parameter(help="Keep finished steps in this file or URL.")] = None,
@@ -140,7 +144,7 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
 
     The same command again goes on where it stopped. A failure is a result, too. Exit code: 0 if every line succeeded.
     """
-    budget_of_all, said = _budget_of_all(max_concurrency, budget, cost), reading or InputOptions()
+    said = reading or InputOptions()
     written = said.written(inputs)
     Stdout(drop_others=shared.quiet)
     with AgentLoop(shared.timeout) as loop, recording_in(replace(shared, store=durable)) as tape, ExitStack() as stack:
@@ -151,7 +155,7 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
             loop=loop,
             written=written,
             fields=said.fields(inputs, agent),
-            budget=budget_of_all,
+            budget=None if budget is cost is None else Budget(tokens=budget, cost=cost, scope="batch"),
             file=stack.enter_context(open_inputs(inputs, out)),
             results=stack.enter_context(closing(Results(out, agent.name, has_keys=said.key is not None))),
             runtime=Runtime(model=load_model(shared.model), recorder=tape, telemetry=telemetry),
@@ -160,20 +164,6 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
             order=order,
         )
         return _perform(job, quiet=shared.quiet, debug=shared.debug)
-
-
-def _budget_of_all(max_concurrency: int, budget: int | None, cost: float | None) -> Budget | None:
-    """Return what all runs may use together; None: there is no limit.
-
-    Raises:
-        Mistake: a number allows nothing.
-    """
-    for name, given in (("--max-concurrency", max_concurrency), ("--budget", budget), ("--cost", cost)):
-        if given is not None and not given > 0:
-            raise Mistake(f"{name} {given:g} allows nothing.", "Give a number above 0.")
-    if budget is None and cost is None:
-        return None
-    return Budget(tokens=budget, cost=cost, scope="batch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
