@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from journeyman import Event, Usage, events
-from journeyman.cli.show.outline import Outline
-from journeyman.cli.show.tree import Tree
+from journeyman.cli.show.tree import Outline, Tree
 from journeyman.result import Metadata
 from tests.cli.program import AGENTS as PLAIN
 from tests.cli.program import Done, Warm, assert_one_error_line, running

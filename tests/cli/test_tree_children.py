@@ -11,9 +11,8 @@ from rich.console import Console
 
 from journeyman import events as ev
 from journeyman.cli.show.lines import Line, laid_out
-from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.tail import Tail
-from journeyman.cli.show.tree import Tree
+from journeyman.cli.show.tree import Outline, Tree
 from journeyman.result import Metadata
 from journeyman.types import RunPath, Usage
 from tests.cli.program import AGENTS, Warm, timeless

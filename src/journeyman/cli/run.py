@@ -41,8 +41,8 @@ from journeyman.cli.outputs import OutputLost, guard_stream
 from journeyman.cli.permit.asked import asked_by, asking
 from journeyman.cli.show.lines import EMPTY, Line, clean, one_line
 from journeyman.cli.show.log import log_shown
-from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.screen import PlainScreen, Screen, open_screen, print_error, stderr_console
+from journeyman.cli.show.tree import Outline
 from journeyman.closing import TimeToEnd
 from journeyman.connect import connect
 from journeyman.content.media import LARGEST_BYTES, kind_of
