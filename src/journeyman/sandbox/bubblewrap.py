@@ -8,6 +8,7 @@ the mounts in it along.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -29,7 +30,16 @@ from journeyman.sandbox.programs import files_of_programs, folders_of_programs, 
 from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxUnavailable
 
 _PLACES: Final = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap", "/run/current-system/sw/bin/bwrap")
-_NEEDED: Final = ("--unshare-all", "--as-pid-1", "--cap-drop", "--new-session", "--seccomp", "--args", "--ro-bind")
+_NEEDED: Final = (
+    "--unshare-all",
+    "--as-pid-1",
+    "--cap-drop",
+    "--new-session",
+    "--seccomp",
+    "--args",
+    "--ro-bind",
+    "--ro-bind-data",
+)
 _ALWAYS: Final = ("--unshare-all", "--unshare-user", "--as-pid-1", "--cap-drop", "ALL", "--new-session")
 _SYSTEM: Final = (
     *("/usr", "/etc", "/opt", "/nix/store", "/gnu/store", "/snap", "/sys", "/var/lib/dpkg", "/var/lib/rpm"),
@@ -86,11 +96,16 @@ class Bubblewrap:
         with ExitStack() as stack:
 
             def launch(line: Sequence[str], inherited: Sequence[int], _: str) -> tuple[list[str], list[int]]:
-                mounts = [*_ALWAYS, *self._arguments(box), *self._masks(box, spared=program), "--chdir", "/", ""]
+                excludes, shown = _lists_of_git(box), list[int]()
+                mounts = [*_ALWAYS, *self._arguments(box), *self._masks(box, spared=program)]
+                for path, content in excludes.items():
+                    shown.append(stack.enter_context(memory_of(content)).fileno())
+                    mounts += ["--ro-bind-data", str(shown[-1]), path]
+                mounts += ["--chdir", "/", ""]
                 told = stack.enter_context(memory_of("\0".join(mounts).encode("utf-8", "surrogateescape"))).fileno()
                 rules = stack.enter_context(memory_of(filter)).fileno()
                 started = [program, "--args", str(told), "--seccomp", str(rules), "--", *line]
-                return started, [*inherited, told, rules]
+                return started, [*inherited, told, rules, *shown]
 
             return self._opened.add(KeptSandbox(box, launch, adds=_ADDS, mounts=_mounts_of(box)))
 
@@ -197,6 +212,22 @@ def _protecting(box: Box) -> Iterator[str]:
         yield from ("--bind", path, path)
     for path in sorted(sealed):
         yield from ("--ro-bind", path, path)
+
+
+def _lists_of_git(box: Box) -> dict[str, bytes]:
+    """Return the files in which repositories of a box list what git leaves out, with its hidden files in them: to add
+    all files of a folder fails at one that cannot be read."""
+    found: dict[str, bytes] = {}
+    for path in box.hidden:
+        if not is_within(path, box.work) or path == box.work or "\n" in path:
+            continue
+        for folder in (box.work, *folders_between(box.work, path)):
+            listed = Path(folder, ".git", "info", "exclude")
+            if listed.is_file() and not listed.is_symlink():
+                known = found.get(str(listed)) or listed.read_bytes() + b"\n"
+                name = re.sub(rb"([\\*?\[ ])", rb"\\\1", os.fsencode(path.removeprefix(folder)))
+                found[str(listed)] = known + name + b"\n"
+    return found
 
 
 def _mounts_of(box: Box) -> dict[str, object]:

@@ -15,10 +15,15 @@ from journeyman.sandbox.box import Box, SandboxRefusal, is_within, need_of_host
 
 _MOST: Final = 5
 _LONGEST: Final = 100_000
-_DENIED, _READ_ONLY = "permission denied", "read-only file system"
-_PHRASES: Final = rf"({_DENIED}|{_READ_ONLY}|device or resource busy|operation not permitted)"
-_BEFORE: Final = re.compile(rf"^(.*?): {_PHRASES}\.?$", re.MULTILINE | re.IGNORECASE)
-"""As programs of C tell it: `cp: cannot open 'x' for reading: Permission denied`, `bash: ./x: Permission denied`."""
+_DENIED, _READ_ONLY, _BUSY = "permission denied", "read-only file system", "device or resource busy"
+_PHRASES: Final = rf"({_DENIED}|{_READ_ONLY}|{_BUSY}|operation not permitted)"
+_BEFORE: Final = re.compile(
+    rf"^(.*?)(?:: {_PHRASES}(?: at \S+ line \d+)?\.?| \({_PHRASES}\))$", re.MULTILINE | re.IGNORECASE
+)
+"""As programs of C tell it: `cp: cannot open 'x' for reading: Permission denied`, `awk: cannot open x (Permission
+denied)`; and as Perl does: `x: Permission denied at script.pl line 1.`"""
+_SPAWNED: Final = re.compile(r"\bspawn(?:Sync)? (\S+) EACCES\b")
+"""As Node tells which program it could not run."""
 _BEHIND: Final = re.compile(rf"{_PHRASES}(?:\]|, [a-z]+)?:? '([^'\n]+)'", re.IGNORECASE)
 """As Python and Node tell it: `Permission denied: 'x'`, `permission denied, open 'x'`."""
 _NAMED: Final = re.compile("['\"\u2018]([^'\"\u2019\n]+)['\"\u2019]|(?:^|[\\s:])([^\\s:'\"\u2018\u2019]+)")
@@ -27,7 +32,7 @@ _NAMED: Final = re.compile("['\"\u2018]([^'\"\u2019\n]+)['\"\u2019]|(?:^|[\\s:])
 _UNRESOLVED: Final = re.compile(
     r"(?:^curl: \(6\) Could not resolve host: |^fatal: unable to access '[^']+': Could not resolve host: "
     r"|^ssh: Could not resolve hostname |Failed to resolve '|getaddrinfo (?:EAI_AGAIN|ENOTFOUND) "
-    r"|^wget: unable to resolve host address '|^Could not resolve ')([\w.-]+\.[\w-]+)",
+    r"|^wget: unable to resolve host address '|^Could not resolve '|could not translate host name \")([\w.-]+\.[\w-]+)",
     re.MULTILINE,
 )
 """As programs tell that they cannot look up a name: in a box, no program can."""
@@ -48,15 +53,22 @@ def find_refusals(box: Box, output: str, folder: str | None = None) -> tuple[San
 
 
 def _find_accused(output: str) -> Iterator[tuple[str, str]]:
-    for line, phrase in _BEFORE.findall(output):
-        for quoted, bare in _NAMED.findall(line):
-            yield phrase.lower(), quoted or bare
+    for line, *phrases in _BEFORE.findall(output):
+        for quoted, bare in _NAMED.findall(line.partition(": ")[2] or line):  # what stands first is who tells it
+            yield "".join(phrases).lower(), quoted or bare
+    for name in _SPAWNED.findall(output):
+        yield _DENIED, name
     for phrase, name in _BEHIND.findall(output):
         yield phrase.lower(), name
 
 
 def _refusal_of(box: Box, phrase: str, name: str, folder: str) -> SandboxRefusal | None:
     path = os.path.realpath(Path(folder) / name) if "\0" not in name else "/"
+    if (
+        phrase == _BUSY and "/" in name and not Path(path).exists()
+    ):  # a program writes a new file, and gives it the name of the old one
+        beside = [each for each in box.protected if Path(each).parent == Path(path).parent and Path(each).is_file()]
+        path = beside[0] if len(beside) == 1 else path
     is_there = "/" in name or Path(path).exists()
     is_protected = any(is_within(path, each) or is_within(each, path) for each in box.protected)
     if phrase == _DENIED:

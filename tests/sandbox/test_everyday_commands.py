@@ -1,0 +1,31 @@
+"""What developers type each day ends in a box as it does outside, with few exceptions, each with its reason."""
+
+from pathlib import Path
+
+import pytest
+
+from journeyman.sandbox import Bubblewrap, NoSandbox
+from journeyman.sandbox.exam import run_in_sandbox
+from tests.sandbox.everyday import BUILDS, DIFFER, FILES, GIT
+from tests.sandbox.stage import staged
+
+LINES = (*GIT, *FILES, *BUILDS)
+
+
+@pytest.mark.share(one_in=12)
+@pytest.mark.parametrize("line", [*LINES, *DIFFER])
+async def test_an_everyday_command_ends_in_a_box_as_outside(bubblewrap: Bubblewrap, template: Path, line: str) -> None:
+    codes: list[int] = []
+    for sandbox in (NoSandbox(), bubblewrap):
+        with staged(template) as stage:
+            opened = sandbox.open(stage.box())
+            given = {**stage.environment, "LINE": line, "SHELL": "/bin/sh"}
+            code, output = await run_in_sandbox(opened, 'exec bash -c "$LINE"', given)
+            opened.close()
+            codes.append(code)
+    assert codes[0] == 0, output
+    assert (codes[1] == 0) == (line not in DIFFER), output
+
+
+def test_at_least_ninety_three_of_a_hundred_end_as_outside() -> None:
+    assert len(LINES) >= 93 * (len(LINES) + len(DIFFER)) / 100
