@@ -334,6 +334,7 @@ class _CommandReader:
                 self._read_quoted('"')
             return ONE
         elif (parameter := self._try(_PARAMETER)) is not None:
+            shape = ONE if parameter[0] in "?#$!" else shape
             return MANY if "@" in parameter[0] else shape  # also in quotes, `$@` is many words
         elif following in ("[", "{"):
             raise _NotUnderstood

@@ -14,6 +14,7 @@ from typing import Final
 
 from journeyman.permission.bash import MANY, Simple, Word, read_commands
 from journeyman.permission.shell import HANDS_ON, RUNS_OTHERS, names, suffixes
+from journeyman.startup_files import starts_by_itself
 
 _LOOKING: Final = names("""
     : b2sum base32 base64 basename bc break cal cat cd cksum clear cmp column comm continue cut date df diff dig
@@ -43,7 +44,6 @@ _CHANGES: Final = {
 _ANY = r"(?:[^\0]*\0)"
 _ONE = r"(?:[^\0\2\3]*\0)"
 _KNOWN = r"(?:[^\0\1\2\3]*\0)"
-_NUMBER = r"-?[0-9]+\0"
 _NAMED = r"(?:[^-+\0\1\2\3][^\0\2]*\0)"
 """What can be no option, however many words come of it."""
 _VARIABLE = r"(?:[a-z_]\w*|[A-Z]|FOO|BAR|LANG|LC_[A-Z]+|TZ|TERM|COLUMNS|LINES|CI|DEBUG|VERBOSE|NO_COLOR|NAME|VERSION)"
@@ -66,8 +66,8 @@ def _test(word: str, number: str) -> str:
     return rf"(?:!\0)*(?:-[b-np-uwxzA-QS-Z]\0{word}|{sums}|{files}|(?!-){word})"
 
 
-_INNER_TEST = rf"(?:\(\0)*{_test(_ANY, _NUMBER)}(?:\)\0)*"
-_DECLARE = rf"(?:-[rxgpl]+\0)?(?:{_VARIABLE}(?:\+?=(?!\()[^\0]*)?\0)*"
+_INNER_TEST = r"(?:[(!]\0)*" + _test(_ANY, r"-?[0-9]+\0") + r"(?:\)\0)*"
+_DECLARE = rf"(?:-[rxgpl]+\0)?(?:{_VARIABLE}(?:\+?=(?!\()[^\0\2]*)?\0)*"
 _FOUND = (
     rf"(?:(?!\+\0){_NAMED}|-(?:[LHPao]|i?(?:name|path|wholename|regex)|regextype|type|perm|user|group|depth|xdev|mount"
     r"|print0?|printf|ls|delete|empty|not|and|or|prune|(?:max|min)depth|newer)\0|-(?:size|[mac](?:time|min))\0[-+]?\w+\0)*"
@@ -77,7 +77,7 @@ _GIT_LONG = (
     "|pretty|abbrev-commit|abbrev-ref|max-count|reverse|follow|(?:no-)?merges|porcelain|short|branch|amend|no-edit|message"
     "|prune|tags|force|force-with-lease|set-upstream|hard|soft|mixed|abort|ff-only|no-ff|rebase|quiet|verbose|verify"
     "|show-toplevel|show-current|sort|list|delete|contains|(?:no-)?merged|(?:no-)?color|patch|unified|others|count|check"
-    "|exclude-standard|depth|single-branch|bare|date|track|include-untracked|ignore-space-change|word-diff|exit-code|dry-run"
+    "|exclude-standard|depth|single-branch|date|track|include-untracked|ignore-space-change|word-diff|exit-code|dry-run"
 )
 _GIT_PLAIN = (
     "add|blame|branch|cat-file|cherry|cherry-pick|checkout|clean|describe|diff|fsck|for-each-ref|init|log|ls-files|ls-tree"
@@ -104,7 +104,7 @@ _WORDS: Final = {
     **dict.fromkeys(("declare", "export", "local", "readonly", "typeset"), _DECLARE),
     **dict.fromkeys(
         ("awk", "gawk", "mawk", "nawk"),
-        rf"(?:-F\0{_ONE}|-F[^\0\2\3]+\0|-v\0[a-z]\w*=[^\0\2\3]*\0)*(?![^\0]*(?:system|[|@]))(?!-){_KNOWN}{_ANY}*",
+        rf"(?:-F\0{_ONE}|-F[^\0\2\3]+\0|-v\0[a-z]\w*=[^\0\2\3]*\0)*(?![^\0]*(?:system|[|@]|print[^\0]*>))(?!-){_KNOWN}{_ANY}*",
     ),
     "find": _FOUND,
     "git": rf"(?:-C\0{_NAMED}|--no-pager\0|-c\0(?:user\.(?:name|email)|(?:color|advice)\.\w+)=[^\0\2\3]*\0)*(?:{_GIT}"
@@ -118,7 +118,7 @@ _WORDS: Final = {
     "sort": _options(
         "u", "reverse|unique|numeric-sort|key|field-separator|ignore-case|version-sort", also=rf"-(?![-\0-\3]){_KNOWN}"
     ),
-    "tar": rf"-?[cxtvzjJfpkO]+\0(?:(?![^\0]*:){_NAMED}|-[cxtvzjJfpkOC]+\0|--(?:exclude|strip-components)={_ONE})*",
+    "tar": rf"-?[cxtvzjJfpkO]+\0(?:(?![^\0]*[:\1]){_NAMED}|-[cxtvzjJfpkOC]+\0|--(?:exclude|strip-components)={_ONE})*",
     "unset": rf"(?:-v\0)?(?:{_VARIABLE}\0)*",
     "wait": r"(?:-[nf]\0|%?\d+\0)*",
 }
@@ -146,7 +146,7 @@ CHECKED: Final = frozenset(_WORDS) - RUNS_OTHERS
 """Programs that run others only with some of their words: a rule that allows them does not allow those."""
 _SYSTEM = re.compile(r"(/usr|/usr/local|/opt/homebrew)?/s?bin/[^/]+")
 _PROGRAMS_THERE = re.compile(r"(.*/)?s?bin(/.*)?", re.DOTALL)
-_OF_GIT = re.compile(r"(.*/)?(\.git|hooks|config|info|HEAD).*", re.DOTALL)
+_OF_GIT = re.compile(r"(.*/)?(hooks(/.*)?|config|HEAD)", re.DOTALL)
 _TELLING: Final = ("--version\0", "--help\0")
 _MOST: Final = 2_000
 _DEEPEST: Final = 5
@@ -172,9 +172,10 @@ def take_apart(command: str) -> Reading:
     reading = Reading()
     _add_text(reading, command, 0)
     moved = [word for words in reading.commands if words[0].text in ("cd", "pushd") for word in words[1:]]
-    is_near_git = any(not word.is_known or _OF_GIT.fullmatch(word.text) for word in (*reading.changed, *moved))
-    if is_near_git and any(program_name(words[0].text) == "git" for words in reading.commands):
-        reading.doubts.append("it may change what git runs by itself")
+    runs_git = any(program_name(words[0].text) == "git" for words in reading.commands)
+    for word in (*reading.changed, *moved):
+        if _OF_GIT.fullmatch(word.text) or starts_by_itself(word.text) or (runs_git and not word.is_known):
+            reading.doubts.append("it may change what something runs by itself")
     return reading
 
 

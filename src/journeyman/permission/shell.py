@@ -58,10 +58,8 @@ def plain_words(command: str) -> tuple[str, ...] | None:
 
 
 def every_command(command: str) -> list[tuple[Word, ...]] | None:
-    """Return every command that might run in this one, as its words. None: it is too long to tell.
-
-    It is read without its quotes, with its lines joined and not: whatever begins a command may do so anywhere.
-    """
+    """Return every command that might run in this one, as its words, read without its quotes: whatever begins a command
+    may do so anywhere. None: it is too long to tell."""
     if len(command) > MOST_CHARS:
         return None
     found: list[tuple[Word, ...]] = []
