@@ -376,6 +376,10 @@ class HasFacts(Protocol):
     def facts(self) -> Facts: ...
 
 
+class WholeModel(Model, Opens, HasFacts, Protocol):
+    """A model with everything that an adapter has: it is asked, it opens what it needs, and it tells facts."""
+
+
 def facts_of(model: Model) -> Facts:
     """Return what is known about a `HasFacts` model; `UNKNOWN` for any other."""
     return getattr(model, "facts", UNKNOWN)

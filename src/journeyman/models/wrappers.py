@@ -41,7 +41,7 @@ from journeyman.types import Message, Price, Usage
 from journeyman.window import believable_usage, estimate_message, estimate_prefix
 
 if TYPE_CHECKING:
-    from journeyman.model import HasFacts, Opens
+    from journeyman.model import WholeModel
 
 
 @explain_arguments
@@ -528,10 +528,6 @@ def _tokens_of(sent: Message | Prefix) -> int:
 
 
 if TYPE_CHECKING:
-    _fallback: Model = FallbackModel()
-    _fallback_opens: Opens = FallbackModel()
-    _fallback_facts: HasFacts = FallbackModel()
-    _swappable: Model = SwappableModel()
-    _swappable_opens: Opens = SwappableModel()
-    _swappable_facts: HasFacts = SwappableModel()
+    _fallback: WholeModel = FallbackModel()
+    _swappable: WholeModel = SwappableModel()
     _limited: type[Model] = RateLimitedModel

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from anthropic.lib.bedrock import AsyncAnthropicBedrock, AsyncAnthropicBedrockMantle
     from anthropic.lib.vertex import AsyncAnthropicVertex
 
-    from journeyman.model import HasFacts, Model, Opens
+    from journeyman.model import WholeModel
 
     Client: TypeAlias = AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicBedrockMantle | AsyncAnthropicVertex
     """Any asynchronous client of the SDK; those for Foundry and for AWS are of the first kind."""
@@ -149,9 +149,7 @@ class AnthropicClientModel:
 
 
 if TYPE_CHECKING:
-    _model: Model = AnthropicClientModel("", client=AsyncAnthropic())
-    _opens: Opens = AnthropicClientModel("", client=AsyncAnthropic())
-    _has_facts: HasFacts = AnthropicClientModel("", client=AsyncAnthropic())
+    _model: WholeModel = AnthropicClientModel("", client=AsyncAnthropic())
 
 
 def from_environment(
@@ -351,9 +349,7 @@ def _is_installed(package: str) -> bool:
 
 
 if TYPE_CHECKING:
-    _cloud_model: Model = AnthropicCloudModel("", make=AsyncAnthropic, prefix="")
-    _cloud_opens: Opens = AnthropicCloudModel("", make=AsyncAnthropic, prefix="")
-    _cloud_has_facts: HasFacts = AnthropicCloudModel("", make=AsyncAnthropic, prefix="")
+    _cloud_model: WholeModel = AnthropicCloudModel("", make=AsyncAnthropic, prefix="")
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ from journeyman.narrowing import as_object
 from journeyman.types import JsonObject, Price
 
 if TYPE_CHECKING:
-    from journeyman.model import HasFacts, Model, Opens
+    from journeyman.model import WholeModel
 
 API_VERSION: Final = "2026-10-21"
 """The `anthropic-version` that is sent. A gateway that knows only the older one needs `version="2023-06-01"`."""
@@ -324,6 +324,4 @@ def _look_up_model(name: str) -> _ClaudeFacts:
 
 
 if TYPE_CHECKING:
-    _model: Model = AnthropicModel("")
-    _opens: Opens = AnthropicModel("")
-    _has_facts: HasFacts = AnthropicModel("")
+    _model: WholeModel = AnthropicModel("")

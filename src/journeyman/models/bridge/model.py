@@ -87,7 +87,7 @@ from journeyman.narrowing import as_object
 from journeyman.types import NOTHING_USED, Price, Usage
 
 if TYPE_CHECKING:
-    from journeyman.model import HasFacts, Model, Opens
+    from journeyman.model import WholeModel
 
 PATIENCE: Final = Timeouts(idle_s=300.0)
 """Longer than over our own wire: what keeps a connection alive is not seen here, only what it says."""
@@ -231,9 +231,7 @@ class BridgeModel:
 if TYPE_CHECKING:
     from pydantic_ai.models.test import TestModel
 
-    _model: Model = BridgeModel(TestModel())
-    _opens: Opens = BridgeModel(TestModel())
-    _has_facts: HasFacts = BridgeModel(TestModel())
+    _model: WholeModel = BridgeModel(TestModel())
 
 
 def from_name(

@@ -31,7 +31,7 @@ from journeyman.models.cassette.record import LiveRun, NewRequest, Recording, mo
 from journeyman.types import Effect, JsonObject
 
 if TYPE_CHECKING:
-    from journeyman.model import HasFacts, Opens
+    from journeyman.model import WholeModel
 
 T = TypeVar("T")
 
@@ -487,6 +487,4 @@ def _json_lines(value: JsonValue, place: str = "") -> Iterator[str]:
 
 
 if TYPE_CHECKING:
-    _model: Model = CassetteModel.__new__(CassetteModel)
-    _opens: Opens = CassetteModel.__new__(CassetteModel)
-    _has_facts: HasFacts = CassetteModel.__new__(CassetteModel)
+    _model: WholeModel = CassetteModel.__new__(CassetteModel)

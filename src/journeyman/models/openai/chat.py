@@ -22,7 +22,7 @@ from journeyman.narrowing import as_object
 from journeyman.types import JsonObject
 
 if TYPE_CHECKING:
-    from journeyman.model import HasFacts, Model, Opens
+    from journeyman.model import WholeModel
 
 _NAMED: Final = ("max_tokens", "temperature", "top_p", "seed", "stop")
 _RESERVED: Final = frozenset({"messages", "stream"})
@@ -145,6 +145,4 @@ def _search(tool: HostedTool) -> JsonObject:
 
 
 if TYPE_CHECKING:
-    _model: Model = OpenAIChatModel("")
-    _opens: Opens = OpenAIChatModel("")
-    _has_facts: HasFacts = OpenAIChatModel("")
+    _model: WholeModel = OpenAIChatModel("")

@@ -22,7 +22,7 @@ from journeyman.narrowing import as_list
 from journeyman.types import JsonObject
 
 if TYPE_CHECKING:
-    from journeyman.model import HasFacts, Model, Opens
+    from journeyman.model import WholeModel
 
 _RESERVED: Final = frozenset({"conversation", "input", "instructions", "previous_response_id", "stream"})
 _SAMPLING: Final = {"temperature": "temperature", "top_p": "top_p"}
@@ -130,6 +130,4 @@ def _with_includes(head: JsonObject, settings: ModelSettings) -> JsonObject:
 
 
 if TYPE_CHECKING:
-    _model: Model = OpenAIModel("")
-    _opens: Opens = OpenAIModel("")
-    _has_facts: HasFacts = OpenAIModel("")
+    _model: WholeModel = OpenAIModel("")
