@@ -4,6 +4,7 @@ import importlib
 import re
 from collections.abc import Callable
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from journeyman.models.cassette import Cassette
 from journeyman.models.openai import Endpoint, InputMedia, Reasoning
 from journeyman.record.operator import RecordedHandle
 from journeyman.serve import ServeLimits, create_app
+from journeyman.store import Store
 from journeyman.testing.scripted import ScriptedModel, call
 from tests.play import Report, failed
 
@@ -193,7 +195,7 @@ def test_a_message_and_its_hint_are_two_sentences() -> None:
     assert join_sentences("Is it broken?", "Fix it.") == "Is it broken? Fix it."
 
 
-def test_an_attribute_of_other_libraries_is_told_with_ours() -> None:
+def test_an_attribute_of_other_libraries_is_told_with_ours(tmp_path: Path) -> None:
     failure = run_sync(Agent(name="a", model=ScriptedModel([])), "Go.")
     success = run_sync(Agent(name="a", model=MODEL), "Go.")
     for holder, kind in ((AGENT, "Agent"), (success, "Success"), (failure, "Failure")):
@@ -207,6 +209,8 @@ def test_an_attribute_of_other_libraries_is_told_with_ours() -> None:
     assert isinstance(success, Success)
     with pytest.raises(AttributeError, match=r"Write await durable\.stop"):
         _ = getattr(Durable("runs.db"), "cancel")  # noqa: B009 - for checkers it is not there
+    with Store(tmp_path / "kept.db") as store, pytest.raises(AttributeError, match=r"Write Runtime\(recorder=store\)"):
+        _ = getattr(store, "events")  # noqa: B009 - for checkers it is not there
 
 
 def test_limits_know_two_words_for_max_tokens() -> None:

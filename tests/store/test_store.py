@@ -190,7 +190,7 @@ async def test_a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again(
 
 def test_a_block_that_raises_writes_nothing_and_the_next_one_writes(path: Path) -> None:
     with closing(File(path)) as file:
-        insert = "INSERT INTO events (run, at, body, crc) VALUES (?, 0, '', 0)"
+        insert = "INSERT INTO steps (run, key, at, crc) VALUES (?, '', 0, 0)"
 
         def fall() -> None:
             with file.transaction() as connection:
@@ -201,7 +201,7 @@ def test_a_block_that_raises_writes_nothing_and_the_next_one_writes(path: Path) 
             fall()
         with file.transaction() as connection:
             connection.execute(insert, ["second"])
-        assert file.rows("SELECT run FROM events") == [("second",)]
+        assert file.rows("SELECT run FROM steps") == [("second",)]
 
 
 GONE_MEANWHILE = """
@@ -363,15 +363,3 @@ def test_a_run_has_one_journal_at_a_time(path: Path) -> None:
             other.journal("job/7")
         store.close()
         other.journal("job/7")
-
-
-def test_events_come_back_in_order_and_from_anywhere(path: Path) -> None:
-    with Store(path) as store:
-        log, other = store.events("run 1"), store.events("run 2")
-        log.append(*({"n": n} for n in range(700)))
-        other.append({"n": -1})
-        log.append({"n": 700})
-        read = list(log.read())
-        assert [event["n"] for _, event in read] == list(range(701))
-        assert [event["n"] for _, event in log.read(after=read[-2][0])] == [700]
-        assert [event["n"] for _, event in other.read()] == [-1]

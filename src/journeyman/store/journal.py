@@ -1,23 +1,19 @@
-"""The stored rows of a run: the journal of its steps, and its events.
+"""The stored rows of a run: the journal of its steps.
 
-Each row carries a checksum, so that a damaged step counts as not finished, and a damaged event is left out.
+Each row carries a checksum, so that a damaged step counts as not finished.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import field
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from pydantic import JsonValue
-from pydantic_core import from_json, to_json
-
 from journeyman.data import lazy_dataclass
 from journeyman.journal import LIFE, LIFE_OVER, Lives, Steps, StoringJournal, worked_s
 from journeyman.store.file import File, Lock
-from journeyman.types import JsonObject
 
 
 @lazy_dataclass()
@@ -80,37 +76,6 @@ def crc_of_step(run: str, key: str, body: bytes | None) -> int:
     """Return the checksum of one step."""
     # With the run and the key: a body that damage has put under another key is not taken for that step.
     return crc32(body or b"", crc32(f"{run}\n{key}\n".encode()))
-
-
-@lazy_dataclass(frozen=True)
-class EventLog:
-    """The recorded events of one run, as JSON objects, in order."""
-
-    file: File
-    """The file in which it stands."""
-    run: str
-    """The id of the run."""
-
-    def append(self, *events: Mapping[str, JsonValue]) -> None:
-        """Record events, all or none."""
-        self.append_json([to_json(event) for event in events])
-
-    def append_json(self, events: Sequence[bytes]) -> None:
-        """Record events that are JSON already."""
-        now = time.time()
-        rows = [(self.run, now, body, crc32(body)) for body in events]
-        with self.file.transaction() as connection:
-            connection.executemany("INSERT INTO events (run, at, body, crc) VALUES (?, ?, ?, ?)", rows)
-
-    def read(self, after: int = 0) -> Iterator[tuple[int, JsonObject]]:
-        """Give the events after number `after`, each with its number. Damaged events are left out."""
-        # In parts: a run may have more events than fit into memory.
-        query = "SELECT n, body, crc FROM events WHERE run = ? AND n > ? ORDER BY n LIMIT 500"
-        while rows := self.file.rows(query, (self.run, after)):
-            for n, body, crc in rows:
-                if isinstance(body, bytes) and crc == crc32(body):
-                    yield n, from_json(body)
-            after = rows[-1][0]
 
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
-from zlib import crc32
 
 from journeyman.errors import StoreError, name_and_words
 from journeyman.errors import count as count_of
@@ -210,7 +209,6 @@ def _write_store(path: Path, found: _Found, key: bytes | None) -> tuple[int, int
             n: row if _is_sound_step(row) else (*row[:3], None, crc_of_step(row[0], row[1], None))
             for n, row in found["steps"].items()
         },
-        "events": {n: row for n, row in found["events"].items() if row[3] == crc32(row[2])},
         "jm_runs": {n: _blocked(row) for n, row in found["jm_runs"].items()},
         "jm_steps": found["jm_steps"],  # who reads them checks them
         "jm_signals": found["jm_signals"],

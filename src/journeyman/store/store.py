@@ -1,7 +1,7 @@
-"""Sessions, journals and recorded events in one SQLite file.
+"""Sessions, journals and recordings in one SQLite file.
 
-`Chat.open` uses it for conversations that outlive their process, `Store.journal` is for runs that do, and
-`Store.events` keeps what happened for whoever looks at it later. Everything is appended as JSON; nothing is changed
+`Chat.open` uses it for conversations that outlive their process, `Store.journal` is for runs that do, and a `Runtime`
+records into it what happened for whoever looks at it later. Everything is appended as JSON; nothing is changed
 afterwards.
 """
 
@@ -20,7 +20,7 @@ from pydantic_core import from_json, to_json
 
 from journeyman.connect import recorder_at
 from journeyman.data import lazy_dataclass
-from journeyman.definition import explain_arguments
+from journeyman.definition import explain_arguments, missing_attribute
 from journeyman.errors import StoreError
 from journeyman.history import History
 from journeyman.inbox import Queue
@@ -29,7 +29,7 @@ from journeyman.session import Sessions, SharedSession, Snapshot, Step, check_se
 from journeyman.store.address import find_store
 from journeyman.store.database import without_password
 from journeyman.store.file import Damaged, File, Lock, damaged
-from journeyman.store.journal import EventLog, FileJournal
+from journeyman.store.journal import FileJournal
 from journeyman.store.log import (
     NewRecord,
     SessionRecord,
@@ -75,7 +75,7 @@ class SessionInfo:
 
 @explain_arguments
 class Store:
-    """Sessions, journals and events in the file at `path`, which is made if it is not there.
+    """Sessions, journals and recordings in the file at `path`, which is made if it is not there.
 
     Several processes may use a file at the same time; a session, and the journal of a run, have one writer.
     """
@@ -227,6 +227,11 @@ class Store:
         finally:
             lock.release()
 
+    if not TYPE_CHECKING:  # for checkers there is no such attribute
+
+        def __getattr__(self, name: str) -> object:
+            raise AttributeError(missing_attribute(self, "Store", name), name=name, obj=self)
+
     # -- runs
 
     def journal(self, run: str) -> FileJournal:
@@ -239,10 +244,6 @@ class Store:
         journal = FileJournal(self._file, run, Lock(self.path, f"run {run}", what=f"The journal of run {run!r}"))
         self._journals.append(journal)
         return journal
-
-    def events(self, run: str) -> EventLog:
-        """Return the recorded events of a run."""
-        return EventLog(self._file, run)
 
     # -- recordings
 
