@@ -365,7 +365,7 @@ def test_the_demo_takes_a_file_of_the_users(tmp_path: Path) -> None:
 
 
 def test_the_agent_is_there_to_be_run_by_name() -> None:
-    assert (agent.name, [tool.name for tool in agent.tools]) == ("analyst", ["describe_table", "query"])
+    assert (agent.name, list(agent.plan.tools)) == ("analyst", ["describe_table", "query"])
 
 
 def test_the_example_works_wherever_it_is_installed(tmp_path: Path) -> None:

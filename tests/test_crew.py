@@ -64,7 +64,7 @@ def model_of(agent: Agent) -> FunctionModel:
 
 
 def member(lead: Agent, name: str) -> Agent:
-    [tool] = lead.tools
+    [tool] = lead.plan.tools.values()
     assert isinstance(tool, Subagents)
     found = existing(tool.agent(name))
     return found

@@ -23,11 +23,14 @@ from journeyman.texts import shorten, shorten_line
 from journeyman.types import NOTHING_USED, JsonObject, Message, Usage, adapter_of
 
 __all__ = [
+    "AskedQuestion",
     "AttemptRecord",
     "CallbackError",
     "ChildRecord",
     "LayerOutcome",
     "Metadata",
+    "Pending",
+    "PendingCall",
     "ToolKind",
     "ToolStats",
     "ValidationReport",
@@ -311,6 +314,54 @@ class Failure:
     def map(self, change: Callable[..., object]) -> Failure:
         """Return this."""
         return self
+
+
+@lazy_dataclass(frozen=True, kw_only=True)
+class PendingCall:
+    """A call of an external tool that waits for its result."""
+
+    id: str
+    """The id under which its result is given. In a run below: with the names of the runs on the way in front."""
+    tool_name: str
+    arguments: JsonObject
+    """As the model gave them; they fit the schema."""
+    path: tuple[str, ...] = ()
+    """The run that calls, from the root down."""
+
+
+@lazy_dataclass(frozen=True, kw_only=True)
+class AskedQuestion:
+    """A question that waits for an answer: whether a call may happen, or what a tool wants to know."""
+
+    id: str
+    """The id under which it is answered: that of the call."""
+    kind: Literal["approve", "answer"]
+    """Answered with a decision, such as `Allow()`, or with a text."""
+    question: str
+    """What is asked, in words."""
+    options: tuple[str, ...] = ()
+    """Answers that the model offers; another one may be given."""
+    tool_name: str = ""
+    """The tool that is to be called; empty for a question of the model's."""
+    arguments: JsonObject | None = None
+    """Those of that call."""
+
+
+@lazy_dataclass(frozen=True, kw_only=True)
+class Pending:
+    """A run that waits for those outside. Only a run that was told not to wait returns one.
+
+    It goes on with answers: `run(agent, pending, results={id: …}, wait=False)`.
+    """
+
+    calls: tuple[PendingCall, ...] = ()
+    """The calls of external tools, in order."""
+    questions: tuple[AskedQuestion, ...] = ()
+    """What is asked."""
+    history: tuple[Message, ...] = field(default=(), repr=False)
+    """The conversation so far, up to the message with the calls that wait."""
+    steps: Any = field(default=None, repr=False, compare=False)
+    """What the run has done; it goes on from there. None: it goes on by itself, as a durable run."""
 
 
 Result: TypeAlias = Success[Out] | Failure

@@ -37,6 +37,7 @@ from journeyman import (
 from journeyman.endings import IterationsContext
 from journeyman.events import CallbackContext, OutputDelta
 from journeyman.loop import validation_context
+from journeyman.result import Pending
 from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.types import Base64, JsonObject
 
@@ -120,6 +121,15 @@ async def test_the_input_is_the_one_that_was_declared() -> None:  # R67
     assert_type(agent, Agent[str, Question])
     assert_type(await run(agent, Question("moles")), Success[str] | Failure)
     await run(agent, "moles")  # type: ignore[misc]  # pyright: ignore[reportCallIssue, reportArgumentType] - not a question
+
+
+async def test_only_a_run_that_does_not_wait_may_be_pending() -> None:
+    agent = Agent(name="a", model=scripted(*["Hello."] * 2), input=Question, prompt=lambda question: question.about)
+    assert_type(await run(agent, Question("moles")), Success[str] | Failure)
+    result = await run(agent, Question("moles"), wait=False)
+    assert_type(result, Success[str] | Failure | Pending)
+    if isinstance(result, Pending):
+        assert_type(await run(agent, result, results={"a": 1}, wait=False), Success[str] | Failure | Pending)
 
 
 async def test_both_may_be_declared() -> None:  # R67
@@ -216,7 +226,7 @@ def test_tools_of_any_signature_go_together() -> None:  # R18, R67
     raw = Tool("dig", "Dig.", {"type": "object"}, dig)
     assert_type(raw({}), str)
     agent = Agent(name="a", model="a:b", tools=[add, query, raw])
-    assert [each.name for each in agent.tools] == ["add", "fetch", "dig"]
+    assert list(agent.plan.tools) == ["add", "fetch", "dig"]
 
 
 def test_options_of_a_tool_are_checked() -> None:  # R67

@@ -50,6 +50,8 @@ class Program:
     """Where somebody who is here is asked, besides; those of the turn, if it is one."""
     is_worker: bool = False
     """True when whoever drives the run looks for others, too: also for those that it sends out."""
+    is_left: bool = False
+    """True when whoever drives the run leaves it as soon as it only waits."""
     is_checked: bool = False
     """True: whoever gives it has checked what a run could complain about."""
     above: tuple[tuple[Agent[Any, Any, Any], object], ...] = ()

@@ -549,7 +549,7 @@ class RunDriver:
             # Only if no more signals are stored than were seen: one that came in between finds a run that nobody would
             # wake.
             if await self._settled(change, n_signals=len(self.seen)):
-                return Exit(how="suspended")
+                return Exit(how="suspended", history=run.history.export())
         life.open()
         await self._catch_up()
         return await self._taken_over()

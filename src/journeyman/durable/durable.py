@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, Unpack, cast, overload
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
 from journeyman.cancellation import Abort, running_loop, wait_until_ended
@@ -37,6 +37,7 @@ from journeyman.durable.records import (
     info_of,
     load_head,
     name_fault,
+    pending_of,
     prints_of,
     questions_of,
     wall_clock,
@@ -51,7 +52,7 @@ from journeyman.loop.prepare import wrong_options
 from journeyman.loop.run import run as run_once
 from journeyman.loop.state import Options, RunOptions
 from journeyman.loop.watch import traceparent_of
-from journeyman.result import Result
+from journeyman.result import Pending, Result
 from journeyman.store.address import read_address
 from journeyman.tools.check import listener_problems
 from journeyman.tools.deps import deps_of_run, lacks_deps
@@ -181,6 +182,20 @@ class Durable:
     async def run(
         self, agent: Agent[Out, str, Deps], input: Content, *, deps: Deps, **options: Unpack[DurableOptions]
     ) -> Result[Out]: ...
+    @overload
+    async def run(
+        self, agent: Agent[Out, In, Any], input: In, *, wait: Literal[False], **options: Unpack[DurableOptions]
+    ) -> Result[Out] | Pending: ...
+    @overload
+    async def run(
+        self,
+        agent: Agent[Out, In, Deps],
+        input: In,
+        *,
+        wait: Literal[False],
+        deps: Deps,
+        **options: Unpack[DurableOptions],
+    ) -> Result[Out] | Pending: ...
     @refuse_old_arguments
     async def run(  # noqa: PLR0913 - one for each choice, all by name
         self,
@@ -195,7 +210,8 @@ class Durable:
         abort: Abort | None = None,
         history: Sequence[Message] = (),
         runtime: Runtime | None = None,
-    ) -> Result[Out]:
+        wait: bool = True,
+    ) -> Result[Out] | Pending:
         """Begin a run, or go on with the one that has this id, and return its result. The result of a run that has
         ended is read from the store.
 
@@ -203,6 +219,9 @@ class Durable:
         and is only a row in the store; this call then waits for its end, whichever process drives it. If the
         surrounding task is cancelled, the same call later goes on with the run. `deps` are never stored: each call
         gives them again.
+
+        With `wait=False`, a run that only waits for somebody returns a `Pending` at once. Answer with `approve` and
+        `answer` of `get(id)`, by the ids of what is open, and call this again.
 
         The options are those of `journeyman.run`. `callbacks`, `on_event` and `abort` hold for this call alone.
 
@@ -214,6 +233,7 @@ class Durable:
         """
         runtime = DEFAULT_RUNTIME if runtime is None else runtime
         given = Program(agent=agent, deps=deps, runtime=runtime, callbacks=callbacks, on_event=on_event, abort=abort)
+        given = given if wait else replace(given, is_left=True)
         head: Head | None = None
         if not (misuse := _misuse(given, max_attempts=max_attempts, history=history)):
             given = self._usable(given)
@@ -236,8 +256,8 @@ class Durable:
             )
         return await self._drive_to_end(await self._begun(head, id=id, is_queued=False), given)
 
-    async def _drive_to_end(self, row: Row, program: Program) -> Result[Any]:
-        """Drive a run, and wait for whoever goes on with it."""
+    async def _drive_to_end(self, row: Row, program: Program) -> Result[Any] | Pending:
+        """Drive a run, and wait for whoever goes on with it, unless it is left then."""
         also: tuple[Status, ...] = ("waiting",)
         reminding = asyncio.create_task(self._log_questions(row.id))
         try:
@@ -249,6 +269,8 @@ class Durable:
                     return outcome
                 if outcome.how == "blocked":
                     raise RunBlocked(row.name or row.id, outcome.why)
+                if program.is_left and outcome.how == "suspended":
+                    return pending_of(await self.hub.row(row.id), outcome.history)
                 also = ()
                 await self.hub.changed(since=mark)
         finally:

@@ -56,7 +56,8 @@ from journeyman.journal import (
     encode_step,
 )
 from journeyman.texts import shorten_line
-from journeyman.types import Effect, JsonObject, RunPath
+from journeyman.tools.external import external_question
+from journeyman.types import Effect, JsonObject, Message, RunPath
 
 T = TypeVar("T")
 
@@ -77,6 +78,8 @@ class Exit:
     how: Literal["fenced", "suspended", "held", "blocked", "lost", "released"]
     why: str = ""
     error: BaseException | None = None
+    history: tuple[Message, ...] = ()
+    """The conversation of a run that is suspended."""
 
 
 class Departure:
@@ -466,18 +469,24 @@ class RunJournal(Journal):
         may be made again, and this one may not."""
         if not call:
             return None
-        key = "/".join(("answer", *path[1:], call, "text"))  # it must not look like that of the call, which is counted
-        digest = sha256("\n".join((*path, question)).encode("utf-8", "surrogatepass")).hexdigest()
-        asked = PendingQuestion(
-            key=key,
-            kind="answer",
-            question_id=digest,
-            path=path,
-            tool="ask_user",
-            arguments=None,
-            question=question,
-            options=tuple(options),
-        )
+        asked = _question_in_words(path, question, call)
+        self.life.n_working -= 1  # its call only waits
+        try:
+            return await self._answer_in_words(replace(asked, options=tuple(options)), call)
+        finally:
+            self.life.n_working += 1
+
+    async def give_result(
+        self, path: RunPath, tool: str, arguments: dict[str, object], *, id: str, call: str
+    ) -> str | None:
+        """Let somebody answer with the result of an external call, in this life of the run or a later one."""
+        asked = _question_in_words(path, external_question(id), call)
+        given: JsonObject = {**arguments}  # pyright: ignore[reportAssignmentType] - read from JSON by a schema
+        return await self._answer_in_words(replace(asked, tool=tool, arguments=given, tool_use_id=id), call)
+
+    async def _answer_in_words(self, asked: PendingQuestion, call: str) -> str | None:
+        """Return the answer to a question, once it is there."""
+        path, question, options = asked.path, asked.question, asked.options
         scope, here = current_scope.get(), self.questions
 
         async def text(opened: Callable[[str], None]) -> JsonValue:
@@ -485,12 +494,8 @@ class RunJournal(Journal):
             return await here.ask(path, question, options, call=call, opened=opened)
 
         asking = None if here is None or not here.watch.is_heard else _Here(here, text)
-        self.life.n_working -= 1  # its call only waits
-        try:
-            async with nullcontext() if scope is None else scope.pause_deadlines():
-                value = await self._asked(asked, "text", expires_s=None, here=asking)
-        finally:
-            self.life.n_working += 1
+        async with nullcontext() if scope is None else scope.pause_deadlines():
+            value = await self._asked(asked, "text", expires_s=None, here=asking)
         return None if value is None else str(loads(decode_step(value)[1]))
 
     async def _asked(
@@ -634,6 +639,19 @@ class _Here:
         if self.id in self.questions.open:
             text = answer if isinstance(answer, str) else None
             self.questions.answer(self.id, DECISION.read(answer) if text is None else text)
+
+
+def _question_in_words(path: RunPath, question: str, call: str) -> PendingQuestion:
+    """Return the question of a call that is answered in words."""
+    return PendingQuestion(
+        key="/".join(("answer", *path[1:], call, "text")),  # it must not look like that of the call, which is counted
+        kind="answer",
+        question_id=sha256("\n".join((*path, question)).encode("utf-8", "surrogatepass")).hexdigest(),
+        path=path,
+        tool="ask_user",
+        arguments=None,
+        question=question,
+    )
 
 
 def _question_of_approval(key: str, approval: Approval) -> PendingQuestion:

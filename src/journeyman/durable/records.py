@@ -25,6 +25,7 @@ from journeyman.data import lazy_dataclass
 from journeyman.errors import RunBlocked, StepTooLarge
 from journeyman.journal import as_json
 from journeyman.narrowing import is_json_object, is_list, is_list_or_tuple
+from journeyman.result import AskedQuestion, Pending, PendingCall
 from journeyman.session import TURN
 from journeyman.store.log import NewRecord
 from journeyman.types import JsonObject, Message, Usage, UserContent, adapter_of, canonical_json
@@ -630,6 +631,29 @@ def questions_of(row: Row) -> tuple[PendingQuestion, ...]:
         return () if row.asked is None else adapter_of(tuple[PendingQuestion, ...]).validate_json(row.asked)
     except ValueError:
         return ()
+
+
+def pending_of(row: Row, history: tuple[Message, ...]) -> Pending:
+    """Return what a run waits for, as its caller is told."""
+    calls: list[PendingCall] = []
+    questions: list[AskedQuestion] = []
+    for each in questions_of(row):
+        if each.kind == "answer" and each.tool_use_id:  # the result of an external tool is the answer
+            given = each.arguments or {}
+            calls.append(PendingCall(id=each.question_id, tool_name=each.tool, arguments=given, path=each.path))
+        else:
+            named = each.tool if each.kind == "approve" else ""
+            questions.append(
+                AskedQuestion(
+                    id=each.question_id,
+                    kind=each.kind,
+                    question=each.question,
+                    options=each.options,
+                    tool_name=named,
+                    arguments=each.arguments,
+                )
+            )
+    return Pending(calls=tuple(calls), questions=tuple(questions), history=history)
 
 
 def dump_questions(questions: Sequence[PendingQuestion]) -> bytes | None:

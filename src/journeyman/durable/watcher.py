@@ -309,7 +309,11 @@ class Hub:
             program=program,
             now=self.now,
             # An open chat is in memory anyway.
-            suspend_after_s=self._linger_s if program.turn is None or program.may_leave else inf,
+            suspend_after_s=0.0
+            if program.is_left
+            else self._linger_s
+            if program.turn is None or program.may_leave
+            else inf,
             strict=self._strict,
             keeps_steps=self.keeps_steps,
             look=self.look,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, Unpack, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Unpack, overload
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
 from journeyman.budget import open_budget
@@ -30,6 +30,7 @@ from journeyman.journal import TypedCodec
 from journeyman.loop.calls import finish
 from journeyman.loop.finish import announce, conclude, failed_inside, known_end, left_behind
 from journeyman.loop.iteration import iterate
+from journeyman.loop.pending import refuse_to_wait, run_or_pause
 from journeyman.loop.prepare import UNKNOWN_MAX_TOKENS, Unprepared, begin, prepare
 from journeyman.loop.replay import decide_once, first_state, recall
 from journeyman.loop.state import (
@@ -38,6 +39,7 @@ from journeyman.loop.state import (
     Finished,
     Options,
     Outcome,
+    PausingOptions,
     Run,
     RunOptions,
     attempt_place,
@@ -50,7 +52,7 @@ from journeyman.loop.validation import Verdict, validate
 from journeyman.loop.watch import ANYWHERE
 from journeyman.model import max_output_tokens_of, opened
 from journeyman.prompt import ErrorPromptContext, PromptBlank, PromptFailed, default_error_prompt, make_content
-from journeyman.result import Failure, Metadata, Result
+from journeyman.result import Failure, Metadata, Pending, Result
 from journeyman.tools.check import n_taken
 from journeyman.tools.context import current_asker, isolated
 from journeyman.types import NOTHING_USED, Content, Message, Text, ToolResult
@@ -71,6 +73,10 @@ async def run(agent: Agent[Out, str], input: Content, **options: Unpack[RunOptio
 async def run(
     agent: Agent[Out, str, Deps], input: Content, *, deps: Deps, **options: Unpack[RunOptions]
 ) -> Result[Out]: ...
+@overload
+async def run(
+    agent: Agent[Out, In, Any], input: In | Pending, *, wait: Literal[False], **options: Unpack[PausingOptions]
+) -> Result[Out] | Pending: ...
 @refuse_old_arguments
 async def run(  # noqa: PLR0913 - one for each option, all by name
     agent: Agent[Out, Any, Any],
@@ -83,7 +89,9 @@ async def run(  # noqa: PLR0913 - one for each option, all by name
     abort: Abort | None = None,
     history: Sequence[Message] = (),
     runtime: Runtime | None = None,
-) -> Result[Out]:
+    wait: bool = True,
+    results: Mapping[str, object] | None = None,
+) -> Result[Out] | Pending:
     """Run `agent` on `input`, and return how it ended.
 
     An agent that takes a text also takes content: texts and `Image`, `Document` and `Audio`, in a list. Its functions
@@ -94,6 +102,10 @@ async def run(  # noqa: PLR0913 - one for each option, all by name
     is repaired. `abort` ends the run with `Failure(EXECUTION_CANCELLED)`. `callbacks` are called at the steps of the
     run, and `on_event` with every event, in order. `runtime` is what surrounds the run: a journal, approvals,
     telemetry.
+
+    With `wait=False`, a run in which external tools are called, or somebody is asked and there is no approver, returns
+    a `Pending`. It goes on as `run(agent, pending, results={…}, wait=False)`, with results by the ids of what is open;
+    for a question, that is a decision, such as `Allow()`, or a text. What is not given stays open.
 
     Wrong arguments end it, too: `Failure(INVALID_INPUT)` lists them all.
 
@@ -111,6 +123,10 @@ async def run(  # noqa: PLR0913 - one for each option, all by name
         history=history,
         runtime=DEFAULT_RUNTIME if runtime is None else runtime,
     )
+    if not wait:
+        return await run_or_pause(agent, input, options, results=results, carry_out=carry_out)
+    if results is not None or isinstance(input, Pending):
+        return refuse_to_wait()
     return await carry_out(begin(agent, input, options))
 
 

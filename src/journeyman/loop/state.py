@@ -69,6 +69,15 @@ class RunOptions(StreamOptions, total=False):
     """Called with every event, in order, and never awaited: what is async goes into `callbacks`."""
 
 
+class PausingOptions(RunOptions, total=False):
+    """The options of `run(…, wait=False)`."""
+
+    deps: object
+    """What the agent's functions and tools use."""
+    results: Mapping[str, object] | None
+    """Answers to what is open in the `Pending` that is passed as the input, by the ids there."""
+
+
 @lazy_dataclass(kw_only=True)
 class Options:
     """All that a caller may say about one run, as the loop reads it."""

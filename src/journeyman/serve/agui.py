@@ -23,9 +23,9 @@ from journeyman.events import Event
 from journeyman.json_numbers import write_json
 from journeyman.narrowing import is_json_object, is_list
 from journeyman.result import Metadata, plain_output
-from journeyman.serve.bodies import client_question
 from journeyman.serve.live import Ended, Entry, Live
 from journeyman.serve.refusals import Refusal
+from journeyman.tools.external import external_question
 from journeyman.types import JsonObject
 
 PROTOCOL: Final = "1.0"
@@ -135,7 +135,7 @@ class Agui:
         """The ids under which their results are waited for."""
         self._has_begun = False
         called = [each.event for each in live.entries if segment.open and isinstance(each.event, events.ToolCalled)]
-        by_client = {client_question(each.tool_use_id) for each in called if each.tool_name in self._tools}
+        by_client = {external_question(each.tool_use_id) for each in called if each.tool_name in self._tools}
         for each in segment.open:
             self._ask(each, is_by_client=each.question in by_client)
 
@@ -295,9 +295,9 @@ class Agui:
                     yield ui.ToolCallArgsEvent(tool_call_id=id, delta=write_json(given).decode())
                 yield from self._close_messages()
                 if name in self._tools:
-                    self._by_client.add(client_question(id))
+                    self._by_client.add(external_question(id))
             case events.ToolFinished() if name in self._tools and any(
-                isinstance(each.event, events.QuestionAsked) and each.event.question == client_question(id)
+                isinstance(each.event, events.QuestionAsked) and each.event.question == external_question(id)
                 for each in self._live.entries
             ):
                 return  # the client has told us

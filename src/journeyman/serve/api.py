@@ -40,7 +40,6 @@ from journeyman.serve.bodies import (
     after_of,
     answer_of,
     answers_of,
-    client_question,
     idempotency_key,
     input_of_body,
     is_id,
@@ -60,6 +59,7 @@ from journeyman.serve.openapi import ID, MOST, PLACE, openapi
 from journeyman.serve.refusals import RETRY_S, Refusal, invalid_input, key_of, nothing, owner_key, served_problems
 from journeyman.serve.streams import EventStream, Plain, check_followers
 from journeyman.session import TURN, turn_name
+from journeyman.tools.external import external_question
 from journeyman.types import JsonObject, Message, adapter_of
 
 Page: TypeAlias = tuple[list[dict[str, object]], str | None]
@@ -584,7 +584,7 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
             self._threads.check_answers(live, answers)
         early: dict[str, str] = {}
         for call, result in results.items():
-            question = client_question(call)
+            question = external_question(call)
             if question in wanted:
                 answers[wanted[question]] = result
             else:

@@ -15,12 +15,12 @@ from journeyman.agent import Agent
 from journeyman.errors import DefinitionError
 from journeyman.gate import DECISION, Allow, Decision, Deny, Rewrite
 from journeyman.json_numbers import read_json, write_json
+from journeyman.model import ToolSpec
 from journeyman.narrowing import as_list, is_json_object, is_list_of_texts, is_str_dict
 from journeyman.serve.openapi import ID, KEY
 from journeyman.serve.refusals import Refusal
-from journeyman.tools.context import ToolContext, current_asker
-from journeyman.tools.tools import Tool
-from journeyman.types import JsonObject, ToolResult
+from journeyman.tools.external import ExternalTools
+from journeyman.types import JsonObject
 
 _ID: Final = re.compile(ID)
 _KEY: Final = re.compile(KEY)
@@ -249,22 +249,6 @@ def answers_of(given: RunAgentInput) -> dict[str, Decision | str]:
     return answers
 
 
-def client_question(tool_use_id: str) -> str:
-    """Return the question that stands for a call of a client's tool: the result is the answer."""
-    return f"The user interface is to give the result of the call {tool_use_id}."
-
-
-async def _by_client(context: ToolContext[Any], arguments: dict[str, object]) -> str | ToolResult:
-    """Wait for the result that the client sends with its next request."""
-    id = context.tool_use_id
-    asker = current_asker.get()
-    call = f"attempt/{context.attempt}/iteration/{context.iteration}/call/{id}"
-    answer = None if asker is None else await asker.ask(context.path, client_question(id), (), call=call)
-    if answer is None:
-        return ToolResult("The user interface is not there.", is_error=True)
-    return answer
-
-
 def with_tools(agent: Agent[Any, Any, Any], given: RunAgentInput) -> Agent[Any, Any, Any]:
     """Return the agent with the tools that a client has and executes.
 
@@ -274,19 +258,18 @@ def with_tools(agent: Agent[Any, Any, Any], given: RunAgentInput) -> Agent[Any, 
     if not given.tools:
         return agent
     nothing: JsonObject = {"type": "object", "properties": {}}
-    tools = [
-        Tool(each.name, each.description, cast("JsonObject", each.parameters or nothing), _by_client, **_OF_CLIENTS)
+    specs = [
+        ToolSpec(
+            name=each.name, description=each.description, input_schema=cast("JsonObject", each.parameters or nothing)
+        )
         for each in given.tools
     ]
     try:
-        return replace(agent, tools=[*agent.tools, *tools])
+        return replace(agent, tools=[*agent.tools, ExternalTools(specs)])
     except DefinitionError as error:
         issues = [{"path": "tools", "message": each.message} for each in error.problems[:20]]
         text = f"The tools cannot be used: {issues[0]['message']}"
         raise Refusal(422, "INVALID_INPUT", text, "Change the client's tools.", issues=issues) from None
-
-
-_OF_CLIENTS: Final[Any] = {"parallel": True, "journals_itself": True, "external": True}
 
 
 def results_of(asked: RunInput) -> dict[str, str]:

@@ -7,11 +7,13 @@ from journeyman.faces import lazy_face
 if TYPE_CHECKING:
     from journeyman.tools.background import TaskContext
     from journeyman.tools.context import ToolContext, ToolsetContext
+    from journeyman.tools.external import ExternalTools
     from journeyman.tools.tools import CallNext, MiddlewareCall, Tool, tool
     from journeyman.tools.toolsets import Toolset, toolset
 
 __all__ = [
     "CallNext",
+    "ExternalTools",
     "MiddlewareCall",
     "TaskContext",
     "Tool",
@@ -28,6 +30,7 @@ if not TYPE_CHECKING:
         {
             "background": "TaskContext",
             "context": "ToolContext ToolsetContext",
+            "external": "ExternalTools",
             "tools": "CallNext MiddlewareCall Tool tool",
             "toolsets": "Toolset toolset",
         },
