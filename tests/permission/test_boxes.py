@@ -94,7 +94,8 @@ def test_a_rule_that_no_kernel_can_hold_is_told_with_what_holds_instead(
     ]
     permission = Permission(roots=[tmp_path], deny=["Bash(git push *)", "Bash(rm *)"])
     assert make_box(permission) == make_box(permission)
-    assert caplog.messages == told, "once, when the box is made first"
+    assert [each.levelname for each in caplog.records] == ["WARNING"], "once, when the box is made first"
+    assert "Bash(git push *)" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -122,5 +123,5 @@ def test_a_rule_that_another_contradicts_is_told(
 ) -> None:
     rules: dict[str, Any] = {where: [allow], "deny": [deny]}
     Permission(**rules)
-    told = f"The rule {allow} has no effect: the deny rule {deny} forbids all of it. Take one of them out."
-    assert caplog.messages == ([told] if contradicts else [])
+    assert [each.levelname for each in caplog.records] == ["WARNING"] * contradicts
+    assert all(rule in caplog.text for rule in (allow, deny)) or not contradicts

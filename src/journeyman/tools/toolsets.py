@@ -15,7 +15,7 @@ from typing_extensions import TypeIs, TypeVar
 from journeyman.cancellation import is_awaited
 from journeyman.data import lazy_dataclass
 from journeyman.definition import Problem, is_one_of, meant, raise_problems, value_problems
-from journeyman.gate import Allow, Ask, Gate, GateRequest, Verdict
+from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.narrowing import is_list_or_tuple, is_set, is_str_mapping
 from journeyman.tools.check import function_problem
 from journeyman.tools.context import ToolsetContext
@@ -362,7 +362,7 @@ def _is_prepared(source: object) -> bool:
 
 
 @lazy_dataclass(frozen=True)
-class RequiredApproval(Gate):
+class RequiredApproval:
     """A gate that asks about each call, or about those that a function says so of."""
 
     asks: _Asks
