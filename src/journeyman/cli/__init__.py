@@ -82,6 +82,9 @@ COMMANDS: Final = {
     "mcp login": CommandText(
         "CONFIG|URL", "Sign in at MCP servers, for agents that use them.", "mcp login https://docs.example.org/mcp"
     ),
+    "sandbox": CommandText(
+        "[-- COMMAND ...]", "Show what a sandbox holds here, or run a command in one.", "sandbox -- make test"
+    ),
     "demo": CommandText("[QUESTION]", "Watch an analyst at work, with or without a key.", "demo"),
     "completion": CommandText("SHELL", "Print what completes commands in a shell.", "completion bash"),
 }
@@ -106,6 +109,7 @@ SHARED: Final = {
         "Do unasked: strict, balanced (else), auto, trust, plan.",
         ("run", "batch", "chat", "worker", "mcp", "resume", "cassette record"),
     ),
+    "--sandbox": SharedText("WISH", "Run commands in a box: auto, required, none (else).", ("run", "chat")),
     "--store": SharedText(
         "PLACE",
         "A file or URL; else JOURNEYMAN_STORE, .journeyman/runs.db.",

@@ -85,6 +85,7 @@ for _full, _place in {
     "cassette test": "cassettes:make_test",
     "worker": "worker:worker",
     "serve": "serve:serve",
+    "sandbox": "sandbox:sandbox",
     "demo": "demo:demo",
     "completion": "app:completion",
 }.items():

@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from pkgutil import resolve_name
@@ -113,7 +113,10 @@ def run(  # noqa: PLR0913 - one for each option, all by name
     if shared.json and stream is not None:
         what = "--json and --stream both say what is printed."
         raise Mistake(what, "Leave one out: --stream ends with that document.")
-    with AgentLoop(shared.timeout, rules=rules) as loop, telemetry_in(shared) as telemetry:
+    if kept.durable and shared.sandbox is not None:
+        hint = "Give it in code: Workspace(…, sandbox=…)."
+        raise Mistake("--sandbox is not for a durable run: it would go on without the box.", hint)
+    with sandbox_in(shared), AgentLoop(shared.timeout, rules=rules) as loop, telemetry_in(shared) as telemetry:
         job = Job(
             stdout=Stdout(drop_others=shared.quiet),  # before the agent's file prints
             text=read_text(input),
@@ -252,6 +255,17 @@ def recording_in(options: SharedOptions) -> Generator[OpenRecords | None]:
     finally:
         if made is not None:
             made.close()
+
+
+def sandbox_in(options: SharedOptions) -> AbstractContextManager[object]:
+    """Return a block in which workspaces have the sandbox that the command line wishes for.
+
+    Raises:
+        Mistake: one is required, and none holds enough here.
+    """
+    if options.sandbox is None:
+        return nullcontext()
+    return resolve_name("journeyman.cli.sandbox:ask_for_sandbox")(options.sandbox, quiet=options.quiet)
 
 
 @contextmanager

@@ -47,16 +47,16 @@ class OpenBoxes:
     """The boxes that a sandbox has opened."""
 
     def __init__(self) -> None:
-        self._opened: Final[list[OpenSandbox]] = []
+        self._opened: Final[WeakSet[OpenSandbox]] = WeakSet()
 
     def add(self, opened: OpenSandbox) -> OpenSandbox:
-        """Take note of a box that was opened, and forget those that are closed."""
-        self._opened[:] = [*[each for each in self._opened if each.is_open], opened]
+        """Take note of a box that was opened, for as long as somebody knows it."""
+        self._opened.add(opened)
         return opened
 
     def close(self) -> None:
         """Close them."""
-        for each in self._opened:
+        for each in [*self._opened]:
             each.close()
         self._opened.clear()
 

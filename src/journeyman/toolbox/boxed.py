@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
@@ -23,7 +24,7 @@ from journeyman.startup_files import StartupFiles
 from journeyman.toolbox.files import ToolRefused
 
 if TYPE_CHECKING:
-    from journeyman.sandbox import Box, OpenSandbox, Sandbox, SandboxProcess
+    from journeyman.sandbox import Box, OpenSandbox, Sandbox, SandboxProcess, SandboxRefusal
 
 SandboxChoice: TypeAlias = "Literal['auto', 'required'] | Box | Callable[[], Box] | Sandbox"
 """`auto`: the sandbox that holds enough here, if one does; `required`: that, or none of the workspace's commands run; a
@@ -43,6 +44,17 @@ class _OpenBox:
     @property
     def is_busy(self) -> bool:
         return any(each.are_left() for each in self.processes)
+
+
+@dataclass(slots=True)
+class AskedSandbox:
+    """The wish of whoever starts a program for those of its workspaces that name no sandbox, and the boxes of all."""
+
+    choice: SandboxChoice | None = None
+    boxes: list[WorkspaceBox] = field(default_factory=list["WorkspaceBox"])
+
+
+asked_sandbox: Final[ContextVar[AskedSandbox | None]] = ContextVar("journeyman_asked_sandbox", default=None)
 
 
 class WorkspaceBox:
@@ -71,7 +83,11 @@ class WorkspaceBox:
             told = f"sandbox is {choice!r}."
             hint = "Write 'auto', 'required' or None, or give a Box, a function that returns one, or a sandbox."
             raise DefinitionError("A workspace", [Problem("INVALID_SANDBOX", told, hint)])
-        self._root: Final = root
+        self.refused: Final[dict[SandboxRefusal, None]] = {}
+        """All that it has refused to commands."""
+        self.given: Final[dict[str, None]] = {}
+        """All needs that commands were given beyond it."""
+        self.root: Final = root
         writes = tuple([os.path.realpath(Path(each).expanduser()) for each in also])
         path = (os.environ if environment is None else environment).get("PATH")
         usual = sandboxes.Box(work=root, writes=writes, hidden=sandboxes.secrets_of_home(), path=path)
@@ -95,8 +111,8 @@ class WorkspaceBox:
                 raise DefinitionError("A workspace", [Problem("NO_SANDBOX", told, hint)])
 
     def _refuse_other_folder(self, box: Box) -> None:
-        if box.work != self._root:
-            told = f"The box is one for {box.work}, and the folder of the workspace is {self._root}."
+        if box.work != self.root:
+            told = f"The box is one for {box.work}, and the folder of the workspace is {self.root}."
             raise DefinitionError("A workspace", [Problem("INVALID_SANDBOX", told, "Give both the same folder.")])
 
     async def find(self) -> Box | None:
@@ -126,7 +142,7 @@ class WorkspaceBox:
         box = self._box if isinstance(self._box, sandboxes.Box) else self._box()
         self._refuse_other_folder(box)
         if self._startup is None:
-            self._startup = StartupFiles(self._root)
+            self._startup = StartupFiles(self.root)
         protected = tuple(dict.fromkeys([*box.protected, *self._startup.paths]))
         return replace(box, protected=protected, hosts=box.hosts if self._chosen().holds().has_proxy else ())
 
@@ -171,8 +187,10 @@ class WorkspaceBox:
         if self._startup is None:
             return []
         refusals = [] if found is None else [*sandboxes.find_refusals(found.opened.box, output, folder)]
+        self.given.update(dict.fromkeys(needs))
         if found is not None and isinstance(found.opened, sandboxes.TellsRefusals):
             refusals = [*dict.fromkeys([*found.opened.take_refusals(), *refusals])]
+        self.refused.update(dict.fromkeys(refusals))
         held = await asyncio.to_thread(self._startup.hold_changes)
         lines = [f"{each} was put aside as {each}.held: programs would run it by themselves." for each in held]
         for each in reversed(refusals):

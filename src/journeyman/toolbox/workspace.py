@@ -10,7 +10,7 @@ from typing import Final, Literal, Self, TypeAlias, get_args
 
 from journeyman.definition import explain_arguments, raise_problems
 from journeyman.errors import DefinitionError, Problem
-from journeyman.toolbox.boxed import SandboxChoice, WorkspaceBox
+from journeyman.toolbox.boxed import SandboxChoice, WorkspaceBox, asked_sandbox
 from journeyman.toolbox.command import bash_tool
 from journeyman.toolbox.edit import edit_tool
 from journeyman.toolbox.files import FileSystem, LocalFiles, Reach, Spill
@@ -69,7 +69,8 @@ class Workspace(Toolset):
             ripgrep: The program that searches where it is installed; None to search without it.
             sandbox: The box that commands run in: `auto`, `required`, a `Box`, a function that returns the one for the
                 files that are there now, or a sandbox with the usual borders.
-                With `auto` they run without one where none holds, which is logged once. None: as this process runs.
+                With `auto` they run without one where none holds, which is logged once. None: as `--sandbox` of the
+                command line says; else as this process runs.
 
         Raises:
             DefinitionError: the root is not a folder, or a sandbox is required and none holds enough here.
@@ -80,6 +81,9 @@ class Workspace(Toolset):
             given = os.path.abspath(os.path.expanduser(given))
         reach = Reach(given, self._files, also=[os.fspath(each) for each in also], confined=confined)
         self._refuse_unless_folder(reach)
+        asked = asked_sandbox.get()
+        if sandbox is None and asked is not None:
+            sandbox = asked.choice
         self.bench: Final = Bench(
             reach=reach,
             stamps=Stamps(),
@@ -91,6 +95,8 @@ class Workspace(Toolset):
             if sandbox is None
             else WorkspaceBox(sandbox, reach.root, also=also, environment=shell.environment, may_widen=not confined),
         )
+        if asked is not None and self.bench.box is not None:
+            asked.boxes.append(self.bench.box)
 
     @property
     def root(self) -> str:

@@ -23,6 +23,7 @@ from journeyman.compaction import ClearToolResults, Summarise
 from journeyman.env_file import hint_of_env_file
 from journeyman.narrowing import is_one_of
 from journeyman.toolbox import Workspace, fetch_tool, load_agents_md
+from journeyman.toolbox.boxed import asked_sandbox
 from journeyman.toolbox.workspace import ToolName
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Text
@@ -95,7 +96,8 @@ def _tools_by_name(named: str) -> Iterator[AnyTool]:
     if unknown or not words:
         text = f"There is no tool {unknown[0]!r}." if unknown else "--tools names none."
         raise Mistake(text, f"There are {', '.join(_GROUPS)}, and {', '.join(_GROUPS[CODING])}.")
-    workspace = Workspace(Path.cwd())
+    asked = asked_sandbox.get()  # in a box a command may ask for more, which its user decides
+    workspace = Workspace(Path.cwd(), confined=asked is None or asked.choice is None)
     files: list[ToolName] = [name for name in names if is_one_of(name, ToolName)]
     if files:
         yield from workspace.tools(*files)

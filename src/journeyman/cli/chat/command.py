@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -50,6 +50,7 @@ from journeyman.result import Failure, Result, Success
 
 if TYPE_CHECKING:
     from journeyman.cli.chat.terminal import Terminal
+    from journeyman.toolbox.boxed import AskedSandbox
 
 AnyTerminal: TypeAlias = "Terminal | PlainTerminal"
 _TERMINATED: Final = 143  # 128 and the number of SIGTERM, as shells report it
@@ -81,7 +82,12 @@ def chat(
     if tools is not None and target is not None:
         raise Mistake(f"--tools is for the assistant; {target} has its own tools.", "Leave one of them out.")
     stdout = None if os.isatty(0) and os.isatty(1) else Stdout()
-    with AgentLoop(shared.timeout, rules=rules) as loop, telemetry_in(shared) as telemetry:
+    ask: Callable[..., AbstractContextManager[AskedSandbox]] = resolve_name("journeyman.cli.sandbox:ask_for_sandbox")
+    with (
+        ask(shared.sandbox) as asked,
+        AgentLoop(shared.timeout, rules=rules) as loop,
+        telemetry_in(shared) as telemetry,
+    ):
         make: Callable[..., Agent[Any, Any, Any]] | None = None
         if target is None:  # imported for it alone
             make = resolve_name("journeyman.cli.chat.assistant:assistant")
@@ -93,6 +99,7 @@ def chat(
         is_attended, is_plain = stdout is None, plain or is_dumb()
         echoes = not (is_attended and is_plain)  # what is typed stands there
         dialog = Dialog(agent, ChatView(), sessions, is_attended=is_attended, echoes=echoes)
+        dialog.sandbox = asked
         try:
             return _converse(loop, dialog, runtime, stdout, is_plain=is_plain, debug=shared.debug)
         finally:

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
+from pkgutil import resolve_name
 from signal import SIGKILL
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from journeyman import events
 from journeyman.agent import Agent, Runtime
@@ -48,6 +49,9 @@ from journeyman.narrowing import is_one_of
 from journeyman.permission.permission import MODES, PermissionMode
 from journeyman.types import Image
 from journeyman.window import estimate_message
+
+if TYPE_CHECKING:
+    from journeyman.toolbox.boxed import AskedSandbox
 
 _MAY_DELIVER: Final = (events.MessageCommitted, events.IterationStarted, events.TurnEnded)
 """After these, something that waited may have been said."""
@@ -79,6 +83,8 @@ class Dialog:
         """The model that answers, or its name."""
         self.permission: Policy | None = None
         """The gate whose mode can be changed, if there is one."""
+        self.sandbox: AskedSandbox | None = None
+        """The sandbox that the command line wishes for, and the boxes of the agent's workspaces."""
         self.exit_code = 0
         self.resume: str | None = None
         """The id of the conversation to go on with after this one was left; None leaves altogether."""
@@ -647,6 +653,11 @@ def _modes(dialog: Dialog) -> Iterator[tuple[str, str]]:
         yield mode, ", ".join(f"{kind}: {step}" for kind, step in steps.items())
 
 
+def _show_sandbox(dialog: Dialog, rest: str) -> Iterator[Line]:
+    lines: Callable[[AskedSandbox | None], Iterator[Line]] = resolve_name("journeyman.cli.sandbox:sandbox_lines")
+    return lines(dialog.sandbox)
+
+
 def _show_output(dialog: Dialog, rest: str) -> Iterator[Line]:
     if not dialog.last_output:
         yield _wrong("No command has written anything yet.")
@@ -665,6 +676,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "/help": Command(_help, "Shows this."),
     "/model": Command(_use_model, "Shows the model, or lets another one answer.", "[NAME]", at_start="--model NAME"),
     "/mode": Command(_mode, "Shows what happens to calls, or changes it.", "[MODE]", _modes, "--mode MODE"),
+    "/sandbox": Command(_show_sandbox, "Shows what commands may do, and what was refused to them."),
     "/cost": Command(_show_cost, "Shows the tokens and the cost of the conversation."),
     "/compact": Command(_compact, "Makes what is sent of the conversation shorter."),
     "/undo": Command(_undo, "Hides the last turn. What its tools did stays done."),
