@@ -68,9 +68,8 @@ class Workspace(Toolset):
             untrusted: Whether what is in the files may hold instructions that are not the user's.
             ripgrep: The program that searches where it is installed; None to search without it.
             sandbox: The box that commands run in: `auto`, `required`, a `Box`, a function that returns the one for the
-                files that are there now, or a sandbox with the usual borders.
-                With `auto` they run without one where none holds, which is logged once. None: as `--sandbox` of the
-                command line says; else as this process runs.
+                files that are there now, or a sandbox with the usual borders. With `auto` they run without one where
+                none holds, which is logged once. None: as `--sandbox` says; else as this process runs.
 
         Raises:
             DefinitionError: the root is not a folder, or a sandbox is required and none holds enough here.
