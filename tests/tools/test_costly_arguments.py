@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum
-from typing import Annotated, Literal, Never, cast
+from sys import hash_info
+from typing import Annotated, Literal, Never, Union, cast
 from uuid import UUID
 
 import pytest
@@ -163,6 +164,10 @@ def named(item: str, size: int = 200_000) -> str:
     return "{" + ",".join([f'"n{n}":{item}' for n in range(size // (len(item) + 8))]) + "}"
 
 
+OF_ONE_HASH = [n * hash_info.modulus for n in range(1, 9_000)]
+models = [create_model(f"M{n}", **cast("dict[str, Never]", {f"f{n}": (int, ...), "x": list[int]})) for n in range(20)]
+Twenty = cast("TypeForm[object]", Union[tuple(models)])  # noqa: UP007 - of a list
+
 # of a size at which a fault takes several times as long as it may
 HOSTILE: dict[str, tuple[TypeForm[object], str]] = {
     "a flat union": (list[int | bool | None], many("1.5")),
@@ -198,6 +203,12 @@ HOSTILE: dict[str, tuple[TypeForm[object], str]] = {
     "nulls that may not be absent": (list[Row], many('{"number":null,"size":null}', 100_000)),
     "nulls that are absent": (list[Row], many('{"number":1,"size":null}', 50_000)[:-1] + ",{}]"),
     "one long text": (int, json.dumps("9" * 1_000_000 + "x")),
+    "numbers of one hash": (set[int], f"[{','.join(map(str, OF_ONE_HASH))}]"),
+    "keys of one hash": (dict[int, int], json.dumps(dict.fromkeys(map(str, OF_ONE_HASH), 1))),
+    "ids of one hash": (list[frozenset[UUID]], json.dumps([[str(UUID(int=each)) for each in OF_ONE_HASH[:5_000]]])),
+    "decimals of one hash": (set[Decimal], json.dumps([f"{pow(10, -n, hash_info.modulus)}e{n}" for n in range(8_000)])),
+    "twenty models around much": (Twenty, '{"x":' + many("1")[:-1] + ',"x"]}'),
+    "twenty models of many": (cast("TypeForm[object]", list.__class_getitem__(Twenty)), many('{"f3":1,"x":["x"]}')),
 }
 
 
@@ -224,6 +235,12 @@ def test_a_python_value_that_is_wrong_costs_as_little() -> None:
         "[0]: should be a valid string, got 1",
         "there may be more: of a long value, only the first faults are told",
     )
+
+
+def test_numbers_that_are_only_large_are_taken_into_sets_and_as_keys() -> None:
+    large = {2**61 + n for n in range(3_000)}
+    assert output_schema(set[int]).parse(json.dumps({"value": [*large]})) == large
+    assert output_schema(dict[int, int]).check(dict.fromkeys(large, 1)) == dict.fromkeys(large, 1)
 
 
 def test_what_leads_to_one_member_only_may_be_nested_deeply() -> None:

@@ -25,6 +25,7 @@ from journeyman.json_numbers import holds_long_numbers
 from journeyman.narrowing import is_dict, is_list, is_list_or_tuple, is_set, is_str_dict
 from journeyman.texts import shorten_line
 from journeyman.tools.collection import collecting_later
+from journeyman.tools.collisions import LEAST_CHARS, collide, hashes_numbers
 from journeyman.tools.issues import faults_of, issue_lines
 from journeyman.tools.shape import Shape
 
@@ -40,6 +41,9 @@ _MAX_LOOKS: Final = 120_000
 _MAX_LOOKS_AT_EACH: Final = 10
 _MAX_VISITS: Final = 1_000
 """How often each single value may be looked at, before it is counted how many there are."""
+_MAX_LOOKS_UNCOUNTED: Final = 500_000
+"""How often all values together may be looked at before that is counted: a union of twenty models looks at a value in
+all of them."""
 _MAX_COPIES: Final = 1_000_000
 """How often values of a text may be copied because a member of a union does not fit what they are in: some 40 ms. Of a
 long text, some for each."""
@@ -68,6 +72,8 @@ class BoundedValidator(Generic[T]):
                 the first ones of a large value.
         """
         try:
+            if self._hashes_numbers and len(input_json) >= LEAST_CHARS and collide(input_json):
+                raise _TooCostly
             value = self._checked_json(input_json)
             if _may_hold_nan(input_json):
                 from_json(input_json, allow_inf_nan=False)
@@ -100,6 +106,8 @@ class BoundedValidator(Generic[T]):
             InvalidArguments: it does not fit; it lists every issue, or the first ones of a large value.
         """
         try:
+            if self._hashes_numbers and not isinstance(value, str | bytes) and collide(value):
+                raise _TooCostly
             if self._is_cheap(value):
                 return self._adapter.validate_python(value)
             with collecting_later():
@@ -125,23 +133,28 @@ class BoundedValidator(Generic[T]):
         n_values, n_holders = _n_marks(input_json)
         n_looks = n_values * shape.n_visits
         may_be_deep = n_values * n_holders * shape.n_members > _MAX_COPIES
-        if may_be_deep or shape.n_visits > _MAX_VISITS:
+        may_be_many = shape.n_visits > _MAX_VISITS or (n_looks > _MAX_LOOKS_UNCOUNTED and shape.n_visits > 1)
+        if may_be_deep or may_be_many:
             try:
                 value = from_json(input_json)
             except (ValueError, TypeError):
                 return True  # the check will say what is wrong
+            if may_be_many:  # before the depth: it ends as soon as it is too much
+                n_looks = n_holders = self._count_looks(value, n_values, len(input_json))
             most = max(_MAX_COPIES, n_values * _MAX_COPIES_OF_EACH) // (shape.n_members or 1)
             if may_be_deep and _n_levels_of_all(value, most) > most:
                 raise _TooCostly
-            if shape.n_visits > _MAX_VISITS:
-                n_looks = n_holders = self._count_looks(value, n_values, len(input_json))
         n_chars_copied = n_holders * shape.n_fields * len(input_json)
         return n_looks <= _MAX_LOOKS_EXPLAINED and n_chars_copied <= _MAX_CHARS_COPIED
 
     def _is_cheap(self, value: object) -> bool:
-        if self._shape.n_visits > _MAX_VISITS:
-            return self._count_looks(value, n_values_of(value, _MAX_LOOKS)) <= _MAX_LOOKS_EXPLAINED
-        return n_values_of(value, _MAX_LOOKS_EXPLAINED) * self._shape.n_visits <= _MAX_LOOKS_EXPLAINED
+        n_visits = self._shape.n_visits
+        if n_visits == 1:
+            return n_values_of(value, _MAX_LOOKS_EXPLAINED) <= _MAX_LOOKS_EXPLAINED
+        n_values = n_values_of(value, _MAX_LOOKS)
+        if n_visits > _MAX_VISITS or n_values * n_visits > _MAX_LOOKS_UNCOUNTED:
+            return self._count_looks(value, n_values) <= _MAX_LOOKS_EXPLAINED
+        return n_values * n_visits <= _MAX_LOOKS_EXPLAINED
 
     def _count_looks(self, value: object, n_values: int, n_chars: int = 0) -> float:
         most = max(_MAX_LOOKS, n_values * _MAX_LOOKS_AT_EACH)
@@ -174,6 +187,10 @@ class BoundedValidator(Generic[T]):
     @cached_property
     def _shape(self) -> Shape:
         return Shape(self._adapter.core_schema)
+
+    @cached_property
+    def _hashes_numbers(self) -> bool:
+        return hashes_numbers(self._adapter.core_schema)
 
     @cached_property
     def _kinds(self) -> frozenset[str]:
