@@ -181,6 +181,8 @@ class Summarise:
     """The longest summary; it is never longer than a quarter of the threshold."""
     instructions: str = ""
     """What the model has to take care of in addition."""
+    last_results: Collection[str] = ("todo",)
+    """The names of tools whose last result stays word for word, below the summary."""
 
     name = "summarise"
     """What the strategy is called in events."""
@@ -219,7 +221,7 @@ class _Summariser:
         touched = messages[part.start if part.into is None else part.into : part.end]
         earlier = [summary for block, summary in known if _holds(touched, block)]
         summary = await self._summary(earlier, self._select_unsummed(messages, part))
-        text = Text(summary.text(), origin="summary")
+        text = Text(summary.text(self._last_results(messages, part)), origin="summary")
         view = self._insert_summary(messages, part, text)
         known.append((text, summary))
         return Shortened(messages=view, changed=True)
@@ -288,6 +290,19 @@ class _Summariser:
             return given.get(block.tool_use_id, block) if isinstance(block, ToolResult) else block
 
         return [_with_blocks(message, as_given) for message in messages]
+
+    def _last_results(self, messages: Sequence[Message], part: _Stretch) -> str:
+        """Return the last results of the tools that are named for it, unless they stand in what stays."""
+        said = self.situation.history or messages
+        names = {call.id: call.name for message in said for call in message.tool_uses}
+        blocks = [block for message in said for block in message.content if isinstance(block, ToolResult)]
+        last = {names[each.tool_use_id]: each for each in blocks if not each.is_error and each.tool_use_id in names}
+        stay = {call.id for message in messages[part.end :] for call in message.tool_uses}
+        return "".join(
+            f"\n<last-result tool='{escape(name)}'>\n{escape(last[name].text, quote=False)}\n</last-result>"
+            for name in self.given.last_results
+            if name in last and last[name].tool_use_id not in stay
+        )
 
     # -- where it goes
 
@@ -422,11 +437,11 @@ class Summary:
     next_step: str = ""
     """What was about to be done."""
 
-    def text(self) -> str:
-        """Return the summary as the agent's model reads it."""
+    def text(self, last_results: str = "") -> str:
+        """Return the summary as the agent's model reads it, with the results that stay below it."""
         return (
             f"{OPENING}The older part of this conversation was left out to save room. "
-            f"This is what it came to.\n{self.fields_text()}\n</context-summary>"
+            f"This is what it came to.\n{self.fields_text()}{last_results}\n</context-summary>"
         )
 
     def fields_text(self) -> str:

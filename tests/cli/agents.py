@@ -12,6 +12,7 @@ from journeyman import Agent, Limits, Output, Subagents, tool
 from journeyman.errors import ProviderError
 from journeyman.model import Request
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
+from journeyman.toolbox import todo_tool
 from journeyman.types import Price
 
 print("the file prints")  # noqa: T201 - users' files do
@@ -128,6 +129,8 @@ busy = Agent(
     ),
     tools=[look, fail],
 )
+work = [{"text": "Read it.", "status": "done"}, {"text": "Write it.", "status": "in_progress"}]
+lister = Agent(name="lister", model=ScriptedModel([call("todo", items=work), "Done."]), tools=[todo_tool()])
 unlucky = Agent(
     name="unlucky", model=ScriptedModel([ProviderError("Try later.", kind="overloaded", retry_after_s=0.2), "At last."])
 )

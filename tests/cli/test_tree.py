@@ -45,6 +45,12 @@ def test_calls_show_their_input_their_fault_and_the_cache(warm: Warm) -> None:
     ]
 
 
+def test_a_list_of_work_is_shown_below_its_call(warm: Warm) -> None:
+    shown = timeless(warm("run", f"{AGENTS}:lister", "Go.").stderr).splitlines()
+    place = shown.index("    ✓ todo Write it.")
+    assert shown[place + 1 : place + 3] == ["      │ [x] Read it.", "      │ [>] Write it."]
+
+
 def test_a_draft_shows_its_preview_and_a_second_one_what_is_new(warm: Warm) -> None:
     done = warm("run", f"{AGENTS}:planner", '{"city": "Oslo", "days": 3}')
     shown = timeless(done.stderr)

@@ -189,7 +189,9 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
         model: str | Model,
         models: Mapping[str, str | Model] = MappingProxyType({}),
         tools: Iterable[AnyTool] = (),
-        **options: Unpack[SubagentsOptions],
+        max_tasks: int | None = 8,
+        max_concurrency: int | None = 4,
+        modes: Sequence[SubagentMode] = MODES,
     ) -> Subagents[Any]:
         """Return the tool for the agents that stand in a folder as Claude Code has them: `.claude/agents/*.md`, each
         with its `name`, `description`, `tools`, `disallowedTools`, `model` and `maxTurns`, and its system prompt below.
@@ -201,12 +203,15 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
             model: The model of those that name none, or `inherit`.
             models: By name, what they call their models: `{"haiku": "anthropic:claude-haiku-4-5"}`.
             tools: What they may have: all of it, or those that they name, also as Claude Code calls them (`Read`).
-            options: As of `Subagents`.
+            max_tasks: As of `Subagents`; so are the other two. What else it has is set later.
+            max_concurrency: See there.
+            modes: See there.
 
         Raises:
             DefinitionError: a file says what no sub-agent can carry, or cannot be read; lists every problem.
         """
-        return cls(*read_agents(folder, model=model, models=models, tools=[*tools]), **options)
+        agents = read_agents(folder, model=model, models=models, tools=[*tools])
+        return cls(*agents, max_tasks=max_tasks, max_concurrency=max_concurrency, modes=modes)
 
     # A tool is frozen, and its class has slots. So assignment is defined again here for what the host may set later.
     def __setattr__(self, name: str, value: object) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from journeyman.toolbox.files import DirEntry, FileInfo, FileSystem, InMemoryFiles, LocalFiles, ToolRefused
     from journeyman.toolbox.memory import load_agents_md
     from journeyman.toolbox.openapi import openapi_tools
+    from journeyman.toolbox.todo import todo_tool
     from journeyman.toolbox.tool_search import deferred_tools
     from journeyman.toolbox.workspace import Workspace
     from journeyman.toolbox.workspace_state import Shell
@@ -33,6 +34,7 @@ __all__ = [
     "fetch_tool",
     "load_agents_md",
     "openapi_tools",
+    "todo_tool",
 ]
 
 if not TYPE_CHECKING:
@@ -44,6 +46,7 @@ if not TYPE_CHECKING:
             "files": "DirEntry FileInfo FileSystem InMemoryFiles LocalFiles ToolRefused",
             "memory": "load_agents_md",
             "openapi": "openapi_tools",
+            "todo": "todo_tool",
             "tool_search": "deferred_tools",
             "workspace": "Workspace",
         },

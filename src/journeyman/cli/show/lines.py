@@ -18,7 +18,7 @@ from rich.text import Text
 
 from journeyman.errors import count
 from journeyman.json_numbers import write_json
-from journeyman.narrowing import is_json_object
+from journeyman.narrowing import as_list, as_object, as_text, is_json_object
 from journeyman.texts import shorten
 from journeyman.types import JsonObject, Usage
 
@@ -243,6 +243,13 @@ def ran(given: str, result: str) -> str:
         return given
     now = arguments(changed)
     return f"{now} (changed)" if now == given else f"{now} (changed from {given})"
+
+
+def describe_list(given: JsonObject) -> str:
+    """Say what a list of work was given: what is in progress."""
+    items = map(as_object, as_list(given.get("items")))
+    working = [as_text(item.get("text")) for item in items if item.get("status") == "in_progress"]
+    return one_line(working[0], 300) if working else arguments({})
 
 
 def describe_delegation(given: JsonObject) -> str:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from journeyman import events
-from journeyman.cli.show.lines import arguments, describe_delegation, duration
+from journeyman.cli.show.lines import arguments, describe_delegation, describe_list, duration
 from journeyman.errors import count
 from journeyman.result import Metadata, ToolKind
 from journeyman.subagents.calls import NAME as SUBAGENT
+from journeyman.toolbox.todo import NAME as TODO
 from journeyman.types import JsonObject, RunPath, Usage
 
 BACKGROUND: Final = "background"
@@ -26,6 +27,8 @@ _BESIDE_RUNS: Final = (
     *(events.MailSent, events.MailDelivered, events.MailReturned, events.MemberChanged),
 )
 """Events of background work and of teams. Their paths say whom they concern, not in which run they happened."""
+_DESCRIBE: Final = {SUBAGENT: describe_delegation, TODO: describe_list}
+"""By tool: how a call is told, if not by its arguments."""
 _WORDS_KEPT: Final = 4_000
 _WRITTEN_KEPT: Final = 5
 
@@ -242,7 +245,7 @@ class SeenRuns:
                     name=event.tool_name,
                     kind=event.kind,
                     input=given,
-                    given=describe_delegation(given) if event.tool_name == SUBAGENT else arguments(given),
+                    given=_DESCRIBE.get(event.tool_name, arguments)(given),
                     since=self._now(),
                 )
                 run.doing = f"running {event.tool_name}"

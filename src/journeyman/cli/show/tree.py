@@ -19,6 +19,7 @@ from journeyman.endings import ErrorCode
 from journeyman.errors import count
 from journeyman.events import Event, RunFailed, RunResumed, RunStarted
 from journeyman.result import LayerOutcome, Metadata
+from journeyman.toolbox.todo import NAME as TODO
 from journeyman.types import NOTHING_USED, RunPath, Usage
 
 _DEEPER: Final = 4
@@ -232,6 +233,8 @@ def _finish_lines(run: SeenRun, event: events.ToolFinished) -> Iterator[Line]:
         yield _bar(event.tool_result, "red", rows=_FAULT_ROWS)
     elif is_draft:
         yield _bar(_preview(*run.drafts), "", rows=_PREVIEW_ROWS)
+    elif event.tool_name == TODO:
+        yield _bar(event.tool_result.partition("\n")[2], "", rows=_PREVIEW_ROWS)
 
 
 def _preview(before: str, text: str) -> str:
