@@ -62,7 +62,7 @@ async def test_a_real_model_plans_a_trip_first_where_its_packages_are_installed(
         told = {"url": api.url, "told": str(tmp_path / "told.json")}
         weights.write_bytes(b"GGUF" + json.dumps(told).encode())
         env = {"PYTHONPATH": f"{tmp_path / 'packages'}:{STAND_INS}"}
-        done = await asyncio.to_thread(journeyman, "demo", "--record", cwd=tmp_path, env=env)
+        done = await asyncio.to_thread(journeyman, "--record", "demo", cwd=tmp_path, env=env)
         assert [request.body["max_tokens"] for request in api.requests] == [60, 60]
     assert done.code == 0, done.stderr
     assert json.loads(done.stdout)["table"] == "birdstrikes", "its trip is not on stdout"
@@ -79,4 +79,5 @@ async def test_a_real_model_plans_a_trip_first_where_its_packages_are_installed(
     places = [done.stderr.find(step) for step in steps]
     assert -1 not in places
     assert places == sorted(places)
+    assert "--model local:smollm2" not in done.stderr, "for the analyst it is too small"
     assert done.stderr.endswith("See it all in a browser: python -m journeyman view\n")

@@ -81,11 +81,12 @@ def demo(
             stdout=stdout,
             check="journeyman demo --help",
             options=shared,
+            offers_small=False,
             record=recorder,
             notice=found.notice if model is None else f"At work: {model}.",
         )
         code = perform(job)
-    lines = [] if offline or is_quiet or model is not None else list(lines_of_own_models())
+    lines = [] if offline or is_quiet or model is not None else list(lines_of_own_models(offers_small=False))
     if recorder is not None and not shared.quiet:
         found = "journeyman" if shutil.which("journeyman") else os.path.relpath(sys.argv[0])
         program = "python -m journeyman" if found.endswith(".py") else shlex.quote(found)

