@@ -145,7 +145,7 @@ MORE: dict[str, str] = {
     "run agents.py:analyst hi --skills nope": "--skills: nope holds no skills: ",
     "run agents.py:analyst hi --mode careful": 'Invalid value "careful" for --mode. Choose from: "strict", "balanced"',
     "run agents.py:analyst hi --timeout soon": 'Invalid value for --timeout: unable to convert "soon" into float.',
-    "run agents.py:analyst hi --mode": "parameter --mode requires an argument. See: journeyman run --help",
+    "run agents.py:analyst hi --mode": "Parameter --mode requires an argument. See: journeyman run --help",
     "run nowhere/x.py:analyst hi": "There is no file nowhere/x.py. Check the path; it is relative to the current",
     "run agents.py:number hi": "agents.py:number is an int, not an agent. Agents in agents.py: analyst",
     "run empty.py hi": "empty.py holds no agent. Define one at the top level",
@@ -292,6 +292,7 @@ MORE: dict[str, str] = {
     "mcp pin uvx mcp-server-git": "The server has no name. Give it the one that your program uses",
     "mcp pin --name '' uvx": "'' cannot be the name of a server.",
     "mcp pin nope.json": "The MCP configuration nope.json: It cannot be read: ",
+    "mcp login nope.json": "The MCP configuration nope.json: It cannot be read: ",
     "mcp pin --name x servers.json": "servers.json has names for its servers. Leave out --name.",
     "mcp pin --name x --pins folder nothing": "folder: the file cannot be read: ",
 }

@@ -85,17 +85,20 @@ def find_object(target: str) -> object:
     return found
 
 
-def load_value(target: str) -> object:
-    """Return whatever `FILE:NAME` or `package.module:NAME` names; None if it has no such name.
+def load_value(option: str, target: str, fits: Callable[[object], bool], *, what: str, hint: str) -> object:
+    """Return what an option names by `FILE:NAME` or `package.module:NAME`, and what `fits` is true of.
 
     Raises:
-        Mistake: there is no such file or module, or importing it failed.
+        Mistake: there is no such file or module, importing it failed, or it is not `what` the option takes.
     """
     origin, attribute = _split_target(target)
     found: object = load_file(Path(origin)) if _is_file(origin) else _load_or_explain(origin, lambda: _import(origin))
     for name in attribute.split("."):
         found = _attribute(found, name, origin)
-    return None if found is _NOTHING else found
+    found = None if found is _NOTHING else found
+    if isinstance(found, type) or not fits(found):
+        raise Mistake(f"{option} {quoted(target[:80])} is {describe_kind(found)}, not {what}.", hint)
+    return found
 
 
 def is_context(value: object) -> bool:

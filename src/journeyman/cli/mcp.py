@@ -145,7 +145,7 @@ def pin(
     """
     stdout = Stdout()
     try:
-        news = _ask_servers(pin_tools(_servers(target, name), pins))
+        news = _ask_servers(target, name, partial(pin_tools, path=pins))
     except PinsDiffer as error:
         raise Mistake(f"{pins}: {error.differences[0]}.", "Fix it, or remove it and pin again.") from error
     if news is None:
@@ -155,10 +155,12 @@ def pin(
     return 0
 
 
-def _ask_servers(asking: Coroutine[Any, Any, list[str]]) -> list[str] | None:
-    """Return what servers answer. None: one cannot be used, and that has been printed."""
+def _ask_servers(
+    target: Sequence[str], name: str | None, ask: Callable[[Mapping[str, Target]], Coroutine[Any, Any, list[str]]]
+) -> list[str] | None:
+    """Return what the servers that are named answer. None: one cannot be used, and that has been printed."""
     try:
-        return asyncio.run(asking)
+        return asyncio.run(ask(_servers(target, name)))
     except DefinitionError as error:
         problem = error.problems[0]
         raise Mistake(one_line(f"{error.subject}: {problem.message}"), problem.hint) from error
@@ -173,7 +175,7 @@ def login(
 ) -> int:
     """Sign in at MCP servers, in a browser; the tokens are kept for agents that use the servers later."""
     stdout = Stdout()
-    names = _ask_servers(sign_in(_servers((target,), None if target.endswith(".json") else target)))
+    names = _ask_servers((target,), None if target.endswith(".json") else target, sign_in)
     if names is None:
         return 1
     stdout.write_text("\n".join(f"signed in: {name}" for name in names) or "No server has an address.")

@@ -9,20 +9,19 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Final, cast
 
 from cyclopts import Parameter
 
 from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.durable import find_store, in_store, tell
-from journeyman.cli.load_agent import check_names, describe_kind, load_value
+from journeyman.cli.load_agent import check_names, load_value
 from journeyman.cli.options import AgentNames, Flag, GivenOptions, HostNames, MaxConcurrency, Seconds
 from journeyman.cli.run import Stdout
 from journeyman.cli.serving import Frame, check_named, frame_of, listening_told, mistake_of, tell_stopping, until_told
-from journeyman.errors import quoted
 from journeyman.serve.api import AgentApp, Authorize, create_app
 from journeyman.serve.http_guard import HttpGuard, address_problems, in_url, known_hosts, listen, serve_on
 from journeyman.serve.live import ServeLimits
@@ -68,7 +67,7 @@ def serve(
         made = create_app(
             list(map(frame.loop.agent, targets)),
             store=place and str(place.path),
-            authorize=None if authorize is None else _authorize(authorize),
+            authorize=None if authorize is None else _load_owner_function(authorize),
             runtime=frame.runtime,
             limits=ServeLimits(runs=max_concurrency),
         )
@@ -125,14 +124,7 @@ def _token(host: str, port: int, allow_host: Sequence[str], authorize: str | Non
     return token
 
 
-def _authorize(named: str) -> Authorize:
-    """Return the function that names the owner of a request.
-
-    Raises:
-        Mistake: there is none.
-    """
-    found: object = load_value(named)
-    if isinstance(found, type) or not callable(found):
-        text = f"--authorize {quoted(named[:80])} is {describe_kind(found)}, not a function."
-        raise Mistake(text, "Give FILE:FUNCTION of a function of the request.")
-    return cast("Callable[..., Any]", found)
+def _load_owner_function(named: str) -> Authorize:
+    """Return the function that names the owner of a request, as `load_value` does."""
+    hint = "Give FILE:FUNCTION of a function of the request."
+    return cast("Authorize", load_value("--authorize", named, callable, what="a function", hint=hint))

@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from journeyman.cancellation import Abort, wait_until_ended
 from journeyman.cli.app import Mistake, explained
 from journeyman.cli.durable import find_store, open_durable, tell
-from journeyman.cli.load_agent import describe_kind, load_value
+from journeyman.cli.load_agent import load_value
 from journeyman.cli.options import AgentNames, GivenOptions, MaxConcurrency, Seconds
 from journeyman.cli.run import Stdout
 from journeyman.cli.serving import check_named, frame_of, tell_stopping, until_told
@@ -93,10 +93,11 @@ def _dispatcher(named: str) -> DispatcherName | Dispatcher:
         return cast("DispatcherName", named)
     if ":" not in named:
         raise Mistake(f"--dispatcher {quoted(named[:80])} is none.", hint)
-    found = load_value(named)
-    if isinstance(found, type) or not all(hasattr(found, each) for each in _PARTS_OF_A_DISPATCHER):
-        raise Mistake(f"--dispatcher {quoted(named[:80])} is {describe_kind(found)}, not a dispatcher.", hint)
-    return cast("Dispatcher", found)
+
+    def has_parts(value: object) -> bool:
+        return all(hasattr(value, each) for each in _PARTS_OF_A_DISPATCHER)
+
+    return cast("Dispatcher", load_value("--dispatcher", named, has_parts, what="a dispatcher", hint=hint))
 
 
 def _queues(given: Sequence[str]) -> dict[str, Queue]:

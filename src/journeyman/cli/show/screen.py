@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Event as Flag
 from threading import Lock, Thread
-from typing import Final, Protocol
+from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -31,7 +31,7 @@ _ERROR_ROWS: Final = 40
 _STOPPING: Final = Line(mark="stopped", text="stopping; interrupt again to quit at once")
 
 
-class Screen(Protocol):
+class Screen:
     """Shows a run; this one shows nothing. `show` may be called from the event loop, `stopping` from any thread."""
 
     def show(self, event: Event) -> None:
@@ -55,7 +55,7 @@ def open_screen(*, quiet: bool, status: Callable[[], RenderableType] | None = No
     """Return the screen that fits where stderr leads. In a terminal its last rows are what `status` returns; without
     that, what the run does now."""
     if quiet:
-        return SilentScreen()
+        return Screen()
     console = stderr_console()
     return LiveScreen(console, status) if console.is_terminal else PlainScreen(console)
 
@@ -97,10 +97,6 @@ def print_error(message: str, hint: str) -> None:
         console.print(row)
 
 
-class SilentScreen(Screen):
-    """Shows nothing."""
-
-
 class PlainScreen(Screen):
     """Prints each line once, as it comes."""
 
@@ -123,7 +119,7 @@ class PlainScreen(Screen):
         self.say(self._tree.rest())
 
 
-class LiveScreen:
+class LiveScreen(Screen):
     """Prints finished lines above a tail that moves."""
 
     def __init__(self, console: Console, status: Callable[[], RenderableType] | None) -> None:
