@@ -18,10 +18,10 @@ WORKING = (
     *("check a.py:bot", "run a.py:bot hi", "run a.py:bot hi --durable --store e.db", "demo", "runs --store r.db"),
     *(
         "batch a.py:bot in.jsonl --out o.jsonl",
-        "record a.py:bot hi --cassette c.jsonl",
+        "cassette record a.py:bot hi --out c.jsonl",
         "chat a.py:bot --session-file s",
     ),
-    *("queues --store d.db", "show last --store r.db", "mcp a.py:bot"),
+    *("runs --queues --store d.db", "show last --store r.db", "mcp a.py:bot"),
     *("run a.py:bot hi --mode strict", "completion bash", "prune --older-than 30d --store r.db"),
 )
 REFUSED = {"serve a.py:nobody": "has no 'nobody'", "view nothing.db": "nothing.db", "chat a.py:bot": "HOME"}
