@@ -57,6 +57,21 @@ def test_tools_show_how_they_run_and_a_model_that_cannot_be_used_now_is_no_probl
     assert "anthropic:claude-sonnet-5-5 (cannot be used now: There is no key" in done.stdout
 
 
+def test_a_toolset_that_has_to_be_asked_is_named(warm: Warm, tmp_path: Path) -> None:
+    """Nothing is asked here: there is no run."""
+    (tmp_path / "a.py").write_text(
+        "from journeyman import Agent, tool\nfrom journeyman.testing import ScriptedModel\n"
+        "from journeyman.tools import toolset\n@tool\ndef look() -> str:\n    'Look.'\n    return ''\n"
+        "def of_user(context):\n    raise AssertionError\n"
+        "ts = [toolset([look]).prefixed('a_'), of_user, toolset(of_user, each='iteration').prefixed('b_')]\n"
+        "a = Agent(name='a', model=ScriptedModel([]), tools=ts)\n"
+    )
+    done = warm("check", "a.py:a", cwd=tmp_path)
+    asked = "whatever of_user gives, asked once for each run, whatever of_user gives, asked once for each iteration"
+    assert f"tools        a_look, {asked}\n" in done.stdout
+    assert "The model sees 1 tool, and those of toolsets:" in done.stdout
+
+
 SAYS_ALL = """
 from journeyman import Agent, ModelSettings, tool
 from journeyman.compaction import ClearToolResults

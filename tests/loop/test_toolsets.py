@@ -4,20 +4,25 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import pytest
 
-from journeyman import Abort, Agent, Limits, Output, Runtime, Subagents, ToolContext, run, tool
+from journeyman import Abort, Agent, Chat, Limits, Output, Runtime, Subagents, ToolContext, run, run_many, stream, tool
+from journeyman.compaction import ClearToolResults
 from journeyman.endings import InternalContext
-from journeyman.gate import Allow, Gate, GateRequest, Verdict
+from journeyman.events import ToolCalled
+from journeyman.gate import Allow, Gate, GateRequest, Seen, Verdict
 from journeyman.journal import InMemoryJournal
 from journeyman.model import Request
 from journeyman.permission import Permission
+from journeyman.record import Recordings
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, play_by_history, say
 from journeyman.tools import Tool, Toolset, ToolsetContext, toolset
 from journeyman.tools.tools import AnyTool
 from journeyman.tools.toolsets import ToolSource
+from journeyman.window import Compaction
 from tests.play import context_of, failed, make_gate, make_tool, succeeded, texts, virtual_clock
 
 READ, ERASE = make_tool("read", "page {page}"), make_tool("erase", "gone {page}", effect="once")
@@ -310,3 +315,93 @@ async def test_gates_and_rules_see_the_calls_of_a_toolset() -> None:
     result = succeeded(await run(agent, "Go."))
     assert seen == ["read", "erase"]
     assert "denied" in texts(result)[1]
+
+
+# -- in whatever form a run comes --------------------------------------------------------------------------------------
+
+
+def first_read(context: ToolsetContext) -> list[AnyTool]:
+    return [READ] if context.iteration == 1 else [ERASE]
+
+
+def pair() -> ScriptedModel:
+    return ScriptedModel([call("read", page=1), call("erase", page=2), "Done."] * 2)
+
+
+SHOWN = [["read"], ["erase"], ["erase"]]
+
+
+async def test_a_stream_and_a_chat_have_the_tools_of_each_request() -> None:
+    """Each turn of a chat is a run: it begins with the tools of a beginning."""
+    agent = Agent(name="clerk", model=(model := pair()), tools=[toolset(first_read, each="iteration")])
+    async with stream(agent, "Go.") as events:
+        called = [event.tool_name async for event in events if isinstance(event, ToolCalled)]
+    assert (called, tools_sent(model)) == (["read", "erase"], SHOWN)
+    async with Chat(replace(agent, model=(model := pair()))) as chat:
+        for _ in range(2):
+            assert (await chat.start("Go.")).unwrap() == "Done."
+    assert tools_sent(model) == SHOWN * 2
+
+
+async def test_runs_of_a_batch_and_below_another_ask_for_themselves() -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def note(context: ToolsetContext) -> list[AnyTool]:
+        asked.append((*context.path, str(context.input)))
+        return [READ]
+
+    below = Agent(
+        name="below", description="Reads.", model=ScriptedModel([call("read", page=1), "Read."]), tools=[note]
+    )
+    script = [call("subagent", agent="below", task="Page 1."), "Done."]
+    above = Agent(name="above", model=ScriptedModel(script), tools=[note, Subagents(below)])
+    journal = InMemoryJournal()
+    succeeded(await run(above, "Go.", runtime=Runtime(journal=journal)))
+    assert asked == [("above", "Go."), ("above", "below#1", "Page 1.")]
+    assert len([key for key in journal.finished if key.endswith("tools")]) == 2
+    asked.clear()
+    batch = run_many(replace(below, model=ScriptedModel(["A.", "B."])), ["a", "b"], max_concurrency=1)
+    assert [result.unwrap() async for _, result in batch] == ["A.", "B."]
+    assert [each[-1] for each in asked] == ["a", "b"]
+
+
+async def test_a_recording_has_the_tools_of_each_request(tmp_path: Path) -> None:
+    place = str(tmp_path / "runs.db")
+    agent = Agent(name="clerk", model=pair(), tools=[toolset(first_read, each="iteration")])
+    succeeded(await run(agent, "Go.", runtime=Runtime(recorder=place)))
+    with Recordings(place) as recordings:
+        bodies = [recordings.body(each) or b"" for each in recordings.requests(recordings.find("last"))]
+    assert [[name for name in ("read", "erase") if b"The tool %s." % name.encode() in body] for body in bodies] == SHOWN
+
+
+async def test_a_conversation_that_is_compacted_goes_on_with_other_tools() -> None:
+    long = make_tool("read", "word " * 3_000)
+    later = [toolset(lambda context: [long] if context.iteration < 4 else [ERASE], each="iteration")]
+    model = ScriptedModel([*[call("read", page=each) for each in range(3)], call("erase", page=9), "Done."])
+    compaction = Compaction([ClearToolResults(keep=1)], window_tokens=12_000)
+    agent = Agent(name="clerk", model=model, tools=later, compaction=compaction)
+    succeeded(await run(agent, "Go."))
+    assert tools_sent(model) == [["read"]] * 3 + [["erase"]] * 2
+    assert any("word" not in str(request.messages[2]) for request in model.requests[3:])
+
+
+async def test_gates_are_told_what_a_stranger_says_of_a_tool_that_comes_later() -> None:
+    told: list[str] = []
+
+    class Memory:
+        async def decide(self, request: GateRequest) -> Verdict:
+            return Allow()
+
+        def for_run(self, path: tuple[str, ...]) -> "Memory":
+            return self
+
+        def hear(self, text: str) -> None: ...
+
+        def see(self, seen: Seen) -> None:
+            told.extend([seen.tool_name] * seen.is_description)
+
+    stranger = make_tool("erase", untrusted="throughout")
+    tools = [toolset(lambda context: [stranger][: context.iteration - 1], each="iteration"), READ]
+    model = ScriptedModel([call("read", page=1), call("read", page=1), "Done."])
+    succeeded(await run(Agent(name="clerk", model=model, tools=tools, gate=Memory()), "Go."))
+    assert told == ["erase"]

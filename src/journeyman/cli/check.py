@@ -206,7 +206,8 @@ def _tool_lines(agent: Agent[Any, Any, Any]) -> Iterator[str]:
         yield to_json(_input_schema(agent), indent=2).decode()
     yield ""
     specs = sent_tools(agent.plan.specs, loads_tools=False)
-    yield f"The model sees {count(len(specs), 'tool')}{':' if specs else '.'}"
+    also = ", and those of toolsets" if agent.plan.sources else ""
+    yield f"The model sees {count(len(specs), 'tool')}{also}{':' if specs else '.'}"
     for spec in specs:
         shown = {"name": spec.name, "description": spec.description, "input_schema": spec.input_schema}
         yield ""

@@ -546,7 +546,7 @@ async def _run_handler(
 ) -> Outcome:
     """Run the handler within its time, and adopt the states it set if it succeeded."""
     try:
-        if (run.agent.tool_middleware or tool.call_path.middleware) and context is not None:
+        if context is not None and (run.agent.tool_middleware or tool.call_path.middleware):
             work = _through_middlewares(run, tool, use, context=context, arguments=arguments)
         else:
             work = _invoke(run, tool, use, context=context, arguments=arguments)
