@@ -121,8 +121,6 @@ class _CommandReader:
             raise _NotUnderstood
         return found
 
-    # -- lists of commands
-
     def commands(self, *, end: str) -> None:
         """Read commands up to `end`: `)`, the end of a clause of `case` for `esac`, or the end of the text."""
         command = Simple()
@@ -245,8 +243,6 @@ class _CommandReader:
             word, is_bare = self._word() if operator is None else (Word(operator[0]), False)
         command.words.append(word)
 
-    # -- redirections
-
     def _redirection(self, command: Simple, operator: str) -> None:
         if operator in ("<<", "<<-"):
             delimiter = self._take(_DELIMITER)
@@ -269,8 +265,6 @@ class _CommandReader:
                 if end < 0 or (not is_literal and {*_PLAIN_VARIABLE.sub("", line)} & {*"$`\\"}):
                     raise _NotUnderstood
         self._here.clear()
-
-    # -- words
 
     def _word(self) -> tuple[Word, bool]:
         """Read one word; also return whether it is written without any quotes."""

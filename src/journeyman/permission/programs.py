@@ -70,28 +70,31 @@ _INNER_TEST = r"(?:[(!]\0)*" + _test(_ANY, r"-?[0-9]+\0") + r"(?:\)\0)*"
 _DECLARE = rf"(?:-[rxgpl]+\0)?(?:{_VARIABLE}(?:\+?=(?!\()[^\0\2]*)?\0)*"
 _FOUND = (
     rf"(?:(?!\+\0){_NAMED}|-(?:[LHPao]|i?(?:name|path|wholename|regex)|regextype|type|perm|user|group|depth|xdev|mount"
-    r"|print0?|printf|ls|delete|empty|not|and|or|prune|(?:max|min)depth|newer)\0|-(?:size|[mac](?:time|min))\0[-+]?\w+\0)*"
+    r"|print0?|printf|ls|delete|empty|not|and|or|prune|quit|(?:max|min)depth|newer)\0|-(?:size|[mac](?:time|min))\0[-+]?\w+\0)*"
 )
 _GIT_LONG = (
-    "oneline|graph|all|decorate|(?:short|num)?stat|name-only|name-status|cached|staged|since|until|author|grep|format"
-    "|pretty|abbrev-commit|abbrev-ref|max-count|reverse|follow|(?:no-)?merges|porcelain|short|branch|amend|no-edit|message"
-    "|prune|tags|force|force-with-lease|set-upstream|hard|soft|mixed|abort|ff-only|no-ff|rebase|quiet|verbose|verify"
-    "|show-toplevel|show-current|sort|list|delete|contains|(?:no-)?merged|(?:no-)?color|patch|unified|others|count|check"
-    "|exclude-standard|depth|single-branch|date|track|include-untracked|ignore-space-change|word-diff|exit-code|dry-run"
+    "abbrev|abbrev-commit|abbrev-ref|abort|absolute-git-dir|all|allow-empty|always|amend|atomic|author|autostash"
+    "|branch|cached|check|color|column|compact-summary|contains|continue|copy|count|date|decorate|delete|depth|detach"
+    "|diff-filter|dirty|dry-run|exclude-standard|exit-code|ff-only|find-renames|first-parent|fixup|follow|follow-tags"
+    "|force|force-with-lease|format|full|git-dir|graph|grep|hard|heads|histogram|ignore-all-space|ignore-space-change"
+    "|ignored|include-untracked|intent-to-add|is-inside-work-tree|keep-index|left-right|list|max-count|merged|message"
+    "|minimal|mixed|move|name-only|name-status|no-[a-z-]+|numstat|oneline|onto|others|ours|patch|patience|porcelain"
+    "|pretty|prune|quiet|quit|raw|rebase|recursive|reverse|root|set-upstream|short|shortstat|show-current|show-origin"
+    "|show-prefix|show-toplevel|signoff|since|single-branch|skip|soft|sort|source|squash|staged|stat|summary|tags"
+    "|theirs|track|unified|unset-upstream|until|untracked-files|update|verbose|verify|word-diff|worktree"
 )
+_NO_ADDRESS = rf"(?![^\0]*::){_NAMED}"
 _GIT_PLAIN = (
-    "add|blame|branch|cat-file|cherry|cherry-pick|checkout|clean|describe|diff|fsck|for-each-ref|init|log|ls-files|ls-tree"
-    "|merge-base|mv|push|reflog|remote|reset|restore|rev-list|rev-parse|rm|shortlog|show|show-ref|status|switch|version"
-    "|worktree"
+    "add|am|apply|archive|blame|branch|cat-file|check-ignore|cherry|cherry-pick|checkout|clean|count-objects|describe|diff"
+    "|diff-tree|for-each-ref|fsck|gc|hash-object|init|log|ls-files|ls-tree|merge-base|mv|name-rev|push|reflog|remote|reset"
+    "|restore|rev-list|rev-parse|rm|shortlog|show|show-ref|status|switch|symbolic-ref|var|version|worktree|format-patch"
 )
-_GIT_NAMED = rf"(?![^\0]*::){_NAMED}"
 _GIT = "|".join(
-    rf"(?:{subcommands})\0{_options(letters, _GIT_LONG, named=_GIT_NAMED, also=also)}"
+    rf"(?:{subcommands})\0{_options(letters, _GIT_LONG, named=_NO_ADDRESS, also=also)}"
     for subcommands, letters, also in (
         (_GIT_PLAIN, r"\w", "(?!)"),
-        ("commit|merge|revert|stash|tag", "abmnpqvwFuf", rf"-[abq]*m\0{_ONE}"),
-        ("clone|fetch|pull", "abfjklnpqrtv", "(?!)"),
-        ("rebase|ls-remote", "qvfht", "(?!)"),
+        ("commit|merge|revert|stash|tag|notes", "abdlmnpqvwFuf", rf"-[abq]*m\0{_ONE}"),
+        ("clone|fetch|pull|rebase|ls-remote", "abfhjklnpqrtv", "(?!)"),
         ("grep", "A-NP-Za-z0-9", "(?!)"),
     )
 )
@@ -108,11 +111,17 @@ _WORDS: Final = {
     ),
     "find": _FOUND,
     "git": rf"(?:-C\0{_NAMED}|--no-pager\0|-c\0(?:user\.(?:name|email)|(?:color|advice)\.\w+)=[^\0\2\3]*\0)*(?:{_GIT}"
-    rf"|config\0(?:--(?:global|local)\0)?(?:--(?:get|get-all|list)\0{_NAMED}*|-l\0|user\.(?:name|email)\0{_ONE}?)"
+    rf"|config\0(?:--(?:global|local|show-origin)\0)*(?:--(?:get|get-all|list)\0{_NAMED}*|-l\0|user\.(?:name|email)\0{_ONE}?"
+    rf"|[\w.-]+\0\Z)|bisect\0(?:start|good|bad|reset|log|skip)\0{_NAMED}*"
     r"|submodule\0(?:(?:status|init|update|sync)\0|--(?:init|recursive)\0)*)?",
     "printf": rf"(?:-v\0{_VARIABLE}\0)?(?:--\0)?{_NAMED}{_ANY}*",
     "read": rf"(?:-[rs]+\0|-[dntpu]\0{_ONE})*(?:{_VARIABLE}\0)*",
-    "rg": _options("A-Za-y0-9", "files|hidden|no-ignore|glob|type|ignore-case|line-number|count|files-with-matches"),
+    "rg": _options(
+        "A-Za-y0-9",
+        "(after-|before-)?context|color|count(-matches)?|files(-with-matches|-without-match)?|fixed-strings|heading|hidden"
+        "|i?glob|ignore-case|invert-match|json|line-number|max-(count|depth)|multiline|no-[a-z-]+|null|only-matching|pcre2"
+        "|replace|smart-case|sort|stats|trim|type(-not)?|vimgrep|word-regexp",
+    ),
     "sed": rf"(?:-[nErsuz]+\0|-i[.\w]*\0)*(?:(?:-e\0)?{_SCRIPT})+{_NAMED}*",
     "set": rf"(?:[-+][euxvfC]+\0|[-+][eu]*o\0(?:pipefail|errexit|nounset)\0)*(?:--\0{_ANY}*)?",
     "sort": _options(
@@ -148,8 +157,7 @@ _SYSTEM = re.compile(r"(/usr|/usr/local|/opt/homebrew)?/s?bin/[^/]+")
 _PROGRAMS_THERE = re.compile(r"(.*/)?s?bin(/.*)?", re.DOTALL)
 _OF_GIT = re.compile(r"(.*/)?(hooks(/.*)?|config|HEAD)", re.DOTALL)
 _TELLING: Final = ("--version\0", "--help\0")
-_MOST: Final = 2_000
-_DEEPEST: Final = 5
+_MOST, _DEEPEST = 2_000, 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,11 +48,9 @@ _MOST_COMMANDS: Final = 2_000
 
 
 def plain_words(command: str) -> tuple[str, ...] | None:
-    """Return the words of one plain simple command; None of everything else.
-
-    Plain: one program, named without a path, with arguments that no shell would change. No operators, substitutions,
-    redirections, assignments, globs, escapes, comments, control characters or anything outside of ASCII.
-    """
+    """Return the words of one plain simple command, None of everything else: one program, named without a path, with
+    arguments that no shell would change. No operators, substitutions, redirections, assignments, globs, escapes,
+    comments, control characters or anything outside of ASCII."""
     found = None if len(command) > MOST_CHARS else _PLAIN.fullmatch(command)
     return None if found is None or _COMES_BEFORE.fullmatch(found[1]) else tuple(shlex.split(command))
 
