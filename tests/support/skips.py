@@ -17,7 +17,7 @@ ANYWHERE: Final = (
     "only root can give a folder to another user",
     *("only Linux has a device that is always full", "the rights of root are given up as on Linux"),
     # a kernel, or a container around it, that lets nobody make namespaces or has no Landlock
-    *(r"bubblewrap does not hold here: .+", r"Landlock does not hold here: .+"),
+    *(r"no namespaces can be made here: .+", r"Landlock does not hold here: .+"),
     # many more cases, when somebody asks for them
     r"500 clients, four times: make fuzz",
     *(r"many requests: make fuzz", r"it takes a while: make crash", r"`make fuzz` does it"),
@@ -34,6 +34,7 @@ ANYWHERE: Final = (
 
 ON_A_LAPTOP: Final = (
     *("there is no bash", "ripgrep is not installed", "Celery is not installed"),
+    "bubblewrap is not installed: make test does it",
     "Temporal's package is not installed",
     r"(skipped: )?no Postgres can be had: .+",
     r"there is no node at .+",

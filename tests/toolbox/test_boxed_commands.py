@@ -8,7 +8,7 @@ import pytest
 
 from journeyman import Agent, DefinitionError, Runtime, run
 from journeyman.permission import Permission, make_box
-from journeyman.sandbox import Box, Bubblewrap, NoSandbox, OpenSandbox, SandboxGuarantees, secrets_of_home
+from journeyman.sandbox import Box, BoxLimits, Bubblewrap, NoSandbox, OpenSandbox, SandboxGuarantees, secrets_of_home
 from journeyman.sandbox.probe import visible_folder
 from journeyman.testing import ScriptedModel
 from journeyman.testing.scripted import call
@@ -241,4 +241,49 @@ async def test_caches_are_in_the_box_and_nothing_is_signed_there(place: Path) ->
     player = player_in(place, "required")
     line = 'touch "${PIP_CACHE_DIR%/*}" && git init -q . && git config --get commit.gpgSign'
     assert (await player.text("bash", command=line)).endswith("false\n[exit code 0]")
+    player.workspace.close()
+
+
+@pytest.mark.parametrize("becomes", ["nothing", "a link"])
+async def test_a_workspace_that_vanishes_or_becomes_a_link_is_told_and_nothing_outside_is_changed(
+    place: Path, becomes: str
+) -> None:
+    player = player_in(place, "required")
+    assert await player.text("bash", command="true") == "[exit code 0]"
+    (place / "work").rename(place / "gone")
+    (place / "other").mkdir()
+    if becomes == "a link":
+        (place / "work").symlink_to("other")
+    result = await player.result("bash", command="echo x > new; echo x > ../outside")
+    assert result.is_error or "Read-only file system" in result.text, result.text
+    assert [*(place / "other").iterdir()] == []
+    assert (place / "outside").read_text() == "as it was\n"
+    player.workspace.close()
+
+
+async def test_two_workspaces_on_one_folder_have_each_a_box_of_its_own(place: Path) -> None:
+    one, other = (player_in(place, "required") for _ in range(2))
+    assert await one.text("bash", command="echo x > shared; echo x > /tmp/own") == "[exit code 0]"
+    assert await other.text("bash", command="cat shared; ls /tmp") == "x\n[exit code 0]"
+    one.workspace.close()
+    assert await other.text("bash", command="cat shared") == "x\n[exit code 0]"
+    other.workspace.close()
+
+
+async def test_a_full_temporary_folder_is_an_ordinary_failure(place: Path) -> None:
+    box = Box(work=str(place / "work"), limits=BoxLimits(temporary_bytes=1 << 20))
+    player = player_in(place, box)
+    told = await player.text("bash", command="head -c 2000000 /dev/zero > /tmp/large")
+    assert told == "head: error writing 'standard output': No space left on device\n[exit code 1]"
+    assert await player.text("bash", command="rm /tmp/large; echo x > /tmp/small; cat /tmp/small") == "x\n[exit code 0]"
+    player.workspace.close()
+
+
+async def test_names_that_hold_escape_sequences_are_told_without_them(place: Path) -> None:
+    player = player_in(place, "required")
+    told = await player.text("bash", command='d=$\'\\e[2J\\a\\nx\'; mkdir "$d"; echo x > "$d/.envrc"')
+    assert "was put aside as" in told
+    assert told.replace("\n", "").isprintable(), told
+    told = await player.text("bash", command="echo x > $'../\\e]0;title\\a\\x01name'")
+    assert told.replace("\n", "").isprintable(), told
     player.workspace.close()

@@ -116,10 +116,9 @@ async def _run_in_box(folder: str, command: tuple[str, ...]) -> int:
         code = await _wait_for(opened, command)
     finally:
         opened.close()
-        for each in startup.hold_changes():
-            stderr_console().print(
-                f"{each} was put aside as {each}.held: programs would run it by themselves.", markup=False
-            )
+        for name in map(one_line, startup.hold_changes()):
+            told = f"{name} was put aside as {name}.held: programs would run it by themselves."
+            stderr_console().print(told, markup=False)
     return code if code >= 0 else _SIGNALLED - code
 
 

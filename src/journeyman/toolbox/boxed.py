@@ -19,7 +19,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from journeyman import sandbox as sandboxes  # whose modules are loaded when somebody asks for a box
-from journeyman.errors import DefinitionError, Problem
+from journeyman.errors import DefinitionError, Problem, quoted
 from journeyman.startup_files import StartupFiles
 from journeyman.toolbox.files import ToolRefused
 
@@ -192,10 +192,12 @@ class WorkspaceBox:
             refusals = [*dict.fromkeys([*found.opened.take_refusals(), *refusals])]
         self.refused.update(dict.fromkeys(refusals))
         held = await asyncio.to_thread(self._startup.hold_changes)
-        lines = [f"{each} was put aside as {each}.held: programs would run it by themselves." for each in held]
+        names = [_printable(each) for each in held]
+        lines = [f"{each} was put aside as {each}.held: programs would run it by themselves." for each in names]
         for each in reversed(refusals):
-            asked = f' Ask with needs=["{each.need}"].' if self.may_widen and each.need is not None else ""
-            lines.insert(0, _REFUSED[each.cause].format(each.what) + asked)
+            can_be_asked = self.may_widen and each.need is not None
+            asked = f' Ask with needs=["{_printable(each.need or "")}"].' if can_be_asked else ""
+            lines.insert(0, _REFUSED[each.cause].format(_printable(each.what)) + asked)
         return lines
 
     def _open(self, wider: tuple[str, ...]) -> _OpenBox | None:
@@ -222,6 +224,11 @@ class WorkspaceBox:
             each.opened.close()
         self._open_boxes.clear()
         self._left.clear()
+
+
+def _printable(name: str) -> str:
+    """Return the name of a file as it may be shown: a command chooses it, and what it holds may be for a terminal."""
+    return name if name.isprintable() else quoted(name)
 
 
 class Unboxed:
