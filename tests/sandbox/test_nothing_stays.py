@@ -114,3 +114,39 @@ async def test_many_boxes_are_open_at_once_and_leave_nothing(bubblewrap: Bubblew
         await asyncio.gather(*[asyncio.to_thread(each.close) for each in opened])
         assert await asyncio.to_thread(those_in, folder) == set()
     assert {each.name for each in Path("/proc/self/fd").iterdir()} == before
+
+
+LIMITED = textwrap.dedent(
+    """
+    import asyncio, os, resource, sys
+    from journeyman.sandbox import Box, Bubblewrap, SandboxUnavailable
+    from journeyman.sandbox.exam import run_in_sandbox
+
+    async def main():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+        sandbox, opened = Bubblewrap(), []
+        for _ in range(40):
+            try:
+                opened.append(sandbox.open(Box(work=sys.argv[1])))
+                await run_in_sandbox(opened[-1], "true")
+            except SandboxUnavailable as error:
+                print(error)
+                opened.pop().close()
+                break
+        print((await run_in_sandbox(opened[0], "echo still works"))[1])
+        sandbox.close()
+        print(len(os.listdir("/proc/self/fd")))
+
+    asyncio.run(main())
+    """
+)
+
+
+async def test_the_limit_that_many_boxes_meet_is_told_and_the_others_go_on(bubblewrap: Bubblewrap) -> None:
+    with visible_folder() as folder:
+        arguments = [sys.executable, "-c", LIMITED, str(folder)]
+        running = await asyncio.create_subprocess_exec(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        output, errors = (each.decode() for each in await running.communicate())
+        assert "Too many open files" in output, errors
+        assert "still works" in output, errors
+        assert int(output.split()[-1]) < 12, "all descriptors were closed"

@@ -87,17 +87,18 @@ class KeptSandbox:
         """The sockets of keepers that have no command."""
         self._overrides: Final[dict[str, str]] = {}
         self._proxy: HostProxy | None = None
-        self._control, inner = socket.socketpair()
         parts = ExitStack()
         self._end: Final = finalize(self, parts.close)
         """Ends all that runs in it, also when nobody knows it any more."""
         try:
+            self._control, inner = socket.socketpair()
+            parts.enter_context(inner)
+            parts.enter_context(self._control)
+            self._control.setblocking(False)
             self._complaints: Final = parts.enter_context(memory_of(b""))
             self._folder: Final = parts.enter_context(_temporary_folder()) if has_temporary else ""
             own = {"TMPDIR": self._folder} if has_temporary else {}
             self._adds: Final = {**(adds or {}), **box.environment, **own}
-            parts.enter_context(self._control)
-            self._control.setblocking(False)
             with inner, ExitStack() as stack:
                 self._keeper: Final = self._start(launch, inner, stack, {"mounts": mounts})
             parts.callback(_end_keeper, self._control, self._idle, self._keeper, self._opener)
@@ -105,7 +106,6 @@ class KeptSandbox:
                 self._proxy = self._receive_proxy()
                 parts.callback(self._proxy.close)
         except BaseException as error:
-            self._control.close()
             self._end()
             if isinstance(error, OSError):
                 raise SandboxUnavailable(f"The sandbox cannot be started: {error}.") from error
@@ -192,19 +192,24 @@ class KeptSandbox:
             "folder": self.box.work if folder is None else folder,
             "environment": {**environment, **self._added_to(environment), **self._overrides},
         }
-        with ExitStack() as stack:
-            nothing = os.open(os.devnull, os.O_RDWR)
-            stack.callback(os.close, nothing)
-            streams = [nothing if stream is None else stream for stream in (stdin, stdout, stderr)]
-            asked = stack.enter_context(file_of(request))
-            is_new = False
-            while not is_new:
-                is_new = not self._idle
-                told = await self._start_keeper() if is_new else self._idle.pop()
-                process = KeptProcess(told, program, self)
-                if await self._begins(process, [asked.fileno(), *streams]):
-                    self._commands.add(process)
-                    return process
+        try:
+            with ExitStack() as stack:
+                nothing = os.open(os.devnull, os.O_RDWR)
+                stack.callback(os.close, nothing)
+                streams = [nothing if stream is None else stream for stream in (stdin, stdout, stderr)]
+                return await self._begin(program, [stack.enter_context(file_of(request)).fileno(), *streams])
+        except OSError as error:  # this process has too many files open
+            raise SandboxUnavailable(f"The sandbox cannot start {program}: {error}.") from error
+
+    async def _begin(self, program: str, descriptors: Sequence[int]) -> KeptProcess:
+        is_new = False
+        while not is_new:
+            is_new = not self._idle
+            told = await self._start_keeper() if is_new else self._idle.pop()
+            process = KeptProcess(told, program, self)
+            if await self._begins(process, descriptors):
+                self._commands.add(process)
+                return process
         complaint = self._complaint()
         self.close()
         raise SandboxUnavailable(complaint)
