@@ -263,8 +263,8 @@ async def test_a_workspace_that_vanishes_or_becomes_a_link_is_told_and_nothing_o
 
 async def test_two_workspaces_on_one_folder_have_each_a_box_of_its_own(place: Path) -> None:
     one, other = (player_in(place, "required") for _ in range(2))
-    assert await one.text("bash", command="echo x > shared; echo x > /tmp/own") == "[exit code 0]"
-    assert await other.text("bash", command="cat shared; ls /tmp") == "x\n[exit code 0]"
+    assert await one.text("bash", command="echo x > shared; echo x > ${TMPDIR:-/tmp}/own") == "[exit code 0]"
+    assert await other.text("bash", command="cat shared; ls ${TMPDIR:-/tmp}") == "x\n[exit code 0]"
     one.workspace.close()
     assert await other.text("bash", command="cat shared") == "x\n[exit code 0]"
     other.workspace.close()
@@ -273,9 +273,14 @@ async def test_two_workspaces_on_one_folder_have_each_a_box_of_its_own(place: Pa
 async def test_a_full_temporary_folder_is_an_ordinary_failure(place: Path) -> None:
     box = Box(work=str(place / "work"), limits=BoxLimits(temporary_bytes=1 << 20))
     player = player_in(place, box)
-    told = await player.text("bash", command="head -c 2000000 /dev/zero > /tmp/large")
+    told = await player.text("bash", command="head -c 2000000 /dev/zero > ${TMPDIR:-/tmp}/large")
     assert told == "head: error writing 'standard output': No space left on device\n[exit code 1]"
-    assert await player.text("bash", command="rm /tmp/large; echo x > /tmp/small; cat /tmp/small") == "x\n[exit code 0]"
+    assert (
+        await player.text(
+            "bash", command="rm ${TMPDIR:-/tmp}/large; echo x > ${TMPDIR:-/tmp}/small; cat ${TMPDIR:-/tmp}/small"
+        )
+        == "x\n[exit code 0]"
+    )
     player.workspace.close()
 
 
