@@ -31,7 +31,7 @@ TOP: dict[str, str] = {
     " narrowing references texts",
     "ports": "model budget cancellation closing gate journal history inbox session window files processes"
     " descriptors forks proxies env_file startup_files",
-    "agent": "agent output prompt connect",
+    "agent": "agent output output_plan prompt connect",
     "compaction": "compaction",
     "applications": f"cli pytest_plugin __main__ {FRONT_PAGE}",
 }

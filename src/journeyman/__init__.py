@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from journeyman.loop.run import run, run_sync
     from journeyman.loop.streaming import Events, stream
     from journeyman.model import Model, ModelSettings
-    from journeyman.output import Output, Reflection, SubmitTool
+    from journeyman.output import OneOf, Output, Reflection, SubmitTool
     from journeyman.result import Failure, Result, Success
     from journeyman.subagents.tool import Subagents
     from journeyman.tasks.tasks import Tasks
@@ -53,6 +53,7 @@ __all__ = [
     "Message",
     "Model",
     "ModelSettings",
+    "OneOf",
     "Output",
     "Reflection",
     "Rejected",
@@ -96,7 +97,7 @@ if not TYPE_CHECKING:
             "loop.run": "run run_sync",
             "loop.streaming": "Events stream",
             "model": "Model ModelSettings",
-            "output": "Output Reflection SubmitTool",
+            "output": "OneOf Output Reflection SubmitTool",
             "result": "Failure Result Success",
             "subagents.tool": "Subagents",
             "tasks.tasks": "Tasks",

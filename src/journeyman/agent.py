@@ -23,14 +23,16 @@ from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import Approver, Gate, GateWithDeps
 from journeyman.hosted.tools import own_tools
 from journeyman.journal import Journal, Records, Telemetry
-from journeyman.model import Model, ModelSettings, OutputFormat, ToolSpec
+from journeyman.model import Model, ModelSettings, ToolSpec
 from journeyman.narrowing import is_list, is_sequence
-from journeyman.output import TEXT, Output, Reflection, StopAfter, StopGuard, ask_in_words, native_format, text_problems
+from journeyman.output import TEXT, OneOf, Output, OutputMode, StopAfter, StopGuard
 from journeyman.output import ContinueRun as ContinueRun
 from journeyman.output import FailRun as FailRun
 from journeyman.output import PerRun as PerRun
 from journeyman.output import StopContext as StopContext
 from journeyman.output import StopVerdict as StopVerdict
+from journeyman.output import Validator as Validator
+from journeyman.output_plan import OutputPlan, Surroundings, compile_output, output_problems
 from journeyman.prompt import ErrorPrompt, Prompt, SystemPrompt, default_error_prompt
 from journeyman.references import SentByName
 from journeyman.tools.check import (
@@ -56,8 +58,7 @@ from journeyman.tools.deps import (
     tool_deps_problems,
 )
 from journeyman.tools.schema import OutputSchema, anthropic_problems, output_schema, text_input
-from journeyman.tools.strict import strict_problems
-from journeyman.tools.tools import AnyTool, Middleware, reserved_problems, tool_problems
+from journeyman.tools.tools import AnyTool, Middleware, tool_problems
 from journeyman.tools.toolsets import (
     Toolset,
     ToolSource,
@@ -67,18 +68,15 @@ from journeyman.tools.toolsets import (
     is_toolset,
     source_problems,
 )
-from journeyman.types import Effect, JsonObject, Message, RunPath, Text, UserContent
+from journeyman.types import Effect, Message, RunPath, Text, UserContent
 from journeyman.window import AnyStrategy, Compaction
 
-__all__ = ["Maker", "MessageContext", "OnMessage", "SystemMode", "TeamPrompt", "Validator"]
+__all__ = ["Maker", "MessageContext", "OnMessage", "SystemMode", "TeamPrompt"]
 
 Co = TypeVar("Co", covariant=True)
 Contra = TypeVar("Contra", contravariant=True)
 
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-
-_OUTPUT_DESCRIPTION = "Give the final output with this tool."
-_DRAFT_DESCRIPTION = "Propose the output with this tool; you will see it as others would, and may propose it again."
 
 Out = TypeVar("Out", default=str, covariant=True)
 In = TypeVar("In", default=str, contravariant=True)
@@ -87,11 +85,6 @@ Deps = TypeVar("Deps", default=object, contravariant=True)
 SystemMode: TypeAlias = Literal["append", "replace", "prepend"] | str
 """The place of a member's system prompt beside that of its team. An unknown word is kept, and means `append`."""
 
-
-Validator: TypeAlias = Callable[[Contra], Awaitable[None] | None] | Callable[[Contra, Deps], Awaitable[None] | None]
-"""A function that checks an output. To reject it, the function raises `Rejected(text, path=…)` or another exception,
-such as `ValueError`; the model reads the text. The function gets the run's deps as its second argument, if it needs
-them."""
 
 Maker: TypeAlias = Callable[[Contra], Co | Awaitable[Co]] | Callable[[Contra, Deps], Co | Awaitable[Co]]
 """Makes something for one run from its input, and from the run's deps if it needs them."""
@@ -185,8 +178,9 @@ class Agent(SentByName, Generic[Out, In, Deps]):
     tools: Sequence[ToolSource[Deps]] = ()
     """The tools that the model may call, in the order in which the model reads about them; and toolsets, or functions
     of a `ToolsetContext`, which say in each run what tools there are."""
-    output: Output[Out, Deps] = TEXT  # pyright: ignore[reportAssignmentType] - solves Out when omitted
-    """The type of what the agent hands in, and the tool for it. If this is left out, the agent answers with text."""
+    output: Output[Out, Deps] | OneOf[Out, Deps] = TEXT  # pyright: ignore[reportAssignmentType] - solves Out when omitted
+    """The type of what the agent hands in, and the tool for it; or several, of which it hands in one. If this is left
+    out, the agent answers with text."""
     validators: Sequence[Validator[Out, Deps]] = ()
     """Checks that run after that of the schema, in order, up to the first that rejects."""
     limits: Limits = Limits()
@@ -285,29 +279,25 @@ class Plan(Generic[Co]):
     input: OutputSchema[Any]
     system: SystemPrompt | Maker[Any, SystemPrompt, Any]
     """The system prompt, without what it says to a team."""
-    output: OutputSchema[Any] | None = None
-    """None for an agent that answers with text."""
-    reflection: Reflection[Any] | None = None
+    outputs: OutputPlan = OutputPlan()
+    """The ways to hand in."""
     tools: Mapping[str, AnyTool]
     """The tools that each run has, by name."""
     specs: tuple[ToolSpec, ...]
     """The tools as the model sees them: output, helpers in order, submit."""
     sources: tuple[AnyTool | Toolset[Any], ...] = ()
     """These tools, and the toolsets that each run is to ask, in order; empty where there is none to ask."""
-    native: OutputFormat | None = None
-    """What the provider makes the model answer with; None: its answer is a text, or a call hands in."""
-    prompted: Text | None = None
-    """The text at the end of the system prompt that asks the model for JSON; None: its words are not read for JSON."""
-    output_name: str | None = None
-    submit_name: str | None = None
     takes_deps: frozenset[int] = frozenset()
     """The `id` of each function and gate of the agent that takes the run's deps."""
 
-    def list_specs(self, helpers: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-        """Return the tools as the model sees them where these are the helpers."""
-        own = [spec for spec in self.specs if spec.name not in self.tools]
-        last = [spec for spec in own if spec.name == self.submit_name]
-        return (*[spec for spec in own if spec.name != self.submit_name], *helpers, *last)
+    @property
+    def output(self) -> OutputSchema[Any] | None:
+        """The type of what the agent hands in; None for an agent that answers with text."""
+        return self.outputs.schema
+
+    def list_specs(self, helpers: Sequence[ToolSpec], mode: OutputMode | None) -> tuple[ToolSpec, ...]:
+        """Return the tools as the model sees them where these are the helpers, and it hands in by this mode."""
+        return self.outputs.specs(helpers) if mode == "tool" else tuple(helpers)
 
 
 def compile_plan(agent: Agent[Any, Any, Any]) -> Plan[Any]:
@@ -343,34 +333,16 @@ def _compile(agent: Agent[Any, Any, Any]) -> Plan[Any]:
     gates = agent.gate if isinstance(agent.gate, Sequence) else (agent.gate,)
     taking = {id(each) for each, n in _functions_of(agent) if takes_deps(each, n)}
     taking |= {id(gate) for gate in gates if gate is not None and takes_deps(gate.decide, 1)}
-    plan = Plan[Any](
-        input=given, system=_system_of(agent), tools=tools, specs=helpers, sources=asked, takes_deps=frozenset(taking)
-    )
-    if agent.output is TEXT:
-        return plan
-    output, reflection = agent.output, agent.output.reflecting()
-    schema = output_schema(output.type, name=output.name)
-    if output.mode == "native":
-        return replace(plan, output=schema, native=native_format(output, schema.input_schema))
-    if output.mode == "prompted":
-        asks = ask_in_words(output, schema.input_schema)
-        return replace(plan, output=replace(schema, is_in_prose=True), prompted=asks)
-    if output.strict:
-        raise_problems(f"The type of {output.name!r}", strict_problems(schema.input_schema))
-    about = output.description.strip() or (_DRAFT_DESCRIPTION if reflection else _OUTPUT_DESCRIPTION)
-    specs = [ToolSpec(name=output.name, description=about, input_schema=schema.input_schema, strict=output.strict)]
-    specs += helpers
-    if reflection is not None:
-        submit = reflection.submit
-        nothing: JsonObject = {"type": "object", "properties": {}, "additionalProperties": False}
-        specs.append(ToolSpec(name=submit.name, description=submit.description, input_schema=nothing))
-    return replace(
-        plan,
-        output=schema,
-        reflection=reflection,
-        specs=tuple(specs),
-        output_name=output.name,
-        submit_name=reflection.submit.name if reflection else None,
+    outputs = compile_output(agent.output)
+    has_tool = outputs.mode in ("tool", "auto")
+    return Plan[Any](
+        input=given,
+        system=_system_of(agent),
+        outputs=outputs,
+        tools=tools,
+        specs=outputs.specs(helpers) if has_tool else helpers,
+        sources=asked,
+        takes_deps=frozenset(taking),
     )
 
 
@@ -489,20 +461,14 @@ def _names_of_tools(agent: Agent[Any, Any, Any]) -> list[str]:
 def _check_output(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     if agent.output is TEXT:
         return
-    yield from value_problems("INVALID_SECTION", "Output.feedback_role", agent.output.feedback_role, _FEEDBACK)
-    if agent.output.mode != "tool":
-        yield from text_problems(agent.output, agent.model)
-        return
-    reflection = agent.output.reflecting()
-    names: list[tuple[str, object]] = [("output", agent.output.name)]
-    if reflection is not None:
-        names.append(("submit", reflection.submit.name))
-        if not reflection.submit.description.strip():
-            yield Problem("EMPTY_DESCRIPTION", "The submit tool has a blank description.", "Say when to call it.")
-        yield from function_or_deps_problem(
-            agent.deps, "The reflection", reflection.handler, "a draft", code="INVALID_REFLECTION"
-        )
-    yield from reserved_problems(names, _names_of_tools(agent))
+    around = Surroundings(
+        deps=agent.deps,
+        input=agent.input,
+        model=agent.model,
+        helpers=_names_of_tools(agent),
+        has_validators=bool(agent.validators),
+    )
+    yield from output_problems(agent.output, around)
 
 
 def _check_text_only(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
@@ -581,7 +547,7 @@ _CHECKS: Final = (
 _SECTIONS: Final[Mapping[str, tuple[type, ...]]] = {
     "limits": (Limits,),
     "settings": (ModelSettings,),
-    "output": (Output,),
+    "output": (Output, OneOf),
     "tools": (list, tuple),
     "validators": (list, tuple),
     "system": (str, list, tuple, TeamPrompt),
@@ -593,7 +559,6 @@ _SECTIONS: Final[Mapping[str, tuple[type, ...]]] = {
     "track_tokens": (bool,),
 }
 _EFFECT: Final[Kind] = (is_one_of(*get_args(Effect)), "Pass 'pure', 'idempotent' or 'once'.")
-_FEEDBACK: Final[Kind] = (is_one_of("result", "text"), "Pass 'result' or 'text'.")
 _MAY_BE_NONE: Final = {"prompt", "tool_middleware", "stop_after", "compaction", "description"}
 _MAY_BE_CALLED: Final = {"system", "prompt", "stop_after", "compaction"}
 _FUNCTIONS: Final = (
@@ -613,6 +578,7 @@ def _functions_of(agent: Agent[Any, Any, Any]) -> Iterator[tuple[object, int]]:
     yield from ((getattr(agent, name), n) for name, n, _, _ in _FUNCTIONS if name not in _NEVER_GIVEN_DEPS)
     yield (agent.stop_guard.factory, 2) if isinstance(agent.stop_guard, PerRun) else (None, 1)
     yield from ((validator, 1) for validator in agent.validators)
-    reflection = agent.output.reflecting()
-    if reflection is not None:
-        yield reflection.handler, 1
+    for member in agent.output.members if isinstance(agent.output, OneOf) else (agent.output,):
+        yield from ((validator, 1) for validator in member.validators)
+        if (reflection := member.reflecting()) is not None:
+            yield reflection.handler, 1

@@ -348,7 +348,8 @@ class InvalidResponseContext:
     stop_detail: str | None
     """The provider's own word for it; None when it has none."""
     expected_tool: str | None
-    """The tool that would have ended the attempt; None for an agent that answers with text."""
+    """The tool that would have ended the attempt, or several, joined by `' or '`; None for an agent that answers with
+    text."""
     has_draft: bool
     """True when an output was proposed but never submitted."""
     shown_no_tools: bool = False
@@ -363,11 +364,11 @@ class InvalidResponseContext:
             return (
                 "Look up this reason in the service's documentation; the text before it is kept as the answer so far."
             )
-        return "Say in the system prompt which tool hands in the result, or set Agent(reminder=True) for a reminder."
+        return "Say in the system prompt which tool hands in the result, or set Output(reminder=True) for a reminder."
 
     def __str__(self) -> str:
         draft = ", with a draft not submitted" if self.has_draft else ""
-        missing = "any text" if self.expected_tool is None else f"calling {self.expected_tool!r}{draft}"
+        missing = "any text" if self.expected_tool is None else f"calling '{self.expected_tool}'{draft}"
         missing += ", which its server does not show it" if self.shown_no_tools else ""
         if self.stop_reason == "other":
             told = (
@@ -404,12 +405,12 @@ class SubmitContext:
     category: ClassVar[Category] = "model"
     hint: ClassVar = "Say in the system prompt that a draft comes first, or set Reflection(early_submit='answer')."
     output_tool: str
-    """The name of the tool that proposes an output."""
+    """The name of the tool that proposes an output, or several, joined by `' or '`."""
     submit_tool: str
     """The name of the tool that submits it."""
 
     def __str__(self) -> str:
-        return f"The model called {self.submit_tool!r} before it proposed anything with {self.output_tool!r}."
+        return f"The model called {self.submit_tool!r} before it proposed anything with '{self.output_tool}'."
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

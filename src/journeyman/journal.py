@@ -80,6 +80,7 @@ StepKind: TypeAlias = Literal[
     "guard",
     "head",
     "model",
+    "output_mode",
     "preview",
     "sent",
     "state",

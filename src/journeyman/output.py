@@ -1,4 +1,4 @@
-"""The output of an agent: the output tool, and the reflection that shows a draft back to the model; or its last text.
+"""The output of an agent: the output tools, and the reflection that shows a draft back to the model; or its last text.
 
 Submit lives only inside a reflection, so that neither can exist without the other. What ends an agent that answers with
 text, or prolongs it, has no meaning beside an output tool.
@@ -6,22 +6,21 @@ text, or prolongs it, has no meaning beside an output tool.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import KW_ONLY
-from typing import Any, Final, Generic, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypedDict, Unpack, cast, overload
 
 from typing_extensions import TypeForm, TypeVar
 
 from journeyman.data import lazy_dataclass
-from journeyman.errors import Problem
-from journeyman.json_numbers import write_json
-from journeyman.model import UNKNOWN, Facts, OutputFormat
-from journeyman.types import JsonObject, RunPath, Text, ToolResult
+from journeyman.definition import explain_arguments
+from journeyman.tools.tools import Tool
+from journeyman.types import Effect, RunPath, ToolResult
 
 __all__ = [
     "ContinueRun",
     "FailRun",
+    "OutputMode",
     "PerRun",
     "Renderer",
     "StopAfter",
@@ -29,9 +28,12 @@ __all__ = [
     "StopGuard",
     "StopRule",
     "StopVerdict",
+    "Validator",
 ]
 
 T = TypeVar("T")
+Contra = TypeVar("Contra", contravariant=True)
+Out = TypeVar("Out", covariant=True)
 Needs = TypeVar("Needs", default=object, contravariant=True)
 """The type of the deps that a function takes as its last argument; it need not take any."""
 
@@ -39,8 +41,13 @@ Renderer: TypeAlias = Callable[[T], str | Awaitable[str]] | Callable[[T, Needs],
 """Renders a draft as the model should see it. The function gets the run's deps as its second argument, if it needs
 them."""
 
+Validator: TypeAlias = Callable[[Contra], Awaitable[None] | None] | Callable[[Contra, Needs], Awaitable[None] | None]
+"""A function that checks an output. To reject it, the function raises `Rejected(text, path=…)` or another exception,
+such as `ValueError`; the model reads the text. The function gets the run's deps as its second argument, if it needs
+them."""
 
-_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+OutputMode: TypeAlias = Literal["tool", "native", "prompted"]
+"""How the model hands in: with a tool, with JSON that its provider makes it answer with, or with JSON in its words."""
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -74,27 +81,49 @@ class Reflection(Generic[T, Needs]):
     reads an error and goes on."""
 
 
-@lazy_dataclass(frozen=True, slots=False)
-class Output(Generic[T, Needs]):
-    """The type of an agent's output, and the tool whose arguments are the output."""
+class OutputOptions(TypedDict, total=False):
+    """The options of `Output`; they are explained at its fields."""
 
-    type: TypeForm[T]
+    name: str
+    description: str
+    strict: bool
+    mode: OutputMode | Literal["auto"]
+    effect: Effect | None
+    feedback_role: Literal["result", "text"]
+    reminder: bool
+
+
+@lazy_dataclass(frozen=True, slots=False)
+class Output(Generic[Out, Needs]):
+    """The type of an agent's output, and the tool whose arguments are the output; or a function whose arguments the
+    model hands in, and which returns the output."""
+
+    type: TypeForm[Out] | Callable[..., Out | Awaitable[Out]]
     """A model, dataclass, TypedDict, `list[int]`, `Report | None` … A type that is not an object is wrapped in one,
-    with the single property `value`."""
+    with the single property `value`. Or a function, or a `Tool`: it is called once for an output that passed, after
+    submit too. What it returns is the output, of the type that it declares; what it raises, the model reads."""
     _: KW_ONLY
-    name: str = "output"
-    """The name of the tool with which the model hands in."""
+    name: str | None = None
+    """The name of the tool with which the model hands in. None: the name of the function, or else `output`; in a
+    `OneOf` with the name of the type, as `output_Report`."""
     description: str = ""
-    """What the model is told about the tool. Empty: a plain instruction."""
-    reflection: Renderer[T, Needs] | Reflection[T, Needs] | None = None
-    """A function that renders the draft, or a `Reflection` with options. None: the first output is final."""
+    """What the model is told about the tool. Empty: what the function's docstring says, or a plain instruction."""
+    reflection: Renderer[Any, Needs] | Reflection[Any, Needs] | None = None
+    """A function that renders the draft, or a `Reflection` with options. None: the first output is final. The draft of
+    a function is a dict of its arguments."""
+    validators: Sequence[Validator[Any, Needs]] = ()
+    """Checks of this output, before those of the agent. Those of a function check a dict of its arguments, before it is
+    called."""
     strict: bool = False
     """Ask the provider to guarantee the schema, where it can do so without loss. A type with which no provider can is
     refused."""
-    mode: Literal["tool", "native", "prompted"] = "tool"
+    mode: OutputMode | Literal["auto"] = "tool"
     """`tool`: the model hands in with a tool. `native`: its provider makes it answer with JSON of the type, and its
     last text is the output. `prompted`: the system prompt asks for such JSON, and it is read out of the last text, also
-    with words around it; for models that know no tools. Without a tool the output cannot be reflected on."""
+    with words around it; for models that know no tools. `auto`: the first of these that the model can, as far as its
+    facts tell. Without a tool the output cannot be reflected on."""
+    effect: Effect | None = None
+    """The effect of the function on the world, as a tool has one. None: what the `Tool` says, or else the agent."""
     feedback_role: Literal["result", "text"] = "result"
     """Where the model reads the error prompt: in the result of the call that handed in, or in a text after it. After an
     answer without such a call it is a text."""
@@ -102,51 +131,85 @@ class Output(Generic[T, Needs]):
     """Remind a model that stops without handing in, instead of failing with `INVALID_RESPONSE`. Each reminder costs an
     iteration."""
 
-    def reflecting(self) -> Reflection[T, Needs] | None:
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(
+            self,
+            type: TypeForm[Out],
+            *,
+            reflection: Renderer[Out, Needs] | Reflection[Out, Needs] | None = ...,
+            validators: Sequence[Validator[Out, Needs]] = ...,
+            **options: Unpack[OutputOptions],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self,
+            type: Tool[..., Coroutine[Any, Any, Out], Needs],
+            *,
+            reflection: Renderer[Any, Needs] | Reflection[Any, Needs] | None = ...,
+            validators: Sequence[Validator[Any, Needs]] = ...,
+            **options: Unpack[OutputOptions],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self,
+            type: Tool[..., Out, Needs],
+            *,
+            reflection: Renderer[Any, Needs] | Reflection[Any, Needs] | None = ...,
+            validators: Sequence[Validator[Any, Needs]] = ...,
+            **options: Unpack[OutputOptions],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self,
+            type: Callable[..., Coroutine[Any, Any, Out]],
+            *,
+            reflection: Renderer[Any, Needs] | Reflection[Any, Needs] | None = ...,
+            validators: Sequence[Validator[Any, Needs]] = ...,
+            **options: Unpack[OutputOptions],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self,
+            type: Callable[..., Out],
+            *,
+            reflection: Renderer[Any, Needs] | Reflection[Any, Needs] | None = ...,
+            validators: Sequence[Validator[Any, Needs]] = ...,
+            **options: Unpack[OutputOptions],
+        ) -> None: ...
+        def __init__(self, type: Any, **options: Any) -> None: ...
+
+    def reflecting(self) -> Reflection[Any, Needs] | None:
         """Return the reflection with its options, if there is one."""
         reflection = self.reflection
         if reflection is None:
             return None
         if isinstance(reflection, Reflection):
-            return cast("Reflection[T, Needs]", reflection)
+            return cast("Reflection[Any, Needs]", reflection)
         return Reflection(reflection)
 
 
-def native_format(output: Output[Any, Any], schema: JsonObject) -> OutputFormat:
-    """Return the form of a native output, as a provider is asked for it."""
-    about = output.description.strip()
-    return OutputFormat(name=output.name, description=about, schema=schema, strict=output.strict)
+@explain_arguments
+class OneOf(Generic[Out, Needs]):
+    """Several outputs, of which the model hands in one: `OneOf(Report, Output(book_flight), str)`.
 
+    Each has a tool of its own, with its own name, description, reflection and validators. Where `str` is among them, a
+    text with which the model ends its turn is an output, too.
+    """
 
-def ask_in_words(output: Output[Any, Any], schema: JsonObject) -> Text:
-    """Return what asks the model for a prompted output, at the end of its system prompt."""
-    about = f"{output.description.strip()}\n" if output.description.strip() else ""
-    rule = "End your work with one JSON object, and no words around it. It must fit this JSON Schema:"
-    return Text(f"{about}{rule}\n{write_json(schema).decode()}")
+    __slots__ = ("members", "takes_text")
 
+    def __init__(self, *members: TypeForm[Out] | Output[Out, Needs]) -> None:
+        given: Sequence[Any] = members
+        outputs: list[Any] = [each if isinstance(each, Output) else Output(each) for each in given if each is not str]
+        self.members: tuple[Output[Any, Needs], ...] = tuple(outputs)
+        """The outputs that have a tool."""
+        self.takes_text: bool = str in given
+        """Whether a text is an output."""
 
-def text_problems(output: Output[Any, Any], model: object) -> Iterator[Problem]:
-    """Yield the problems of an output that is no tool, as far as the model is known."""
-    mode: str = output.mode
-    if mode not in ("native", "prompted"):
-        yield Problem("INVALID_OUTPUT_MODE", f"Output.mode is {mode!r}.", "Pass 'tool', 'native' or 'prompted'.")
-        return
-    if output.reflection is not None:
-        wrong = f"The output is {mode}, so it cannot be reflected on: the model's answer is final."
-        yield Problem("NATIVE_REFLECTION", wrong, "Remove reflection, or use mode='tool'.")
-    if output.reminder:
-        wrong = f"The output is {mode}, so there is no tool that a reminder could name."
-        yield Problem("NATIVE_REMINDER", wrong, "Remove reminder, or use mode='tool'.")
-    if output.strict and mode == "prompted":
-        wrong = "The output is prompted, so no provider sees its schema, and none can guarantee it."
-        yield Problem("PROMPTED_STRICT", wrong, "Remove strict, or use mode='native'.")
-    if not isinstance(output.name, str) or not _NAME.fullmatch(output.name):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
-        wrong = f"The output's name {output.name!r} is not 1 to 64 letters, digits, '_' or '-'."
-        yield Problem("INVALID_NAME", wrong, "Give it a name such as 'report'.")
-    facts: Facts = getattr(model, "facts", UNKNOWN)
-    if mode == "native" and facts.native_output is False:
-        named = f"{getattr(model, 'provider', '')}:{getattr(model, 'name', '')}"
-        yield Problem("NO_NATIVE_OUTPUT", f"The model {named} has no native output.", "Use mode='tool'.")
+    def __repr__(self) -> str:
+        return f"OneOf({', '.join([*map(repr, self.members), *['str'] * self.takes_text])})"
 
 
 TEXT: Final = Output(str)

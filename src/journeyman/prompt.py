@@ -49,8 +49,12 @@ or only blanks, the model reads what `default_error_prompt` makes, and the log h
 
 
 def default_error_prompt(rejection: ErrorPromptContext) -> str:
-    """Say which check failed and why, and ask for a corrected output."""
+    """Say which check failed and why, and ask for a corrected output; or why a function made no output."""
     about = f" ({rejection.description})" if rejection.description else ""
+    if rejection.report.layers and rejection.report.layers[-1].kind == "function":
+        # It may have had an effect: the model must not be asked to hand in again, come what may.
+        said = f"{rejection.layer} failed{about}\n{rejection.feedback}"
+        return f"{said}\n\nThe output was not made. Find out why before you hand in again."
     return (
         f"Validation failed: {rejection.layer}{about}\n{rejection.feedback}\n\nCorrect the output and hand it in again."
     )

@@ -27,6 +27,7 @@ __all__ = [
     "AttemptRecord",
     "CallbackError",
     "ChildRecord",
+    "LayerKind",
     "LayerOutcome",
     "Metadata",
     "Pending",
@@ -43,14 +44,18 @@ Out = TypeVar("Out", default=str, covariant=True)
 Other = TypeVar("Other")
 
 
+LayerKind: TypeAlias = Literal["schema", "validator", "function"]
+"""What a validation layer is: the output's type, a function that checks, or the function that makes the output."""
+
+
 @lazy_dataclass(frozen=True, kw_only=True)
 class LayerOutcome:
     """The verdict of one validation layer: whether the output passed, and the feedback if it did not."""
 
     name: str
     """The name of the layer."""
-    kind: Literal["schema", "validator"]
-    """What the layer is: the output's type, or a function that checks."""
+    kind: LayerKind
+    """What the layer is: the output's type, a function that checks, or the function that makes the output."""
     description: str
     """What it checks, in words."""
     passed: bool

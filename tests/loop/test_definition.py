@@ -228,7 +228,9 @@ def test_a_blank_description_of_the_output_becomes_an_instruction() -> None:  # 
 def test_defaults_are_as_documented() -> None:  # R26, R19
     agent = Agent(name="tester", model="anthropic:claude", output=Output(Report))
     assert (agent.limits.attempts, agent.limits.iterations, agent.limits.max_concurrency) == (3, 15, 8)
-    assert (agent.output.name, agent.output.reflecting()) == ("output", None)
+    assert [*agent.plan.outputs.members] == ["output"]
+    assert agent.plan.outputs.submit is None
+    assert isinstance(agent.output, Output)
     assert (agent.tools, agent.validators, agent.output.feedback_role, agent.output.reminder) == (
         (),
         (),

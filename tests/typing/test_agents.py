@@ -21,9 +21,11 @@ from journeyman import (
     Failure,
     Image,
     Model,
+    OneOf,
     Output,
     Reflection,
     Result,
+    Runtime,
     SubmitTool,
     Success,
     Text,
@@ -173,15 +175,37 @@ def test_reflection_and_submit_cannot_be_parted() -> None:  # R10, R17
     assert_type(Reflection(preview, submit=SubmitTool(name="hand_in")), Reflection[Report])
     assert Output(Report, reflection=preview_later).reflecting() is not None
     with pytest.raises(DefinitionError):
-        Output(Report, submit=SubmitTool())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - no submit without a reflection
+        Output(Report, submit=SubmitTool())  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue] - no submit without a reflection
     with pytest.raises(DefinitionError):
         Reflection(submit=SubmitTool())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - no reflection without a handler
 
 
+async def file_report(headline: str) -> Report:
+    return Report(headline=headline)
+
+
+@tool(effect="once")
+def count_reports(context: ToolContext[int], headline: str) -> int:
+    return context.deps
+
+
+def test_the_output_is_one_of_several_or_what_a_function_returns() -> None:
+    one = Agent(name="a", model="a:b", output=OneOf(Report, Output(list[int], name="numbers"), str))
+    said = run_sync(one, "Go.", runtime=Runtime(model=scripted("Hi.")))
+    # To mypy, one of several is an object, and what a tool that is not async returns may be anything.
+    assert_type(said, Success[Report | list[int] | str] | Failure)  # type: ignore[assert-type]
+    made = Agent(name="a", model="a:b", output=Output(file_report, effect="once"))
+    assert_type(run_sync(made, "Go.", runtime=Runtime(model=scripted("Hi."))), Success[Report] | Failure)
+    counted = Agent(name="a", model="a:b", deps=int, output=Output(count_reports))
+    result = run_sync(counted, "Go.", deps=3, runtime=Runtime(model=scripted(call("count_reports", headline="May"))))
+    assert_type(result, Success[int] | Failure)  # type: ignore[assert-type]
+    assert result.unwrap() == 3
+
+
 def test_a_reflection_takes_the_output() -> None:  # R10, R22, R67
-    Output(Report, reflection=is_text)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - it takes a text
-    Output(Report, reflection=len)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - it gives a number
-    Output(str, reflection=is_text)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - it gives nothing
+    Output(Report, reflection=is_text)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue] - it takes a text
+    Output(Report, reflection=len)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue] - it gives a number
+    Output(str, reflection=is_text)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue] - it gives nothing
 
 
 def test_a_validator_takes_the_output_and_gives_nothing() -> None:  # R67

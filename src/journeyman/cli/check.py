@@ -20,7 +20,8 @@ from journeyman.definition import join_sentences
 from journeyman.errors import DefinitionError, ModelUnavailable, count, visible
 from journeyman.loop.validation import layer_name
 from journeyman.model import ModelSettings, Prefix, sent_tools
-from journeyman.output import TEXT
+from journeyman.output import SubmitTool
+from journeyman.output_plan import OutputMember
 from journeyman.prompt import SystemPrompt
 from journeyman.skills import Skills
 from journeyman.tools.deps import NOT_DECLARED, declared, deps_of_run, kind_name, lacks_deps
@@ -147,8 +148,8 @@ def _skills(tool: Skills) -> str:
 def _prefix(agent: Agent[Any, Any, Any]) -> str:
     """Say about how many tokens each request begins with: the system prompt's and each tool's."""
     parts = {} if callable(agent.plan.system) else {"system": Prefix(system=_system_blocks(agent.plan.system))}
-    if agent.plan.prompted is not None:
-        parts["output"] = Prefix(system=(agent.plan.prompted,))
+    if agent.plan.outputs.mode == "prompted":
+        parts["output"] = Prefix(system=(agent.plan.outputs.words,))
     parts |= {spec.name: Prefix(tools=(spec,)) for spec in sent_tools(agent.plan.specs, loads_tools=False)}
     tokens = {name: estimate_prefix(prefix) for name, prefix in parts.items()}
     told = ", ".join(f"{name} {number:,}" for name, number in tokens.items() if number)
@@ -157,14 +158,20 @@ def _prefix(agent: Agent[Any, Any, Any]) -> str:
 
 
 def _output_words(agent: Agent[Any, Any, Any]) -> str:
-    plan = agent.plan
-    if agent.output is TEXT:
+    outputs = agent.plan.outputs
+    if outputs.mode is None:
         return "text"
-    name = _type_name(agent.output.type)
-    if plan.output_name is None:
-        return f"{name}, read out of the {'words' if plan.native is None else 'JSON'} of the answer"
-    by = f"{name}, handed in with {plan.output_name}"
-    return by if plan.submit_name is None else f"{by}, seen as a draft, then {plan.submit_name}"
+    if outputs.mode != "tool":
+        name = _type_name(outputs.kind)
+        how = {"native": "read out of the JSON of the answer", "prompted": "read out of the words of the answer"}
+        return f"{name}, {how.get(outputs.mode, 'handed in by what the model can: tool, native, prompted')}"
+    ways = [_member_words(each, outputs.submit) for each in outputs.members.values()]
+    return "; or ".join([*ways, *["text"] * outputs.takes_text])
+
+
+def _member_words(member: OutputMember, submit: SubmitTool | None) -> str:
+    words = f"{_type_name(member.kind)}, handed in with {member.name}"
+    return words if member.reflection is None or submit is None else f"{words}, seen as a draft, then {submit.name}"
 
 
 def _type_name(form: object) -> str:

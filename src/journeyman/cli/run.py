@@ -376,7 +376,7 @@ def output_text(agent: Agent[Any, Any, Any], output: object) -> str:
 
 def output_json(agent: Agent[Any, Any, Any], output: object) -> JsonValue:
     """Return an output as plain JSON values."""
-    return plain_output(output, None if agent.plan.output is None else agent.output.type)
+    return plain_output(output, agent.plan.outputs.kind)
 
 
 # -- the input --------------------------------------------------------------------------------------------------------

@@ -206,7 +206,9 @@ UPCASTS: Final[Mapping[int, Callable[[str, Any], Any]]] = {1: _with_facts}
 _KINDS: Final = (
     ("answer", re.compile(r"answer/.+", re.DOTALL)),  # before all others: its key ends with that of a call
     ("call", re.compile(r"(.*/)?call/[^/]+", re.DOTALL)),
+    ("call", re.compile(r"(.*/)?attempt/\d+/output", re.DOTALL)),
     ("calls", re.compile(r"(.*/)?calls", re.DOTALL)),
+    ("output_mode", re.compile(r"(.*/)?output_mode", re.DOTALL)),
     ("sent", re.compile(r"(.*/)?(call/[^/]+/(background|member|mail)|iteration/\d+/idle)/[^/]+", re.DOTALL)),
     ("approval", re.compile(r"(.*/)?call/[^/]+/approval/\d+/[0-9a-f]+", re.DOTALL)),
     ("model", re.compile(r"(.*/)?model(/(extended|smaller))*", re.DOTALL)),
@@ -348,7 +350,7 @@ def _made_prints(agent: Agent[Any, Any, Any]) -> dict[str, str]:
     are_listed = is_list_or_tuple(strategies)
     names = [getattr(each, "name", "") for each in strategies] if are_listed else "made anew"
     tools = [[spec.name, spec.description, spec.input_schema, spec.strict] for spec in agent.plan.specs]
-    effects = {tool.name: tool.effect for tool in agent.plan.tools.values()}
+    effects = {tool.name: tool.effect for tool in (*agent.plan.tools.values(), *agent.plan.outputs.functions)}
     system = agent.plan.system
     parts: dict[str, Any] = {
         "system prompt": system if isinstance(system, str) else "" if callable(system) else "texts",

@@ -123,6 +123,8 @@ class OutputDelta:
     """Everything so far, not just the new piece."""
     is_wrapped: bool = False
     """True when the output's type is no object: it stands in the property `value`."""
+    tool_name: str = ""
+    """The tool, by which the members of a `OneOf` are told apart; empty for an output without a tool."""
 
     @overload
     def partial(self, /) -> JsonObject: ...

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count as count_from
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from journeyman.cancellation import Scope, call_in, current_call, is_awaited, is_failure
 from journeyman.errors import InvalidArguments, OutcomeUnknown, Rejected, StepTooLarge, count, log_caught
@@ -54,6 +54,8 @@ from journeyman.tools.written import quoting
 from journeyman.types import Effect, ToolReference, ToolResult, ToolUse
 
 Arguments = dict[str, object]
+Execute: TypeAlias = Callable[[Run, AnyTool, ToolUse, Arguments], Awaitable[Outcome]]
+"""Runs the handler of a call that may be made."""
 
 SKIPPED = "Error: not run, because the user wrote something new. Read it first; call again if that is still right."
 """The result of a call that had not begun when steering came."""
@@ -209,7 +211,7 @@ def _reserve(run: Run, use: ToolUse) -> Reservation | None:
     if journal is None:
         return None
     tool, _ = _resolve_call(run, use)
-    effect = run.calls.effects.get(use.name) or ("pure" if tool is None else _effect(run, tool))
+    effect = run.calls.effects.get(use.name) or ("pure" if tool is None else effect_of(run, tool))
     return journal.reserve(run.key(f"call/{use.id}"), effect=effect, about=lambda: about_call(use))
 
 
@@ -230,15 +232,15 @@ async def _run_call(run: Run, use: ToolUse, reservation: Reservation | None) -> 
 async def _made_call(run: Run, use: ToolUse, reservation: Reservation | None) -> Call:
     inbox, own, started = run.options.inbox, run.hand_in.tools.get(use.name), run.clock.now()
     if reservation is not None and reservation.is_known:
-        outcome: Outcome | None = await _recall_outcome(run, use, reservation)
+        outcome: Outcome | None = await recall_outcome(run, use, reservation)
     elif run.calls.stop is not None:
-        outcome = await _settle_outcome(run, reservation, Outcome.failure("skipped", STOPPED))
+        outcome = await settle_outcome(run, reservation, Outcome.failure("skipped", STOPPED))
     elif run.calls.refusal:
-        outcome = await _settle_outcome(run, reservation, Outcome.failure("over_budget", run.calls.refusal))
+        outcome = await settle_outcome(run, reservation, Outcome.failure("over_budget", run.calls.refusal))
     # Not what an earlier life has begun: the model would be told that it was not made, and its effects would come
     # twice.
     elif inbox is not None and inbox.has_steering and not _is_begun(run, use):
-        outcome = await _settle_outcome(run, reservation, Outcome.failure("skipped", SKIPPED))
+        outcome = await settle_outcome(run, reservation, Outcome.failure("skipped", SKIPPED))
     elif own is None:
         if run.tape is not None:
             await wait_while_held(run)
@@ -265,7 +267,7 @@ def _is_begun(run: Run, use: ToolUse) -> bool:
     return any(True for prefix in (below, f"answer/{below}") for _ in journal.stored(prefix))
 
 
-async def _recall_outcome(run: Run, use: ToolUse, reservation: Reservation) -> Outcome:
+async def recall_outcome(run: Run, use: ToolUse, reservation: Reservation) -> Outcome:
     """Return what came of a call in an earlier life of the run."""
 
     async def never() -> Outcome:
@@ -275,14 +277,14 @@ async def _recall_outcome(run: Run, use: ToolUse, reservation: Reservation) -> O
     try:
         outcome = await reservation.step(never, codec=step)
     except OutcomeUnknown as unknown:
-        return await _settle_outcome(run, reservation, Outcome.failure("interrupted", f"Error: {unknown}"))
+        return await settle_outcome(run, reservation, Outcome.failure("interrupted", f"Error: {unknown}"))
     # Neither its tool nor its approver is asked again.
     asked = () if journal is None else journal.stored(run.key(f"call/{use.id}/approval/"))
     recall_runs(run, *[facts_of_step(stored) for _, stored in asked], *([] if step.known is None else [step.known]))
     return outcome
 
 
-async def _settle_outcome(run: Run, reservation: Reservation | None, outcome: Outcome) -> Outcome:
+async def settle_outcome(run: Run, reservation: Reservation | None, outcome: Outcome) -> Outcome:
     """Store the outcome of a call that was not made. Another life of the run could decide otherwise, and must find this
     one."""
     if reservation is not None:
@@ -312,9 +314,9 @@ async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> O
         if run.calls.tally is not None:
             run.calls.tally.count_call()
         outcome = await call_through_gates(run, tool, use, None if tool.journals_itself else reservation)
-    is_decided = outcome.error in _DECIDED or (tool.journals_itself and outcome.error == "timeout")
+    is_decided = outcome.error in DECIDED or (tool.journals_itself and outcome.error == "timeout")
     if is_decided:
-        return await _settle_outcome(run, reservation, outcome)
+        return await settle_outcome(run, reservation, outcome)
     run.calls.n_unstored += tool.journals_itself
     return outcome
 
@@ -331,14 +333,17 @@ def _codec_of(run: Run) -> StepCodec[Outcome]:
     """Return the codec for the outcome of the call that goes on here, with the runs that its tool, or who judged it,
     has begun."""
     tally, uncounted = current_tally.get(), ("over_budget", "skipped")
-    return StepCodec("call", OutcomeCodec(run), tally, counts=lambda outcome: int(outcome.error not in uncounted))
+    hands_in = tally is not None and tally.hands_in
+    return StepCodec(
+        "call", OutcomeCodec(run), tally, counts=lambda outcome: int(not hands_in and outcome.error not in uncounted)
+    )
 
 
-_DECIDED: Final = frozenset(("denied", "over_budget"))
+DECIDED: Final = frozenset(("denied", "over_budget"))
 """What others decided, who might decide differently another time."""
 
 
-def _effect(run: Run, tool: AnyTool) -> Effect:
+def effect_of(run: Run, tool: AnyTool) -> Effect:
     """Return the effect of a tool on the world: the one that it declares, or else the agent's."""
     return tool.effect or run.agent.default_effect
 
@@ -346,8 +351,11 @@ def _effect(run: Run, tool: AnyTool) -> Effect:
 # -- the gates --------------------------------------------------------------------------------------------------------
 
 
-async def call_through_gates(run: Run, tool: AnyTool, use: ToolUse, reservation: Reservation | None) -> Outcome:
+async def call_through_gates(
+    run: Run, tool: AnyTool, use: ToolUse, reservation: Reservation | None, *, execute: Execute | None = None
+) -> Outcome:
     """Validate the arguments, ask the gates, and run the tool with what they let through."""
+    work = execute or execute_call
     try:
         arguments = tool.parse(use.malformed if use.malformed is not None else use.input_json)
     except InvalidArguments as invalid:
@@ -358,13 +366,13 @@ async def call_through_gates(run: Run, tool: AnyTool, use: ToolUse, reservation:
     if guard is None and tool.call_path.gates:
         guard = Guard(posts=(), approve=None, stop=run.scope.stop)
     if guard is None or not (guard.gates or tool.call_path.gates):
-        return await _do_as_step(run, reservation, lambda: execute_call(run, tool, use, arguments))
+        return await _do_as_step(run, reservation, lambda: work(run, tool, use, arguments))
     asked = GateRequest(
         path=run.path,
         tool_use_id=use.id,
         tool_name=use.name,
         arguments=use.input,
-        effect=_effect(run, tool),
+        effect=effect_of(run, tool),
         untrusted=bool(tool.untrusted),
         n_model_calls=run.ledger.n_model_calls,
         permission_kind=tool.permission_kind,
@@ -383,14 +391,14 @@ async def call_through_gates(run: Run, tool: AnyTool, use: ToolUse, reservation:
         return Outcome.failure("denied", f"Error: denied: {allowed.reason}")
     # The very object: a gate that changes nothing hands on what it was given, and then nothing has to be parsed again.
     if allowed is asked:
-        return await _do_as_step(run, reservation, lambda: execute_call(run, tool, use, arguments))
+        return await _do_as_step(run, reservation, lambda: work(run, tool, use, arguments))
     try:
         arguments = tool.parse(allowed.input_json)
     except InvalidArguments as invalid:
         return Outcome.failure("invalid_input", f"Error: denied: the gate's own arguments do not fit. {invalid}")
 
     async def execute_rewritten() -> Outcome:
-        outcome = await execute_call(run, tool, use, arguments)
+        outcome = await work(run, tool, use, arguments)
         # The model goes on from what it asked for, and would misread the result of a call with other arguments.
         return outcome.noting(f"The call was made with other arguments: {allowed.input_json}")
 
@@ -413,7 +421,7 @@ async def _do_as_step(run: Run, reservation: Reservation | None, work: Callable[
         return await reservation.step(do_work, codec=_codec_of(run))
     except StepTooLarge as error:  # what it did, it has done
         outcome = Outcome.failure("raised", f"Error: the call was made, but {error}")
-        return await _settle_outcome(run, reservation, replace(outcome, stop=stop))
+        return await settle_outcome(run, reservation, replace(outcome, stop=stop))
 
 
 def _approver(run: Run, guard: Guard) -> Approver | None:
@@ -501,7 +509,7 @@ def _timely(run: Run, approve: Approver, seconds: float) -> Approver:
 
 def execute_call(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -> Coroutine[object, object, Outcome]:
     """Run the handler, or take its result from the cache."""
-    return _execute_cached(run, tool, use, arguments) if tool.cache else _execute_handler(run, tool, use, arguments)
+    return _execute_cached(run, tool, use, arguments) if tool.cache else execute_handler(run, tool, use, arguments)
 
 
 async def _execute_cached(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -> Outcome:
@@ -515,7 +523,7 @@ async def _execute_cached(run: Run, tool: AnyTool, use: ToolUse, arguments: Argu
     # Before the handler is called, so that an equal call at the same time waits for this one.
     cache[key] = shared = asyncio.get_running_loop().create_future()
     try:
-        outcome = await _execute_handler(run, tool, use, arguments)
+        outcome = await execute_handler(run, tool, use, arguments)
     except BaseException:
         # Only a stop of the run raises here, and it stops those who wait for this result as well.
         del cache[key]
@@ -528,7 +536,7 @@ async def _execute_cached(run: Run, tool: AnyTool, use: ToolUse, arguments: Argu
     return outcome
 
 
-async def _execute_handler(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -> Outcome:
+async def execute_handler(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -> Outcome:
     """Run the handler, which may end the run, however its own call ends."""
     needs_context = tool.wants_context or run.agent.tool_middleware or tool.call_path.middleware
     context = _context(run, tool, use) if needs_context else None

@@ -212,7 +212,7 @@ def _make_result(run: Run, ended: Finished | ErrorInfo, state: object) -> Succes
             state=state,
             has_state=run.agent.final_state is not None,
             terminal_result=terminal,
-            output_type=None if run.agent.plan.output is None else run.agent.output.type,
+            output_type=run.agent.plan.outputs.kind,
         )
     return Failure(
         error=ended,
@@ -323,7 +323,8 @@ async def _store_end(run: Run, journal: Journal, result: Success[Any] | Failure)
         code = result.code if isinstance(result, Failure) else "success"
         if run.above is None:
             return code
-        document: JsonValue = from_json(dump_result(result, run.agent, written=run.hand_in.last_raw))
+        written = run.hand_in.last_raw if run.agent.plan.outputs.is_what_is_written else None
+        document: JsonValue = from_json(dump_result(result, run.agent, written=written))
         return _End(code=code, result=document, usage=run.ledger.usage, calls_below=run.ledger.calls_below)
 
     unstored = 0 if run.above is None else run.calls.n_unstored  # which a run that is replayed counts again

@@ -346,7 +346,7 @@ def _shower(run: Run, *, shows_pieces: bool = True) -> Callable[[Part], None]:
         if isinstance(part, Restarted):
             written.clear()
             prose = ObjectFinder()
-        if isinstance(part, TextPart) and run.agent.plan.prompted is not None:
+        if isinstance(part, TextPart) and run.hand_in.mode == "prompted":
             events = _prose_events(run, part.text, prose)
         else:
             events = (_event(run, part, written),)
@@ -359,7 +359,7 @@ def _shower(run: Run, *, shows_pieces: bool = True) -> Callable[[Part], None]:
 
 def _event(run: Run, part: Part, written: dict[str, str]) -> Event | None:
     match part:
-        case TextPart(text) if run.agent.plan.native is not None:
+        case TextPart(text) if run.hand_in.mode == "native":
             return _input_event(run, InputPart("", "", text), written)
         case TextPart(text):
             return TextDelta(path=run.path, text=text)
@@ -382,9 +382,7 @@ def _prose_events(run: Run, piece: str, prose: ObjectFinder) -> Iterator[Event]:
         if words:
             yield TextDelta(path=run.path, text=words)
     if json != before:
-        schema = run.agent.plan.output
-        is_wrapped = schema is not None and schema.is_wrapped
-        yield OutputDelta(path=run.path, tool_use_id="", json=json, is_wrapped=is_wrapped)
+        yield _output_event(run, "", "", json)
 
 
 def _input_event(run: Run, part: InputPart, written: dict[str, str]) -> Event:
@@ -393,9 +391,13 @@ def _input_event(run: Run, part: InputPart, written: dict[str, str]) -> Event:
         return ToolInputDelta(path=run.path, tool_use_id=part.tool_use_id, tool_name=part.tool_name, json=part.json)
     so_far = written.get(part.tool_use_id, "") + part.json
     written[part.tool_use_id] = so_far
-    schema = run.agent.plan.output
-    is_wrapped = schema is not None and schema.is_wrapped
-    return OutputDelta(path=run.path, tool_use_id=part.tool_use_id, json=so_far, is_wrapped=is_wrapped)
+    return _output_event(run, part.tool_use_id, part.tool_name, so_far)
+
+
+def _output_event(run: Run, tool_use_id: str, tool_name: str, json: str) -> OutputDelta:
+    outputs = run.agent.plan.outputs
+    is_wrapped = outputs.members.get(tool_name, outputs.member).schema.is_wrapped
+    return OutputDelta(path=run.path, tool_use_id=tool_use_id, tool_name=tool_name, json=json, is_wrapped=is_wrapped)
 
 
 _OF_REQUESTS: Final = frozenset({Retried, Restarted, Answered})

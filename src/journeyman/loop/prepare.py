@@ -34,7 +34,7 @@ from journeyman.events import Listener, MessageCommitted, RunResumed
 from journeyman.gate import ChecksTools, Gate, GateWithDeps, current_guard, guard_for
 from journeyman.history import History
 from journeyman.inbox import Inbox, Outside
-from journeyman.journal import Journal
+from journeyman.journal import Journal, TypedCodec
 from journeyman.loop.replay import CONTENT, TEXTS, decide_once, difference, first_state, recall
 from journeyman.loop.request import view_of
 from journeyman.loop.state import (
@@ -55,9 +55,19 @@ from journeyman.loop.state import (
 from journeyman.loop.submission import hand_in_of
 from journeyman.loop.toolsets import ToolsetFailed, ask_toolsets, describe_tools, retired_tools
 from journeyman.loop.watch import NO_CALLBACKS, Watch, begin_tape
-from journeyman.model import Model, Prefix, facts_of, loads_tools_of, make_no_price_error, price_of, sent_tools
+from journeyman.model import (
+    Model,
+    Prefix,
+    ToolSpec,
+    facts_of,
+    loads_tools_of,
+    make_no_price_error,
+    price_of,
+    sent_tools,
+)
 from journeyman.narrowing import is_sequence
-from journeyman.output import PerRun, StopGuard
+from journeyman.output import OutputMode, PerRun, StopGuard
+from journeyman.output_plan import choose_mode
 from journeyman.prompt import Prompt, PromptFailed, make_content
 from journeyman.tools.check import (
     budget_problems,
@@ -76,6 +86,7 @@ from journeyman.tools.signature import positional_parameters
 from journeyman.types import Audio, Base64, Document, Effect, Image, Message, RunPath, Text, ToolUse, Url, UserContent
 
 _log = logging.getLogger("journeyman")
+_MODES: Final[Mapping[str, OutputMode]] = {"tool": "tool", "native": "native", "prompted": "prompted"}
 UNKNOWN_MAX_TOKENS = 8_192
 """The longest answer asked for from a model whose maximum is not known. One has to be named: the Messages API takes
 no request without it, and refuses one above the model's own maximum."""
@@ -164,7 +175,7 @@ def _rules_without_effect(agent: Agent[Any, Any, Any], host_gate: object) -> lis
         plan = left.pop().plan
         if plan.sources:  # nobody knows what tools there will be
             return []
-        for tool in plan.tools.values():
+        for tool in (*plan.tools.values(), *plan.outputs.functions):
             names |= {tool.name, *tool.server_names}
             below = [each for each in tool.agents if id(each) not in seen] if isinstance(tool, Delegates) else []
             left += below
@@ -337,9 +348,9 @@ CLOSING: Final[Mapping[Effect, str]] = {
 def closing_of(agent: Agent[Any, Any, Any], call: ToolUse) -> str:
     """Return the result of a call that was cut off."""
     plan = agent.plan
-    if call.name in (plan.output_name, plan.submit_name):
+    tool = plan.tools.get(call.name) or plan.outputs.function_of(call.name)
+    if tool is None and plan.outputs.hands_in(call.name):
         return CLOSING["pure"]
-    tool = plan.tools.get(call.name)
     return CLOSING["once" if tool is None else tool.effect or agent.default_effect]
 
 
@@ -435,10 +446,7 @@ async def prepare(run: Run) -> None:
             specs = await ask_toolsets(run, "tools")
         except ToolsetFailed as failed:
             raise Unprepared(failed.context, failed.__cause__) from failed
-    tools = sent_tools(specs, loads_tools=loads_tools_of(run.model))
-    native, prompted = run.agent.plan.native, run.agent.plan.prompted
-    system = system if prompted is None else (*system, prompted)
-    run.view = view_of(run, Prefix(system=system, tools=tools or retired_tools(run.history), output=native))
+    run.view = view_of(run, _prefix(run, system, specs))
     gates: list[Gate | GateWithDeps[Any]] = _list_gates((run.agent.gate, run.options.runtime.gate))
     run.guard = guard_for(
         gates,
@@ -458,6 +466,37 @@ async def prepare(run: Run) -> None:
         limits = {name: most for name, most in limits_of(run.agent.limits).items() if most is not None}
         run.tape.note("Input", (run.path, run.place), input=run.task, limits=limits)
     run.clock.prepared_s = run.clock.now()
+
+
+def _prefix(run: Run, system: tuple[Text, ...], specs: Sequence[ToolSpec]) -> Prefix:
+    """Return what each request begins with, for the way in which the output is handed in."""
+    outputs, mode = run.agent.plan.outputs, run.hand_in.mode
+    return Prefix(
+        system=(*system, outputs.words) if mode == "prompted" else system,
+        tools=sent_tools(specs, loads_tools=loads_tools_of(run.model)) or retired_tools(run.history),
+        output=outputs.format if mode == "native" else None,
+    )
+
+
+async def choose_output(run: Run) -> None:
+    """Choose how the output is handed in, if the agent leaves that to the model's facts; in a run that goes on, as in
+    its first life."""
+    if run.agent.plan.outputs.mode != "auto":
+        return
+
+    async def choose(run: Run) -> str:
+        return choose_mode(facts_of(run.model))
+
+    chosen = await decide_once(run, "output_mode", choose, kind="output_mode", codec=TypedCodec[str](str))
+    mode = _MODES[chosen]
+    _log.info("%s: %s:%s hands in by mode=%r", run.path[-1], run.model.provider, run.model.name, mode)
+    if run.tape is not None:
+        run.tape.note("OutputModeChosen", (run.path, run.place), mode=mode)
+    if mode != "tool":
+        run.hand_in = hand_in_of(run.agent, mode)
+        before, hands_in = run.view.prefix, run.agent.plan.outputs.hands_in
+        helpers = [spec for spec in before.tools if not hands_in(spec.name)]
+        run.view = view_of(run, _prefix(run, before.system, helpers))
 
 
 async def _said_first(run: Run) -> tuple[UserContent, ...]:
@@ -497,7 +536,7 @@ def _resolved_model(run: Run) -> Model:
             raise Unprepared(ModelUnavailableContext.of(error), error) from error
     if run.budget.limits_cost and price_of(model) is None:
         raise Unprepared(ModelUnavailableContext.of(make_no_price_error(model)))
-    if run.agent.plan.native is not None and facts_of(model).native_output is False:
+    if run.hand_in.mode == "native" and facts_of(model).native_output is False:
         hint = "Use Output(…, mode='tool'), or another model."
         lacks = ModelUnavailable("it has no native output", model=f"{model.provider}:{model.name}", hint=hint)
         raise Unprepared(ModelUnavailableContext.of(lacks))

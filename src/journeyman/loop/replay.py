@@ -30,6 +30,7 @@ from journeyman.journal import (
     encode_step,
 )
 from journeyman.loop.state import Outcome, Run, StepTally, current_tally
+from journeyman.tools.exact import StoredValue
 from journeyman.types import NOTHING_USED, Text, ToolResult, ToolUse, Usage, UserContent, adapter_of
 
 T = TypeVar("T")
@@ -259,6 +260,7 @@ class _Stored:
     error: str | None = None
     cached: bool = False
     stop: str | None = None
+    made: StoredValue | None = None
 
 
 class OutcomeCodec:
@@ -270,10 +272,10 @@ class OutcomeCodec:
         self._before = replace(run.states)
 
     def encode(self, value: Outcome) -> bytes:
-        stored = _Stored(value.result, value.error, value.cached, value.stop)
+        stored = _Stored(value.result, value.error, value.cached, value.stop, value.made)
         fields: dict[str, Any] = adapter_of(_Stored).dump_python(stored, mode="json")
-        if value.stop is None:
-            del fields["stop"]  # steps of earlier versions have no such field either
+        for name in [name for name in ("stop", "made") if fields[name] is None]:
+            del fields[name]  # steps of earlier versions have no such field either
         if value.result.untrusted is None:
             del fields["result"]["untrusted"]  # the same
         for name, codec, state in self._states():
@@ -288,7 +290,7 @@ class OutcomeCodec:
             if name in fields:
                 setattr(self._run.states, name, codec.decode(to_json(fields[name])))
         stored = adapter_of(_Stored).validate_python(fields)
-        return Outcome(stored.result, stored.error, stored.cached, stored.stop)
+        return Outcome(stored.result, stored.error, stored.cached, stored.stop, stored.made)
 
     def _states(self) -> Iterator[tuple[str, StateCodec, object]]:
         agent, states = self._run.agent, self._run.states

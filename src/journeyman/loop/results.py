@@ -116,7 +116,7 @@ def _success(
         state=_load_state(document, agent),
         has_state=document["has_state"],
         terminal_result=document["terminal_result"],
-        output_type=None if agent is None or schema is None else agent.output.type,
+        output_type=None if agent is None else agent.plan.outputs.kind,
     )
 
 

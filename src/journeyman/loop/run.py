@@ -31,7 +31,7 @@ from journeyman.loop.calls import finish
 from journeyman.loop.finish import announce, conclude, failed_inside, known_end, left_behind
 from journeyman.loop.iteration import iterate
 from journeyman.loop.pending import refuse_to_wait, run_or_pause
-from journeyman.loop.prepare import UNKNOWN_MAX_TOKENS, Unprepared, begin, prepare
+from journeyman.loop.prepare import UNKNOWN_MAX_TOKENS, Unprepared, begin, choose_output, prepare
 from journeyman.loop.replay import decide_once, first_state, recall
 from journeyman.loop.state import (
     Attempt,
@@ -248,6 +248,7 @@ async def _run_to_end(run: Run) -> Finished | ErrorInfo:
         with ANYWHERE if run.watch is None else run.watch.active():
             await prepare(run)
             async with opened(run.model):  # a server of one's own tells the window by now
+                await choose_output(run)  # the server may have told whether it shows the model any tools
                 run.max_tokens = run.agent.settings.max_tokens or max_output_tokens_of(run.model) or UNKNOWN_MAX_TOKENS
                 with guarding(run.guard):
                     return await _attempts(run)
@@ -402,7 +403,7 @@ async def _give_back(run: Run, candidate: Candidate, feedback: str) -> None:
         return
     # Within the result, if nobody says otherwise: text that follows results teaches models to end their turn after
     # calls.
-    in_result = run.agent.output.feedback_role == "result"
+    in_result = candidate.member is None or candidate.member.output.feedback_role == "result"
     text = feedback if in_result else "Error: the output did not pass validation. The reason follows."
     await finish(run, candidate.call, Outcome(ToolResult(text, is_error=True), "rejected"))
     if not in_result:

@@ -25,9 +25,11 @@ from journeyman.inbox import Inbox
 from journeyman.journal import Digests, Journal, RecordingSink
 from journeyman.loop.watch import NO_CALLBACKS, Watch
 from journeyman.model import Model, Response, ToolSpec
-from journeyman.output import StopGuard
-from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, Result, ToolKind, ValidationReport
+from journeyman.output import OutputMode, StopGuard
+from journeyman.output_plan import OutputMember
+from journeyman.result import AttemptRecord, ChildRecord, LayerKind, LayerOutcome, Result, ToolKind, ValidationReport
 from journeyman.tools.context import States, own_copy
+from journeyman.tools.exact import StoredValue
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, JsonObject, Message, RunPath, Text, ToolResult, ToolUse, Usage, UserContent
 from journeyman.window import View
@@ -189,6 +191,8 @@ class StepTally:
     """That of the step in which that run began."""
     is_stored: bool = False
     """True when the journal has sections for these runs, which store what they use."""
+    hands_in: bool = False
+    """True when the step makes an output: limits count no such call."""
     counts: int = 0
     """How many calls of theirs limits have counted."""
     children: list[ChildRecord] = field(default_factory=list[ChildRecord])
@@ -534,10 +538,17 @@ class Candidate:
     """The call that handed it in: the verdict is its result. None for text."""
     terminal_result: str | None = None
     """The result of the call that ended the run through `stop_after`."""
+    member: OutputMember | None = None
+    """The output that it is; None: the text is the output."""
 
 
 class HandIn(Protocol):
     """The way in which an agent hands in its output: it decides after each iteration whether there is one."""
+
+    @property
+    def mode(self) -> OutputMode | None:
+        """How the model hands in; None for an agent that answers with text."""
+        ...
 
     @property
     def tools(self) -> Mapping[str, HandInTool]:
@@ -594,7 +605,7 @@ class Layer:
     """A validation layer that is about to judge."""
 
     name: str
-    kind: Literal["schema", "validator"]
+    kind: LayerKind
     description: str
     work: Callable[[], Awaitable[LayerOutcome]]
 
@@ -615,6 +626,8 @@ class Outcome:
     cached: bool = False
     stop: str | None = None
     """Why the call ends its run; None: it does not."""
+    made: StoredValue | None = None
+    """The output that a function made, as a journal stores it."""
 
     @classmethod
     def failure(cls, error: str, text: str) -> Outcome:

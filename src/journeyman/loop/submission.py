@@ -1,4 +1,4 @@
-"""The ways to hand in an output: the output tool, after reflection and submit, or the text of the last message.
+"""The ways to hand in an output: an output tool, after reflection and submit, or the text of the last message.
 
 After every iteration the loop asks one of these whether there is a candidate now, whether the run must end, or whether
 to continue.
@@ -35,10 +35,10 @@ from journeyman.loop.state import (
 )
 from journeyman.loop.validation import SCHEMA_LAYER, ValidatorBroken, broken_code
 from journeyman.model import facts_of
-from journeyman.output import ContinueRun, FailRun, Reflection, StopAfter, StopContext
+from journeyman.output import ContinueRun, FailRun, OutputMode, Reflection, StopAfter, StopContext
+from journeyman.output_plan import OutputMember, OutputPlan
 from journeyman.tools.prose import find_object
 from journeyman.tools.results import error_result, to_result
-from journeyman.tools.schema import OutputSchema
 from journeyman.tools.written import quoting
 from journeyman.types import Message, Text, ToolResult, ToolUse
 
@@ -50,70 +50,51 @@ _NO_PREVIEW: Final = "No preview can be made; submit or revise."
 SUPERSEDED = "Error: superseded by a later call in the same response."
 
 
-def hand_in_of(agent: Agent[Any, Any, Any]) -> HandIn:
-    """Return the way in which `agent` hands in its output."""
-    plan = agent.plan
-    if plan.output is None or plan.output_name is None:
-        return TextHandIn(agent.stop_after, is_native=plan.native is not None or plan.prompted is not None)
-    if plan.reflection is None:
-        return OutputHandIn(plan.output_name, agent.output.reminder)
-    return SubmitHandIn(plan.output_name, plan.reflection, plan.output, agent)
+def hand_in_of(agent: Agent[Any, Any, Any], mode: OutputMode | None = None) -> HandIn:
+    """Return the way in which `agent` hands in its output; `mode` is the one that was chosen for the model."""
+    outputs = agent.plan.outputs
+    chosen = mode or outputs.mode
+    if chosen in ("tool", "auto"):
+        return ToolHandIn(outputs, max_chars=agent.limits.result_chars)
+    if chosen is None:
+        return TextHandIn(agent.stop_after)
+    member = outputs.member
+    return TextHandIn(None, mode=chosen, member=member.in_words() if chosen == "prompted" else member)
 
 
 # -- typed outputs ----------------------------------------------------------------------------------------------------
 
 
-class OutputHandIn:
-    """The way without reflection: the last output call of a response is handed in."""
-
-    has_draft = False
-
-    def __init__(self, output_name: str, reminder: bool) -> None:
-        self.tools: Mapping[str, HandInTool] = {output_name: HandInTool("output", self._propose)}
-        self.last_raw: str | None = None
-        self._terminator = output_name
-        self._reminder = reminder
-
-    def begin_attempt(self) -> None:
-        return
-
-    async def _propose(self, use: ToolUse) -> None:
-        self.last_raw = _raw(use)
-
-    async def look(self, run: Run, iterated: Iterated) -> Candidate | ErrorInfo | None:
-        if not iterated.calls:
-            return await _without_calls(run, iterated, self._terminator, reminder=self._reminder, has_draft=False)
-        withheld = [call for call in iterated.calls if call.outcome is None]
-        if not withheld:
-            return None
-        call = await _last(run, withheld)
-        return Candidate(_raw(call.use), call.use)
-
-
 @lazy_dataclass(frozen=True)
 class _Draft:
     raw: str
+    member: OutputMember
+    reflection: Reflection[Any, Any]
     clean: bool
     """True when its reflection gave the model something to look at."""
 
 
-class SubmitHandIn:
-    """The way with reflection: outputs are drafts that the model sees again; submit hands in the last one."""
+class ToolHandIn:
+    """The way with tools: the last call of a response is handed in. An output with a reflection is a draft that the
+    model sees again, and submit hands in the last one."""
 
-    def __init__(
-        self, output_name: str, reflection: Reflection[Any], schema: OutputSchema[Any], agent: Agent[Any, Any, Any]
-    ) -> None:
-        self.tools: Mapping[str, HandInTool] = {
-            output_name: HandInTool("output", self._reflect),
-            reflection.submit.name: HandInTool("submit", self._withhold),
-        }
+    def __init__(self, outputs: OutputPlan, *, max_chars: int | None) -> None:
+        self.mode: Final[OutputMode | None] = "tool"
+        handles = [
+            (each.name, self._propose if each.reflection is None else partial(self._reflect, each, each.reflection))
+            for each in outputs.members.values()
+        ]
+        tools = {name: HandInTool("output", handle) for name, handle in handles}
+        finals = [each.name for each in outputs.members.values() if each.reflection is None]
+        if outputs.submit is not None:
+            tools[outputs.submit.name] = HandInTool("submit", self._withhold)
+            finals.append(outputs.submit.name)
+        self.tools: Mapping[str, HandInTool] = tools
         self.last_raw: str | None = None
-        self._output_name = output_name
-        self._submit_name = reflection.submit.name
-        self._reflection = reflection
-        self._schema = schema
-        self._reminder = agent.output.reminder
-        self._max_chars = agent.limits.result_chars
+        self._outputs = outputs
+        self._terminator = "' or '".join(finals)
+        self._reminder = any(each.output.reminder for each in outputs.members.values())
+        self._max_chars = max_chars
         self._draft: _Draft | None = None
         self._fresh = False
         self._broken: ValidatorBroken | None = None
@@ -126,31 +107,35 @@ class SubmitHandIn:
     def begin_attempt(self) -> None:
         self._draft, self._fresh = None, False
 
+    async def _propose(self, use: ToolUse) -> None:
+        self.last_raw = _raw(use)
+
     async def _withhold(self, use: ToolUse) -> None:
         return
 
-    async def _reflect(self, use: ToolUse) -> ToolResult:
+    async def _reflect(self, member: OutputMember, reflection: Reflection[Any, Any], use: ToolUse) -> ToolResult:
         """Keep the draft, and show it to the model."""
         # Before it is checked: an output that does not fit is still the last one, and submit sends it through the whole
         # validation.
         self.last_raw = _raw(use)
-        result = await self._show_draft(use.id, self.last_raw, use.malformed)
-        self._draft, self._fresh = _Draft(self.last_raw, clean=not result.is_error), True
+        draft = _Draft(self.last_raw, member, reflection, clean=False)
+        result = await self._show_draft(use, draft)
+        self._draft, self._fresh = replace(draft, clean=not result.is_error), True
         return result
 
-    async def _show_draft(self, id: str, raw: str, malformed: str | None) -> ToolResult:
-        run = cast("Run", current_run.get())  # whose call it is
+    async def _show_draft(self, use: ToolUse, proposed: _Draft) -> ToolResult:
+        run, schema = cast("Run", current_run.get()), proposed.member.schema  # whose call it is
         try:
-            draft = self._schema.parse(raw)
+            draft = schema.parse(proposed.raw)
         except InvalidArguments as invalid:
             self._broken = broken_code(run, SCHEMA_LAYER, invalid.__cause__)
             refused = error_result(invalid)
-            told = quoting(refused.text, malformed, may_be_quoted=self._schema.may_be_quoted)
+            told = quoting(refused.text, use.malformed, may_be_quoted=schema.may_be_quoted)
             return replace(refused, content=told)
 
         async def preview(_: Run) -> ToolResult:
             try:
-                shown = call_with_deps(run, self._reflection.handler, draft)
+                shown = call_with_deps(run, proposed.reflection.handler, draft)
                 return to_result(await shown if is_awaited(shown) else shown, max_chars=self._max_chars)
             except BaseException as error:
                 if not is_failure(error):
@@ -161,50 +146,66 @@ class SubmitHandIn:
                 log_caught("The reflection", error, level=logging.ERROR)
                 return replace(told, content=f"{told.text}\n{_NO_PREVIEW}")
 
-        return await decide_once(run, run.key(f"preview/{id}"), preview, kind="preview", codec=_PREVIEW)
+        return await decide_once(run, run.key(f"preview/{use.id}"), preview, kind="preview", codec=_PREVIEW)
 
     async def look(self, run: Run, iterated: Iterated) -> Candidate | ErrorInfo | None:
         fresh, self._fresh = self._fresh, False
         if self._broken is not None:
             return self._broken.ending(run)
         if not iterated.calls:
-            return await _without_calls(
-                run, iterated, self._submit_name, reminder=self._reminder, has_draft=self.has_draft
-            )
+            return await self._without_calls(run, iterated)
         withheld = [call for call in iterated.calls if call.outcome is None]
         if not withheld:
             return None
-        call = await _last(run, withheld)
+        # A model that calls twice corrects itself: the last call is what it means.
+        *earlier, call = withheld
+        for each in earlier:
+            await finish(run, each.use, Outcome.failure("rejected", SUPERSEDED))
+        if (member := self._outputs.members.get(call.use.name)) is not None:
+            return Candidate(_raw(call.use), call.use, member=member)
+        return await self._submit(run, call, fresh=fresh)
+
+    async def _submit(self, run: Run, call: Call, *, fresh: bool) -> Candidate | ErrorInfo | None:
         draft = self._draft
-        refusal = self._refusal(draft, fresh=fresh)
+        refusal = _refusal(draft, self._drafts(), fresh=fresh)
         if draft is not None and refusal is None:
-            return Candidate(draft.raw, call.use)
-        if draft is None and self._reflection.early_submit == "fail":
-            return run.ending(SubmitContext(output_tool=self._output_name, submit_tool=self._submit_name))
+            return Candidate(draft.raw, call.use, member=draft.member)
+        reflections = [each.reflection for each in self._outputs.members.values() if each.reflection is not None]
+        if draft is None and any(each.early_submit == "fail" for each in reflections):
+            return run.ending(SubmitContext(output_tool=self._drafts(), submit_tool=call.use.name))
         await finish(run, call.use, Outcome.failure("rejected", f"Error: {refusal}"))
         return None
 
-    def _refusal(self, draft: _Draft | None, *, fresh: bool) -> str | None:
-        """Return the reason why the draft may not be submitted now; None if it may."""
-        if draft is None:
-            return f"nothing to submit yet. Propose the output with {self._output_name!r} first."
-        if self._reflection.submit_alone and fresh:
-            return "look at your draft first; submit it in a later response."
-        if self._reflection.require_clean and not draft.clean:
-            return f"the last draft was not accepted. Propose another with {self._output_name!r}."
-        return None
+    def _drafts(self) -> str:
+        """Return the names of the tools that propose a draft."""
+        return "' or '".join([each.name for each in self._outputs.members.values() if each.reflection is not None])
+
+    async def _without_calls(self, run: Run, iterated: Iterated) -> Candidate | ErrorInfo | None:
+        is_natural = iterated.response.stop_reason in ("end_turn", "stop_sequence")
+        text = _turn_text(run.history.messages) if self._outputs.takes_text and is_natural else ""
+        if iterated.said is None or not text.strip():
+            return await _without_calls(
+                run, iterated, self._terminator, reminder=self._reminder, has_draft=self.has_draft
+            )
+        if await _is_said_more(run):
+            return None
+        self.last_raw = text
+        return Candidate(text)
+
+
+def _refusal(draft: _Draft | None, proposing: str, *, fresh: bool) -> str | None:
+    """Return the reason why the draft may not be submitted now; None if it may."""
+    if draft is None:
+        return f"nothing to submit yet. Propose the output with '{proposing}' first."
+    if draft.reflection.submit_alone and fresh:
+        return "look at your draft first; submit it in a later response."
+    if draft.reflection.require_clean and not draft.clean:
+        return f"the last draft was not accepted. Propose another with '{proposing}'."
+    return None
 
 
 def _raw(use: ToolUse) -> str:
     return use.input_json if use.malformed is None else use.malformed
-
-
-async def _last(run: Run, withheld: Sequence[Call]) -> Call:
-    """Return the last of the calls that wait for the verdict; those before it are superseded."""
-    # A model that calls twice corrects itself: the last call is what it means.
-    for call in withheld[:-1]:
-        await finish(run, call.use, Outcome.failure("rejected", SUPERSEDED))
-    return withheld[-1]
 
 
 # -- text -------------------------------------------------------------------------------------------------------------
@@ -217,9 +218,12 @@ class TextHandIn:
     has_draft = False
     tools: Mapping[str, HandInTool] = {}
 
-    def __init__(self, stop_after: StopAfter | None, *, is_native: bool = False) -> None:
+    def __init__(
+        self, stop_after: StopAfter | None, *, mode: OutputMode | None = None, member: OutputMember | None = None
+    ) -> None:
+        self.mode: Final = mode
         self.last_raw: str | None = None
-        self._is_native = is_native
+        self._member = member
         rules = (stop_after,) if callable(stop_after) else stop_after or ()
         self._names = frozenset([rule for rule in rules if isinstance(rule, str)])
         self._rules = [rule for rule in rules if not isinstance(rule, str)]
@@ -239,15 +243,17 @@ class TextHandIn:
         if iterated.response.stop_reason not in ("end_turn", "stop_sequence"):
             return await _without_calls(run, iterated, None, reminder=False, has_draft=False)
         text = _turn_text(run.history.messages)
-        if self._is_native and iterated.said is not None and not iterated.said.continues:
+        if self.mode is not None and iterated.said is not None and not iterated.said.continues:
             said = [block.text for block in iterated.said.content if isinstance(block, Text) and block.text.strip()]
             text = said[-1] if said else ""
-            if run.agent.plan.prompted is not None:
+            if self.mode == "prompted":
                 with suppress(ValueError):  # the schema's layer tells what is wrong with it
                     text = find_object(text)
         if iterated.said is None or not text.strip():
             return _invalid(run, iterated, None, has_draft=False)
-        return None if await _is_said_more(run) else await self._ask_stop_guard(run, Candidate(text))
+        return (
+            None if await _is_said_more(run) else await self._ask_stop_guard(run, Candidate(text, member=self._member))
+        )
 
     async def _ending_result(self, calls: Sequence[Call]) -> str | None:
         """Return the result of the first call that ends the run."""
@@ -362,7 +368,7 @@ async def _without_calls(
             text = iterated.said.text if iterated.said else ""
             return run.ending(RefusedContext(refusal=iterated.response.stop_detail, text=text))
         case "end_turn" | "stop_sequence" if reminder:
-            run.history.say(Text(f"Nothing was handed in yet. Go on, and hand in the result with {expected!r}."))
+            run.history.say(Text(f"Nothing was handed in yet. Go on, and hand in the result with '{expected}'."))
             return None
         case _ if is_said_more:
             return None

@@ -56,7 +56,7 @@ async def ask_toolsets(run: Run, key: str) -> tuple[ToolSpec, ...]:
     calls = run.calls
     if run.options.runtime.journal is None:
         calls.tools = live
-        return run.agent.plan.list_specs([tool.spec for tool in live.values()])
+        return run.agent.plan.list_specs([tool.spec for tool in live.values()], run.hand_in.mode)
     now, before = tuple([_facts_of(run, tool) for tool in live.values()]), calls.facts
 
     async def give(_: Run) -> tuple[ToolFacts, ...] | None:
@@ -66,12 +66,12 @@ async def ask_toolsets(run: Run, key: str) -> tuple[ToolSpec, ...]:
     known = before if stored is None and before is not None else stored or ()
     calls.facts, calls.tools, calls.effects = known, live, {}
     if known == now:
-        return run.agent.plan.list_specs([tool.spec for tool in live.values()])
+        return run.agent.plan.list_specs([tool.spec for tool in live.values()], run.hand_in.mode)
     _tell_difference(run, known, now)
     calls.tools = {each.name: live[each.name] for each in known if each.name in live}
     # What was begun with one effect is not to be repeated because the tool now says another.
     calls.effects = {each.name: each.effect for each in known}
-    return run.agent.plan.list_specs([each.make_spec() for each in known])
+    return run.agent.plan.list_specs([each.make_spec() for each in known], run.hand_in.mode)
 
 
 async def show_tools(run: Run) -> None:

@@ -16,13 +16,15 @@ from pydantic_core import from_json
 
 from journeyman.cancellation import Abort, is_awaited, is_failure
 from journeyman.data import lazy_dataclass
-from journeyman.endings import ErrorInfo, ValidationContext
+from journeyman.endings import CancelledContext, ErrorInfo, ValidationContext
 from journeyman.errors import InvalidArguments, Rejected, log_caught, place_of, words_of
 from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.journal import as_json
+from journeyman.loop.output_functions import Made, make_output
 from journeyman.loop.replay import decide_once
 from journeyman.loop.state import Candidate, Layer, Run, attempt_place, call_with_deps
 from journeyman.narrowing import is_group, is_partial
+from journeyman.output_plan import ArgumentsSchema, OutputMember
 from journeyman.result import LayerOutcome, ValidationReport
 from journeyman.tools.context import own_copy
 from journeyman.tools.issues import written_path
@@ -79,19 +81,24 @@ async def validate(run: Run, candidate: Candidate) -> Verdict | ErrorInfo:
     run.enter("validation", "validating the output")
     run.attempt.report = _UNJUDGED
     value: Any = candidate.raw
+    member, stop = candidate.member, None
+    validators = (*(() if member is None else member.output.validators), *run.agent.validators)
     try:
-        schema = run.agent.plan.output
-        if schema is not None:
-            value = await _schema_layer(run, schema, candidate)
-        if run.agent.validators and run.attempt.report.passed:
-            await _validators(run, candidate, value)
+        if member is not None:
+            value = await _schema_layer(run, member.schema, candidate)
+        if validators and run.attempt.report.passed:
+            await _validators(run, candidate, value, validators)
+        if member is not None and member.function is not None and run.attempt.report.passed:
+            value, stop = await _function_layer(run, member, candidate)
     except ValidatorBroken as broken:
         return broken.ending(run)
+    if stop is not None:
+        return run.ending(CancelledContext(reason=stop, doing=run.attempt.doing))
     await run.scope.checkpoint()
     return Verdict(run.attempt.report, value)
 
 
-async def _schema_layer(run: Run, schema: OutputSchema[Any], candidate: Candidate) -> object:
+async def _schema_layer(run: Run, schema: OutputSchema[Any] | ArgumentsSchema, candidate: Candidate) -> object:
     value: object = None
 
     async def parse() -> LayerOutcome:
@@ -118,9 +125,30 @@ async def _schema_layer(run: Run, schema: OutputSchema[Any], candidate: Candidat
     return value
 
 
-async def _validators(run: Run, candidate: Candidate, value: object) -> None:
-    validators: Sequence[Callable[..., Any]] = run.agent.validators
-    schema = run.agent.plan.output
+async def _function_layer(run: Run, member: OutputMember, candidate: Candidate) -> tuple[object, str | None]:
+    """Let the function make the output; return that, and why it stops the run, if it does."""
+    made: Made | None = None
+    about = "" if member.function is None else member.function.description.partition("\n")[0]
+
+    async def make() -> LayerOutcome:
+        nonlocal made
+        try:
+            made = await make_output(run, member, candidate)
+        except InvalidArguments as wrong:
+            # Not told to the model: the effect has happened, and only the function's author can put that right.
+            raise ValidatorBroken(member.name, f"made no such output as it declares: {wrong}") from wrong
+        error = made.outcome.error
+        feedback = "" if error is None else made.outcome.result.text
+        return LayerOutcome(
+            name=member.name, kind="function", description=about, passed=error is None, feedback=feedback
+        )
+
+    await _run_layer(run, Layer(member.name, "function", about, make))
+    return (None, None) if made is None else (made.value, made.outcome.stop)
+
+
+async def _validators(run: Run, candidate: Candidate, value: object, validators: Sequence[Callable[..., Any]]) -> None:
+    schema = None if candidate.member is None else candidate.member.schema
     # Of the same source a second time: a copy of a value that users define may share parts with it, or be impossible.
     pristine = None if schema is None else Pristine(value, schema.parse(candidate.raw), schema.dump)
     # The input is a copy: a validator that changes what it is given must not change what the next one sees.

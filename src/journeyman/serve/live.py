@@ -128,8 +128,7 @@ class Entry:
 
 def document_of(result: Result[Any], agent: Agent[Any, Any, Any]) -> bytes:
     """Return the document of a result, as JSON."""
-    kind = None if agent.plan.output is None else agent.output.type
-    output = plain_output(getattr(result, "output", None), kind)
+    output = plain_output(getattr(result, "output", None), agent.plan.outputs.kind)
     return dump_document(result_document(result, agent=agent.name, output=output))
 
 

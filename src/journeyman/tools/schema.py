@@ -233,13 +233,8 @@ class OutputSchema(Generic[T]):
         Raises:
             InvalidArguments: they do not fit; it lists every issue.
         """
-        subject = f"arguments for tool {self.name!r}"
-        if self.is_in_prose and isinstance(input_json, str):
-            subject = f"answer for {self.name!r}"
-            try:
-                input_json = find_object(input_json)
-            except ValueError as error:
-                raise InvalidArguments(subject, (str(error),)) from None
+        subject = f"answer for {self.name!r}" if self.is_in_prose else f"arguments for tool {self.name!r}"
+        input_json = take_from_prose(input_json, self.name) if self.is_in_prose else input_json
         with collecting_later() if len(input_json) >= LONG else nullcontext():
             if self._wrapped is None:
                 return self._validator.check_json(input_json, subject)
@@ -295,6 +290,18 @@ class OutputSchema(Generic[T]):
             InvalidArguments: it does not fit; it lists every issue.
         """
         return self._validator.check_json(dumped, f"stored {self.name!r}")
+
+
+def take_from_prose(written: str | bytes, name: str) -> str | bytes:
+    """Return the JSON of an answer that was asked for in words.
+
+    Raises:
+        InvalidArguments: it has none, or more than one.
+    """
+    try:
+        return find_object(written) if isinstance(written, str) else written
+    except ValueError as error:
+        raise InvalidArguments(f"answer for {name!r}", (str(error),)) from None
 
 
 def output_schema(form: TypeForm[T], *, name: str = "output") -> OutputSchema[T]:

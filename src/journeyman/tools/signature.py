@@ -11,7 +11,7 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import field
 from inspect import Parameter as Declared
 from itertools import pairwise, takewhile
@@ -70,6 +70,18 @@ def is_async(function: Function) -> bool:
     """Tell whether `function` is known to return an awaitable. One that is not may still do so."""
     # What a wrapper wraps does not count: it may run the coroutine to its end.
     return inspect.iscoroutinefunction(underlying(function, unwrap=False))
+
+
+def return_type(function: Function, inject: type) -> object:
+    """Return the type that a function says it returns, or what is awaited of it; `REQUIRED` where it says none that can
+    be found."""
+    reader = _ParameterReader(underlying(function), inject)
+    try:
+        kind = reader.resolve(inspect.signature(function).return_annotation)
+    except (NameError, TypeError, ValueError, SyntaxError, AttributeError, LookupError):
+        return REQUIRED
+    origin = get_origin(kind)
+    return get_args(kind)[-1] if isinstance(origin, type) and issubclass(origin, Awaitable) else kind
 
 
 def injected_parameter(function: Function, inject: type) -> tuple[str | None, tuple[object, ...]]:
@@ -168,7 +180,7 @@ class _ParameterReader:
             self.problems.append(problem)
             return None
         try:
-            annotation = self._resolve_annotation(declared.annotation)
+            annotation = self.resolve(declared.annotation)
         except (NameError, TypeError, SyntaxError, AttributeError, LookupError) as error:
             wrong = f"The type of parameter {name!r} cannot be found: {declared.annotation!r} ({error})."
             hint = "Import it where the function is defined, outside TYPE_CHECKING."
@@ -184,7 +196,8 @@ class _ParameterReader:
         description = descriptions.get(name, "")
         return Parameter(name=name, annotation=annotation, default=declared.default, description=description)
 
-    def _resolve_annotation(self, annotation: object) -> object:
+    def resolve(self, annotation: object) -> object:
+        """Return the type that an annotation stands for."""
         names = {self._inject.__name__: self._inject, **self._globals}
         try:
             return _evaluate(annotation, names)

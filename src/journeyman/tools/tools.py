@@ -30,6 +30,7 @@ from typing import (
 from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 from typing_extensions import TypeVar
 
+from journeyman.cancellation import is_awaited
 from journeyman.data import lazy_dataclass
 from journeyman.definition import is_amount, is_count, raise_problems
 from journeyman.errors import DefinitionError, Problem
@@ -362,6 +363,25 @@ def change_tool(
     object.__setattr__(made, "name", name or tool.name)
     object.__setattr__(made, "spec", replace(tool.spec, name=name or tool.name))
     return made
+
+
+def watch_calls(tool: AnyTool, see: Callable[[object], None]) -> AnyTool:
+    """Return a tool with a function that sees what each call returns."""
+    binding: _Binding = object.__getattribute__(tool, "_binding")
+
+    async def see_later(value: Awaitable[object]) -> object:
+        returned = await value
+        see(returned)
+        return returned
+
+    def call(arguments: dict[str, object], context: ToolContext[Any] | None) -> object:
+        returned = binding.call(arguments, context)
+        if is_awaited(returned):
+            return see_later(returned)
+        see(returned)
+        return returned
+
+    return replace(tool, _binding=replace(binding, call=call))
 
 
 def _bind_raw(schema: JsonObject, handler: Callable[..., object]) -> _Binding:

@@ -21,7 +21,6 @@ from journeyman.definition import join_sentences
 from journeyman.endings import ErrorCode
 from journeyman.errors import count
 from journeyman.loop.finish import CUT
-from journeyman.output import TEXT
 from journeyman.result import Failure, Metadata
 from journeyman.types import NOTHING_USED, Message, Text, ToolResult, ToolUse, Usage
 
@@ -48,6 +47,7 @@ class ChatTree:
     def __init__(self, agent: Agent[Any, Any, Any], *, shows_answers: bool = True) -> None:
         """Without `shows_answers`, the model's words are shown where calls follow, and when they are complete."""
         self._agent = agent
+        self._takes_text = agent.plan.output is None or agent.plan.outputs.takes_text
         self._shows_answers = shows_answers
         self._tree = Tree()
         self._blocks = Blocks()
@@ -78,7 +78,7 @@ class ChatTree:
                 yield from self._words(event)
             case events.RunSucceeded(output=output, metadata=metadata):
                 self._count(metadata)
-                if self._shows_answers and self._agent.output is not TEXT:
+                if self._shows_answers and not (self._takes_text and isinstance(output, str)):
                     for row in output_text(self._agent, output).split("\n"):  # it is no text of the model's
                         pieces = [row[at : at + _LONGEST_PIECE] for at in range(0, max(len(row), 1), _LONGEST_PIECE)]
                         yield from [Line(text=piece, rows=_MANY_ROWS) for piece in pieces]

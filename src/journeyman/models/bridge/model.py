@@ -152,6 +152,7 @@ class BridgeModel:
             context_window=window,
             price=self.price,
             native_output=profile.get("supports_json_schema_output", False),
+            sees_tools=None if profile.get("supports_tools", True) else False,
             hosted=HostedToolSupport(),
         )
 

@@ -108,6 +108,7 @@ class OpenAIStyleModel(OverHttp, ABC):
             price=self.price,
             media=media_of(endpoint, self.name, is_chat=self._is_chat),
             native_output=answers_natively(endpoint, self.name),
+            sees_tools=None if endpoint.tools else False,
             hosted=hosting_of(endpoint, self.name, is_chat=self._is_chat),
         )
         object.__setattr__(self, "facts", facts)
@@ -147,7 +148,7 @@ class OpenAIStyleModel(OverHttp, ABC):
         if self._server is None:
             return
         known = self._server.known
-        facts = replace(self.facts, sees_tools=known.has_tools)
+        facts = replace(self.facts, sees_tools=known.has_tools if self.endpoint.tools else False)
         if (window := known.window_tokens) is not None and self.endpoint.context_window is None:
             longest = min(self.facts.max_output_tokens or window, window)
             facts = replace(facts, context_window=window, max_output_tokens=longest)
