@@ -292,6 +292,7 @@ MORE: dict[str, str] = {
     "mcp pin uvx mcp-server-git": "The server has no name. Give it the one that your program uses",
     "mcp pin --name '' uvx": "'' cannot be the name of a server.",
     "mcp pin nope.json": "The MCP configuration nope.json: It cannot be read: ",
+    "mcp login uvx": "'uvx' is neither a file of servers nor an address.",
     "mcp login nope.json": "The MCP configuration nope.json: It cannot be read: ",
     "mcp pin --name x servers.json": "servers.json has names for its servers. Leave out --name.",
     "mcp pin --name x --pins folder nothing": "folder: the file cannot be read: ",

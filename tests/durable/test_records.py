@@ -141,7 +141,7 @@ async def test_a_record_that_cannot_be_read_blocks_its_run(stage: Stage, name: s
         await durable.start(agent, "Go.", id="run")
         handle = await durable.start(agent, "Go.", id="other")
         row = await found(process, "run")
-        await process.add(replace(row, id="a", name="damaged", tokens=70, cost=0.5), [_WRONG[name]])
+        await process.add(replace(row, id="a", name="damaged", lives=1, tokens=70, cost=0.5), [_WRONG[name]])
         with pytest.raises(RunBlocked):
             await durable.run(agent, "Go.", id="damaged")
         blocked = await found(process, "a")
@@ -253,7 +253,7 @@ async def test_a_stored_call_that_is_another_now_blocks_its_run(stage: Stage) ->
         row = await found(process, handle.id)
         outcome = b'{"result": {"type": "tool_result", "tool_use_id": "A", "content": "no"}}'
         wrong = a_step("a", _CALL, b'{"kind":"call","value":' + outcome + b"}")
-        await process.add(replace(row, id="a", name="damaged"), [wrong])
+        await process.add(replace(row, id="a", name="damaged", lives=1), [wrong])
         with pytest.raises(RunBlocked, match=f"at {_CALL}, the call is another one"):
             await durable.run(agent, "Go.", id="damaged")
     assert world.done == []
@@ -273,7 +273,7 @@ async def test_a_step_whose_value_is_of_another_kind_blocks_its_run(stage: Stage
         handle = await durable.start(agent, "Go.", id="run")
         row = await found(process, handle.id)
         wrong = a_step("a", key, b'{"kind": "call", "value": {"something": ["else"]}}')._replace(about=None)
-        await process.add(replace(row, id="a", name="damaged"), [wrong])
+        await process.add(replace(row, id="a", name="damaged", lives=1), [wrong])
         with pytest.raises(RunBlocked):
             await durable.run(agent, "Go.", id="damaged")
         assert (await found(process, "a")).status == "blocked"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from journeyman import DefinitionError
-from journeyman.mcp import Http, Stdio, load_servers
+from journeyman.mcp import Http, OAuth, Stdio, load_servers
 from journeyman.mcp.servers import to_servers
 from journeyman.tools.redaction import scrub_secrets
 
@@ -234,8 +234,8 @@ def test_other_words_for_the_fields_of_a_server_are_understood(tmp_path: Path) -
     }
     entries["Gemini docs"] = entries.pop("Gemini's docs")
     assert load_servers(written(tmp_path, {"mcpServers": entries}), environ={}) == {
-        "Gemini docs": Http("https://example.org/mcp", without=("drop",), hidden=[]),
-        "windsurf/docs": Http("https://example.org/mcp", without=("drop",), hidden=[]),
+        "Gemini docs": Http("https://example.org/mcp", auth=OAuth(), without=("drop",), hidden=[]),
+        "windsurf/docs": Http("https://example.org/mcp", auth=OAuth(), without=("drop",), hidden=[]),
         "numbers": Stdio("uvx", ["mcp-server-git"], env={"PORT": "8080", "DEBUG": "true"}, **LISTS, only=["log"]),
     }
 

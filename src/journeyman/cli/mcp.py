@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import urlsplit
 
 from cyclopts import App, Parameter
 
@@ -175,7 +176,10 @@ def login(
 ) -> int:
     """Sign in at MCP servers, in a browser; the tokens are kept for agents that use the servers later."""
     stdout = Stdout()
-    names = _ask_servers((target,), None if target.endswith(".json") else target, sign_in)
+    is_address = target.startswith(("http://", "https://"))
+    if not is_address and not target.endswith(".json"):
+        raise Mistake(f"{target!r} is neither a file of servers nor an address.", "Nobody signs in at a program.")
+    names = _ask_servers((target,), (urlsplit(target).hostname or "server") if is_address else None, sign_in)
     if names is None:
         return 1
     stdout.write_text("\n".join(f"signed in: {name}" for name in names) or "No server has an address.")
