@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from journeyman.data import lazy_dataclass
 
@@ -19,9 +19,6 @@ _END: Final = "unexpected end of data"
 
 class TableError(ValueError):
     """The header of a table cannot be used; the message says why."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -66,30 +63,23 @@ def read_table(lines: Iterator[str], separator: str = ",") -> tuple[list[str], I
     twice = [name for name, n in Counter(header).items() if n > 1]
     if twice:
         raise TableError(f"it has two columns named {twice[0]!r}")
-    return header, _table_rows(reader, len(header))
 
+    def read_rows() -> Iterator[TableRow]:
+        while True:
+            first = reader.line_num + 1
+            try:
+                # By hand: a `for` would end with the first fault, and a reader can go on behind one.
+                cells = reader.__next__()
+            except StopIteration:
+                return
+            except csv.Error as error:
+                # `csv` has one class for all faults, so only the words tell which it is.
+                fault = "its quote is never closed" if str(error) == _END else f"it is no CSV: {error}"
+                yield TableRow(first_line=first, last_line=reader.line_num, fault=fault, error=str(error))
+                continue
+            if not cells:
+                continue
+            fault = "" if len(cells) == len(header) else f"it has {len(cells)} cells, and the header has {len(header)}"
+            yield TableRow(first_line=first, last_line=reader.line_num, cells=cells, fault=fault)
 
-class _RowReader(Protocol):
-    @property
-    def line_num(self) -> int: ...
-
-    def __next__(self) -> list[str]: ...
-
-
-def _table_rows(reader: _RowReader, n_columns: int) -> Iterator[TableRow]:
-    while True:
-        first = reader.line_num + 1
-        try:
-            # By hand: a `for` would end with the first fault, and a reader can go on behind one.
-            cells = reader.__next__()
-        except StopIteration:
-            return
-        except csv.Error as error:
-            # `csv` has one class for all faults, so only the words tell which it is.
-            fault = "its quote is never closed" if str(error) == _END else f"it is no CSV: {error}"
-            yield TableRow(first_line=first, last_line=reader.line_num, fault=fault, error=str(error))
-            continue
-        if not cells:
-            continue
-        fault = "" if len(cells) == n_columns else f"it has {len(cells)} cells, and the header has {n_columns}"
-        yield TableRow(first_line=first, last_line=reader.line_num, cells=cells, fault=fault)
+    return header, read_rows()

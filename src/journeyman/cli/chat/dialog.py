@@ -20,7 +20,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from pkgutil import resolve_name
 from signal import SIGKILL
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from journeyman import events
 from journeyman.agent import Agent, Runtime
@@ -436,23 +436,18 @@ _KEYS: Final = (
     ("Ctrl-D", "leaves"),
 )
 
-Act: TypeAlias = Callable[[Dialog, str], Iterator[Line]]
-"""Does what the command says with what follows its name, and gives the lines that tell."""
-
-
-Choices: TypeAlias = Callable[[Dialog], Iterator[tuple[str, str]]]
-"""Gives what may follow the name of a command, each with what it is."""
-
 
 @dataclass(frozen=True, slots=True)
 class Command:
     """A command of a chat: what it does, its help, and the values that may follow it."""
 
-    act: Act
+    act: Callable[[Dialog, str], Iterator[Line]]
+    """Does it with what follows its name, and gives the lines that tell."""
     about: str
     takes: str = ""
     """What must follow its name, or may if it stands in brackets; empty when nothing may."""
-    choices: Choices = lambda _: iter(())
+    choices: Callable[[Dialog], Iterator[tuple[str, str]]] = lambda _: iter(())
+    """Gives what may follow its name, each with what it is."""
     at_start: str = ""
     """The option by which the command line says the same. Through a pipe, what may be anybody's text, only it does."""
 
