@@ -16,7 +16,7 @@ from cyclopts.argument import ArgumentCollection
 
 from journeyman.cli import COMMANDS, HELP, SHARED, ascii_of
 from journeyman.cli.app import app
-from journeyman.cli.options import Flag, GivenOptions, SharedOptions, options_taken
+from journeyman.cli.options import Flag, GivenOptions, SharedOptions, options_taken, split_shared
 from journeyman.foreign import OLD_COMMANDS, OLD_OPTIONS
 from tests.cli.program import Warm, assert_one_error_line, environment, journeyman
 
@@ -105,6 +105,24 @@ def test_what_stands_before_a_command_counts_as_what_stands_behind_it(warm: Warm
     assert_one_error_line(warm("--timeout", "soon", "check", "x"), 2, ['unable to convert "soon" into float'])
     assert_one_error_line(warm("--quiet", "tail", "x"), 2, ["tail is written otherwise now."])
     assert warm("--quiet").stdout == HELP
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "taken"),
+    [
+        ("mcp pin", "mcp pin --name git uvx server --model x --quiet", ""),
+        ("run", "run a.py -- --quiet", ""),
+        ("tell", "tell x steer '--store is a word' --quiet --store=s.db", "--store=s.db"),
+        ("run", "run a.py hi -m x --timeout -1 --no-record --mode", "-m x --timeout -1 --no-record --mode"),
+        ("run", "run a.py --model --id y", "--model"),
+    ],
+)
+def test_only_the_shared_options_that_a_command_takes_are_taken_out_of_its_words(
+    name: str, words: str, taken: str
+) -> None:
+    found, rest = split_shared(shlex.split(words), options_taken(name))
+    assert found == shlex.split(taken)
+    assert [word for word in shlex.split(words) if word not in found] == rest
 
 
 def test_each_option_is_explained_on_a_page() -> None:
