@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum, IntEnum
+from types import FrameType
 from typing import Annotated, Any, Generic, Literal, NamedTuple, NotRequired, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -26,6 +28,7 @@ from pydantic import (
     RootModel,
     TypeAdapter,
     ValidationError,
+    create_model,
 )
 from typing_extensions import TypeAliasType, TypedDict, TypeForm
 
@@ -637,3 +640,44 @@ def test_a_type_that_is_made_of_other_json_is_taken() -> None:
     assert schema.parse('{"value": [0, 1]}') is Corner.TOP
     assert output_schema(Read).parse('{"value": [0, 1]}') is Read.TOP
     assert output_schema(dict[date, int]).parse('{"2026-01-02": 1}') == {date(2026, 1, 2): 1}
+
+
+def n_calls(work: Callable[[], object]) -> int:
+    """Count the calls of functions that are written in Python."""
+    count = 0
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def test_equal_definitions_are_compiled_once_and_have_schemas_of_their_own() -> None:
+    model = create_model("Fresh", city=(str, ...), days=(int, 3))
+    parameters = [Parameter(name="place", annotation=model), Parameter(name="n", annotation=int, default=1)]
+    for make in (lambda: Fields(parameters), lambda: output_schema(model)):
+        first, second = n_calls(make), n_calls(make)
+        assert second < first / 3
+        one, other = make(), make()
+        assert one.input_schema == other.input_schema
+        one.input_schema.clear()
+        assert other.input_schema
+        assert make().input_schema == other.input_schema
+
+
+def test_types_and_defaults_that_only_count_as_equal_are_told_apart() -> None:
+    pairs: list[list[TypeForm[object]]] = [[dict[str, int | str], dict[str, str | int]]]
+    for pair in [*pairs, [dict[str, Literal[1]], dict[str, Literal[True]]]]:
+        one, other = [json.dumps(output_schema(each).input_schema) for each in pair]
+        assert one != other
+        assert json.dumps(output_schema(pair[0]).input_schema) == one
+    for default in (1, True, 1.0, 1):
+        [given] = Fields([Parameter(name="n", annotation=object, default=default)]).parse("{}", "it").values()
+        assert type(given) is type(default)

@@ -11,8 +11,9 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import fields
-from functools import cache
+from copy import deepcopy
+from dataclasses import fields, replace
+from functools import cache, lru_cache
 from hashlib import sha256
 from typing import Annotated, Any, Final, Generic, NotRequired, Protocol, Required, TypeVar, cast, get_args
 
@@ -95,17 +96,13 @@ class Fields:
         Raises:
             DefinitionError: a type cannot be described or checked; it lists every such parameter.
         """
-        try:
-            adapter = _adapter_of(parameters)
-            self.input_schema: JsonObject = {**_json_schema(adapter), "additionalProperties": False}
-            hides = hides_input(adapter.core_schema)
-            self.may_be_quoted = not (hides or holds_secrets(self.input_schema))
-            self._validator = BoundedValidator(cast("TypeAdapter[dict[str, object]]", adapter), hides=hides)
-        except BUILD_ERRORS as error:
-            raise DefinitionError("The signature", _problems_of(parameters, error)) from error
-        for parameter in parameters:
-            _describe(self.input_schema, parameter)
-        self._nulls = AbsentNulls(self.input_schema)
+        given = tuple(parameters)
+        written = _words_for_types(given)
+        compiled = _compile_fields(given) if written is None else _share_fields(given, written)
+        # In objects of its own: whoever changes the schema of one tool must not change that of another.
+        self.input_schema: JsonObject = deepcopy(compiled.input_schema)
+        self.may_be_quoted = compiled.may_be_quoted
+        self._validator, self._nulls = compiled.validator, compiled.nulls
 
     def parse(self, input_json: str | bytes, subject: str) -> dict[str, object]:
         """Return the arguments, checked, in objects of their own. `subject` is what error texts call them.
@@ -117,6 +114,47 @@ class Fields:
             return self._validator.check_json(self._nulls.without(input_json), subject)
         with collecting_later():
             return self._validator.check_json(self._nulls.without(input_json), subject)
+
+
+@lazy_dataclass(frozen=True, eq=False)
+class _CompiledFields:
+    """Parameters, compiled: for all tools that have the same."""
+
+    input_schema: JsonObject
+    validator: BoundedValidator[dict[str, object]]
+    nulls: AbsentNulls
+    may_be_quoted: bool
+
+
+def _compile_fields(parameters: tuple[Parameter, ...]) -> _CompiledFields:
+    try:
+        adapter = _adapter_of(parameters)
+        input_schema: JsonObject = {**_json_schema(adapter), "additionalProperties": False}
+        hides = hides_input(adapter.core_schema)
+        is_secret = hides or holds_secrets(input_schema)
+        validator = BoundedValidator(cast("TypeAdapter[dict[str, object]]", adapter), hides=hides)
+    except BUILD_ERRORS as error:
+        raise DefinitionError("The signature", _problems_of(parameters, error)) from error
+    for parameter in parameters:
+        _describe(input_schema, parameter)
+    return _CompiledFields(input_schema, validator, AbsentNulls(input_schema), not is_secret)
+
+
+# A program may define its tools and agents in each request, and to compile them is most of what that costs. The limit
+# bounds what is kept of types that a program makes anew each time.
+@lru_cache(maxsize=128)
+def _share_fields(parameters: tuple[Parameter, ...], written: str) -> _CompiledFields:
+    return _compile_fields(parameters)
+
+
+def _words_for_types(given: object) -> str | None:
+    """Return what tells types and defaults apart that count as equal: `int | str` is `str | int` to Python, and True is
+    1. None: they cannot be compared, so nothing is shared."""
+    try:
+        hash(given)
+        return repr(given)
+    except Exception:  # noqa: BLE001 - of a stranger's object
+        return None
 
 
 BUILD_ERRORS = (
@@ -310,6 +348,20 @@ def output_schema(form: TypeForm[T], *, name: str = "output") -> OutputSchema[T]
     Raises:
         DefinitionError: the type cannot be described or checked.
     """
+    written = _words_for_types(form)
+    if written is None:
+        return _compile_output(form, name)
+    # A model that was rebuilt has another validator.
+    shared: OutputSchema[T] = _share_output(form, name, written, getattr(form, "__pydantic_validator__", None))
+    return replace(shared, input_schema=deepcopy(shared.input_schema))
+
+
+@lru_cache(maxsize=128)
+def _share_output(form: object, name: str, written: str, validator: object) -> OutputSchema[Any]:
+    return _compile_output(cast("TypeForm[Any]", form), name)
+
+
+def _compile_output(form: TypeForm[T], name: str) -> OutputSchema[T]:
     try:
         adapter: TypeAdapter[T] = TypeAdapter(form)
         schema = _inline_reference(_json_schema(adapter))
