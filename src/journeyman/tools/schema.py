@@ -98,7 +98,7 @@ class Fields:
         """
         given = tuple(parameters)
         written = _words_for_types(given)
-        compiled = _compile_fields(given) if written is None else _share_fields(given, written)
+        compiled = _compile_fields(given) if written is None else _compile_fields_once(given, written)
         # In objects of its own: whoever changes the schema of one tool must not change that of another.
         self.input_schema: JsonObject = deepcopy(compiled.input_schema)
         self.may_be_quoted = compiled.may_be_quoted
@@ -126,7 +126,8 @@ class _CompiledFields:
     may_be_quoted: bool
 
 
-def _compile_fields(parameters: tuple[Parameter, ...]) -> _CompiledFields:
+def _compile_fields(parameters: tuple[Parameter, ...], *apart: object) -> _CompiledFields:
+    """Compile parameters. What tells them `apart` from others matters only where it is done once for all equal ones."""
     try:
         adapter = _adapter_of(parameters)
         input_schema: JsonObject = {**_json_schema(adapter), "additionalProperties": False}
@@ -140,11 +141,10 @@ def _compile_fields(parameters: tuple[Parameter, ...]) -> _CompiledFields:
     return _CompiledFields(input_schema, validator, AbsentNulls(input_schema), not is_secret)
 
 
-# A program may define its tools and agents in each request, and to compile them is most of what that costs. The limit
-# bounds what is kept of types that a program makes anew each time.
-@lru_cache(maxsize=128)
-def _share_fields(parameters: tuple[Parameter, ...], written: str) -> _CompiledFields:
-    return _compile_fields(parameters)
+_MOST_SHARED: Final = 128
+"""It bounds what is kept of types that a program makes each time."""
+# A program may define its tools and agents in each request, and to compile them is most of what that costs.
+_compile_fields_once: Final = lru_cache(maxsize=_MOST_SHARED)(_compile_fields)
 
 
 def _words_for_types(given: object) -> str | None:
@@ -352,18 +352,14 @@ def output_schema(form: TypeForm[T], *, name: str = "output") -> OutputSchema[T]
     if written is None:
         return _compile_output(form, name)
     # A model that was rebuilt has another validator.
-    shared: OutputSchema[T] = _share_output(form, name, written, getattr(form, "__pydantic_validator__", None))
+    shared = _compile_output_once(form, name, written, getattr(form, "__pydantic_validator__", None))
     return replace(shared, input_schema=deepcopy(shared.input_schema))
 
 
-@lru_cache(maxsize=128)
-def _share_output(form: object, name: str, written: str, validator: object) -> OutputSchema[Any]:
-    return _compile_output(cast("TypeForm[Any]", form), name)
-
-
-def _compile_output(form: TypeForm[T], name: str) -> OutputSchema[T]:
+def _compile_output(form: TypeForm[Any], name: str, *apart: object) -> OutputSchema[Any]:
+    """Compile a type. What tells it `apart` from others matters only where it is done once for all equal ones."""
     try:
-        adapter: TypeAdapter[T] = TypeAdapter(form)
+        adapter: TypeAdapter[Any] = TypeAdapter(form)
         schema = _inline_reference(_json_schema(adapter))
     except BUILD_ERRORS as error:
         raise DefinitionError(f"The type of {name!r}", [_type_problem("It", form, error)]) from error
@@ -383,6 +379,9 @@ def _compile_output(form: TypeForm[T], name: str) -> OutputSchema[T]:
         _wrapped=wrapped,
         may_be_quoted=not (hides or holds_secrets(schema)),
     )
+
+
+_compile_output_once: Final = lru_cache(maxsize=_MOST_SHARED)(_compile_output)
 
 
 class TextInput(OutputSchema[Any]):
