@@ -291,14 +291,6 @@ class Skill:
     """The paths of its other files, from its folder, in order; `.git` and `__pycache__` are left out."""
 
 
-class _Unusable(Exception):
-    """A skill cannot be read any further."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
-
-
 def read_skill(folder: Path, *, max_bytes: int = MAX_SKILL_BYTES) -> Skill:
     """Read the skill in a folder, whose name is the skill's. A skill that is larger than `max_bytes` is refused.
 
@@ -314,8 +306,8 @@ def read_skill(folder: Path, *, max_bytes: int = MAX_SKILL_BYTES) -> Skill:
         front, instructions = _split_front_matter(_read_head_file(f"{root}/{SKILL_FILE}", shown), shown)
         links = [*_links(instructions, shown)]
         fields = _check_fields(_front_fields(front, shown), named, shown, problems)
-    except _Unusable as unusable:
-        problems.append(unusable.problem)
+    except DefinitionError as unusable:  # it cannot be read any further
+        problems += unusable.problems
     else:
         problems += [problem for may_stand, problem in links if not may_stand]
         if fields is not None and not problems:
@@ -340,11 +332,9 @@ def read_front_matter(path: Path) -> tuple[Mapping[object, object], str]:
     Raises:
         DefinitionError: it has none, or cannot be read.
     """
-    try:
-        front, text = _split_front_matter(_read_head_file(str(path), str(path)), str(path))
-        return _front_fields(front, str(path)), text
-    except _Unusable as unusable:
-        raise DefinitionError(str(path), [unusable.problem]) from None
+    shown = str(path)
+    front, text = _split_front_matter(_read_head_file(shown, shown), shown)
+    return _front_fields(front, shown), text
 
 
 # -- the files --------------------------------------------------------------------------------------------------------
@@ -412,21 +402,21 @@ def _read_head_file(path: str, shown: str) -> str:
         data = LocalFiles().read(os.path.realpath(path), MAX_INSTRUCTIONS_BYTES + 1)
     except FileNotFoundError:
         hint = "Write one: a name, a description and instructions."
-        raise _Unusable(Problem("NO_SKILL_FILE", f"{shown} does not exist.", hint)) from None
+        raise DefinitionError(shown, [Problem("NO_SKILL_FILE", f"{shown} does not exist.", hint)]) from None
     except OSError as error:
-        raise _Unusable(_unreadable(shown, error)) from None
+        raise DefinitionError(shown, [_unreadable(shown, error)]) from None
     except ToolRefused as refusal:
-        raise _Unusable(Problem("UNREADABLE_SKILL", str(refusal), "Put a text file there.")) from None
+        raise DefinitionError(shown, [Problem("UNREADABLE_SKILL", str(refusal), "Put a text file there.")]) from None
     if len(data) > MAX_INSTRUCTIONS_BYTES:
         hint = "Move what is not always needed into files beside it."
         text = f"{shown} is larger than {MAX_INSTRUCTIONS_BYTES:,} bytes."
-        raise _Unusable(Problem("SKILL_TOO_LARGE", text, hint))
+        raise DefinitionError(shown, [Problem("SKILL_TOO_LARGE", text, hint)])
     try:
         # `-sig` drops the mark that editors on Windows put first.
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         text = f"{shown} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}."
-        raise _Unusable(Problem("UNREADABLE_SKILL", text, "Save it in UTF-8.")) from None
+        raise DefinitionError(shown, [Problem("UNREADABLE_SKILL", text, "Save it in UTF-8.")]) from None
 
 
 # -- the front matter -------------------------------------------------------------------------------------------------
@@ -438,7 +428,8 @@ def _split_front_matter(text: str, shown: str) -> tuple[str, str]:
     end = next((number for number, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), None)
     if lines[0].rstrip() != "---" or end is None:
         hint = "Begin with a line ---, name: and description:, and another line ---."
-        raise _Unusable(Problem("NO_FRONT_MATTER", f"{shown} has no front matter between two lines ---.", hint))
+        text = f"{shown} has no front matter between two lines ---."
+        raise DefinitionError(shown, [Problem("NO_FRONT_MATTER", text, hint)])
     return "\n".join(lines[1:end]), "\n".join(lines[end + 1 :]).strip()
 
 
@@ -448,7 +439,7 @@ def _front_fields(front: str, shown: str) -> Mapping[object, object]:
         import yaml
     except ImportError:
         problem = Problem("MISSING_PACKAGE", "The package pyyaml is not installed.", "pip install 'journeyman[skills]'")
-        raise _Unusable(problem) from None
+        raise DefinitionError(shown, [problem]) from None
     reason, hint = "it is not a list of fields", "Put a value that holds ': ' or '#' into quotes, and indent by spaces."
     if len(front.encode()) > MAX_FRONT_MATTER_BYTES:
         reason, hint = f"it is larger than {MAX_FRONT_MATTER_BYTES:,} bytes", "Shorten it."
@@ -466,7 +457,8 @@ def _front_fields(front: str, shown: str) -> Mapping[object, object]:
         except RecursionError:
             # The parser calls itself for each level.
             reason, hint = "it is nested too deeply", "The format has one level below metadata, and no more."
-    raise _Unusable(Problem("INVALID_FRONT_MATTER", f"The front matter of {shown} cannot be read: {reason}.", hint))
+    text = f"The front matter of {shown} cannot be read: {reason}."
+    raise DefinitionError(shown, [Problem("INVALID_FRONT_MATTER", text, hint)])
 
 
 # -- what the format asks for -----------------------------------------------------------------------------------------
