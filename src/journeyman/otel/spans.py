@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import field
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, cast
@@ -77,17 +78,17 @@ class OpenRun:
     """A run that goes on."""
 
     span: Span
-    began_s: float
     agent: str
     model: str
     is_apart: bool
     """True when nothing waits for it."""
-    numbers_attempts: bool
+    began_s: float = field(default_factory=time.perf_counter)
+    numbers_attempts: bool = False
     """True when it may have several attempts, so that each has a span."""
-    attempt: Span | None
-    calls: dict[str, Span]
+    attempt: Span | None = None
+    calls: dict[str, Span] = field(default_factory=dict[str, Span])
     """The spans of calls, by id."""
-    errors: dict[str, str]
+    errors: dict[str, str] = field(default_factory=dict[str, str])
     """The kind of failure of each call, by its id."""
     tools: Sequence[ToolSpec] = ()
     """The tools of which the model was told last."""
@@ -135,9 +136,11 @@ class SpanTape:
 
     @_quietly
     def hear(self, event: Event) -> None:
-        take = self.takes.get(type(event))
-        if take is not None:
-            take(self, event)
+        take, run = self.takes.get(type(event)), self._runs.get(event.path)
+        if isinstance(event, RunStarted | RunResumed):
+            self._run_began(event)
+        elif take is not None and run is not None:
+            take(self, run, event)
 
     @_quietly
     def note(self, kind: str, where: Where, **facts: object) -> None:
@@ -256,31 +259,17 @@ class SpanTape:
         span = self._instruments.tracer.start_span(
             f"{names.INVOKE_AGENT} {agent}", context, kind=SpanKind.INTERNAL, attributes=facts, links=links
         )
-        run = OpenRun(
-            span=span,
-            began_s=time.perf_counter(),
-            agent=agent,
-            model=str(facts.get(names.REQUEST_MODEL, "")),
-            is_apart=is_apart,
-            numbers_attempts=False,
-            attempt=None,
-            calls={},
-            errors={},
-        )
-        self._runs[path] = run
+        self._runs[path] = run = OpenRun(span, agent, str(facts.get(names.REQUEST_MODEL, "")), is_apart)
         return run
 
-    def _message_committed(self, event: MessageCommitted) -> None:
-        run, shapes = self._runs.get(event.path), self._instruments.shapes
-        if run is None or shapes is None or run.has_input or event.message.role != "user":
-            return
-        run.has_input = True
-        run.span.set_attribute(names.INPUT, shapes.messages([event.message]))
+    def _message_committed(self, run: OpenRun, event: MessageCommitted) -> None:
+        shapes = self._instruments.shapes
+        if shapes is not None and not run.has_input and event.message.role == "user":
+            run.has_input = True
+            run.span.set_attribute(names.INPUT, shapes.messages([event.message]))
 
-    def _run_ended(self, event: RunSucceeded | RunFailed) -> None:
-        run, shapes = self._runs.get(event.path), self._instruments.shapes
-        if run is None:
-            return
+    def _run_ended(self, run: OpenRun, event: RunSucceeded | RunFailed) -> None:
+        shapes = self._instruments.shapes
         facts = {} if event.metadata.usage is None else usage_attributes(event.metadata.usage)
         facts = {name: value for name, value in facts.items() if name not in names.OF_REQUESTS_ONLY}
         facts[names.ATTEMPTS] = len(event.metadata.attempts)
@@ -318,30 +307,26 @@ class SpanTape:
 
     # -- attempts
 
-    def _attempt_started(self, event: AttemptStarted) -> None:
-        run = self._runs.get(event.path)
-        if run is not None and run.numbers_attempts:
+    def _attempt_started(self, run: OpenRun, event: AttemptStarted) -> None:
+        if run.numbers_attempts:
             facts = {names.ATTEMPT: event.attempt, names.AGENT_NAME: run.agent, names.SPAN_KIND: names.CHAIN}
             run.attempt = self._instruments.tracer.start_span(
                 f"attempt {event.attempt}", set_span_in_context(run.span), attributes={**facts, **self._common}
             )
 
-    def _attempt_completed(self, event: AttemptCompleted) -> None:
-        run = self._runs.get(event.path)
-        if run is not None and run.attempt is not None:
+    def _attempt_completed(self, run: OpenRun, event: AttemptCompleted) -> None:
+        if run.attempt is not None:
             run.attempt.set_attribute(names.SUCCEEDED, event.succeeded)
             run.attempt.end()
             run.attempt = None
 
     # -- calls
 
-    def _tool_called(self, event: ToolCalled) -> None:
-        run = self._runs.get(event.path)
-        if run is not None:
-            self._begin_call(run, event.tool_use_id, event.tool_name)
-            if self._instruments.shapes is not None:
-                given = self._instruments.shapes.text(as_json(event.tool_input).decode())
-                run.calls[event.tool_use_id].set_attribute(names.ARGUMENTS, given)
+    def _tool_called(self, run: OpenRun, event: ToolCalled) -> None:
+        self._begin_call(run, event.tool_use_id, event.tool_name)
+        if self._instruments.shapes is not None:
+            given = self._instruments.shapes.text(as_json(event.tool_input).decode())
+            run.calls[event.tool_use_id].set_attribute(names.ARGUMENTS, given)
 
     def _begin_call(self, run: OpenRun, id: str, name: str, *, ago_s: float | None = None) -> None:
         """Begin the span of a call; `ago_s`: it began so many seconds ago."""
@@ -364,10 +349,7 @@ class SpanTape:
             start_time=None if ago_s is None else time.time_ns() - int(ago_s * 1e9),
         )
 
-    def _tool_finished(self, event: ToolFinished) -> None:
-        run = self._runs.get(event.path)
-        if run is None:
-            return
+    def _tool_finished(self, run: OpenRun, event: ToolFinished) -> None:
         if event.tool_use_id not in run.calls:  # it was begun in an earlier life of the run
             self._begin_call(run, event.tool_use_id, event.tool_name, ago_s=event.duration_s)
         span = run.calls.pop(event.tool_use_id)
@@ -383,11 +365,8 @@ class SpanTape:
         span.end()
         self._instruments.meter.tool_s.record(event.duration_s, facts)
 
-    def _add_event(self, event: LayerCompleted | ContextCompacted | CallAbandoned) -> None:
+    def _add_event(self, run: OpenRun, event: LayerCompleted | ContextCompacted | CallAbandoned) -> None:
         """Add what has no span of its own to the span in which it happened."""
-        run = self._runs.get(event.path)
-        if run is None:
-            return
         span, facts = run.attempt or run.span, dict[str, Any]()
         match event:
             case LayerCompleted(outcome=outcome):
@@ -401,10 +380,8 @@ class SpanTape:
         span.add_event(name, facts)
 
     takes = cast(
-        "Mapping[type, Callable[[SpanTape, Any], None]]",
+        "Mapping[type, Callable[[SpanTape, OpenRun, Any], None]]",
         {
-            RunStarted: _run_began,
-            RunResumed: _run_began,
             MessageCommitted: _message_committed,
             RunSucceeded: _run_ended,
             RunFailed: _run_ended,
@@ -417,7 +394,7 @@ class SpanTape:
             CallAbandoned: _add_event,
         },
     )
-    """What takes each kind of event."""
+    """What takes each kind of event of a run that goes on."""
 
 
 _NOTES: Final[Mapping[str, str]] = {"GateDecided": names.DECIDED, "ApproverAnswered": names.ANSWERED}
@@ -458,8 +435,7 @@ class RequestSpan:
     def begin(self, around: Span | None, facts: dict[str, Any]) -> None:
         """Begin the span, which is the current one from now on."""
         shapes, request, model = self._instruments.shapes, self._request, self._model
-        provider = names.PROVIDERS.get(model.provider, model.provider)
-        facts |= {names.OPERATION: names.CHAT, names.PROVIDER: provider, names.REQUEST_MODEL: model.name}
+        facts |= self._common()
         if self._agent:
             facts[names.AGENT_NAME] = self._agent
         most = request.max_tokens or request.settings.max_tokens
