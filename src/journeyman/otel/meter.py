@@ -25,44 +25,33 @@ class Meter:
     """The counters and histograms of runs, fed by events."""
 
     def __init__(self, meter: metrics.Meter) -> None:
-        def seconds(name: str, description: str, buckets: Sequence[float] = names.DURATION_BUCKETS) -> Histogram:
-            return meter.create_histogram(
-                name, unit="s", description=description, explicit_bucket_boundaries_advisory=buckets
-            )
+        def histogram(name: str, unit: str, description: str, buckets: Sequence[float] | None = None) -> Histogram:
+            return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets)
 
-        def calls(name: str, unit: str, description: str) -> Histogram:
-            return meter.create_histogram(
-                name, unit=unit, description=description, explicit_bucket_boundaries_advisory=names.CALL_BUCKETS
-            )
-
-        self._inference_s: Final = seconds(names.INFERENCE_DURATION, "How long a request to a model took.")
-        self.first_chunk: Final = seconds(names.TIME_TO_FIRST_CHUNK, "How long a model took until its answer began.")
-        self.tool_s: Final = seconds(names.TOOL_DURATION, "How long a call of a tool took.")
-        self._agent_s: Final = seconds(names.AGENT_DURATION, "How long a run took.", names.AGENT_BUCKETS)
-        self._requests: Final = calls(names.INFERENCE_CALLS, "{inference_call}", "How many requests a run made itself.")
-        self._calls: Final = calls(names.TOOL_CALLS, "{tool_call}", "How many calls a run made itself.")
+        lasting, many = names.DURATION_BUCKETS, names.CALL_BUCKETS
+        self._inference_s: Final = histogram(
+            names.INFERENCE_DURATION, "s", "How long a request to a model took.", lasting
+        )
+        self.first_chunk: Final = histogram(
+            names.TIME_TO_FIRST_CHUNK, "s", "How long a model took until its answer began.", lasting
+        )
+        self.tool_s: Final = histogram(names.TOOL_DURATION, "s", "How long a call of a tool took.", lasting)
+        self._agent_s: Final = histogram(names.AGENT_DURATION, "s", "How long a run took.", names.AGENT_BUCKETS)
+        self._requests: Final = histogram(
+            names.INFERENCE_CALLS, "{inference_call}", "How many requests a run made itself.", many
+        )
+        self._calls: Final = histogram(names.TOOL_CALLS, "{tool_call}", "How many calls a run made itself.", many)
         self._tokens_of_one: Final = {
-            attribute: meter.create_histogram(
-                name,
-                unit="{token}",
-                description="How many tokens a request used.",
-                explicit_bucket_boundaries_advisory=names.TOKEN_BUCKETS,
-            )
+            attribute: histogram(name, "{token}", "How many tokens a request used.", names.TOKEN_BUCKETS)
             for attribute, name in names.TOKENS_OF_ONE.items()
         }
         self._tokens_of_all: Final = {
             attribute: meter.create_counter(name, unit="{token}", description="How many tokens all requests used.")
             for attribute, name in names.TOKENS_OF_ALL.items()
         }
-        self._claim_s: Final = meter.create_histogram(
-            names.CLAIM_DURATION, unit="s", description="How long it took to take a durable run."
-        )
-        self._step_s: Final = meter.create_histogram(
-            names.STEP_DURATION, unit="s", description="How long the store took to write a step."
-        )
-        self._step_bytes: Final = meter.create_histogram(
-            names.STEP_SIZE, unit="By", description="How large steps are, as they are stored."
-        )
+        self._claim_s: Final = histogram(names.CLAIM_DURATION, "s", "How long it took to take a durable run.")
+        self._step_s: Final = histogram(names.STEP_DURATION, "s", "How long the store took to write a step.")
+        self._step_bytes: Final = histogram(names.STEP_SIZE, "By", "How large steps are, as they are stored.")
         self._counters: Final[Mapping[type, Callable[..., None]]] = {
             kind: meter.create_counter(name, unit="{run}", description=description).add
             for kind, (name, description) in _COUNTED.items()
