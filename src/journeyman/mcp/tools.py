@@ -300,7 +300,10 @@ def _tool_of_server(at: ServerConnection, definition: Definition, name: str, opt
         return to_tool_result(await at.call(definition.name, arguments, context.progress, context.path))
 
     origin = (at.name, definition.name)
-    schema, description = flatten(definition.input_schema, _description(definition))
+    about = definition.description.strip() or definition.title or definition.name
+    if len(about) > MAX_DESCRIPTION:
+        about = f"{about[:MAX_DESCRIPTION]}\n[Cut: the first {MAX_DESCRIPTION:,} of {len(about):,} characters.]"
+    schema, description = flatten(definition.input_schema, about)
     made = options.make_tool(name, description, schema, call, origin=origin)
     problems = tool_problems(made)
     if not problems:
@@ -313,13 +316,6 @@ def _tool_of_server(at: ServerConnection, definition: Definition, name: str, opt
     _log.warning("MCP server %r: the arguments of the tool %r are not checked. %s", *origin, said)
     text = shorten_line(json.dumps(schema, ensure_ascii=False), MAX_DESCRIPTION)
     return options.make_tool(name, f"{description}\n\nIts arguments: {text}", {"type": "object"}, call, origin=origin)
-
-
-def _description(definition: Definition) -> str:
-    text = definition.description.strip() or definition.title or definition.name
-    if len(text) <= MAX_DESCRIPTION:
-        return text
-    return f"{text[:MAX_DESCRIPTION]}\n[Cut: the first {MAX_DESCRIPTION:,} of {len(text):,} characters.]"
 
 
 # -- names -------------------------------------------------------------------------------------------------------------

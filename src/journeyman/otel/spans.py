@@ -307,18 +307,17 @@ class SpanTape:
 
     # -- attempts
 
-    def _attempt_started(self, run: OpenRun, event: AttemptStarted) -> None:
-        if run.numbers_attempts:
+    def _attempt(self, run: OpenRun, event: AttemptStarted | AttemptCompleted) -> None:
+        if isinstance(event, AttemptCompleted):
+            if run.attempt is not None:
+                run.attempt.set_attribute(names.SUCCEEDED, event.succeeded)
+                run.attempt.end()
+                run.attempt = None
+        elif run.numbers_attempts:
             facts = {names.ATTEMPT: event.attempt, names.AGENT_NAME: run.agent, names.SPAN_KIND: names.CHAIN}
             run.attempt = self._instruments.tracer.start_span(
                 f"attempt {event.attempt}", set_span_in_context(run.span), attributes={**facts, **self._common}
             )
-
-    def _attempt_completed(self, run: OpenRun, event: AttemptCompleted) -> None:
-        if run.attempt is not None:
-            run.attempt.set_attribute(names.SUCCEEDED, event.succeeded)
-            run.attempt.end()
-            run.attempt = None
 
     # -- calls
 
@@ -385,8 +384,8 @@ class SpanTape:
             MessageCommitted: _message_committed,
             RunSucceeded: _run_ended,
             RunFailed: _run_ended,
-            AttemptStarted: _attempt_started,
-            AttemptCompleted: _attempt_completed,
+            AttemptStarted: _attempt,
+            AttemptCompleted: _attempt,
             LayerCompleted: _add_event,
             ContextCompacted: _add_event,
             ToolCalled: _tool_called,

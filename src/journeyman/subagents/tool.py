@@ -140,7 +140,10 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
         problems = [*_problems_of_agents(agents, {"max_tasks": max_tasks, "max_concurrency": max_concurrency})]
         if deps is not None:
             problems += function_problem("deps", deps, "the run's deps")
-        problems += _mode_problems(modes)
+        given_modes = modes if is_list_or_tuple(modes) or is_set(modes) else ()
+        if not given_modes or any(each not in MODES for each in given_modes):
+            hint = f"Pass some of {', '.join(map(repr, MODES))}, such as modes=('single',)."
+            problems.append(Problem("INVALID_MODES", f"modes is {modes!r:.80}.", hint))
         for name, given in zip(_WIRING, wiring, strict=True):
             problems += _wiring_problems(name, given)
         raise_problems("Subagents", problems)
@@ -414,13 +417,6 @@ def _not_an_agent(given: object) -> Problem:
         return Problem("INVALID_AGENT", text, f"Write Subagents({star}), or Subagents(analyst, writer).")
     text = f"A {kind} is not an agent."
     return Problem("INVALID_AGENT", text, "Pass agents, one after the other: Subagents(analyst, writer).")
-
-
-def _mode_problems(modes: object) -> Iterator[Problem]:
-    listed = modes if is_list_or_tuple(modes) or is_set(modes) else ()
-    if not listed or any(each not in MODES for each in listed):
-        hint = f"Pass some of {', '.join(map(repr, MODES))}, such as modes=('single',)."
-        yield Problem("INVALID_MODES", f"modes is {modes!r:.80}.", hint)
 
 
 def _wiring_problems(name: str, given: object) -> Iterator[Problem]:

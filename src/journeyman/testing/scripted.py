@@ -131,19 +131,8 @@ class ScriptedModel:
         return self._function.stream(request)
 
     async def _next(self, request: Request) -> Answer | StreamedAnswer | Pieces:
-        asked = Request(
-            prefix=request.prefix,
-            messages=tuple(request.messages),
-            settings=request.settings,
-            max_tokens=request.max_tokens,
-            deltas=request.deltas,
-        )
-        self.requests.append(asked)
-        index = len(self.requests) - 1
-        if index >= len(self._answers) and not (self._repeat and self._answers):
-            raise _too_many(len(self._answers), index + 1)
-        answer = self._answers[min(index, len(self._answers) - 1)]
-        given = answer(request) if callable(answer) else answer
+        self.requests.append(replace(request, messages=tuple(request.messages)))
+        given = _play(self._answers, len(self.requests) - 1, request, repeat=self._repeat)
         return await given if is_awaited(given) else given
 
 
@@ -162,21 +151,24 @@ def play_by_history(
 
     def answer(request: Request) -> Answer | StreamedAnswer | Pieces | Awaitable[Answer | StreamedAnswer | Pieces]:
         index = sum([message.role == "assistant" for message in request.messages])
-        if index >= len(script) and not (repeat and script):
-            raise _too_many(len(script), index + 1)
-        given = script[min(index, len(script) - 1)]
-        return given(request) if callable(given) else given
+        return _play(script, index, request, repeat=repeat)
 
     return answer
 
 
-def _too_many(n_answers: int, number: int) -> ProviderError:
-    return ProviderError(
-        f"The script has {count(n_answers, 'answer')}, and this is request {number}.",
-        kind="bad_request",
-        usage=Usage(),
-        hint="Add an answer, or pass repeat=True.",
-    )
+def _play(
+    script: Sequence[Answer | StreamedAnswer | StreamingPolicy], index: int, request: Request, *, repeat: bool
+) -> Answer | StreamedAnswer | Pieces | Awaitable[Answer | StreamedAnswer | Pieces]:
+    """Return the answer of a script with this index; behind its end the last one again, if `repeat` is set."""
+    if index >= len(script) and not (repeat and script):
+        raise ProviderError(
+            f"The script has {count(len(script), 'answer')}, and this is request {index + 1}.",
+            kind="bad_request",
+            usage=Usage(),
+            hint="Add an answer, or pass repeat=True.",
+        )
+    given = script[min(index, len(script) - 1)]
+    return given(request) if callable(given) else given
 
 
 def _script(given: object) -> Iterator[Answer | StreamedAnswer | StreamingPolicy]:

@@ -106,8 +106,8 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             StoreError: as `Recordings` says.
         """
         self.recordings: Final = Recordings(path)
-        self._has_words = False
-        self._has_rows = False
+        self._tables: Final = set[str]()
+        """Those that were found: a table is made when it is first needed, and stays."""
 
     def close(self) -> None:
         """Close the store."""
@@ -127,7 +127,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
     def store(self, *, read_only: bool) -> StoreDocument:
         """Return what is known of the store itself."""
         known = self._count("rec_runs", "true") if self.recordings.has_any else 0
-        lone = self._count("jm_runs", self._lone()) if self._has_durable() else 0
+        lone = self._count("jm_runs", self._lone()) if self._has("jm_runs") else 0
         file = self.recordings.file
         return {
             "place": file.place,
@@ -226,7 +226,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         return [each for each in documents if filters.status is None or each["status"] == filters.status]
 
     def _rows(self, where: str, given: Sequence[object], *, limit: int) -> list[Row]:
-        if not self._has_durable():
+        if not self._has("jm_runs"):
             return []
         query = f"SELECT {_COLUMNS} FROM jm_runs WHERE {where} ORDER BY created DESC, id DESC LIMIT ?"
         names = [each.name for each in fields(Row)]
@@ -342,11 +342,11 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             going=[run for run in runs if run["status"] == "live" or run["id"] in open_ones],
         )
 
-    def _has_durable(self) -> bool:
-        """Tell whether there is a table of durable runs: a database may be empty."""
-        if not self._has_rows:
-            self._has_rows = self.recordings.file.has("jm_runs")
-        return self._has_rows
+    def _has(self, table: str) -> bool:
+        """Tell whether there is a table: a database may be empty, or made by a version before it."""
+        if table not in self._tables and self.recordings.file.has(table):
+            self._tables.add(table)
+        return table in self._tables
 
     def _lone_document(self, row: Row) -> RunDocument:
         try:
@@ -511,7 +511,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
 
     def words(self, id: str) -> dict[str, WordsDocument]:
         """Return the last words of the answers that are being written in a run: each text by its path."""
-        if not self._is_live():
+        if not self._has("rec_words"):
             return {}
         rows = self.recordings.file.rows("SELECT body FROM rec_words WHERE run = ?", (id,))
         return {} if not rows else {"/".join(each["path"]): each for each in from_json(rows[0][0])}
@@ -539,19 +539,13 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
                     continue
         return now, top
 
-    def _is_live(self) -> bool:
-        """Tell whether those who record here can show what is being written."""
-        if not self._has_words:
-            self._has_words = self.recordings.file.has("rec_words")
-        return self._has_words
-
     def mark(self, watcher: str, runs: Sequence[str], until: float) -> None:
         """Say that somebody looks at the store, and at these runs, until a moment.
 
         Raises:
             StoreError: the store cannot be written.
         """
-        if not self._is_live():
+        if not self._has("rec_words"):  # nobody who records here can show what is being written
             return
         with self.recordings.file.transaction(tells=True) as connection:
             connection.execute("DELETE FROM rec_watched WHERE watcher = ? OR until < ?", (watcher, time.time() - 60))

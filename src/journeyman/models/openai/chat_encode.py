@@ -205,17 +205,20 @@ class _Codec:
         block = readable_block(block, self.endpoint.provider) or Text("")
         match block:
             case Image():
-                return [self._image(block)]
+                part = self._image(block)
             case Document():
-                return [self._document(block)]
+                part = self._document(block)
+            case Audio(Base64() as source) if self.hears and (form := SOUNDS.get(source.media_type)) is not None:
+                part: JsonObject = {"type": "input_audio", "input_audio": {"data": source.data, "format": form}}
             case Audio():
-                return [self._audio(block)]
+                part = _text_part(missing(block))
             case Opaque():
-                return [_text_part(_left_out(block))]
-            case Text(text):
-                return [self._text(text, marked=block.cache_mark)] if text else []
+                part = _text_part(_left_out(block))
+            case Text(text) if text:
+                part = self._text(text, marked=block.cache_mark)
             case _:
                 return []
+        return [part]
 
     def _text(self, text: str, *, marked: bool) -> JsonObject:
         return {**_text_part(text), **MARK} if marked and self.marks else _text_part(text)
@@ -237,12 +240,6 @@ class _Codec:
         if not taken:
             return _text_part(missing(document))
         return {"type": "file", "file": {"filename": file_name(document), "file_data": url_of(document.source)}}
-
-    def _audio(self, audio: Audio) -> JsonObject:
-        form = SOUNDS.get(audio.source.media_type) if isinstance(audio.source, Base64) else None
-        if form is None or not self.hears or not isinstance(audio.source, Base64):
-            return _text_part(missing(audio))
-        return {"type": "input_audio", "input_audio": {"data": audio.source.data, "format": form}}
 
     # -- what the model said
 
