@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from journeyman import Agent, tool
 from journeyman.chat import ask_user
 from journeyman.durable import Durable, InMemoryEngine, Memory
 from journeyman.durable.sqlite import SqliteEngine
+from journeyman.errors import RunDiffers
 from journeyman.gate import Allow, Ask
 from journeyman.model import Request
 from journeyman.result import AskedQuestion, Pending, PendingCall
@@ -68,6 +70,20 @@ async def test_a_run_that_only_waits_is_returned_as_pending_and_goes_on(process:
         result = succeeded(await durable.run(agent, "Go.", id="7", wait=False))
     assert (texts(result), paid) == (["colour 0", "colour 1", "paid 3", "Yes."], [3])
     assert first.calls[0] == PendingCall(id=first.calls[0].id, tool_name="pick", arguments={"n": 1}, path=("clerk",))
+
+
+async def test_a_run_is_not_gone_on_with_without_the_approval_that_its_tools_required(
+    process: Callable[[], Durable],
+) -> None:
+    paid: list[object] = []
+    tools = toolset([make_tool("pay", "paid {n}", into=paid, effect="once")])
+    agent = Agent(name="payer", model=following(call("pay", n=1), "Done."), tools=[tools.requiring_approval()])
+    async with process() as durable:
+        assert instance_of(Pending, await durable.run(agent, "Go.", id="7", wait=False)).questions
+    async with process() as durable:
+        with pytest.raises(RunDiffers, match="RequiredApproval"):
+            await durable.run(replace(agent, tools=[tools]), "Go.", id="7", wait=False)
+    assert paid == []
 
 
 @pytest.mark.parametrize("later", [["read", "pay"], ["read"]])

@@ -317,6 +317,15 @@ async def test_gates_and_rules_see_the_calls_of_a_toolset() -> None:
     assert "denied" in texts(result)[1]
 
 
+@pytest.mark.parametrize(("each", "code"), [("run", "INVALID_INPUT"), ("iteration", "SUCCESS")])
+async def test_a_rule_for_no_tool_is_found_once_the_toolsets_of_the_run_were_asked(
+    each: Literal["run", "iteration"], code: str
+) -> None:
+    """Of one that is asked each time, nobody knows what it will give."""
+    agent, _ = live_agent(toolset(lambda context: [READ, ERASE], each=each), gate=[Permission(deny=["erazed"])])
+    assert (await run(agent, "Go.")).code == code
+
+
 # -- in whatever form a run comes --------------------------------------------------------------------------------------
 
 

@@ -323,7 +323,7 @@ def load_head(row: Row) -> Head:
 
 def gates_of(agent: Agent[Any, Any, Any], runtime: Runtime) -> tuple[str, ...]:
     """Return the names of the gates that the calls of a run would pass."""
-    given: list[object] = []
+    given: list[object] = [gate for tool in agent.plan.tools.values() for gate in tool.call_path.gates]
     for gate in (agent.gate, runtime.gate):
         if gate is not None:
             given += gate if isinstance(gate, Sequence) else [gate]

@@ -53,7 +53,7 @@ from journeyman.loop.state import (
     iteration_place,
 )
 from journeyman.loop.submission import hand_in_of
-from journeyman.loop.toolsets import ToolsetFailed, ask_toolsets, describe_tools, retired_tools
+from journeyman.loop.toolsets import ToolsetFailed, ask_toolsets, describe_tools, is_asked_again, retired_tools
 from journeyman.loop.watch import NO_CALLBACKS, Watch, begin_tape
 from journeyman.model import (
     Model,
@@ -83,6 +83,7 @@ from journeyman.tools.check import (
 from journeyman.tools.context import States, isolated, own_copy
 from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.tools.signature import positional_parameters
+from journeyman.tools.tools import AnyTool
 from journeyman.types import Audio, Base64, Document, Effect, Image, Message, RunPath, Text, ToolUse, Url, UserContent
 
 _log = logging.getLogger("journeyman")
@@ -160,9 +161,12 @@ class Delegates(Protocol):
         ...
 
 
-def _rules_without_effect(agent: Agent[Any, Any, Any], host_gate: object) -> list[str]:
+def _rules_without_effect(
+    agent: Agent[Any, Any, Any], host_gate: object, *, asked: Iterable[AnyTool] = ()
+) -> list[str]:
     """Return the complaints of a run's gates about rules for tools that neither the run nor an agent below it has.
-    Gates of the run above are left out: their rules may be about its own tools."""
+    Gates of the run above are left out: their rules may be about its own tools. `asked` are the tools of the run, where
+    its toolsets were asked for them."""
     guard = current_guard.get()
     given = [agent.gate, host_gate if guard is None else None]
     known = [] if guard is None else [id(each) for each, _ in guard.posts]
@@ -172,10 +176,11 @@ def _rules_without_effect(agent: Agent[Any, Any, Any], host_gate: object) -> lis
     names: set[str] = set()
     left, seen = [agent], {id(agent)}
     while left:
-        plan = left.pop().plan
-        if plan.sources:  # nobody knows what tools there will be
+        plan, given_now = left.pop().plan, [*asked]
+        asked = ()
+        if plan.sources and not given_now:  # nobody knows what tools there will be
             return []
-        for tool in (*plan.tools.values(), *plan.outputs.functions):
+        for tool in (*(given_now or plan.tools.values()), *plan.outputs.functions):
             names |= {tool.name, *tool.server_names}
             below = [each for each in tool.agents if id(each) not in seen] if isinstance(tool, Delegates) else []
             left += below
@@ -440,12 +445,7 @@ async def prepare(run: Run) -> None:
         # Anthropic refuses a user's text while its own tool still waits for a result.
         run.history.forget_server_calls()
         prompt = run.history.say(*prompt)
-    specs = run.agent.plan.specs
-    if run.agent.plan.sources:
-        try:
-            specs = await ask_toolsets(run, "tools")
-        except ToolsetFailed as failed:
-            raise Unprepared(failed.context, failed.__cause__) from failed
+    specs = await _specs_of_toolsets(run) if run.agent.plan.sources else run.agent.plan.specs
     run.view = view_of(run, _prefix(run, system, specs))
     gates: list[Gate | GateWithDeps[Any]] = _list_gates((run.agent.gate, run.options.runtime.gate))
     run.guard = guard_for(
@@ -466,6 +466,19 @@ async def prepare(run: Run) -> None:
         limits = {name: most for name, most in limits_of(run.agent.limits).items() if most is not None}
         run.tape.note("Input", (run.path, run.place), input=run.task, limits=limits)
     run.clock.prepared_s = run.clock.now()
+
+
+async def _specs_of_toolsets(run: Run) -> tuple[ToolSpec, ...]:
+    """Ask the toolsets that are asked once, and return the tools as the model sees them."""
+    try:
+        specs = await ask_toolsets(run, "tools")
+    except ToolsetFailed as failed:
+        raise Unprepared(failed.context, failed.__cause__) from failed
+    if not is_asked_again(run):
+        tools = run.calls.tools.values()
+        if wrong := _rules_without_effect(run.agent, run.options.runtime.gate, asked=tools):
+            raise Unprepared(InvalidInputContext(issues=tuple(wrong)))
+    return specs
 
 
 def _prefix(run: Run, system: tuple[Text, ...], specs: Sequence[ToolSpec]) -> Prefix:

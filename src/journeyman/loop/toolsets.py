@@ -174,7 +174,10 @@ def _facts_of(run: Run, tool: AnyTool) -> ToolFacts:
 def _tell_difference(run: Run, known: Sequence[ToolFacts], now: Sequence[ToolFacts]) -> None:
     if not run.calls.differs:
         run.calls.differs = True
-        told = ", ".join(_differences(known, now))
+        differences = [*_differences(known, now)]
+        told = ", ".join(differences)
+        if run.tape is not None:
+            run.tape.note("ToolsDiffer", (run.path, run.place), differences=differences)
         _log.warning(
             "The toolsets of the agent %r give other tools than when the run was here in an earlier life: %s. The model"
             " is shown those of that life; a call of one that is gone is answered as unknown.",

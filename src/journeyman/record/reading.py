@@ -91,7 +91,7 @@ class RecordedEvent:
     """Seconds since 1970."""
     path: RunPath
     kind: str
-    """The name of the event's class. For a note: `Input`, `GateDecided` or `StepRecalled`."""
+    """The name of the event's class. For a note: `Input`, `GateDecided`, `StepRecalled` or `ToolsDiffer`."""
     attempt: int | None
     """The attempt in which it happened, from 1; None outside of any."""
     iteration: int | None
