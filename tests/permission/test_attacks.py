@@ -88,6 +88,10 @@ COMMANDS = {
     "link in a script": "touch 'w way-out/trace'",
     "address of a file": "touch file:///etc/hostname",
     "address of a file with a host": "touch file://localhost/etc/hostname",
+    "address that is a path": "touch x://../../outside/trace",
+    "address that is a path inside": "touch https://example.org/trace",
+    "address that leads out": "git init https://../../outside/trace",
+    "path in a quoted word": "touch \"f('../outside/trace')\"",
     "setting that runs a program": "git -c core.pager=trace -p log",
     "alias that runs a program": "git -c alias.x=!trace x",
     "option that runs a program": "git grep -Otrace x",
@@ -121,9 +125,10 @@ async def test_no_rule_allows_a_command_that_is_not_plain(workshop: Workshop, co
 
 async def test_a_plain_command_is_allowed_and_does_leave_a_trace(workshop: Workshop) -> None:
     gate = Permission(mode="strict", allow=ALLOW, roots=[workshop.root])
-    plain = ["touch trace", "touch 'a b' \"c\"", "  touch\t-- src/d.txt "]
+    plain = ["touch trace", "touch 'a b' \"c\"", "  touch\t-- src/d.txt ", "git log https://example.org/x"]
     await workshop.play(gate, [call("bash", command=command) for command in plain])
     assert workshop.trace() == {f"project/{name}" for name in ("trace", "a b", "c", "src/d.txt")}
+    assert [each["command"] for each in workshop.ran] == plain
 
 
 PATHS = {
