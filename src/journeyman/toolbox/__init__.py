@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from journeyman.toolbox.fetch import download_media, fetch_tool
     from journeyman.toolbox.files import DirEntry, FileInfo, FileSystem, InMemoryFiles, LocalFiles, ToolRefused
     from journeyman.toolbox.memory import load_agents_md
+    from journeyman.toolbox.notes import MemoryTool
     from journeyman.toolbox.openapi import openapi_tools
     from journeyman.toolbox.todo import todo_tool
     from journeyman.toolbox.tool_search import deferred_tools
@@ -26,6 +27,7 @@ __all__ = [
     "FileSystem",
     "InMemoryFiles",
     "LocalFiles",
+    "MemoryTool",
     "Shell",
     "ToolRefused",
     "Workspace",
@@ -45,6 +47,7 @@ if not TYPE_CHECKING:
             "fetch": "download_media fetch_tool",
             "files": "DirEntry FileInfo FileSystem InMemoryFiles LocalFiles ToolRefused",
             "memory": "load_agents_md",
+            "notes": "MemoryTool",
             "openapi": "openapi_tools",
             "todo": "todo_tool",
             "tool_search": "deferred_tools",

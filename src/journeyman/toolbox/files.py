@@ -168,6 +168,21 @@ class LocalFiles:
         with _folder(parent, create=True) as folder:
             _replace(folder, name, data)
 
+    def delete(self, path: str) -> None:
+        """Delete what is at a resolved path: a file, or a folder with all that is in it."""
+        parent, name = _split_path(path)
+        with _folder(parent) as folder:
+            if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                shutil.rmtree(name, dir_fd=folder)
+            else:
+                os.unlink(name, dir_fd=folder)
+
+    def rename(self, path: str, to: str) -> None:
+        """Rename, or move, what is at a resolved path. Missing folders are made; an old file at `to` is replaced."""
+        (parent, name), (new_parent, new_name) = _split_path(path), _split_path(to)
+        with _folder(parent) as folder, _folder(new_parent, create=True) as new_folder:
+            os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder)
+
     def list(self, path: str) -> list[DirEntry]:
         parent, name = _split_path(path)
         with _folder(parent) as folder:
