@@ -20,6 +20,9 @@ _END: Final = "unexpected end of data"
 class TableError(ValueError):
     """The header of a table cannot be used; the message says why."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class TableRow:

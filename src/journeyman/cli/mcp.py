@@ -23,10 +23,10 @@ from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake, describe
 from journeyman.cli.ending import TERMINATED_S
 from journeyman.cli.load_agent import check_names
-from journeyman.cli.options import AgentNames, Flag, GivenOptions, HostNames, Port
+from journeyman.cli.options import AgentNames, Flag, GivenOptions, HostNames, Port, SharedOptions
 from journeyman.cli.outputs import OutputLost
 from journeyman.cli.run import Stdout
-from journeyman.cli.serving import Frame, check_named, frame_of, listening_told, until_told
+from journeyman.cli.serving import check_named, frame_of, listening_told, until_told
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.screen import print_error
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer
@@ -36,7 +36,6 @@ from journeyman.mcp.tools import sign_in
 
 if TYPE_CHECKING:
     from journeyman.mcp_server import AgentServer
-    from journeyman.permission.permission import PermissionMode
 
 TOKEN: Final = "JOURNEYMAN_MCP_TOKEN"
 """The environment variable with the token that HTTP clients must bring."""
@@ -71,23 +70,19 @@ def serve(
     check_named(targets, "mcp")
     if not http and (host is not None or port is not None or allow_host):
         raise Mistake("--host, --port and --allow-host are for HTTP.", "Add --http, or leave them out.")
-    opened = frame_of(shared, grace=TERMINATED_S, shows_log=False)
     if not http:
         take: Callable[[], AbstractContextManager[Any]] = resolve_name("journeyman.mcp_server.stdio:standard_streams")
         # The streams come first, before files are imported: these may print.
         with take() as streams:
             try:
-                to_client = partial(serving.serve_mcp_stdio, streams=streams)
-                return _serve_until_told(
-                    opened, targets, shared.mode, lambda server, abort: to_client(server, abort=abort)
-                )
+                return _serve_until_told(targets, shared, partial(serving.serve_mcp_stdio, streams=streams))
             except OSError as error:
                 raise OutputLost(error) from error
     Stdout()
     check_names(allow_host or ())
     address = _ADDRESS if host is None else host
 
-    async def serve_at_port(server: AgentServer, abort: Abort) -> None:
+    async def serve_at_port(server: AgentServer, *, abort: Abort) -> None:
         with listening_told(address, _HINTS):
             await serving.serve_mcp_http(
                 server,
@@ -99,21 +94,18 @@ def serve(
                 on_ready=lambda url: _write_notice(f"serving at {url}; Ctrl-C ends it"),
             )
 
-    return _serve_until_told(opened, targets, shared.mode, serve_at_port)
+    return _serve_until_told(targets, shared, serve_at_port)
 
 
 def _serve_until_told(
-    opened: AbstractContextManager[Frame],
-    targets: Sequence[str],
-    mode: PermissionMode | None,
-    serve_client: Callable[[AgentServer, Abort], Coroutine[Any, Any, None]],
+    targets: Sequence[str], options: SharedOptions, serve_clients: Callable[..., Coroutine[Any, Any, None]]
 ) -> int:
     """Serve agents until the client leaves, or a signal says that it is enough."""
-    with opened as frame:
-        agents = [frame.loop.agent(target, mode=mode) for target in targets]
+    with frame_of(options, grace=TERMINATED_S, shows_log=False) as frame:
+        agents = [frame.loop.agent(target, mode=options.mode) for target in targets]
 
         def serve_agents(abort: Abort) -> Coroutine[Any, Any, None]:
-            return serve_client(serving.create_mcp_server(*agents, runtime=frame.runtime, abort=abort), abort)
+            return serve_clients(serving.create_mcp_server(*agents, runtime=frame.runtime, abort=abort), abort=abort)
 
         notice = partial(_write_notice, "stopping; interrupt again to quit at once")
         return until_told(frame.loop, serve_agents, notice, end=frame.end)
