@@ -16,6 +16,7 @@ from journeyman.events import ToolCalled
 from journeyman.gate import Allow, Gate, GateRequest, Seen, Verdict
 from journeyman.journal import InMemoryJournal
 from journeyman.model import Request
+from journeyman.output import OneOf
 from journeyman.permission import Permission
 from journeyman.record import Recordings
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, play_by_history, say
@@ -75,6 +76,23 @@ async def test_toolsets_stand_between_the_output_and_submit_in_their_order() -> 
     agent = Agent(name="clerk", model=model, tools=tools, output=Output(int), deps=str)
     assert succeeded(await run(agent, "Go.", deps="admin")).output == 3
     assert tools_sent(model) == [["output", "a", "b_read", "c", "d"]]
+
+
+@pytest.mark.parametrize(
+    ("output", "shown"),
+    [
+        (Output(int), ["output", "read"]),
+        (Output(int, mode="prompted"), ["read"]),
+        (OneOf(int, str), ["output_int", "read"]),
+    ],
+)
+async def test_however_the_output_is_handed_in_the_tools_of_the_moment_are_there(
+    output: Output[object], shown: list[str]
+) -> None:
+    model = ScriptedModel([call("read", page=1), "3"])
+    tools = [toolset(lambda context: [READ], each="iteration")]
+    await run(Agent(name="clerk", model=model, tools=tools, output=output), "Go.")
+    assert tools_sent(model)[:2] == [shown] * 2
 
 
 # -- before each request -----------------------------------------------------------------------------------------------
@@ -260,7 +278,7 @@ async def run_until(journal: InMemoryJournal, agent: Agent, dying: asyncio.Event
 @pytest.mark.parametrize("each", ["run", "iteration"])
 @pytest.mark.parametrize("later", [["read"], ["erase", "read", "new"], ["read", "erase"]])
 async def test_a_run_that_goes_on_is_shown_the_tools_that_it_was_shown(
-    each: Literal["run", "iteration"], later: list[str], caplog: pytest.LogCaptureFixture
+    each: Literal["run", "iteration"], later: list[str], caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     """What was begun and may not be repeated is told unknown, also where its tool is gone; the difference is told."""
     dying = asyncio.Event()
@@ -281,7 +299,8 @@ async def test_a_run_that_goes_on_is_shown_the_tools_that_it_was_shown(
     before = [request.prefix.tools for request in asked]
     second, asked = live_agent(toolset(lambda context: [every[name] for name in later], each=each))
     with caplog.at_level(logging.WARNING, "journeyman"):
-        result = succeeded(await run(second, "Go.", runtime=Runtime(journal=journal)))
+        place = str(tmp_path / "runs.db")
+        result = succeeded(await run(second, "Go.", runtime=Runtime(journal=journal, recorder=place)))
     assert texts(result)[0] == "page 1"
     assert "effect is unknown" in texts(result)[1] or "unknown" in texts(result)[1], texts(result)
     assert n_erased == 1
@@ -291,6 +310,9 @@ async def test_a_run_that_goes_on_is_shown_the_tools_that_it_was_shown(
     assert len(told) == (later != ["read", "erase"])
     if later == ["read"]:
         assert "'erase' is gone" in told[0]
+    with Recordings(place) as recordings:
+        events = recordings.all_events(recordings.find("last"))
+    assert [event.kind for event in events].count("ToolsDiffer") == len(told)
 
 
 async def test_the_steps_of_toolsets_are_small_where_nothing_changes() -> None:

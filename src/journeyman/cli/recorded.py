@@ -197,6 +197,7 @@ _WORDS: Final[dict[str, Callable[[RecordedEvent, dict[str, Any]], str]]] = {
     "RunStarted": lambda _, facts: f"run {facts.get('agent', '')} on {facts.get('model', '')}",
     "Input": lambda _, facts: f"input: {text_of_value(facts.get('input'))}",
     "OutputModeChosen": lambda _, facts: f"output: mode={facts.get('mode')!r}, as the model can",
+    "ToolsDiffer": lambda _, facts: f"  other tools than before: {', '.join(map(str, facts.get('differences') or ()))}",
     "AttemptStarted": lambda event, _: f"attempt {event.attempt}",
     "ModelResponded": lambda event, facts: (
         f"  iteration {event.iteration}: " + ": ".join(filter(None, map(text_of_value, map(facts.get, _OF_ANSWERS))))
