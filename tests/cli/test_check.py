@@ -48,6 +48,18 @@ def test_an_output_without_a_tool_is_read_out_of_the_answer(warm: Warm, tmp_path
         shown = warm("check", f"{mode}.py:a", cwd=tmp_path).stdout
         assert f"output       int, read out of the {told} of the answer\n" in shown
         assert ("tokens: output" in shown) == (mode == "prompted")
+    (tmp_path / "forms.py").write_text(
+        begun.replace("Output", "OneOf, Output")
+        + "def book(flight: str) -> bool: return True\n"
+        + "a = Agent(name='a', model=m, output=OneOf(Output(book), Output(int, name='n', reflection=str), str))\n"
+        + "b = Agent(name='b', model=m, output=Output(int, mode='auto'))\n"
+    )
+    shown = warm("check", "forms.py:a", cwd=tmp_path).stdout
+    assert "bool, handed in with book; or int, handed in with n, seen as a draft, then submit; or text\n" in shown
+    assert (
+        "int, handed in by what the model can: tool, native, prompted"
+        in warm("check", "forms.py:b", cwd=tmp_path).stdout
+    )
 
 
 def test_tools_show_how_they_run_and_a_model_that_cannot_be_used_now_is_no_problem(warm: Warm) -> None:
