@@ -84,14 +84,10 @@ def hosted_calls(content: Iterable[Block], *, before: Iterable[Block] = ()) -> t
                 calls.append(call)
         elif isinstance(block, Text) and block.extra:
             cited += [as_object(each).get("url_citation") for each in as_list(block.extra.get("annotations"))]
-    pages = [
-        SearchHit(title=as_text(page.get("title")), url=as_text(page.get("url")))
-        for page in map(as_object, cited)
-        if page
-    ]
+    pages = _hits([page for page in cited if as_object(page)])
     # Where a call tells of the search, it tells of its pages, too.
     if pages and not calls:
-        calls.append(HostedCall(tool="web_search", provider="", id="", asked="", found=tuple(pages)))
+        calls.append(HostedCall(tool="web_search", provider="", id="", asked="", found=pages))
     return tuple(calls)
 
 
@@ -164,15 +160,6 @@ def _item(item: JsonObject, kind: str, provider: str) -> HostedCall:
     action, status = as_object(item.get("action")), as_text(item.get("status"))
     queries = _texts_in(item.get("queries")) or _texts_in(action.get("queries"))
     asked = "\n".join(queries) or _query_of({key: action[key] for key in action if key not in ("sources", "type")})
-    results = [as_object(each) for each in (*as_list(item.get("results")), *as_list(action.get("sources")))]
-    found = [
-        SearchHit(
-            title=as_text(each.get("filename")) or as_text(each.get("title")),
-            url=as_text(each.get("url")),
-            text=as_text(each.get("text")),
-        )
-        for each in results
-    ]
     outputs = [as_object(each) for each in as_list(item.get("outputs"))]
     return HostedCall(
         tool=_NAMES[kind],
@@ -180,7 +167,7 @@ def _item(item: JsonObject, kind: str, provider: str) -> HostedCall:
         id=as_text(item.get("id")),
         asked=as_text(item.get("code")) or asked,
         output="\n".join([text for each in outputs if (text := as_text(each.get("logs")) or as_text(each.get("url")))]),
-        found=tuple(found),
+        found=_hits((*as_list(item.get("results")), *as_list(action.get("sources"))), text="text"),
         error=None if status in _DONE else status,
     )
 
@@ -188,12 +175,7 @@ def _item(item: JsonObject, kind: str, provider: str) -> HostedCall:
 def _result_of_messages_api(content: JsonValue) -> tuple[str, tuple[SearchHit, ...], str | None]:
     """Return output, findings and error of the Messages API's results."""
     if isinstance(content, list):
-        pages = [as_object(each) for each in content]
-        return (
-            "",
-            tuple([SearchHit(title=as_text(page.get("title")), url=as_text(page.get("url"))) for page in pages]),
-            None,
-        )
+        return "", _hits(content), None
     told = as_object(content)
     if code := as_text(told.get("error_code")):
         return "", (), code
@@ -213,14 +195,10 @@ def _grounding_calls(facts: JsonObject, provider: str) -> Iterator[HostedCall]:
         ("web_search", "web", told.get("webSearchQueries")),
         ("file_search", "retrievedContext", told.get("retrievalQueries")),
     ):
-        there = [as_object(chunk.get(place)) for chunk in chunks if place in chunk]
-        found = [
-            SearchHit(title=as_text(each.get("title")), url=as_text(each.get("uri")), text=as_text(each.get("text")))
-            for each in there
-        ]
+        found = _hits([chunk[place] for chunk in chunks if place in chunk], url="uri", text="text")
         if found or _texts_in(queries):
             asked = "\n".join(_texts_in(queries))
-            yield HostedCall(tool=tool, provider=provider, id="", asked=asked, found=tuple(found))
+            yield HostedCall(tool=tool, provider=provider, id="", asked=asked, found=found)
 
 
 def _calls_beside_answer(facts: JsonObject, provider: str) -> Iterator[HostedCall]:
@@ -233,11 +211,7 @@ def _calls_beside_answer(facts: JsonObject, provider: str) -> Iterator[HostedCal
     for each in map(as_object, as_list(facts.get("executed_tools"))):
         kind = as_text(each.get("name")) or as_text(each.get("type"))
         results = (as_object(each.get("search_results")).get("results"), each.get("browser_results"))
-        pages = [as_object(page) for listed in results for page in as_list(listed)]
-        found = [
-            SearchHit(title=as_text(page.get("title")), url=as_text(page.get("url")), text=as_text(page.get("content")))
-            for page in pages
-        ]
+        found = _hits([page for listed in results for page in as_list(listed)], text="content")
         codes = [as_text(as_object(code).get("text")) for code in as_list(each.get("code_results"))]
         yield HostedCall(
             tool=_NAMES.get(kind, kind),
@@ -245,8 +219,22 @@ def _calls_beside_answer(facts: JsonObject, provider: str) -> Iterator[HostedCal
             id="",
             asked=_query_in_json(as_text(each.get("arguments"))),
             output="\n".join([text for text in (as_text(each.get("output")), *codes) if text]),
-            found=tuple(found),
+            found=found,
         )
+
+
+def _hits(told: Iterable[JsonValue], *, url: str = "url", text: str = "") -> tuple[SearchHit, ...]:
+    """Return what a search found, from the objects in which it is told. `url` and `text` are the names of its address
+    and of its words; no `text`: its words are not told."""
+    found = map(as_object, told)
+    return tuple(
+        SearchHit(
+            title=as_text(each.get("filename")) or as_text(each.get("title")),
+            url=as_text(each.get(url)),
+            text=as_text(each.get(text)) if text else "",
+        )
+        for each in found
+    )
 
 
 def _query_in_json(arguments: str) -> str:
