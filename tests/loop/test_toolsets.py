@@ -311,8 +311,8 @@ async def test_a_run_that_goes_on_is_shown_the_tools_that_it_was_shown(
     if later == ["read"]:
         assert "'erase' is gone" in told[0]
     with Recordings(place) as recordings:
-        events = recordings.all_events(recordings.find("last"))
-    assert [event.kind for event in events].count("ToolsDiffer") == len(told)
+        kinds = [event.kind for event in recordings.all_events(recordings.find("last"))]
+    assert kinds.count("ToolsDiffer") == len(told)
 
 
 async def test_the_steps_of_toolsets_are_small_where_nothing_changes() -> None:
