@@ -97,7 +97,7 @@ HOMES: dict[str, str] = {
     "pytest": "pytest_plugin",
     "starlette": "serve mcp_server cli.serve view",
     "uvicorn": "serve.http_guard",
-    "yaml": "skills.skills",
+    "yaml": "skills.skills models.cassette.vcr",
 }
 # Imported inside a function, in its home: the linter forbids it elsewhere, and at the top of a file.
 LAZY_PACKAGES = frozenset(
