@@ -226,6 +226,8 @@ async def _run(
         pipe.show_rest()
         output = pipe.transcript.finish()
         notes = () if bench.box is None else await bench.box.explain(output, folder, command.needs)
+        for note in notes:
+            on_line(note)
     finally:
         pipe.close()
     return _Completed(
