@@ -415,3 +415,9 @@ def test_what_cannot_be_is_refused_when_it_is_defined(code: str) -> None:
 def test_the_validators_of_an_agent_would_come_too_late_for_a_function() -> None:
     with pytest.raises(DefinitionError, match=r"VALIDATORS_AFTER_FUNCTION.*would judge what 'sure' returns"):
         Agent(name="a", model="a:b", output=Output(sure), validators=[print])
+
+
+def test_what_other_libraries_call_an_output_type_is_told_as_it_is_written_here() -> None:
+    for given, told in (([Report, str], r"OneOf\(Report, str\)"), (sure, r"Output\(sure\)")):
+        with pytest.raises(DefinitionError, match=rf"Write output={told}\."):
+            Agent(name="a", model="a:b", output=given)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -248,9 +248,10 @@ def section_hint(name: str, value: object, kinds: tuple[type, ...]) -> str:
         return f"Write {name}=[{write_value(value)}]."
     wanted = kinds[0].__name__
     if name == "output":
-        return (
-            f"Write output=Output({write_value(value)})." if isinstance(value, type) else "Leave it out, or Output(…)."
-        )
+        members = value if is_list_or_tuple(value) else (value,)
+        is_known = members and all([isinstance(each, type) or inspect.isroutine(each) for each in members])
+        made = f"{'Output' if len(members) == 1 else 'OneOf'}({', '.join(map(write_value, members))})"
+        return f"Write output={made}." if is_known else "Leave it out, or Output(…)."
     if is_mapping(value) and all([isinstance(each, str) for each in value]):
         return f"Write {name}={wanted}({', '.join([f'{n}={write_value(each)}' for n, each in value.items()])})."
     return f"Leave it out, or pass {' or '.join([kind.__name__ for kind in kinds])}."
