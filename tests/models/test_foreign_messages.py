@@ -308,6 +308,26 @@ def test_a_conversation_that_broke_off_is_closed_and_one_that_the_model_begins_g
     )
 
 
+def test_what_another_library_sent_back_for_a_retry_is_an_error_or_what_the_user_said() -> None:
+    calls = [
+        {"part_kind": "tool-call", "tool_name": "look", "args": None, "tool_call_id": id} for id in ("a", "b", "c")
+    ]
+    retried = {"part_kind": "tool-return", "tool_call_id": "a", "content": "Again.", "outcome": "retried"}
+    prompt = {"part_kind": "retry-prompt", "tool_call_id": "b", "tool_name": "look", "content": [{"msg": "wrong"}]}
+    fine = {"part_kind": "tool-return", "tool_call_id": "c", "content": {"n": 1}, "outcome": "success"}
+    feedback = {"part_kind": "retry-feedback", "content": "Answer in JSON."}
+    read = checked(
+        [{"kind": "response", "parts": calls}, {"kind": "request", "parts": [retried, prompt, fine, feedback]}]
+    )
+    assert read.dropped == ()
+    assert read.messages[-1].content == (
+        ToolResult("Again.", True, "a"),
+        ToolResult('[{"msg":"wrong"}]', True, "b"),
+        ToolResult('{"n":1}', False, "c"),
+        Text("Answer in JSON."),
+    )
+
+
 def test_results_of_a_session_that_came_at_the_same_time_are_kept() -> None:
     uses: list[Json] = [{"type": "tool_use", "id": id, "name": "look", "input": {}} for id in ("a", "b")]
     results = [[{"type": "tool_result", "tool_use_id": id, "content": id}] for id in ("a", "b")]

@@ -24,7 +24,7 @@ _RESPONSE_KEYS: Final = (
     *(*_REQUEST_KEYS, "usage", "model_name", "provider_name", "provider_url", "provider_details"),
     *("provider_response_id", "finish_reason", "vendor_id", "vendor_details"),
 )
-_FAILED: Final = ("failed", "denied", "error")
+_FAILED: Final = ("failed", "denied", "error", "retried")
 
 
 def read_pydantic_ai(collector: MessageCollector, items: Sequence[Item]) -> None:
@@ -54,7 +54,7 @@ def _read_request_part(collector: MessageCollector, part: JsonObject, place: str
             collector.say(content, place)
         case "tool-return":
             collector.answer_call(content, place, id=id, is_error=part.get("outcome") in _FAILED)
-        case "retry-prompt":
+        case "retry-prompt" | "retry-feedback":
             words = content if isinstance(content, str) else write_sound_json(content).decode()
             if part.get("tool_name"):
                 collector.answer_call(words, place, id=id, is_error=True)
