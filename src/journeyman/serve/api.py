@@ -549,6 +549,8 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         id, results, answered = f"{asked.owner}:{given.thread_id}", results_of(read), set[str]()
         live = self._hosting.live(TURN + id)
         is_known = self._threads.find(live, given.run_id) is not None
+        if live is not None and not is_known:
+            await self._hosting.learn_end(live)
         if not given.resume and not results:
             value = typed_input(agent, read)
             key = (given.run_id, f"{agent.name} {value!r}")

@@ -451,6 +451,17 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             await (asyncio.shield(live.over) if is_over else asyncio.sleep(0))
         return live
 
+    async def learn_end(self, live: Live) -> None:
+        """Learn at once, and not when the store is read the next time, that another process has ended a turn: else what
+        a client sends next would be refused."""
+        if live.is_driven or live.ended is not None or not self.is_stored:
+            return
+        row = await self.durable.hub.engine.get(live.run)
+        if row is not None and row.result is not None:
+            await self._catch_up(live)
+            self.durable.hub.notify()
+            await asyncio.shield(live.over)
+
     async def find(self, name: str) -> Live | Past:
         """Return the run of this name, to be followed.
 
