@@ -265,7 +265,7 @@ class Stage:
         until = until or asyncio.Event()
         async with Durable(process, now=self.now, suspend_after_s=suspend_after_s) as durable:
             given: dict[str, Any] = {"id": "run", **options}
-            living = asyncio.create_task(durable.run(agent, "Go.", **given))
+            living: asyncio.Task[Any] = asyncio.create_task(durable.run(agent, "Go.", **given))
             dying = asyncio.create_task(until.wait())
             await asyncio.wait({living, dying}, return_when=asyncio.FIRST_COMPLETED)
             dying.cancel()

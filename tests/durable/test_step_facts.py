@@ -5,7 +5,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from hypothesis import given, settings
@@ -214,7 +214,8 @@ async def test_a_durable_run_refuses_what_a_run_refuses_and_tells_it_in_the_same
     wrong += [{"abort": 3}, {"callbacks": 3}, {"runtime": 3}, {"history": [3]}, {"on_event": 3}]
     async with Durable(InMemoryEngine()) as durable:
         for each in wrong:
-            plain, stored = await run(agent, "Go.", **each), await durable.run(agent, "Go.", id="7", **each)
+            plain: Any = await run(agent, "Go.", **each)
+            stored = cast("Any", await durable.run(agent, "Go.", id="7", **each))
             assert (stored.code, _words(stored)) == (plain.code, _words(plain)), each
         assert await durable.list() == ()
         told: list[str] = []

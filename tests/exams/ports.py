@@ -48,7 +48,6 @@ APART: Final[Mapping[str, str]] = {
     "Model": "what stands around a model: properties/test_models_around_models.py",
     "Outside": "one implementation",
     "Records": "one implementation",
-    "Screen": "one that draws, and one that does not",
     "Steps": "one implementation",
     "Tap": "one records, one measures, one does both",
     "RecordingSink": "one records, one measures, one does both",

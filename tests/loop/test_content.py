@@ -158,7 +158,7 @@ def test_a_native_output_cannot_be_reflected_on() -> None:
     assert [problem.code for problem in raised.value.problems] == [
         *("NATIVE_REFLECTION", "NATIVE_REMINDER", "INVALID_NAME", "NO_NATIVE_OUTPUT")
     ]
-    wrong = Output(int, mode="json")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    wrong = Output(int, mode="json")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     with pytest.raises(DefinitionError, match=r"Output\.mode is 'json'"):
         Agent(name="a", model="openai:gpt-6", output=wrong)
 

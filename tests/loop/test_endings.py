@@ -113,7 +113,8 @@ class Case:
         if self.aborted:
             abort.abort()
         options: dict[str, Any] = {"name": "a", "model": stage.model(self.answers), "tools": [look], **self.options}
-        return await run(Agent[Any, Any](**options), self.input, abort=abort, **more)
+        ended: Any = await run(Agent[Any, Any](**options), self.input, abort=abort, **more)
+        return ended
 
 
 SMALL: Final[dict[str, Any]] = {"output": PLAIN, "validators": [small]}

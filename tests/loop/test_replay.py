@@ -46,7 +46,7 @@ async def life(world: World, agent: Agent[Any, Any], journal: InMemoryJournal, *
     """Let a run live until it ends, or until it is to die. None: it died, and nothing of it is alive."""
     world.reached.clear()
     runtime = replace(options.pop("runtime", Runtime()), journal=journal)
-    living = asyncio.create_task(run(agent, "Pay the invoices.", runtime=runtime, **options))
+    living: asyncio.Task[Any] = asyncio.create_task(run(agent, "Pay the invoices.", runtime=runtime, **options))
     dying = asyncio.create_task(world.reached.wait())
     await asyncio.wait({living, dying}, return_when=asyncio.FIRST_COMPLETED)
     dying.cancel()
@@ -631,7 +631,7 @@ async def test_a_deadline_that_has_passed_stops_a_run_only_where_it_was() -> Non
 
     answers: list[Answer] = [call("pay", invoice=each, id=each) for each in "AB"]
     agent = Agent(name="payer", model=following(*answers, "Done."), tools=[pay], limits=Limits(seconds=10))
-    living = asyncio.create_task(run(agent, "Pay.", runtime=Runtime(journal=journal)))
+    living: asyncio.Task[Any] = asyncio.create_task(run(agent, "Pay.", runtime=Runtime(journal=journal)))
     await cancelled(living, when=reached)
     hurried = Agent(name="payer", model=following(*answers, "Done."), tools=[pay], limits=Limits(seconds=5))
     result = failed(await run(hurried, "Pay.", runtime=Runtime(journal=journal)))

@@ -82,8 +82,8 @@ REFUSED: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "an agent as tools": ({"tools": HELPER}, ["INVALID_SECTION"], "Subagents(agent)"),
     "an unentered server": ({"tools": Tasks()}, ["INVALID_SECTION"], "async with mcp(…) as tools"),
     "a bare type": ({"output": Report}, ["INVALID_SECTION"], "Write output=Output(Report)."),
-    "a feedback": ({"output": Output(Report, feedback_role="tool")}, ["INVALID_SECTION"], "'result' or 'text'"),  # pyright: ignore[reportArgumentType]
-    "a name of no text": ({"output": Output(Report, name=3)}, ["INVALID_TOOL_NAME"], "The output tool's name 3"),  # pyright: ignore[reportArgumentType]
+    "a feedback": ({"output": Output(Report, feedback_role="tool")}, ["INVALID_SECTION"], "'result' or 'text'"),  # pyright: ignore[reportCallIssue, reportArgumentType]
+    "a name of no text": ({"output": Output(Report, name=3)}, ["INVALID_TOOL_NAME"], "The output tool's name 3"),  # pyright: ignore[reportCallIssue, reportArgumentType]
     "instructions": ({"instructions": "Be brief."}, ["UNKNOWN_NAME"], "Write system='Be brief.'."),
     "an output type": ({"output_type": Report}, ["UNKNOWN_NAME"], "Write output=Output(Report)."),
     "dependencies": ({"deps_type": int}, ["UNKNOWN_NAME"], "Write deps=int."),
@@ -146,7 +146,8 @@ async def test_all_wrong_arguments_and_the_input_are_told_at_once(stage: Stage) 
     bad: Any = 3
     broken = Runtime(gate=bad, journal=bad)
     wrong: Any = {"callbacks": Callbacks(on_success=bad), "runtime": broken, "abort": True, "input": 5}
-    issues = context_of(await run(talker(stage.model(["Never."])), **wrong), InvalidInputContext).issues
+    ended: Any = await run(talker(stage.model(["Never."])), **wrong)
+    issues = context_of(ended, InvalidInputContext).issues
     assert [words.split()[0] for words in issues] == [
         *("Callbacks.on_success", "abort", "Runtime.journal", "Runtime.gate"),
         "it",

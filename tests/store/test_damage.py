@@ -94,7 +94,7 @@ async def test_flipped_bytes_cost_nothing_in_front_of_them(path: Path, seed: int
                 (await again.prompt("Go on.")).unwrap()
 
 
-@pytest.mark.parametrize("where", [5, 70, 100, b"CREATE TABLE records"], ids=["magic", "application", "root", "schema"])
+@pytest.mark.parametrize("where", [5, 70, 100, b"CREATE TABLE"], ids=["magic", "application", "root", "schema"])
 async def test_a_damaged_first_page_costs_nothing_where_the_file_is_known_as_ours(
     path: Path, where: int | bytes
 ) -> None:

@@ -106,7 +106,7 @@ def _success_faults(record: RunRecord, success: Success[object]) -> Iterator[str
         if not isinstance(success.output, str) or not success.output.strip():
             yield f"the text is {success.output!r}"
         return
-    calls = [call for message in success.history for call in message.tool_uses if call.name == plan.output_name]
+    calls = [call for message in success.history for call in message.tool_uses if call.name in plan.outputs.members]
     written = calls[-1].input_json if calls[-1].malformed is None else calls[-1].malformed
     if plan.output.dump(plan.output.parse(written)) != plan.output.dump(success.output):
         yield f"the output is {success.output!r}, and {written} was handed in"

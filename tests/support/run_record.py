@@ -140,9 +140,9 @@ async def _run(given: RunRecord) -> AnyResult:
     options: dict[str, Any] = {"callbacks": _recording(given), "abort": given.abort, "runtime": given.runtime}
     options |= {"max_attempts": given.max_attempts, "history": given.given}
     if given.watch != "stream":
-        return await run(
-            given.agent, given.input, on_event=given.tell if given.watch == "listener" else None, **options
-        )
+        listener = given.tell if given.watch == "listener" else None
+        ended: Any = await run(given.agent, given.input, on_event=listener, **options)
+        return ended
     async with stream(given.agent, given.input, **options) as events:
         async for event in events:
             given.tell(event)

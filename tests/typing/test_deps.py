@@ -238,7 +238,7 @@ async def test_3_an_input_of_another_type() -> None:
 
 def test_4_a_tool_that_asks_for_another_type() -> None:
     with pytest.raises(DefinitionError, match="Tool 'query' asks for deps of type Db, and the agent has Mail"):
-        Agent(name="a", model="a:b", deps=Mail, tools=[query])  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+        Agent(name="a", model="a:b", deps=Mail, tools=[query])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
 
 
 def test_5_a_tool_beside_one_that_fits() -> None:
@@ -273,7 +273,7 @@ def test_10_a_chat_that_gives_none() -> None:
 
 def test_11_sub_agents_that_need_what_the_run_has_not() -> None:
     with pytest.raises(DefinitionError, match="Tool 'subagent' asks for deps of type Db, and the agent has Mail"):
-        Agent(name="a", model="a:b", deps=Mail, tools=[Subagents(READER)])  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+        Agent(name="a", model="a:b", deps=Mail, tools=[Subagents(READER)])  # type: ignore[arg-type]
 
 
 def test_12_binding_another_type() -> None:
