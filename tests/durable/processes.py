@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Gen
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import pytest
 
@@ -265,7 +265,7 @@ class Stage:
         until = until or asyncio.Event()
         async with Durable(process, now=self.now, suspend_after_s=suspend_after_s) as durable:
             given: dict[str, Any] = {"id": "run", **options}
-            living: asyncio.Task[Any] = asyncio.create_task(durable.run(agent, "Go.", **given))
+            living: asyncio.Task[Any] = asyncio.create_task(cast("Any", durable.run(agent, "Go.", **given)))
             dying = asyncio.create_task(until.wait())
             await asyncio.wait({living, dying}, return_when=asyncio.FIRST_COMPLETED)
             dying.cancel()
