@@ -12,8 +12,8 @@ import pytest
 from journeyman import Abort, Agent, Chat, Limits, Output, Runtime, Subagents, ToolContext, run, run_many, stream, tool
 from journeyman.compaction import ClearToolResults
 from journeyman.endings import InternalContext
-from journeyman.events import ToolCalled
-from journeyman.gate import Allow, Gate, GateRequest, Seen, Verdict
+from journeyman.events import Event, ToolCalled, ToolFinished
+from journeyman.gate import Allow, Approval, Approver, Gate, GateRequest, Seen, Verdict
 from journeyman.journal import InMemoryJournal
 from journeyman.model import Request
 from journeyman.output import OneOf
@@ -313,6 +313,33 @@ async def test_a_run_that_goes_on_is_shown_the_tools_that_it_was_shown(
     with Recordings(place) as recordings:
         kinds = [event.kind for event in recordings.all_events(recordings.find("last"))]
     assert kinds.count("ToolsDiffer") == len(told)
+
+
+async def test_a_call_whose_tool_is_gone_stays_refused_where_the_tool_comes_back() -> None:
+    """A person was asked, and had not answered. Who listens hears of the refusal, too."""
+    journal, asked, events = InMemoryJournal(), asyncio.Event(), list[Event]()
+
+    async def think(approval: Approval) -> Allow:
+        asked.set()
+        await asyncio.Event().wait()
+        return Allow()
+
+    def agent(tools: list[AnyTool]) -> Agent:
+        given = toolset(tools).requiring_approval(lambda call: "Erase it?" if call.tool_name == "erase" else None)
+        return live_agent(toolset(lambda context: [given]))[0]
+
+    def life(approver: Approver | None = None) -> Runtime:
+        return Runtime(journal=journal, approver=approver)
+
+    first = asyncio.ensure_future(run(agent([READ, ERASE]), "Go.", runtime=life(think)))
+    await asked.wait()
+    first.cancel()
+    await asyncio.wait([first])
+    second = succeeded(await run(agent([READ]), "Go.", runtime=life(), on_event=events.append))
+    assert [each.is_error for each in events if isinstance(each, ToolFinished)] == [True]
+    third = succeeded(await run(agent([READ, ERASE]), "Go.", runtime=life()))
+    assert texts(third) == texts(second)
+    assert texts(third)[1].startswith("Error: Unknown tool erase.")
 
 
 async def test_the_steps_of_toolsets_are_small_where_nothing_changes() -> None:

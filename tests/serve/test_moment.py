@@ -35,6 +35,10 @@ def reopen(number: int) -> str:
     return f"reopened {number}"
 
 
+def reopen_only(context: ToolsetContext[Any]) -> list[AnyTool]:
+    return [reopen]
+
+
 CAREFUL = toolset([send]).requiring_approval("May this be sent?")
 
 
@@ -126,6 +130,17 @@ async def test_a_turn_over_the_json_api_goes_on_after_a_restart_with_the_tools_o
     assert (finished[: len(RESULTS)], finished[-1]) == (RESULTS, "Accepted.")
     assert layers(events) == LAYERS
     assert (events[-1]["output"], booked, seen) == (MADE, ["LH2"], TOOLS)
+
+
+async def test_a_call_whose_tool_is_gone_after_a_restart_is_answered_as_unknown(tmp_path: Path) -> None:
+    seen, store = list[list[str]](), str(tmp_path / "runs.db")
+    async with server(store, clerk([], [])) as served:
+        first = await told(served, "clerk", asked("r1", "Go."))
+    async with server(store, replace(clerk([], seen), tools=[toolset(reopen_only, each="iteration")])) as served:
+        resume = answered(first[-1]["outcome"]["interrupts"][0]["id"])
+        events = await told(served, "clerk", asked("r2", resume=resume))
+    assert (result_texts(events)[:2], events[-1]["result"]) == ([RESULTS[1]] * 2, MADE)
+    assert seen == TOOLS[1:]
 
 
 async def test_the_viewer_shows_the_tools_of_each_request_and_the_function_as_a_layer(tmp_path: Path) -> None:

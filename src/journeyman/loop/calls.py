@@ -300,10 +300,11 @@ async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> O
         return Outcome.failure(
             "failing", _FAILING.format(name=use.name, times=count(run.calls.failures[use.name], "time"))
         )
-    if tool is None:
-        return Outcome.failure("unknown", f"Error: Unknown tool {use.name}{_list_there(run)}")
-    if not _is_found(run, tool):
-        return Outcome.failure("unknown", _NOT_FOUND.format(name=use.name))
+    if tool is None or not _is_found(run, tool):
+        text = f"Error: Unknown tool {use.name}{_list_there(run)}" if tool is None else _NOT_FOUND.format(name=use.name)
+        outcome = Outcome.failure("unknown", text)
+        # An earlier life has shown it, and another may have it again: that one must find this outcome.
+        return await settle_outcome(run, reservation, outcome) if use.name in run.calls.effects else outcome
     if run.calls.n_taken is not None:
         is_left, run.calls.n_taken = True, run.calls.n_taken - 1
     else:
