@@ -3,7 +3,7 @@ restart, and as the viewer's server shows them."""
 
 import asyncio
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,11 @@ from journeyman.model import Request
 from journeyman.testing.scripted import Answer, FunctionModel, call
 from journeyman.tools import Toolset, ToolsetContext, toolset
 from journeyman.tools.tools import AnyTool
+from tests.contracts.test_output_forms import Booking
 from tests.serve.http_served import Json, send, serving
 from tests.serve.test_agui import answered, asked, told
 from tests.serve.test_http_restarts import answer, begun, server
 from tests.view.desk import viewing
-
-
-@dataclass
-class Booking:
-    flight: str
-    seats: int
 
 
 def only_next(tool: AnyTool, context: ToolsetContext[Any]) -> AnyTool:
@@ -72,7 +67,7 @@ def layers(events: list[Json]) -> list[tuple[str, bool, str]]:
     return [(each["kind"], each["passed"], each.get("feedback", "")) for each in ended]
 
 
-def clerk(booked: list[str], seen: list[list[str]]) -> Agent[Any, str]:
+def booking_clerk(booked: list[str], seen: list[list[str]]) -> Agent[Any, str]:
     """Return an agent that does what is next in the script by the messages alone, so that a restart changes nothing."""
 
     def reply(request: Request) -> Answer:
@@ -100,9 +95,9 @@ MADE = {"flight": "LH2", "seats": 1}
 
 async def test_a_turn_over_ag_ui_goes_on_after_a_restart_with_the_tools_of_each_moment(tmp_path: Path) -> None:
     booked, seen, store = list[str](), list[list[str]](), str(tmp_path / "runs.db")
-    async with server(store, clerk(booked, seen)) as served:
+    async with server(store, booking_clerk(booked, seen)) as served:
         first = await told(served, "clerk", asked("r1", "Go."))
-    async with server(store, clerk(booked, seen)) as served:
+    async with server(store, booking_clerk(booked, seen)) as served:
         resume = answered(first[-1]["outcome"]["interrupts"][0]["id"])
         events = await told(served, "clerk", asked("r2", resume=resume))
         again = await told(served, "clerk", asked("r2", resume=resume), last_event_id=events[0]["id"])
@@ -120,9 +115,9 @@ async def test_a_turn_over_ag_ui_goes_on_after_a_restart_with_the_tools_of_each_
 
 async def test_a_turn_over_the_json_api_goes_on_after_a_restart_with_the_tools_of_each_moment(tmp_path: Path) -> None:
     booked, seen, store = list[str](), list[list[str]](), str(tmp_path / "runs.db")
-    async with server(store, clerk(booked, seen)) as served:
+    async with server(store, booking_clerk(booked, seen)) as served:
         question = await begun(served)
-    async with server(store, clerk(booked, seen)) as served:
+    async with server(store, booking_clerk(booked, seen)) as served:
         following = asyncio.create_task(served.told("GET", "/chats/c/events"))
         assert await answer(served, question) == 202
         events = await following
@@ -134,9 +129,11 @@ async def test_a_turn_over_the_json_api_goes_on_after_a_restart_with_the_tools_o
 
 async def test_a_call_whose_tool_is_gone_after_a_restart_is_answered_as_unknown(tmp_path: Path) -> None:
     seen, store = list[list[str]](), str(tmp_path / "runs.db")
-    async with server(store, clerk([], [])) as served:
+    async with server(store, booking_clerk([], [])) as served:
         first = await told(served, "clerk", asked("r1", "Go."))
-    async with server(store, replace(clerk([], seen), tools=[toolset(reopen_only, each="iteration")])) as served:
+    async with server(
+        store, replace(booking_clerk([], seen), tools=[toolset(reopen_only, each="iteration")])
+    ) as served:
         resume = answered(first[-1]["outcome"]["interrupts"][0]["id"])
         events = await told(served, "clerk", asked("r2", resume=resume))
     assert (result_texts(events)[:2], events[-1]["result"]) == ([RESULTS[1]] * 2, MADE)
@@ -144,7 +141,7 @@ async def test_a_call_whose_tool_is_gone_after_a_restart_is_answered_as_unknown(
 
 
 async def test_the_viewer_shows_the_tools_of_each_request_and_the_function_as_a_layer(tmp_path: Path) -> None:
-    async with serving([clerk([], [])], runtime=Runtime(recorder=tmp_path / "runs.db")) as served:
+    async with serving([booking_clerk([], [])], runtime=Runtime(recorder=tmp_path / "runs.db")) as served:
         first = await told(served, "clerk", asked("r1", "Go."))
         resume = answered(first[-1]["outcome"]["interrupts"][0]["id"])
         await told(served, "clerk", asked("r2", resume=resume))
