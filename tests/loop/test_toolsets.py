@@ -13,7 +13,7 @@ from journeyman import Abort, Agent, Chat, Limits, Output, Runtime, Subagents, T
 from journeyman.compaction import ClearToolResults
 from journeyman.endings import InternalContext
 from journeyman.events import Event, ToolCalled, ToolFinished
-from journeyman.gate import Allow, Approval, Approver, Gate, GateRequest, Seen, Verdict
+from journeyman.gate import Allow, Approval, Gate, GateRequest, Seen, Verdict
 from journeyman.journal import InMemoryJournal
 from journeyman.model import Request
 from journeyman.output import OneOf
@@ -328,16 +328,14 @@ async def test_a_call_whose_tool_is_gone_stays_refused_where_the_tool_comes_back
         given = toolset(tools).requiring_approval(lambda call: "Erase it?" if call.tool_name == "erase" else None)
         return live_agent(toolset(lambda context: [given]))[0]
 
-    def life(approver: Approver | None = None) -> Runtime:
-        return Runtime(journal=journal, approver=approver)
-
-    first = asyncio.ensure_future(run(agent([READ, ERASE]), "Go.", runtime=life(think)))
+    runtime = Runtime(journal=journal)
+    first = asyncio.ensure_future(run(agent([READ, ERASE]), "Go.", runtime=replace(runtime, approver=think)))
     await asked.wait()
     first.cancel()
     await asyncio.wait([first])
-    second = succeeded(await run(agent([READ]), "Go.", runtime=life(), on_event=events.append))
+    second = succeeded(await run(agent([READ]), "Go.", runtime=runtime, on_event=events.append))
     assert [each.is_error for each in events if isinstance(each, ToolFinished)] == [True]
-    third = succeeded(await run(agent([READ, ERASE]), "Go.", runtime=life()))
+    third = succeeded(await run(agent([READ, ERASE]), "Go.", runtime=runtime))
     assert texts(third) == texts(second)
     assert texts(third)[1].startswith("Error: Unknown tool erase.")
 
