@@ -190,7 +190,7 @@ $(DEMO_STAMP): $(UV_STAMP)
 	@printf 'Setting up the demo\n'
 	@rm -rf $(DEMO) $(DEMO)-* && $(UV) venv --quiet --python '$(PYTHON)' $(DEMO)
 	@sed -n -e '/^editables==/,/^ *#/p' -e '/^hatchling==/,/^ *#/p' requirements.lock > .tools/build.txt
-	@$(FROM_PIP); $(TRY) --require-hashes --constraints requirements.lock --requirements pyproject.toml --extra view \
+	@$(FROM_PIP); $(TRY) --require-hashes --constraints requirements.lock --requirements pyproject.toml --extra cli --extra view \
 		--requirements .tools/build.txt 2>.tools/packages.log || { $(UNREACHED); }
 	@$(TRY) --offline --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -46,6 +46,11 @@ LACKS = {
     ("psycopg", OPEN_DURABLE): "Durable runs in Postgres need the package psycopg, which is not installed. "
     "Install it: pip install 'journeyman[postgres]'",
     ("mcp", OPEN_MCP): "The package mcp is not installed. pip install 'journeyman[mcp]'",
+    (
+        "jsonschema_rs",
+        "from journeyman.tools import Tool; Tool('raw', 'Takes anything.', {'type': 'object'}, print)",
+    ): "A tool of a ready schema needs the package jsonschema-rs, which is not installed. "
+    "Install it: pip install 'journeyman[schemas]'",
     ("yaml", "from journeyman.skills import Skills; Skills('.')"): "The package pyyaml is not installed. "
     "pip install 'journeyman[skills]'",
     ("pydantic_ai", CONNECT.format(name="bridge:google:gemini")): "The model 'bridge:google:gemini' needs the package "
@@ -96,6 +101,43 @@ def test_without_its_package_a_command_says_what_to_install(warm: Warm, command:
         f"error: This command needs the package {package}, which is not installed. "
         f"pip install 'journeyman[{command}]'\n",
     )
+
+
+@pytest.mark.parametrize("package", ["cyclopts", "rich"])
+@pytest.mark.parametrize("words", [(), ("--help",), ("run", "agents.py:agent", "hi")], ids=" ".join)
+def test_without_the_packages_of_the_commands_each_says_what_to_install(
+    warm: Warm, package: str, words: tuple[str, ...]
+) -> None:
+    done = warm(package, *words, program=LACKING)
+    needs = "error: journeyman's commands need more packages: pip install 'journeyman[cli]'\n"
+    assert (done.code, done.stdout, done.stderr) == (2, "", needs)
+
+
+def test_without_the_packages_of_the_commands_the_version_is_told(warm: Warm) -> None:
+    done = warm("cyclopts", "--version", program=LACKING)
+    assert (done.code, done.stderr) == (0, "")
+
+
+ALONE = """
+import sys
+sys.modules.update(dict.fromkeys(("cyclopts", "jsonschema_rs", "prompt_toolkit", "rich")))
+from journeyman import Agent, Output, run_sync, tool
+from journeyman.testing import ScriptedModel, call
+@tool
+def add(a: int, b: int) -> int:
+    return a + b
+model = ScriptedModel([call("add", a=20, b=22), call("output", sum=41), call("output", sum=42)])
+def is_right(found: dict[str, int]) -> None:
+    if found["sum"] != 42:
+        raise ValueError("Add again.")
+agent = Agent(name="adder", model=model, tools=[add], output=Output(dict[str, int]), validators=[is_right])
+print(run_sync(agent, "20 and 22?").unwrap())
+"""
+
+
+def test_an_agent_with_a_tool_and_a_checked_output_needs_no_extra() -> None:
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("{'sum': 42}\n", "")
 
 
 def test_without_a_package_that_the_users_file_needs_a_command_names_its_line(warm: Warm, tmp_path: Path) -> None:

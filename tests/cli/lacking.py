@@ -11,7 +11,7 @@ for name in [*sys.modules]:
     if f"{name}.".startswith(("journeyman.", f"{missing}.")):
         del sys.modules[name]
 sys.modules[missing] = None  # pyright: ignore[reportArgumentType] - as Python marks what is not there
-if words[0] == "-c":
+if words[:1] == ["-c"]:
     try:
         exec(words[1], {})
     except Exception as error:  # noqa: BLE001 - it is told

@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import os
 import sys
+from importlib.util import find_spec
 from pkgutil import resolve_name
 from typing import Final, NamedTuple
 from unicodedata import category, name, normalize
@@ -230,6 +231,9 @@ def _execute(words: list[str]) -> int:
     said = HELP if not words or words in (["--help"], ["-h"]) else ""
     if words in (["--version"], ["-V"]):
         said = f"{package_version()}\n"
+    elif find_spec("cyclopts") is None or find_spec("rich") is None:
+        sys.stderr.write("error: journeyman's commands need more packages: pip install 'journeyman[cli]'\n")
+        return 2
     if not said:
         return resolve_name("journeyman.cli.app:execute")(words)
     sys.stdout.write(said)

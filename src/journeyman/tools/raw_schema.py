@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.util import find_spec
 from math import prod
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
 
 from pydantic_core import from_json
 
-from journeyman.errors import InvalidArguments, Problem
+from journeyman.errors import DefinitionError, InvalidArguments, Problem
 from journeyman.narrowing import as_list, is_json_array, is_json_object, is_list, is_str_dict
 from journeyman.texts import shorten_line
 from journeyman.tools.issues import Fault, Rank, excerpt, holds_json, issue_lines
@@ -53,7 +54,12 @@ class RawSchema:
     __slots__ = ("_checks_formats", "_nulls", "_schema", "_validator", "_weight", "input_schema", "may_be_quoted")
 
     def __init__(self, schema: JsonObject, *, formats: bool = False) -> None:
-        """`formats`: texts must be in the `format` that the schema names; otherwise, its draft decides."""
+        """`formats`: texts must be in the `format` that the schema names; otherwise, its draft decides.
+
+        Raises:
+            DefinitionError: the package that checks by schemas is not installed.
+        """
+        _require_package()
         self._schema = schema
         self._checks_formats = formats or None
         self._nulls = AbsentNulls(schema)
@@ -133,6 +139,15 @@ class RawSchema:
         if self._weight.problem:
             raise ValueError(f"it {self._weight.problem}")
         return _Steps(self._weight, arguments, input_json)
+
+
+@cache  # an error is not kept: the package may be installed meanwhile
+def _require_package() -> None:
+    """Refuse a ready schema where nothing could check by it. The package is imported with the first check."""
+    if find_spec("jsonschema_rs") is None:
+        text = "A tool of a ready schema needs the package jsonschema-rs, which is not installed."
+        problem = Problem("MISSING_PACKAGE", text, "Install it: pip install 'journeyman[schemas]'")
+        raise DefinitionError("A ready JSON Schema", [problem])
 
 
 def _parse_object(input_json: str | bytes, subject: str) -> dict[str, object]:
