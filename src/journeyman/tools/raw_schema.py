@@ -7,8 +7,9 @@ refused.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from importlib.util import find_spec
 from math import prod
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
@@ -59,7 +60,10 @@ class RawSchema:
         Raises:
             DefinitionError: the package that checks by schemas is not installed.
         """
-        _require_package()
+        if sys.modules.get("jsonschema_rs") is None and find_spec("jsonschema_rs") is None:
+            text = "A tool of a ready schema needs the package jsonschema-rs, which is not installed."
+            problem = Problem("MISSING_PACKAGE", text, "Install it: pip install 'journeyman[schemas]'")
+            raise DefinitionError("A ready JSON Schema", [problem])
         self._schema = schema
         self._checks_formats = formats or None
         self._nulls = AbsentNulls(schema)
@@ -139,15 +143,6 @@ class RawSchema:
         if self._weight.problem:
             raise ValueError(f"it {self._weight.problem}")
         return _Steps(self._weight, arguments, input_json)
-
-
-@cache  # an error is not kept: the package may be installed meanwhile
-def _require_package() -> None:
-    """Refuse a ready schema where nothing could check by it. The package is imported with the first check."""
-    if find_spec("jsonschema_rs") is None:
-        text = "A tool of a ready schema needs the package jsonschema-rs, which is not installed."
-        problem = Problem("MISSING_PACKAGE", text, "Install it: pip install 'journeyman[schemas]'")
-        raise DefinitionError("A ready JSON Schema", [problem])
 
 
 def _parse_object(input_json: str | bytes, subject: str) -> dict[str, object]:
