@@ -53,6 +53,7 @@ from journeyman.tools.deps import deps_of_run, lacks_deps
 
 if TYPE_CHECKING:
     from journeyman.mcp.tools import ServerTools
+    from journeyman.subagents import Subagents
 
 
 T = TypeVar("T")
@@ -60,6 +61,11 @@ T = TypeVar("T")
 _EXAMPLE: Final = "agents.py:analyst"
 _NOTHING: Final = object()
 _NOTHING_LENT: Final = LentOptions()
+_AGENT_HINTS: Final = {
+    "UNKNOWN_TOOL": "Take it out of the file, or give the agent that is run this tool: they share its tools.",
+    "INVALID_MODEL_NAME": "Write provider:name there, or inherit.",
+}
+"""What to do about a sub-agent from the command line, where it is something else than in a program."""
 
 
 def find_object(target: str) -> object:
@@ -343,16 +349,19 @@ class AgentLoop:
         mode: PermissionMode | None = None,
         is_guarded: bool = True,
         made: Agent[Any, Any, Any] | None = None,
+        model: str | None = None,
     ) -> Agent[Any, Any, Any]:
         """Return the agent that `target` names, open; with what it is lent. A durable run is lent nothing: the command
         line is not there when it goes on. What it may do is decided as `with_policy` says, unless it is not to be
-        guarded. One that was `made` already belongs to the folder that `target` names.
+        guarded. One that was `made` already belongs to the folder that `target` names. Sub-agents that it is lent
+        inherit `model`, if there is one, and else its own.
 
         Raises:
             Mistake: there is none, opening it failed, or it lacks its deps.
         """
         lent = lent or _NOTHING_LENT
-        option = "--mcp" if lent.mcp is not None else "--skills" if lent.skills else None
+        given = {"--mcp": lent.mcp is not None, "--skills": bool(lent.skills), "--agents": lent.agents is not None}
+        option = next((name for name, is_given in given.items() if is_given), None)
         if durable and option is not None:
             hint = "Give them in code."
             raise Mistake(f"{option} is not for a durable run: it would go on without these tools.", hint)
@@ -360,6 +369,8 @@ class AgentLoop:
             hint = "Give them in code: Permission(deny=[…])."
             raise Mistake("--rules is not for a durable run: it would go on without these rules.", hint)
         agent = with_skills(self.definition(target, lent, made), lent.skills)
+        if lent.agents is not None:
+            agent = _with_agents(agent, lent.agents, model)
         if (lack := lacks_deps(deps_of_run(None, agent.deps), agent.deps)) is not None:
             text = f"{target}: {lack.partition('. ')[0]}, which no command can know."
             raise Mistake(text, f"Name a function that returns {agent.name}.with_deps(…), or a context manager.")
@@ -428,6 +439,23 @@ def with_skills(agent: Agent[Any, Any, Any], folders: Sequence[Path] | None) -> 
     except DefinitionError as error:
         problem = error.problems[0]
         raise Mistake(one_line(f"--skills: {problem.message}", _SAID_CHARACTERS), problem.hint) from error
+
+
+def _with_agents(agent: Agent[Any, Any, Any], folder: Path, model: str | None) -> Agent[Any, Any, Any]:
+    """Return the agent with the agents in a folder as its sub-agents, which may have its own tools.
+
+    Raises:
+        Mistake: there are none, one cannot be carried, or it has such a tool of its own.
+    """
+    crew: type[Subagents[Any]] = resolve_name("journeyman.subagents:Subagents")  # imported for it alone
+    own = [tool for tool in agent.plan.tools.values() if not isinstance(tool, crew)]
+    try:
+        lent = crew.from_folder(folder, model=model or agent.model, tools=own)
+        return replace(agent, tools=[*agent.tools, lent])
+    except DefinitionError as error:
+        problem = error.problems[0]
+        hint = _AGENT_HINTS.get(problem.code, problem.hint)
+        raise Mistake(one_line(f"--agents: {problem.message}", _SAID_CHARACTERS), hint) from error
 
 
 class _OpenAgent:

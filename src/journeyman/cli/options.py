@@ -166,3 +166,6 @@ class LentOptions:
     mcp: Annotated[Path | None, Parameter(help="Give it the tools of these MCP servers: mcp.json.")] = None
     pins: Annotated[Path | None, Parameter(help="Refuse tools that are not as pinned here.")] = None
     skills: SkillFolders = None
+    agents: Annotated[
+        Path | None, Parameter(help="Give it the agents in this folder as sub-agents: .claude/agents.")
+    ] = None

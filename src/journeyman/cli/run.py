@@ -121,7 +121,7 @@ def run(  # noqa: PLR0913 - one for each option, all by name
             stdout=Stdout(drop_others=shared.quiet),  # before the agent's file prints
             text=read_text(input),
             files=[*read_files(file or ()), *([] if input is None else piped_document())],
-            agent=loop.agent(target, lent, durable=kept.durable, mode=shared.mode),
+            agent=loop.agent(target, lent, durable=kept.durable, mode=shared.mode, model=shared.model),
             loop=loop,
             check=f"journeyman check {target}",
             options=shared,

@@ -148,7 +148,7 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     written = said.written(inputs)
     Stdout(drop_others=shared.quiet)
     with AgentLoop(shared.timeout) as loop, recording_in(replace(shared, store=durable)) as tape, ExitStack() as stack:
-        agent = loop.agent(target, lent, durable=durable is not None, mode=shared.mode)
+        agent = loop.agent(target, lent, durable=durable is not None, mode=shared.mode, model=shared.model)
         telemetry = stack.enter_context(telemetry_in(shared))
         job = _Job(
             agent=agent,

@@ -93,7 +93,7 @@ def chat(
             make = resolve_name("journeyman.cli.chat.assistant:assistant")
         made = None if make is None else make(model=shared.model, tools=tools)
         place = target or str(Path.cwd())
-        agent = loop.agent(place, lent, mode=shared.mode, made=made)
+        agent = loop.agent(place, lent, mode=shared.mode, made=made, model=shared.model)
         runtime = Runtime(model=load_model(shared.model), recorder=recorder_in(shared), telemetry=telemetry)
         sessions = SessionFile(given=session_file, resume=resume, of_folder=target is None)
         is_attended, is_plain = stdout is None, plain or is_dumb()
