@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Limits, Runtime, Subagents, run, tool
+from journeyman import Agent, DefinitionError, Limits, Runtime, Subagents, run, run_sync, tool
 from journeyman.budget import Budget
 from journeyman.chat import ask_user
 from journeyman.endings import InvalidInputContext
@@ -55,6 +55,21 @@ async def test_a_run_gives_its_external_calls_to_its_caller_and_goes_on_with_the
     result = succeeded(await run(agent, second, results={"a": "red"}, wait=False))
     assert texts(result) == ["paid 1", "red", '{"is":"blue"}', "paid 2"]
     assert (till.paid, len(model.requests), result.metadata.n_calls) == ([1, 2], 2, 4)
+
+
+def test_each_part_of_a_run_may_have_an_event_loop_of_its_own() -> None:
+    @tool(effect="pure")
+    async def ponder(n: int) -> str:
+        """Take longer than the run counts as waiting."""
+        for _ in range(200):
+            await asyncio.sleep(0)
+        return f"pondered {n}"
+
+    agent, model = picker(call("ponder", n=1), call("pick", n=1, id="a"), call("ponder", n=2), tools=(ponder,))
+    pending = instance_of(Pending, run_sync(agent, "Go.", wait=False))
+    assert failed(run_sync(agent, "Go.", wait=False, results={"a": "red"})).code == "INVALID_INPUT"
+    result = succeeded(run_sync(agent, pending, wait=False, results={"a": "red"}))
+    assert (texts(result), len(model.requests)) == (["pondered 1", "red", "pondered 2"], 4)
 
 
 async def test_what_nobody_here_answers_is_open_too() -> None:

@@ -134,6 +134,15 @@ async def test_only_a_run_that_does_not_wait_may_be_pending() -> None:
         assert_type(await run(agent, result, results={"a": 1}, wait=False), Success[str] | Failure | Pending)
 
 
+def test_the_same_holds_without_an_event_loop() -> None:
+    agent = Agent(name="a", model=scripted(*["Hello."] * 2), input=Question, prompt=lambda question: question.about)
+    assert_type(run_sync(agent, Question("moles")), Success[str] | Failure)
+    result = run_sync(agent, Question("moles"), wait=False)
+    assert_type(result, Success[str] | Failure | Pending)
+    if isinstance(result, Pending):
+        assert_type(run_sync(agent, result, results={"a": 1}, wait=False), Success[str] | Failure | Pending)
+
+
 async def test_both_may_be_declared() -> None:  # R67
     agent = Agent(name="a", model=scripted(call("output", value=[1])), input=Question, output=Output(list[int]))
     assert_type(agent, Agent[list[int], Question])

@@ -46,7 +46,7 @@ class PendingJournal(InMemoryJournal):
         """True while a life of the run goes on."""
         self.n_working = 0
         """How many steps are done now."""
-        self.stirred: Final = asyncio.Event()
+        self.stirred = asyncio.Event()
         self._answers: dict[str, Any] = {}
         """What was answered, by the key of what had asked."""
         self._keys: dict[str, str] = {}
@@ -110,6 +110,7 @@ class PendingJournal(InMemoryJournal):
 
     async def settle_down(self) -> None:
         """Wait until the run only waits for answers."""
+        self.stirred = asyncio.Event()  # belongs to one event loop, and each part of the run may have its own
         while True:
             self.stirred.clear()
             n_open = len(self.calls) + len(self.questions)
@@ -206,6 +207,7 @@ async def run_or_pause(
         await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
         if running.done():
             return running.result()
+        waiting.result()
         journal.end_life()
         return Pending(
             calls=tuple(journal.calls.values()),

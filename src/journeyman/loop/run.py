@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, Unpack, overload
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
@@ -130,6 +130,10 @@ async def run(  # noqa: PLR0913 - one for each option, all by name
     return await carry_out(begin(agent, input, options))
 
 
+_run: Callable[..., Coroutine[Any, Any, Result[Any] | Pending]] = run
+"""For whoever hands its options on: no overload takes both kinds of `wait`."""
+
+
 @overload
 def run_sync(agent: Agent[Out, In], input: In, **options: Unpack[RunOptions]) -> Result[Out]: ...
 @overload
@@ -140,6 +144,10 @@ def run_sync(agent: Agent[Out, str], input: Content, **options: Unpack[RunOption
 def run_sync(
     agent: Agent[Out, str, Deps], input: Content, *, deps: Deps, **options: Unpack[RunOptions]
 ) -> Result[Out]: ...
+@overload
+def run_sync(
+    agent: Agent[Out, In, Any], input: In | Pending, *, wait: Literal[False], **options: Unpack[PausingOptions]
+) -> Result[Out] | Pending: ...
 @refuse_old_arguments
 def run_sync(  # noqa: PLR0913 - see run
     agent: Agent[Out, Any, Any],
@@ -152,8 +160,10 @@ def run_sync(  # noqa: PLR0913 - see run
     abort: Abort | None = None,
     history: Sequence[Message] = (),
     runtime: Runtime | None = None,
-) -> Result[Out]:
-    """Run `agent` from a program that has no event loop; the same as `run`.
+    wait: bool = True,
+    results: Mapping[str, object] | None = None,
+) -> Result[Out] | Pending:
+    """Run `agent` from a program that has no event loop; the same as `run`, also with `wait=False`.
 
     Raises:
         RuntimeError: an event loop is running here; await `run` instead.
@@ -161,7 +171,7 @@ def run_sync(  # noqa: PLR0913 - see run
     if _has_loop():
         raise RuntimeError("An event loop is running here, so run_sync would block it. Use 'await run(…)' instead.")
     return asyncio.run(
-        run(
+        _run(
             agent,
             input,
             deps=deps,
@@ -171,6 +181,8 @@ def run_sync(  # noqa: PLR0913 - see run
             abort=abort,
             history=history,
             runtime=runtime,
+            wait=wait,
+            results=results,
         )
     )
 
