@@ -121,23 +121,34 @@ def test_without_the_packages_of_the_commands_the_version_is_told(warm: Warm) ->
 ALONE = """
 import sys
 sys.modules.update(dict.fromkeys(("cyclopts", "jsonschema_rs", "prompt_toolkit", "rich")))
-from journeyman import Agent, Output, run_sync, tool
+from journeyman import Agent, Output, Subagents, run_sync, tool
 from journeyman.testing import ScriptedModel, call
+from journeyman.toolbox import MemoryTool, Workspace, deferred_tools, fetch_tool, todo_tool
 @tool
 def add(a: int, b: int) -> int:
     return a + b
-model = ScriptedModel([call("add", a=20, b=22), call("output", sum=41), call("output", sum=42)])
+model = ScriptedModel([
+    [call("add", a=20, b=22), call("subagent", agent="scout", task="Look."), call("memory", command="view", path=1)],
+    call("output", sum=41), call("output", sum=42),
+])
 def is_right(found: dict[str, int]) -> None:
     if found["sum"] != 42:
         raise ValueError("Add again.")
-agent = Agent(name="adder", model=model, tools=[add], output=Output(dict[str, int]), validators=[is_right])
-print(run_sync(agent, "20 and 22?").unwrap())
+scout = Agent(name="scout", description="Looks.", model=ScriptedModel("It is 42."))
+ready = [todo_tool(), *Workspace(".").tools(), *deferred_tools([fetch_tool()])]
+tools = [add, Subagents(scout), MemoryTool("notes"), *ready]
+agent = Agent(name="adder", model=model, tools=tools, output=Output(dict[str, int]), validators=[is_right])
+result = run_sync(agent, "20 and 22?")
+print(*[block.text for block in result.history[2].content], result.unwrap(), sep="\\n")
 """
 
 
 def test_an_agent_with_a_tool_and_a_checked_output_needs_no_extra() -> None:
     done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("{'sum': 42}\n", "")
+    added, found, *refused, output = done.stdout.splitlines()
+    assert (added, output, done.stderr) == ("42", "{'sum': 42}", "")
+    assert "It is 42." in found
+    assert refused == ["Error: Invalid arguments for tool 'memory':", "- path: should be a valid string, got 1"]
 
 
 def test_without_a_package_that_the_users_file_needs_a_command_names_its_line(warm: Warm, tmp_path: Path) -> None:

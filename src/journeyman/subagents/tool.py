@@ -13,6 +13,8 @@ from os import PathLike
 from types import MappingProxyType
 from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 
+from pydantic import TypeAdapter
+
 from journeyman.agent import Agent, Runtime
 from journeyman.cancellation import Abort
 from journeyman.definition import COUNT_OR_NONE, explain_arguments, raise_problems, value_problems
@@ -58,9 +60,10 @@ from journeyman.tools.background import Notify, OutputFactory, in_folder
 from journeyman.tools.check import function_problem, lacking, listener_problems, model_problems, signal_problems
 from journeyman.tools.context import BackgroundTasks, ToolContext
 from journeyman.tools.deps import NOT_DECLARED, Bound
+from journeyman.tools.schema import Arguments, TypedArguments
 from journeyman.tools.tools import AnyTool, Needs, Tool
 from journeyman.tools.toolsets import Toolset
-from journeyman.types import Effect
+from journeyman.types import Effect, JsonObject
 
 D = TypeVar("D")
 
@@ -344,6 +347,9 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
         return background(delegation, call, own_tasks=self.tasks, notify=self.notify, output=opened)
 
     # -- for the loop
+
+    def _read_schema(self, schema: JsonObject) -> Arguments:
+        return TypedArguments(schema, TypeAdapter(dict[str, object]))  # they are checked by `parse`
 
     def parse(self, input_json: str | bytes) -> dict[str, object]:
         """Return the arguments that the model wrote, checked."""

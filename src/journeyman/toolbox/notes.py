@@ -12,7 +12,10 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, NotRequired
+
+from pydantic import ConfigDict, Field, TypeAdapter, with_config
+from typing_extensions import TypedDict
 
 from journeyman.definition import COUNT, explain_arguments, raise_problems, value_problems
 from journeyman.errors import Problem, count
@@ -20,6 +23,7 @@ from journeyman.files import make_private_folder, open_lock, take_lock
 from journeyman.narrowing import as_list
 from journeyman.toolbox.files import LocalFiles, Located, Reach, ToolRefused, decode_file, first_lines, split_lines
 from journeyman.tools.context import ToolContext
+from journeyman.tools.schema import Arguments, TypedArguments
 from journeyman.tools.tools import Tool
 from journeyman.types import JsonObject
 
@@ -73,6 +77,20 @@ _SCHEMA: Final[JsonObject] = {
 }
 
 
+@with_config(ConfigDict(extra="forbid", strict=True))
+class _Arguments(TypedDict):
+    command: Literal["view", "create", "str_replace", "insert", "delete", "rename"]
+    path: NotRequired[str]
+    view_range: NotRequired[Annotated[list[int], Field(min_length=2, max_length=2)]]
+    file_text: NotRequired[str]
+    old_str: NotRequired[str]
+    new_str: NotRequired[str]
+    insert_line: NotRequired[Annotated[int, Field(ge=0)]]
+    insert_text: NotRequired[str]
+    old_path: NotRequired[str]
+    new_path: NotRequired[str]
+
+
 @explain_arguments
 class MemoryTool(Tool[..., Any]):
     """The tool `memory`, with which a model keeps notes in a folder: it views, creates, changes, renames and deletes
@@ -120,6 +138,9 @@ class MemoryTool(Tool[..., Any]):
     _folder: Path
     _user: str | Callable[[ToolContext[Any, Any]], str] | None
     _limits: Mapping[str, int]
+
+    def _read_schema(self, schema: JsonObject) -> Arguments:
+        return TypedArguments(schema, TypeAdapter(_Arguments))
 
     def __repr__(self) -> str:
         return f"<MemoryTool {self._folder}>"

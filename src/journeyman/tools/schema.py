@@ -79,6 +79,20 @@ class Arguments(Protocol):
         ...
 
 
+class TypedArguments:
+    """Arguments of a tool of the library, whose schema is written by hand: a type checks them, and no package by the
+    schema."""
+
+    __slots__ = ("_nulls", "_validator", "input_schema", "may_be_quoted")
+
+    def __init__(self, schema: JsonObject, checked_by: TypeAdapter[Any]) -> None:
+        self.input_schema, self.may_be_quoted = schema, not holds_secrets(schema)
+        self._validator, self._nulls = BoundedValidator(checked_by), AbsentNulls(schema)
+
+    def parse(self, input_json: str | bytes, subject: str) -> dict[str, object]:
+        return self._validator.check_json(self._nulls.without(input_json), subject)
+
+
 # -- parameters with types --------------------------------------------------------------------------------------------
 
 

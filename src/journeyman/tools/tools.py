@@ -224,7 +224,7 @@ class Tool(SentByName, Generic[P, R, Needs]):
     def __post_init__(self) -> None:
         # The caller may go on changing its dict: the model is told and checked by what it was.
         object.__setattr__(self, "input_schema", deepcopy(self.input_schema))
-        binding = self._binding or _bind_raw(deepcopy(self.input_schema), self.handler)
+        binding = self._binding or self._bind_raw()
         if isinstance(self.input_schema, dict) and binding.arguments.input_schema != {  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
             name: each for name, each in self.input_schema.items() if name != "$schema"
         }:
@@ -240,6 +240,17 @@ class Tool(SentByName, Generic[P, R, Needs]):
         )
         object.__setattr__(self, "_binding", binding)
         object.__setattr__(self, "spec", spec)
+
+    def _bind_raw(self) -> _Binding:
+        schema = deepcopy(self.input_schema)
+        given = self._read_schema(schema if isinstance(schema, dict) else {})  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+        name, asked = injected_parameter(self.handler, ToolContext)
+        call = _raw_call(self.handler, name)
+        return _Binding(given, call, is_async(self.handler), wants_context=True, asked=asked)
+
+    def _read_schema(self, schema: JsonObject) -> Arguments:
+        """Return the check of the arguments; tools of the library have one of their own, which needs no package."""
+        return RawSchema(schema)
 
     @classmethod
     def from_dict(
@@ -382,12 +393,6 @@ def watch_calls(tool: AnyTool, see: Callable[[object], None]) -> AnyTool:
         return returned
 
     return replace(tool, _binding=replace(binding, call=call))
-
-
-def _bind_raw(schema: JsonObject, handler: Callable[..., object]) -> _Binding:
-    given = RawSchema(schema if isinstance(schema, dict) else {})  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
-    name, asked = injected_parameter(handler, ToolContext)
-    return _Binding(given, _raw_call(handler, name), is_async(handler), wants_context=True, asked=asked)
 
 
 def _raw_call(
