@@ -387,7 +387,7 @@ def _prose_events(run: Run, piece: str, prose: ObjectFinder) -> Iterator[Event]:
 
 def _input_event(run: Run, part: InputPart, written: dict[str, str]) -> Event:
     own = run.hand_in.tools.get(part.tool_name)
-    if part.tool_use_id and (own is None or own.kind != "output"):
+    if part.tool_name and (own is None or own.kind != "output"):
         return ToolInputDelta(path=run.path, tool_use_id=part.tool_use_id, tool_name=part.tool_name, json=part.json)
     so_far = written.get(part.tool_use_id, "") + part.json
     written[part.tool_use_id] = so_far
