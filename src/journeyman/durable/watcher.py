@@ -94,6 +94,8 @@ class Hub:
         self._newest_signal = 0
         self._looked_s = -1.0
         """When another process was last looked for, by the clock of the event loop."""
+        self._one_look: Final = asyncio.Lock()
+        """Held by the look at the store that is under way."""
         self._is_stale = False
         """True when something was written here that may concern a run that is driven here."""
         self._changed: asyncio.Future[None]
@@ -182,8 +184,12 @@ class Hub:
         """Give the runs that are driven here what was sent to them since this was last asked. False: nothing was."""
         now_s = asyncio.get_running_loop().time()
         # Many runs ask before each of their steps: within so short a time, one look is for all of them.
-        if not self._is_stale and now_s - self._looked_s < _LOOK_S:
+        if not self._is_stale and not self._one_look.locked() and now_s - self._looked_s < _LOOK_S:
             return False
+        async with self._one_look:  # whoever asks meanwhile waits for what that one finds: it may hold their run
+            return await self._look_now(now_s)
+
+    async def _look_now(self, now_s: float) -> bool:
         self._looked_s = now_s
         # Asked also when something was written here, so that the next look does not find the same news again.
         has_news = self.engine.has_news()
