@@ -304,6 +304,9 @@ MORE: dict[str, str] = {
 """Words of the command line, and a part of the one line that says what is wrong; … is what the system says."""
 
 MALFORMED: dict[str, str] = {
+    "run agents.py:analyst hi --sandbox maybe": "--sandbox",
+    "chat agents.py:analyst --sandbox sure": "--sandbox",
+    "sandbox --nope": "--nope",
     "chat agents.py:analyst --mode sure": "--mode",
     "batch agents.py:analyst narrow.csv --out out --mode x": "--mode",
     "resume x --mode careful": "--mode",
