@@ -35,6 +35,8 @@ class Authority:
         self.n_signed_in = 0
         self.n_refreshed = 0
         self.lifetime_s = 3600
+        self.grants: list[str] | None = None
+        """The rights that it grants whatever was asked for; None: those."""
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         return self.clients.get(client_id)
@@ -84,6 +86,7 @@ class Authority:
         raise NotImplementedError
 
     def _grant(self, client_id: str, scopes: list[str], resource: str | None) -> OAuthToken:
+        scopes = scopes if self.grants is None else self.grants
         access, refresh = f"access-{secrets.token_hex(8)}", f"refresh-{secrets.token_hex(8)}"
         self.access[access] = AccessToken(token=access, client_id=client_id, scopes=scopes, resource=resource)
         self.refresh[refresh] = RefreshToken(token=refresh, client_id=client_id, scopes=scopes, resource=resource)

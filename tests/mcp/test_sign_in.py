@@ -102,6 +102,19 @@ async def test_a_refresh_that_fails_in_a_run_asks_nobody_and_the_call_says_why(k
     assert authority.n_signed_in == 1
 
 
+async def test_fewer_rights_than_were_asked_for_are_told_and_in_a_run_nobody_is_asked_for_more(kept: Path) -> None:
+    authority = Authority()
+    async with guarded(authority) as url:
+        authority.grants = []
+        assert "HTTP 403" in await reason(Http(url, auth=OAuth(kept, open_address=sign_in_at)))
+        n_asked = authority.n_signed_in
+        assert n_asked <= 2
+        assert "it wants further rights (HTTP 403)" in await reason(Http(url, auth=OAuth(kept)))
+        authority.grants = None
+        assert await read_note(Http(url, auth=OAuth(kept, open_address=sign_in_at))) == "water the plants"
+    assert authority.n_signed_in == n_asked + 1
+
+
 async def test_no_error_and_no_repr_shows_a_token(kept: Path) -> None:
     authority = Authority()
     async with guarded(authority) as url:
