@@ -53,9 +53,12 @@ def agents(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The example's modules, as its own programs import them."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     monkeypatch.setattr(sys, "path", [str(CREW), *sys.path])
+    names = ("agents", "offline", "offline_lead", "pages")
+    for name in names:  # another program's modules may have these names
+        monkeypatch.delitem(sys.modules, name, raising=False)
     yield import_module("agents")
-    for name in ("agents", "offline", "offline_lead", "pages"):
-        del sys.modules[name]
+    for name in names:
+        sys.modules.pop(name, None)
 
 
 def model_of(agent: Agent) -> FunctionModel:

@@ -360,7 +360,7 @@ def _shower(run: Run, *, shows_pieces: bool = True) -> Callable[[Part], None]:
 def _event(run: Run, part: Part, written: dict[str, str]) -> Event | None:
     match part:
         case TextPart(text) if run.hand_in.mode == "native":
-            return _input_event(run, InputPart("", "", text), written)
+            return _output_so_far(run, InputPart("", "", text), written)
         case TextPart(text):
             return TextDelta(path=run.path, text=text)
         case ThinkingPart(text):
@@ -387,8 +387,12 @@ def _prose_events(run: Run, piece: str, prose: ObjectFinder) -> Iterator[Event]:
 
 def _input_event(run: Run, part: InputPart, written: dict[str, str]) -> Event:
     own = run.hand_in.tools.get(part.tool_name)
-    if part.tool_name and (own is None or own.kind != "output"):
+    if own is None or own.kind != "output":
         return ToolInputDelta(path=run.path, tool_use_id=part.tool_use_id, tool_name=part.tool_name, json=part.json)
+    return _output_so_far(run, part, written)
+
+
+def _output_so_far(run: Run, part: InputPart, written: dict[str, str]) -> Event:
     so_far = written.get(part.tool_use_id, "") + part.json
     written[part.tool_use_id] = so_far
     return _output_event(run, part.tool_use_id, part.tool_name, so_far)
