@@ -365,8 +365,11 @@ def _event(run: Run, part: Part, written: dict[str, str]) -> Event | None:
             return TextDelta(path=run.path, text=text)
         case ThinkingPart(text):
             return ThinkingDelta(path=run.path, text=text)
-        case InputPart():
-            return _input_event(run, part, written)
+        case InputPart(id, name, json):
+            own = run.hand_in.tools.get(name)
+            if own is not None and own.kind == "output":
+                return _output_so_far(run, part, written)
+            return ToolInputDelta(path=run.path, tool_use_id=id, tool_name=name, json=json)
         case _:
             return _request_event(run, part)
 
@@ -383,13 +386,6 @@ def _prose_events(run: Run, piece: str, prose: ObjectFinder) -> Iterator[Event]:
             yield TextDelta(path=run.path, text=words)
     if json != before:
         yield _output_event(run, "", "", json)
-
-
-def _input_event(run: Run, part: InputPart, written: dict[str, str]) -> Event:
-    own = run.hand_in.tools.get(part.tool_name)
-    if own is None or own.kind != "output":
-        return ToolInputDelta(path=run.path, tool_use_id=part.tool_use_id, tool_name=part.tool_name, json=part.json)
-    return _output_so_far(run, part, written)
 
 
 def _output_so_far(run: Run, part: InputPart, written: dict[str, str]) -> Event:
