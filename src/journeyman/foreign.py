@@ -23,7 +23,7 @@ from pydantic_core import from_json
 
 Work = TypeVar("Work", bound=Callable[..., Any])
 Kind: TypeAlias = Literal["arguments", "elsewhere", "attributes"]
-"""What a foreign name is: an argument that one of ours stands for, any other argument, or an attribute."""
+"""The kind of a foreign name: an argument that one of ours stands for, any other argument, or an attribute."""
 
 UNNAMED: Final[Mapping[str, str]] = {"Agent": "Agent(name='assistant', model={})"}
 """By class: the line for an argument that is given without a name; for all others, that of the first argument."""

@@ -46,7 +46,7 @@ NO_OUTPUT = "(no output)"
 """The text of a result that has none: a blank result is not sendable."""
 
 BEGINNING_LEFT_OUT: Final = "[The beginning of the conversation is left out.]"
-"""What the user is made to say where a conversation begins with the model: providers refuse that."""
+"""The words put into the user's mouth where a conversation begins with the model: providers refuse that."""
 
 INTERRUPTED = "Error: interrupted before it finished. Whether it took effect is unknown."
 
@@ -408,7 +408,7 @@ class ImportedHistory:
     form: str
     """The form that the messages came in."""
     dropped: tuple[str, ...]
-    """What no message of ours can say, each with its place, such as `messages[3].content[0]: a part of type 'video'`;
+    """The parts that no message of ours can say, each with its place: `messages[3].content[0]: a part of type 'video'`;
     empty where all was read. Ids, times and usage are not listed."""
 
 

@@ -1,8 +1,9 @@
 """MCP servers over HTTP: one made with the SDK as a process, and small ones that misbehave."""
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -74,9 +75,13 @@ def said(message: dict[str, Any], result: object, headers: dict[str, str] | None
 
 
 @asynccontextmanager
-async def serving(serve: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncGenerator[str]:
+async def serving(
+    serve: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    pages: Mapping[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] = MappingProxyType({}),
+) -> AsyncGenerator[str]:
     app = web.Application()
-    app.router.add_route("*", "/mcp", serve)
+    for path, page in {"/mcp": serve, **pages}.items():
+        app.router.add_route("*", path, page)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

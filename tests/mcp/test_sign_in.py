@@ -5,8 +5,7 @@ import asyncio
 import json
 import socket
 import stat
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -25,6 +24,7 @@ from journeyman.mcp.oauth import default_place
 from journeyman.mcp.servers import TokenProvider
 from tests.mcp.signing_in import Authority, guarded, sign_in_at
 from tests.mcp.small import by_name
+from tests.mcp.test_http import serving
 from tests.play import answered
 
 pytestmark = pytest.mark.timeout(60)
@@ -126,7 +126,7 @@ async def test_no_error_and_no_repr_shows_a_token(kept: Path) -> None:
     async def echo(request: web.Request) -> web.Response:
         return web.Response(status=500, text=request.headers.get("Authorization", ""))
 
-    async with lying({"/mcp": echo}) as other:
+    async with serving(echo) as other:
         stored = {other: json.loads(kept.read_text())[url]}
         kept.write_text(json.dumps(stored))
         assert token not in await reason(Http(other, auth=OAuth(kept)))
@@ -196,23 +196,6 @@ async def test_a_damaged_file_of_tokens_is_told_and_kept(kept: Path, content: st
 
 # -- servers that lie --------------------------------------------------------------------------------------------------
 
-Page = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-@asynccontextmanager
-async def lying(pages: Mapping[str, Page]) -> AsyncGenerator[str]:
-    app = web.Application()
-    for path, page in pages.items():
-        app.router.add_route("*", path, page)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
-    finally:
-        await runner.cleanup()
-
-
 LIES: dict[str, tuple[dict[str, object], dict[str, object], str]] = {
     "another issuer": ({}, {"issuer": "https://evil.example"}, "issuer"),
     "another resource": ({"resource": "https://evil.example/mcp"}, {}, "does not match"),
@@ -260,13 +243,12 @@ async def test_a_server_that_lies_about_where_to_sign_in_is_not_followed(lie: st
         return web.Response(status=302, headers={"Location": back})
 
     pages = {
-        "/mcp": wants,
         "/.well-known/oauth-protected-resource/mcp": resource,
         "/.well-known/oauth-authorization-server": authority,
         "/register": register,
         "/authorize": authorize,
     }
-    async with lying(pages) as url:
+    async with serving(wants, pages) as url:
         assert expected in await reason(Http(url, auth=OAuth(kept, open_address=sign_in_at)))
 
 
@@ -291,7 +273,7 @@ async def test_a_function_gives_the_token_of_each_request_and_another_where_one_
         seen.append(request.headers["Authorization"])
         return web.Response(status=401 if len(seen) == 1 else 500)
 
-    async with lying({"/mcp": serve}) as url:
+    async with serving(serve) as url:
         await reason(Http(url, auth=giving(["one", "two", "three", "four", "five"])[which]))
     assert seen[:3] == ["Bearer one", "Bearer two", "Bearer three"]
 

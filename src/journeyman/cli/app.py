@@ -211,7 +211,7 @@ class Mistake(Hinted):
 
 
 @contextmanager
-def explained(hint: str, *, about: str = "") -> Generator[None]:
+def explain_errors(hint: str, *, about: str = "") -> Generator[None]:
     """Let what the block raises be a mistake: a `ValueError` by its own words, an `OSError` as the reason of what is
     said `about` it."""
     try:

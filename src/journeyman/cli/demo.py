@@ -21,7 +21,7 @@ from cyclopts import Parameter
 
 import journeyman
 from journeyman.agent import Agent
-from journeyman.cli.app import Mistake, explained
+from journeyman.cli.app import Mistake, explain_errors
 from journeyman.cli.load_agent import AgentLoop, load_file
 from journeyman.cli.options import Flag, GivenOptions, SharedOptions
 from journeyman.cli.own_models import LOCAL_PACKAGES, lines_of_own_models
@@ -70,7 +70,7 @@ def demo(
         return code  # it was interrupted
     place, example = _example("_demo", "agent", "analyst")
     make: Callable[[Path | None], Demo] = example.demo_agent
-    with explained(""):  # its message says what to do
+    with explain_errors(""):  # its message says what to do
         found = make(data)
     recorder = recorder_in(shared, target=f"{place}:agent" if data is None else None)
     with AgentLoop() as loop:

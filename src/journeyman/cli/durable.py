@@ -32,7 +32,7 @@ from cyclopts import Parameter
 from pydantic_core import from_json
 
 from journeyman.agent import Runtime
-from journeyman.cli.app import Mistake, Refused, explained
+from journeyman.cli.app import Mistake, Refused, explain_errors
 from journeyman.cli.load_agent import AgentLoop, lasting, load_model
 from journeyman.cli.options import Flag, GivenOptions, OwnAgent, RunName, SharedOptions, TreeFlag
 from journeyman.cli.permit.asked import TerminalAsker, asking
@@ -118,7 +118,7 @@ def find_store(given: str | None, *, makes: bool = False) -> StorePlace:
     """
     named = given if given is not None else os.environ.get("JOURNEYMAN_STORE") or None
     if named is not None:
-        with explained("Look at --store or JOURNEYMAN_STORE."):
+        with explain_errors("Look at --store or JOURNEYMAN_STORE."):
             path = read_address(named)
         if isinstance(path, str):
             return StorePlace(path, given)
@@ -136,7 +136,7 @@ def find_store(given: str | None, *, makes: bool = False) -> StorePlace:
             "Name one with --store FILE, or begin a run: journeyman run FILE:AGENT INPUT --durable",
         )
     made = here / FOLDER
-    with explained("Name a file with --store.", about=f"The folder {made} cannot be made"):
+    with explain_errors("Name a file with --store.", about=f"The folder {made} cannot be made"):
         make_private_folder(made)
     if not is_own(made):
         raise Mistake(f"The folder {made} belongs to another user.", "Name a file of your own with --store.")
@@ -201,7 +201,7 @@ async def open_durable(
         Refused: what was asked for cannot be done as things stand.
     """
     async with AsyncExitStack() as stack:
-        with explained("Look at --store or JOURNEYMAN_STORE."), warnings.catch_warnings(record=True) as caught:
+        with explain_errors("Look at --store or JOURNEYMAN_STORE."), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", StoreRepaired)
             durable = await stack.enter_async_context(
                 Durable(place.path, dispatcher=dispatcher, suspend_after_s=_LINGER_S, on_event=on_event)
@@ -368,7 +368,7 @@ def begin(job: Job, target: str, kept: Kept) -> int:
     load_model(job.options.model)
 
     async def start_run(durable: Durable) -> RunInfo:
-        with explained("Give it another --id."):
+        with explain_errors("Give it another --id."):
             handle = await durable.start(
                 job.agent,
                 value,

@@ -26,7 +26,7 @@ from types import FrameType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from journeyman.agent import Agent
-from journeyman.cli.app import USAGE, Misdefined, Mistake, Refused, explained
+from journeyman.cli.app import USAGE, Misdefined, Mistake, Refused, explain_errors
 from journeyman.cli.options import OPENING_S, LentOptions
 from journeyman.cli.permit.policy import load_rules, with_policy
 from journeyman.cli.show.lines import one_line
@@ -65,7 +65,7 @@ _AGENT_HINTS: Final = {
     "UNKNOWN_TOOL": "Take it out of the file, or give the agent that is run this tool: they share its tools.",
     "INVALID_MODEL_NAME": "Write provider:name there, or inherit.",
 }
-"""What to do about a sub-agent from the command line, where it is something else than in a program."""
+"""The hints about a sub-agent that differ on the command line from those in a program."""
 
 
 def find_object(target: str) -> object:
@@ -177,7 +177,7 @@ def _check_readable(path: Path) -> None:
         raise Mistake(f"{path} is a folder.", f"Name a file in it, for example {path / _EXAMPLE}.")
     if path.suffix != ".py":
         raise Mistake(f"{path} is no Python file.", f"Give a file that ends in .py, for example {_EXAMPLE}.")
-    with explained("Check its permissions.", about=f"{path} cannot be read"):
+    with explain_errors("Check its permissions.", about=f"{path} cannot be read"):
         path.open("rb").close()
 
 

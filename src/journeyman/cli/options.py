@@ -22,7 +22,7 @@ from journeyman.permission.permission import PermissionMode
 OPENING_S: Final = 30.0
 """How many seconds an agent may take to open, and again to close, where nothing else is said."""
 _SWITCHES: Final = {"-m": "--model", "--no-record": "--record"}
-"""What else an option is written as."""
+"""The other spellings of an option."""
 
 SandboxWish: TypeAlias = Literal["auto", "required", "none"]
 Flag: TypeAlias = Annotated[bool, Parameter(negative=())]

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal
 from cyclopts import Parameter
 from pydantic_core import to_json
 
-from journeyman.cli.app import Mistake, Refused, explained
+from journeyman.cli.app import Mistake, Refused, explain_errors
 from journeyman.cli.durable import FOLDER, StorePlace, find_store, tell
 from journeyman.cli.options import ForceFlag, GivenOptions, RunName
 from journeyman.cli.run import Stdout
@@ -312,7 +312,7 @@ def write_new(place: Path, data: bytes, *, force: bool) -> None:
     Raises:
         Mistake: it cannot be written.
     """
-    with explained("Name another file with --out.", about=f"{place} cannot be written"):
+    with explain_errors("Name another file with --out.", about=f"{place} cannot be written"):
         make_private_folder(place.parent)
         if force:
             replace_file(place, data, mode=stat.S_IMODE(place.stat().st_mode) if place.exists() else 0o600)
@@ -418,7 +418,7 @@ def recorder(store: str | None, *, target: str | None = None, quiet: bool = Fals
         Mistake: it cannot be used.
     """
     place = find_store(store, makes=True)
-    with explained("Name a file with --store.", about=f"{place.shown} cannot be written"):
+    with explain_errors("Name a file with --store.", about=f"{place.shown} cannot be written"):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", StoreRepaired)
             made = Recorder(place.path, target=target)

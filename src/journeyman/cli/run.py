@@ -24,7 +24,7 @@ from pydantic_core import to_json
 from journeyman import events
 from journeyman.agent import Agent, Runtime
 from journeyman.cancellation import Abort
-from journeyman.cli.app import Mistake, explained
+from journeyman.cli.app import Mistake, explain_errors
 from journeyman.cli.ending import Interrupt
 from journeyman.cli.load_agent import AgentLoop, lasting
 from journeyman.cli.options import (
@@ -154,11 +154,11 @@ class Job:
     is_streamed: bool = False
     """Whether each event is printed as a line of JSON."""
     tree: bool = False
-    """Whether the whole tree is printed at the end, also if nothing else is."""
+    """True when the whole tree is printed at the end, also if nothing else is."""
     notice: str = ""
     """The first line to show."""
     offers_small: bool = True
-    """Whether the small model of this machine is offered where there is no other."""
+    """True when the small model of this machine is offered where there is no other."""
     cassette: Cassette | None = None
     """What records the run, or replays it."""
     record: OpenRecords | None = None
@@ -431,7 +431,7 @@ def piped_document() -> Sequence[UserContent]:
     data = _read_stdin() if is_piped() else b""
     if not data.strip():
         return []
-    with explained("", about="stdin cannot be sent besides the input"):
+    with explain_errors("", about="stdin cannot be sent besides the input"):
         return [Document.from_bytes(data, title="stdin")]
 
 

@@ -20,7 +20,7 @@ from pydantic_core import to_json
 
 from journeyman.agent import Agent
 from journeyman.cli import recorded
-from journeyman.cli.app import Mistake, Refused, explained
+from journeyman.cli.app import Mistake, Refused, explain_errors
 from journeyman.cli.durable import (
     StorePlace,
     answers,
@@ -352,7 +352,7 @@ def fork(
             _ask(info, effects, at, yes=yes)
 
         async def fork_run(durable: Durable) -> RunInfo:
-            with explained(""):
+            with explain_errors(""):
                 target = None if agent is None else lasting(agent)
                 handle = await durable.fork(name_of(info), where, id=id, agent=chosen, input=value, target=target)
             return await handle.info()

@@ -13,7 +13,7 @@ from typing import Annotated, cast
 from cyclopts import Parameter
 
 from journeyman.cancellation import Abort, wait_until_ended
-from journeyman.cli.app import Mistake, explained
+from journeyman.cli.app import Mistake, explain_errors
 from journeyman.cli.durable import find_store, open_durable, tell
 from journeyman.cli.load_agent import load_value
 from journeyman.cli.options import AgentNames, GivenOptions, MaxConcurrency, Seconds
@@ -62,7 +62,7 @@ def worker(
 
         async def serve_store(abort: Abort) -> None:
             async with open_durable(place, dispatcher=brings, on_event=counts) as durable:
-                with explained("See: journeyman worker --help"):
+                with explain_errors("See: journeyman worker --help"):
                     serving = made(durable)
                 tell(ready)
                 stop = asyncio.Event()

@@ -51,7 +51,7 @@ from journeyman.store.store import Store, add_lines, open_session
 
 T = TypeVar("T")
 _Tried: TypeAlias = tuple[Any, Exception | None]
-"""What a write returned, or why it failed."""
+"""The value that a write returned, or the error with which it failed."""
 
 _COLUMNS: Final = tuple(each.name for each in fields(Row))
 _values_of: Final = attrgetter(*_COLUMNS)  # `dataclasses.astuple` copies each value, which takes twenty times as long
@@ -85,7 +85,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         self.tickets = None
         self._n_changes = 0
         self._for_disk: list[tuple[Callable[[Connection], Any], asyncio.Future[_Tried]]] = []
-        """What is to be written so that it is on the disk, and what came of it."""
+        """The writes that wait for the disk, each with the future that gets its outcome."""
 
     async def open(self) -> None:
         # It does not wait at all: it would do so in the thread of the event loop.

@@ -50,7 +50,7 @@ class Queue:
     """The rule by which a worker serves a queue."""
 
     max_concurrency: int | None = None
-    """How many runs of this queue go on at once in all workers together. None: as many as the workers do."""
+    """The most runs of this queue that go on at once in all workers together. None: as many as the workers do."""
 
 
 @explain_arguments

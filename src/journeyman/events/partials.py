@@ -27,7 +27,7 @@ _MORE: Final = "\ufffc"
 def read_object(text: str) -> JsonObject:
     """Return the object as far as it is there. A text is cut where it is; a number is there once something follows."""
     closed, is_text_open = _read_closed(text)
-    value = _read(text) if is_text_open else closed
+    value = _read_beginning(text) if is_text_open else closed
     return value if is_json_object(value) else {}
 
 
@@ -65,23 +65,23 @@ def _beginnings(text: str) -> Iterator[tuple[object, ...]]:
     if is_text_open:
         # Shown if any words may follow: the beginning of a date, or of an enum's value, is none. One that is as long as
         # it may be stays as it was before.
-        yield _read(text), _read(text, lambda leaf: leaf + _MORE)
-        yield _read(text, lambda leaf: leaf[:-1]), _read(text, lambda leaf: leaf[:-1] + _MORE)
+        yield _read_beginning(text), _read_beginning(text, lambda leaf: leaf + _MORE)
+        yield _read_beginning(text, lambda leaf: leaf[:-1]), _read_beginning(text, lambda leaf: leaf[:-1] + _MORE)
     yield (closed,)
     for at in _open_brackets(text):
-        yield (_read(text[:at]),)
+        yield (_read_beginning(text[:at]),)
 
 
 def _read_closed(text: str) -> tuple[object, bool]:
     """Return what is there without the text or number that may go on; and whether it is a text."""
-    closed, whole = _read(text, open_texts=False), _read(text)
+    closed, whole = _read_beginning(text, open_texts=False), _read_beginning(text)
     if closed != whole:
         return closed, True
     number = _OPEN_NUMBER.search(text)
-    return (closed if number is None else _read(text[: number.start()])), False
+    return (closed if number is None else _read_beginning(text[: number.start()])), False
 
 
-def _read(text: str, change: Callable[[str], str] | None = None, *, open_texts: bool = True) -> object:
+def _read_beginning(text: str, change: Callable[[str], str] | None = None, *, open_texts: bool = True) -> object:
     """Return the beginning of a JSON text as a value, perhaps with another text at its end; None if it is no JSON."""
     try:
         value: object = from_json(text, allow_partial="trailing-strings" if open_texts else True)

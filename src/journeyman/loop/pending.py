@@ -38,14 +38,14 @@ class PendingJournal(InMemoryJournal):
     def __init__(self, input: object) -> None:
         super().__init__()
         self.input: Final = input
-        """What the run was given."""
+        """The input that the run was given."""
         self.calls: dict[str, PendingCall] = {}
         self.questions: dict[str, AskedQuestion] = {}
-        """What is open, by the id under which it is answered."""
+        """The calls and questions that are open, by the ids under which they are answered."""
         self.is_running = False
         """True while a life of the run goes on."""
         self.n_working = 0
-        """How many steps are done now."""
+        """The number of steps that are done now."""
         self.stirred = asyncio.Event()
         self._answers: dict[str, Any] = {}
         """What was answered, by the key of what had asked."""

@@ -367,11 +367,10 @@ class ServerConnection:
         await running.end(at_once=not running.is_finished)
 
     def _unavailable(self, reason: str) -> McpUnavailable:
-        hint = (
-            "Check the address and the headers, or sign in: Http(…, auth=OAuth())."
-            if isinstance(self._server, Http)
-            else "Try the command by hand."
-        )
+        server = self._server
+        signs = ", or sign in: Http(…, auth=OAuth())" if isinstance(server, Http) and server.auth is None else ""
+        of_address = f"Check the address and the headers{signs}."
+        hint = of_address if isinstance(server, Http) else "Try the command by hand."
         hint = f"{hint} If it only is slow, give it more time: start_timeout_s (now {self._start_timeout_s:g})."
         return McpUnavailable(self.name, self._fit(reason), hint=hint)
 

@@ -36,7 +36,7 @@ from journeyman.texts import shorten_line
 if TYPE_CHECKING:
     from httpx2 import URL, Auth, Request, Response
     from mcp.client.auth import OAuthClientProvider
-    from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
+    from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
 PATIENCE_S: Final = 300.0
 """How long a person has to sign in."""
@@ -229,7 +229,7 @@ class _Tokens:
         """Return the kept tokens, and give the SDK what it does not keep by itself: their end, and the endpoints."""
         from mcp.shared.auth import OAuthMetadata, OAuthToken, ProtectedResourceMetadata
 
-        stored = await self._read()
+        stored = await self._read_stored()
         if self.provider is None or "tokens" not in stored:
             return None
         context = self.provider.context
@@ -272,7 +272,7 @@ class _Tokens:
                 token_endpoint_auth_method=method,
                 redirect_uris=None if self.provider is None else self.provider.context.client_metadata.redirect_uris,
             )
-        client = (await self._read()).get("client")
+        client = (await self._read_stored()).get("client")
         return None if client is None else OAuthClientInformationFull.model_validate(client)
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
@@ -282,7 +282,7 @@ class _Tokens:
         kept = client_info.model_dump(mode="json", exclude_none=True)
         await asyncio.to_thread(write_stored, self.oauth, self.server.url, {"client": kept})
 
-    async def _read(self) -> Stored:
+    async def _read_stored(self) -> Stored:
         return await asyncio.to_thread(read_stored, self.oauth, self.server.url)
 
     def _hide(self, tokens: OAuthToken) -> None:
@@ -343,7 +343,7 @@ class _OAuthFlow:
             stored = await asyncio.to_thread(read_stored, self._oauth, self._server.url)
             self._tokens.provider = OAuthClientProvider(
                 self._server.url,
-                _about_us(self._oauth, await self._returning.choose_port(stored)),
+                _describe_us(self._oauth, await self._returning.choose_port(stored)),
                 self._tokens,
                 redirect_handler=self._returning.note_address,
                 callback_handler=self._returning.wait_for_person,
@@ -366,7 +366,7 @@ class _OAuthFlow:
         return provider.context.can_refresh_token()
 
 
-def _about_us(oauth: OAuth, port: int) -> Any:  # noqa: ANN401 - a class of the SDK, which is imported only here
+def _describe_us(oauth: OAuth, port: int) -> OAuthClientMetadata:
     from mcp.shared.auth import OAuthClientMetadata
 
     return OAuthClientMetadata(
@@ -451,7 +451,7 @@ class _Returning:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with suppress(OSError, ValueError, EOFError, asyncio.LimitOverrunError):  # TimeoutError is an OSError
                 head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _READ_S)
-                status, words = self._read(head, answered)
+                status, words = self._read_request(head, answered)
                 body = f"<!doctype html><meta charset=utf-8><title>Journeyman</title><p>{html.escape(words)}".encode()
                 kind = "Content-Type: text/html; charset=utf-8\r\nContent-Security-Policy: default-src 'none'"
                 writer.write(
@@ -467,7 +467,7 @@ class _Returning:
         finally:
             server.close()
 
-    def _read(self, head: bytes, answered: asyncio.Future[AuthorizationCodeResult]) -> tuple[str, str]:
+    def _read_request(self, head: bytes, answered: asyncio.Future[AuthorizationCodeResult]) -> tuple[str, str]:
         """Return the page's status and words for one request. What does not bring back our state changes nothing."""
         from mcp.shared.auth import AuthorizationCodeResult
 

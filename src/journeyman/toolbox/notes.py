@@ -198,13 +198,13 @@ class _Notes:
         if facts is None and located.path == self.reach.root:
             return f"[{TOP} is empty.]"
         if facts is None:
-            raise ToolRefused("not_found", f"{self._shown(located)} does not exist.")
+            raise ToolRefused("not_found", f"{self._name_note(located)} does not exist.")
         if facts.kind == "folder":
             listed = [
                 f"{TOP}/{self.reach.show_path(path)} ({count(size, 'byte')})" for path, size in self._walk(located.path)
             ]
-            return "\n".join(first_lines(listed)) or f"[{self._shown(located)} is empty.]"
-        lines = split_lines(self._read(located))
+            return "\n".join(first_lines(listed)) or f"[{self._name_note(located)} is empty.]"
+        lines = split_lines(self._read_note(located))
         first, last = [each for each in as_list(given.get("view_range")) if isinstance(each, int)] or [1, -1]
         numbered = [f"{number}\t{line}" for number, line in enumerate(lines, 1)]
         chosen = numbered[max(first, 1) - 1 : None if last < 0 else last]
@@ -215,24 +215,26 @@ class _Notes:
     def create(self, given: Mapping[str, object]) -> str:
         located = self._locate(given["path"])
         if located.facts is not None:
-            raise ToolRefused("invalid", f"{self._shown(located)} exists. Change it with str_replace or insert.")
+            raise ToolRefused("invalid", f"{self._name_note(located)} exists. Change it with str_replace or insert.")
         return self._write(located, str(given["file_text"]), is_new=True)
 
     def replace(self, given: Mapping[str, object]) -> str:
         located, old = self._locate(given["path"]), str(given["old_str"])
-        text = self._read(located)
+        text = self._read_note(located)
         found = text.count(old) if old else 0
         if found != 1:
             advice = "View the file." if not found else "Give more of the text around it."
-            raise ToolRefused("no_match", f"old_str stands {count(found, 'time')} in {self._shown(located)}. {advice}")
+            raise ToolRefused(
+                "no_match", f"old_str stands {count(found, 'time')} in {self._name_note(located)}. {advice}"
+            )
         return self._write(located, text.replace(old, str(given["new_str"])))
 
     def insert(self, given: Mapping[str, object]) -> str:
         located, line = self._locate(given["path"]), int(str(given["insert_line"]))
-        lines = self._read(located).splitlines(keepends=True)
+        lines = self._read_note(located).splitlines(keepends=True)
         if line > len(lines):
             raise ToolRefused(
-                "invalid", f"{self._shown(located)} has {count(len(lines), 'line')}, so there is none {line}."
+                "invalid", f"{self._name_note(located)} has {count(len(lines), 'line')}, so there is none {line}."
             )
         if line and not lines[line - 1].endswith("\n"):
             lines[line - 1] += "\n"
@@ -243,14 +245,14 @@ class _Notes:
     def delete(self, given: Mapping[str, object]) -> str:
         located = self._existing(given["path"])
         self._files.delete(located.path)
-        return f"Deleted {self._shown(located)}."
+        return f"Deleted {self._name_note(located)}."
 
     def rename(self, given: Mapping[str, object]) -> str:
         old, new = self._existing(given["old_path"]), self._locate(given["new_path"])
         if new.facts is not None or new.path.startswith(f"{old.path}/"):
-            raise ToolRefused("invalid", f"{self._shown(new)} is there already, or inside of what is moved.")
+            raise ToolRefused("invalid", f"{self._name_note(new)} is there already, or inside of what is moved.")
         self._files.rename(old.path, new.path)
-        return f"Renamed {self._shown(old)} to {self._shown(new)}."
+        return f"Renamed {self._name_note(old)} to {self._name_note(new)}."
 
     def _locate(self, path: object) -> Located:
         given = str(path).rstrip("/") or "/"
@@ -267,17 +269,17 @@ class _Notes:
     def _existing(self, path: object) -> Located:
         located = self._locate(path)
         if located.path == self.reach.root or located.facts is None:
-            raise ToolRefused("not_found", f"{self._shown(located)} is not a note, or a folder of some.")
+            raise ToolRefused("not_found", f"{self._name_note(located)} is not a note, or a folder of some.")
         return located
 
-    def _shown(self, located: Located) -> str:
+    def _name_note(self, located: Located) -> str:
         return TOP if located.shown == "." else f"{TOP}/{located.shown}"
 
-    def _read(self, located: Located) -> str:
+    def _read_note(self, located: Located) -> str:
         facts = located.facts
         if facts is None or facts.kind != "file":
-            raise ToolRefused("not_found", f"{self._shown(located)} is not a note.")
-        return decode_file(located.content(), self._shown(located))[0]
+            raise ToolRefused("not_found", f"{self._name_note(located)} is not a note.")
+        return decode_file(located.content(), self._name_note(located))[0]
 
     def _write(self, located: Located, text: str, *, is_new: bool = False) -> str:
         data = text.encode("utf-8", "replace")
@@ -293,7 +295,7 @@ class _Notes:
                     "invalid", f"{what} would be {size:,}, and {self._limits[name]:,} is the most. Delete some."
                 )
         self._files.replace(located.path, data)
-        return f"{'Created' if is_new else 'Changed'} {self._shown(located)}: {count(len(data), 'byte')}."
+        return f"{'Created' if is_new else 'Changed'} {self._name_note(located)}: {count(len(data), 'byte')}."
 
     def _walk(self, folder: str, depth: int = 0) -> Iterator[tuple[str, int]]:
         """Yield the path and the size of each note in a folder, by name; what is hidden is none."""

@@ -94,7 +94,7 @@ async def call_operation(client: HttpClient, operation: ApiOperation, arguments:
             case "query":
                 query += _in_query(argument, value)
             case "header":
-                headers[argument.wire] = text = _joined(value, argument)
+                headers[argument.wire] = text = _join_values(value, argument)
                 if not text.isascii() or not text.isprintable():
                     wrong = f"{argument.name} is {text[:100]!r}, which cannot stand in a header: plain ASCII only."
                     raise Rejected(wrong)
@@ -115,7 +115,7 @@ def _write_text(value: object) -> str:
     return write_sound_json(value).decode()
 
 
-def _joined(value: object, argument: ApiArgument) -> str:
+def _join_values(value: object, argument: ApiArgument) -> str:
     if argument.style == JSON:
         return write_sound_json(value).decode()
     if is_list_or_tuple(value):
@@ -127,7 +127,7 @@ def _joined(value: object, argument: ApiArgument) -> str:
 
 
 def _in_path(argument: ApiArgument, value: object) -> str:
-    text = _joined(value, argument)
+    text = _join_values(value, argument)
     if not text.strip(". "):
         raise Rejected(f"{argument.name} is {text!r}, which would lead to another path.")
     return quote(text, safe=",=" if not isinstance(value, str) else "", errors="replace")
@@ -138,7 +138,7 @@ def _in_query(argument: ApiArgument, value: object) -> Iterator[tuple[str, str]]
     if argument.style == "deepObject" and is_dict(value):
         yield from ((f"{argument.wire}[{_write_text(key)}]", _write_text(each)) for key, each in value.items())
     elif not is_many or not argument.explode or argument.style == JSON:
-        yield argument.wire, _joined(value, argument)
+        yield argument.wire, _join_values(value, argument)
     elif is_dict(value):
         yield from ((_write_text(key), _write_text(each)) for key, each in value.items())
     elif is_list_or_tuple(value):

@@ -24,7 +24,7 @@ from journeyman.agent import Agent, Runtime
 from journeyman.batch.batch import Batch, BatchWork, Order, leaving
 from journeyman.budget import Budget
 from journeyman.cancellation import Abort, wait_until_ended
-from journeyman.cli.app import Mistake, explained
+from journeyman.cli.app import Mistake, explain_errors
 from journeyman.cli.batch.files import (
     BatchLine,
     Format,
@@ -278,7 +278,7 @@ class _Worker:
 
         async with AsyncExitStack() as stack:
             if job.store is not None:
-                with explained("Give another --durable."):
+                with explain_errors("Give another --durable."):
                     self._durable = await stack.enter_async_context(
                         Durable(job.store, suspend_after_s=_LINGER_S, on_event=note)
                     )

@@ -27,7 +27,7 @@ from rich.console import Console
 from journeyman.agent import Agent, Runtime
 from journeyman.chat.chat import Chat
 from journeyman.chat.questions import NOBODY
-from journeyman.cli.app import Mistake, explained
+from journeyman.cli.app import Mistake, explain_errors
 from journeyman.cli.chat.dialog import Dialog, suggest_completions
 from journeyman.cli.chat.sessions import SessionFile
 from journeyman.cli.chat.tree import recall_lines
@@ -242,7 +242,7 @@ class PlainTerminal:
         self._lock = Lock()
         """Guards what follows, and what is written."""
         self._prompt: Prompt | None = None
-        """What the line that is being typed is for; None when nothing was asked for."""
+        """The purpose of the line that is being typed; None when nothing was asked for."""
         self._reader = Thread(target=self._read, name="journeyman-stdin", daemon=True)
 
     def start(self) -> None:
@@ -310,7 +310,7 @@ def _text_of(line: bytes) -> str:
 
 
 def _lines_of_stdin() -> Iterator[bytes]:
-    with explained("Give a file or a pipe that you may read.", about="stdin cannot be read"):
+    with explain_errors("Give a file or a pipe that you may read.", about="stdin cannot be read"):
         yield from lines_of(STDIN)
 
 

@@ -445,7 +445,7 @@ class Command:
     """Does it with what follows its name, and gives the lines that tell."""
     about: str
     takes: str = ""
-    """What must follow its name, or may if it stands in brackets; empty when nothing may."""
+    """The words that must follow its name, or may where they stand in brackets; empty when none may."""
     choices: Callable[[Dialog], Iterator[tuple[str, str]]] = lambda _: iter(())
     """Gives what may follow its name, each with what it is."""
     at_start: str = ""

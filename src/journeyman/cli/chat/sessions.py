@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from journeyman.agent import Agent, Runtime
 from journeyman.chat.chat import Chat
-from journeyman.cli.app import Mistake, explained
+from journeyman.cli.app import Mistake, explain_errors
 from journeyman.cli.permit.policy import data_folder
 from journeyman.errors import StoreError
 from journeyman.events import Event, Listener
@@ -100,7 +100,7 @@ class SessionFile:
     def _find_conversation(self, agent: Agent[Any, Any, Any]) -> str | None:
         if self.given is None:
             folder = Path(self.path).parent
-            with explained(_PLACE, about=f"The folder {folder} cannot be made"):
+            with explain_errors(_PLACE, about=f"The folder {folder} cannot be made"):
                 make_private_folder(folder)
         if self.resume != LATEST:
             return self.resume

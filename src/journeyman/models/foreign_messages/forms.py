@@ -145,17 +145,17 @@ def _plain(value: object) -> object:
     if isinstance(value, Message) or (is_list(value) and any(isinstance(each, Message) for each in value)):
         raise ValueError("These are messages of ours already: give them to history=….")
     try:
-        return read_json(write_sound_json(_dumped(value)))
+        return read_json(write_sound_json(_dump_objects(value)))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"The messages hold what is no JSON: {error}.") from None
 
 
-def _dumped(value: object) -> object:
+def _dump_objects(value: object) -> object:
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json", exclude_none=True)
     if is_dict(value):
-        return {key: _dumped(each) for key, each in value.items()}
+        return {key: _dump_objects(each) for key, each in value.items()}
     if is_list_or_tuple(value):
-        return [_dumped(each) for each in value]
+        return [_dump_objects(each) for each in value]
     return value
