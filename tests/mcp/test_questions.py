@@ -220,7 +220,7 @@ async def test_questions_that_wait_are_not_too_many() -> None:
     wanted = types.ElicitRequestFormParams(message="Please.", requested_schema=ORDER)
     asking = [asyncio.create_task(questions.answer(wanted)) for _ in range(MAX_QUESTIONS + 10)]
     await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
-    questions.close()
+    questions.answers.close()
     answers = await asyncio.gather(*asking)
     refused = types.ErrorData(code=types.INVALID_REQUEST, message="50 questions of this call wait already.")
     assert answers == [types.ElicitResult(action="cancel")] * MAX_QUESTIONS + [refused] * 10

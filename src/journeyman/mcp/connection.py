@@ -198,8 +198,8 @@ class ServerConnection:
         finally:
             self._asking.remove(questions)
             self._sampling.remove(sampling)
-            questions.close()
-            sampling.close()
+            questions.answers.close()
+            sampling.answers.close()
         raise self._make_rejection(f"it asked for more input {MAX_ROUNDS} times, and was not asked again")
 
     async def _send(

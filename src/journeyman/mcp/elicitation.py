@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from pydantic_core import from_json, to_json
 
 from journeyman.errors import InvalidArguments
+from journeyman.mcp.call_answers import CallAnswers
 from journeyman.texts import shorten_line
 from journeyman.tools.context import Asker
 from journeyman.tools.raw_schema import RawSchema
@@ -66,27 +67,15 @@ class CallQuestions:
         self._shown: Final = shown
         self._turn: Final = asyncio.Lock()
         self._n_asked = 0
-        self._open: set[asyncio.Task[ElicitResult | ErrorData]] = set()
-
-    def close(self) -> None:
-        """Take back what is still asked: the call has ended."""
-        for task in self._open:
-            task.cancel()
+        self.answers: Final[CallAnswers[ElicitResult | ErrorData]] = CallAnswers()
 
     async def answer(self, wanted: ElicitRequestParams) -> ElicitResult | ErrorData:
         """Return what the user answers; `cancel` where the call ended before that."""
         from mcp.types import INVALID_REQUEST, ElicitResult, ErrorData
 
-        if len(self._open) >= MAX_QUESTIONS:
+        if len(self.answers.open) >= MAX_QUESTIONS:
             return ErrorData(code=INVALID_REQUEST, message=f"{MAX_QUESTIONS} questions of this call wait already.")
-        task = asyncio.create_task(self._answer(wanted))
-        self._open.add(task)
-        try:
-            await asyncio.wait({task})
-        finally:
-            task.cancel()
-            self._open.discard(task)
-        return ElicitResult(action="cancel") if task.cancelled() else task.result()
+        return await self.answers.find(self._answer(wanted)) or ElicitResult(action="cancel")
 
     async def _answer(self, wanted: ElicitRequestParams) -> ElicitResult | ErrorData:
         from mcp.types import INVALID_PARAMS, ElicitResult, ErrorData

@@ -6,7 +6,6 @@ run's own budget pays. It gets words back and nothing else: no tools, and nothin
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextvars import copy_context
 from itertools import groupby
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from journeyman.cancellation import current_scope
 from journeyman.errors import name_and_words
 from journeyman.gate import Deny, GateRequest, Stop, current_guard
+from journeyman.mcp.call_answers import CallAnswers
 from journeyman.mcp.contents import to_message
 from journeyman.mcp.servers import Sampler, plain_name
 from journeyman.result import Failure
@@ -47,12 +47,7 @@ class CallSampling:
         self._shown: Final = shown
         self._context: Final = copy_context()
         self._n_asked = 0
-        self._open: set[asyncio.Task[CreateMessageResult | ErrorData]] = set()
-
-    def close(self) -> None:
-        """Take back what is still asked: the call has ended."""
-        for task in self._open:
-            task.cancel()
+        self.answers: Final[CallAnswers[CreateMessageResult | ErrorData]] = CallAnswers()
 
     async def answer(self, wanted: CreateMessageRequestParams) -> CreateMessageResult | ErrorData:
         """Return what the model answers, or why it was not asked."""
@@ -66,14 +61,8 @@ class CallSampling:
         if wanted.tools:
             return _refuse("the model gets no tools here")
         # In the context of the call: there it is known which run goes on, what guards it, and what it may spend.
-        task = asyncio.create_task(self._ask(wanted, self._sampler), context=self._context.copy())
-        self._open.add(task)
-        try:
-            await asyncio.wait({task})
-        finally:
-            task.cancel()
-            self._open.discard(task)
-        return _refuse("the call has ended") if task.cancelled() else task.result()
+        answer = await self.answers.find(self._ask(wanted, self._sampler), self._context.copy())
+        return answer or _refuse("the call has ended")
 
     async def _ask(self, wanted: CreateMessageRequestParams, sampler: Sampler) -> CreateMessageResult | ErrorData:
         from mcp.types import AudioContent, CreateMessageResult, ImageContent, TextContent
