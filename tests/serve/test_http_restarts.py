@@ -170,6 +170,20 @@ async def test_results_of_a_clients_tools_are_taken_at_either_server(tmp_path: P
         assert shown(third).count("TOOL_CALL_START") == 2
 
 
+async def test_a_server_that_follows_a_turn_takes_the_next_prompt_as_soon_as_another_has_ended_it(
+    tmp_path: Path,
+) -> None:
+    store, turns = str(tmp_path / "runs.db"), "/agents/clerk/chats/c/turns"
+    async with server(store) as one, server(store) as two:
+        question = await begun(one)
+        following = asyncio.create_task(two.told("GET", "/chats/c/events"))
+        assert (await two.waiting("/chats/c"))["id"] == question["id"]
+        assert await answer(one, question) == 202
+        assert (await one.told("GET", "/chats/c/events"))[-1]["output"] == "It is sent."
+        assert (await two.ask("POST", turns, {"input": "send"}, **DETACHED))[0] == 202
+        assert (await following)[-1]["output"] == "It is sent."
+
+
 class Slow(InMemoryEngine):
     """A store that is slow to note what a run asks."""
 

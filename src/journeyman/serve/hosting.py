@@ -536,6 +536,8 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                 text = "This key was used before, for another prompt."
                 raise Refusal(409, "KEY_REUSED", text, "Take another key for another request.")
             return live
+        if live is not None:
+            await self.learn_end(live)
         if live is not None and live.ended is None:
             text = f"In the chat {key_of(id)!r} a turn goes on, in this server."
             raise Refusal(409, "CHAT_IN_USE", text, "Follow it, answer it, or stop it; then say more.")
