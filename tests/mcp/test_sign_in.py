@@ -5,6 +5,8 @@ import asyncio
 import json
 import socket
 import stat
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -335,6 +337,24 @@ async def test_wrong_ways_to_sign_in_are_refused_when_they_are_defined(server: H
     with pytest.raises(DefinitionError, match=message):
         async with mcp({"a": server}):
             pass
+
+
+async def test_a_person_signs_in_by_the_command_and_programs_use_the_tokens(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    browser = tmp_path / "browser.py"
+    browser.write_text("import sys, urllib.request\nurllib.request.urlopen(sys.argv[1]).read()\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("BROWSER", f"{sys.executable} {browser} %s")
+    authority = Authority()
+    async with guarded(authority) as url:
+        command = (sys.executable, "-m", "journeyman", "mcp", "login", url)
+        login = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
+        stdout, stderr = await login.communicate()
+        assert (login.returncode, stdout) == (0, b"signed in: 127.0.0.1\n"), stderr
+        assert f"sign in at 127.0.0.1 in your browser: {url.removesuffix('/mcp')}/authorize?".encode() in stderr
+        assert await read_note(Http(url, auth=OAuth())) == "water the plants"
+    assert authority.n_signed_in == 1
 
 
 def test_tokens_are_kept_with_the_users_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

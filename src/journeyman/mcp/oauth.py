@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
+from threading import Thread
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import parse_qs, urlsplit
@@ -486,18 +487,19 @@ class _Returning:
 
 
 def show_address(address: str) -> None:
-    """Print where to sign in, and open it in a browser."""
+    """Print where to sign in, and open it in a browser, which nobody waits for: some go on as long as their window."""
     where = urlsplit(address).hostname
     sys.stderr.write(f"journeyman: sign in at {where} in your browser: {address}\n")
     sys.stderr.flush()
-    webbrowser.open(address)
+    Thread(target=webbrowser.open, args=(address,), name="journeyman-browser", daemon=True).start()
 
 
 async def _open(oauth: OAuth, address: str) -> None:
-    """Bring a person to an address: by the program's own function, or else by the terminal."""
-    if oauth.open_address is None:
-        await asyncio.to_thread(show_address, address)
-        return
-    outcome = oauth.open_address(address)
+    """Bring a person to an address: by the program's own function, a plain one in a thread, or else by the terminal."""
+    open_address = oauth.open_address or show_address
+    if inspect.iscoroutinefunction(open_address):
+        outcome = open_address(address)
+    else:
+        outcome = await asyncio.to_thread(open_address, address)
     if inspect.isawaitable(outcome):
         await outcome

@@ -119,7 +119,8 @@ class OAuth:
     port: int = 0
     """The port of 127.0.0.1 to which the browser comes back; 0: the one that was registered, or a free one."""
     open_address: Callable[[str], Awaitable[None] | None] | None = field(default=None, repr=False)
-    """Brings a person to the address at which they sign in. None: the terminal does."""
+    """Brings a person to the address at which they sign in; a plain function runs in a thread. None: the terminal does
+    it."""
 
 
 @lazy_dataclass(frozen=True)
