@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,43 +18,54 @@ from pathlib import Path
 from typing import Final
 
 _FOLDERS: Final = frozenset(
-    [
-        *(
-            ".agents",
-            ".amazonq",
-            ".claude",
-            ".clinerules",
-            ".codex",
-            ".continue",
-            ".cursor",
-            ".gemini",
-            ".kiro",
-            ".opencode",
-        ),
-        *(".roo", ".windsurf", ".devcontainer", ".emacs.d", ".fleet", ".idea", ".nvim", ".vim", ".vscode", ".zed"),
-        *(".githooks", ".husky", ".ipython", ".jupyter", ".gnupg", ".mvn", ".ssh"),
-    ]
+    (
+        # of agents: their settings, and what they obey
+        *(".agents", ".amazonq", ".amp", ".augment", ".claude", ".clinerules", ".codex", ".continue", ".crush"),
+        *(".cursor", ".factory", ".gemini", ".junie", ".kilocode", ".kiro", ".mcp", ".opencode", ".openhands"),
+        *(".qodo", ".qwen", ".roo", ".tabnine", ".trae", ".windsurf", ".zencoder"),
+        # of editors
+        *(".devcontainer", ".doom.d", ".emacs.d", ".externaltoolbuilders", ".fleet", ".helix", ".idea", ".nova"),
+        *(".nvim", ".spacemacs.d", ".theia", ".vim", ".vscode", ".vscode-insiders", ".zed"),
+        # of shells, desktops, and programs that run what stands in their settings
+        *(".bundle", ".config", ".flox", ".fluxbox", ".githooks", ".gnupg", ".hammerspoon", ".husky", ".i3"),
+        *(".ipython", ".jupyter", ".kde", ".lefthook", ".mvn", ".oh-my-zsh", ".ssh", ".zsh"),
+    )
 )
 """Folders of which every file is one."""
 _NAMES: Final = re.compile(
-    r"\.(bash_?(rc|profile|login|logout|aliases)|profile|z(shrc|shenv|profile|login|logout)|m?kshrc|t?cshrc|login|logout"
+    r"\.(bash_?\w+|profile|z(shrc|shenv|profile|login|logout)|m?kshrc|t?cshrc|login|logout|aliases|functions|exports"
     r"|xinitrc|xprofile|xsession(rc)?|pam_environment|envrc(\..*)?|direnvrc|inputrc|screenrc|tmux\.conf|xonshrc"
-    r"|[gl]?vimrc|nvimrc|nvim\.lua|exrc|ideavimrc|emacs|dir-locals(-2)?\.el|kakrc|gitconfig|gitmodules|hgrc|overcommit\.yml"
-    r"|pre-commit-config\.ya?ml|cursorrules|windsurfrules|roorules|goosehints|aider\.conf\.ya?ml|pythonrc|pdbrc|irbrc|pryrc"
-    r"|rprofile|renviron|ghci|ocamlinit|gdbinit|lldbinit.*|sqliterc|psqlrc|lesskey|lessfilter|mailcap|forward|procmailrc"
-    r"|npmrc|yarnrc(\.yml)?|pnpmfile\.c?js|bazelrc)"
-    r"|_[gn]?vimrc|init\.vim|config\.fish|config\.worktree|\.?mcp\.json|\.?lefthook(-local)?\.ya?ml|\.?mise(\..*)?\.toml"
-    r"|(agents?|claude|gemini)(\.local|\.override)?\.md|copilot-instructions\.md|.*\.code-workspace|.*\.pth"
-    r"|(site|user)customize\.py|(microsoft\.\w+_)?profile\.ps1|ipython_config\.py|jupyter_\w+_config\.py",
+    r"|(g|l|local\.)?vimrc(\..*)?|nvimrc|nvim\.lua|exrc|ideavimrc|emacs|spacemacs|projectile|dir-locals(-2)?\.el|kakrc"
+    r"|wezterm\.lua|alacritty\.(toml|ya?ml)|phoenix\.js|xbindkeysrc|replit|rules"
+    r"|gitconfig|gitmodules|hgrc|tigrc|overcommit\.yml|pre-commit-config\.ya?ml|simple-git-hooks\.(c?js|json)|huskyrc(\..*)?"
+    r"|cursorrules|windsurfrules|roorules|goosehints|aider\.conf\.ya?ml|crush\.json"
+    r"|pythonrc|pythonstartup|pdbrc(\.py)?|irbrc|pryrc|rprofile|renviron|ghci|ocamlinit|octaverc|sbclrc|guile|perldb"
+    r"|gdbinit|lldbinit.*|radare2rc|sqliterc|psqlrc|lesskey|lessfilter"
+    r"|mailcap|forward|procmailrc|muttrc|msmtprc|mbsyncrc|fetchmailrc|rtorrent\.rc"
+    r"|npmrc|yarnrc(\.yml)?|pnpmfile\.c?js|bazelrc|gemrc|terraformrc|ansible\.cfg|bunfig\.toml)"
+    r"|_[gn]?vimrc|init\.vim|config\.fish|config\.worktree|\.?mcp(_config)?\.json|\.?lefthook(-local)?\.ya?ml"
+    r"|\.?mise(\..*)?\.toml|ansible\.cfg|bunfig\.toml|(crush|opencode)\.jsonc?"
+    r"|(agents?|claude|crush|gemini|qwen|warp)(\.local|\.override)?\.md|copilot-instructions\.md|.*\.code-workspace|.*\.pth"
+    r"|(site|user)customize\.py|\.?(microsoft\.\w+_)?profile\.ps1|ipython_config\.py|jupyter_\w+_config\.py",
     re.IGNORECASE,
 )
 _PLACES: Final = re.compile(
-    r"(.*/)?(\.config/(autostart|direnv|emacs|environment\.d|fish|git|helix|i3|kitty|mise|nushell|nvim|powershell|sway"
-    r"|systemd|tmux|vim|zsh)/.+|\.cargo/config(\.toml)?|\.(aws|kube|docker)/config(\.json)?|\.gradle/init(\.d/.+|\.gradle.*)"
-    r"|\.hg/hgrc|\.local/share/(systemd|applications|dbus-1)/.+|Library/Launch(Agents|Daemons)/.+)",
+    r"(.*/)?(\.cargo/config(\.toml)?|\.(aws|kube|docker|subversion)/config(\.json)?|\.gradle/init(\.d/.+|\.gradle.*)"
+    r"|\.(hg/hgrc|(jj|jj/repo|sl|subversion|cabal|stack)/config(\.\w+)?|m2/settings\.xml|julia/config/startup\.jl|mise/.+)"
+    r"|\.github/(instructions|prompts|agents|chatmodes)/.+"
+    r"|\.local/(bin/.+|share/(systemd|applications|dbus-1)/.+)|Library/Launch(Agents|Daemons)/.+)",
     re.IGNORECASE | re.DOTALL,
 )
-_OF_GIT: Final = frozenset({"HEAD", "objects", "refs"})
+_AROUND_PLACES: Final = frozenset(
+    (
+        *(".aws", ".cabal", ".cargo", ".docker", ".git", ".github", ".gradle", ".hg", ".jj", ".julia", ".kube"),
+        *(".local", ".m2", ".mise", ".sl", ".stack", ".subversion", "library"),
+    )
+)
+"""Folders in which some files are one: a link in the place of such a folder, or in it, brings in files that have other
+names."""
+_OF_GIT: Final = frozenset({"objects", "refs"})
+"""A folder of git has these. Its HEAD may be in another one, which names it as its `commondir`."""
 _SECTION: Final = re.compile(r'\[\s*([\w.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
 _HARMLESS: Final = re.compile(
     r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol)"
@@ -67,11 +79,13 @@ _TICK_NS: Final = 20_000_000
 """Two changes within this time may have the same time."""
 _MOST_ENTRIES: Final = 200_000
 _LONGEST_CONFIG: Final = 100_000
+_LONGEST_NAME: Final = 240  # so that it may be followed by a number and `.held`
 
 
 def starts_by_itself(path: str) -> bool:
     """Tell whether something runs, or obeys, what stands in a file without being asked to, by its path below a root."""
-    return ".git" in path.lower().split("/") or _has_startup_name(path)
+    parts = path.lower().split("/")
+    return ".git" in parts or parts[-1] == "head" or _has_startup_name(path)  # a HEAD makes a repository of any folder
 
 
 def _has_startup_name(path: str) -> bool:
@@ -92,7 +106,9 @@ class StartupFiles:
         """The folders, each with the time at which its entries had changed last."""
         self._known: Final[dict[str, tuple[int, ...]]] = {}
         self._n_entries: int = 0
+        self._has_walked: bool = False
         self._known.update(self._walk(root))
+        self._has_walked = True
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -108,9 +124,8 @@ class StartupFiles:
         for path, facts in [*self._find_changes()]:
             self._known[path] = facts
             if not _is_harmless(path):
-                names = (f"{path}.held" if number == 1 else f"{path}.{number}.held" for number in count(1))
                 with suppress(FileNotFoundError):
-                    Path(path).rename(next(each for each in names if not os.path.lexists(each)))
+                    _put_aside(path)
                     del self._known[path]
                     held.append(path)
         return held
@@ -138,8 +153,8 @@ class StartupFiles:
             # What changes in this very moment may leave the time as it is, so such a folder is looked at again.
             is_new = folder not in self._folders
             self._folders[folder] = seen_ns if time.time_ns() - seen_ns > _TICK_NS else 0
-            with suppress(OSError), os.scandir(folder) as entries:
-                listed = [*entries]
+            with suppress(OSError):
+                listed = self._list(folder, is_new=is_new)
                 self._n_entries += len(listed) if is_new else 0
                 self.is_whole = self.is_whole and self._n_entries <= _MOST_ENTRIES
                 of_git = {each.name for each in listed} >= _OF_GIT
@@ -150,31 +165,67 @@ class StartupFiles:
                     elif self._runs_by_itself(entry, of_git=of_git) and (facts := _facts_of(entry.path)):
                         yield entry.path, facts
 
+    def _list(self, folder: str, *, is_new: bool) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(folder) as entries:
+                return [*entries]
+        except PermissionError:
+            if not (is_new and self._has_walked):
+                raise
+            # A command has made it so: programs that know a name in it still read it.
+            Path(folder).chmod(stat.S_IRWXU)
+            with os.scandir(folder) as entries:
+                return [*entries]
+
     def _runs_by_itself(self, entry: os.DirEntry[str], *, of_git: bool) -> bool:
         if entry.name.endswith((".held", ".sample")):
             return False
         if entry.name.lower().endswith((".pth", "customize.py")):  # those of a virtual environment are its own
             return not any(each.joinpath("pyvenv.cfg").exists() for each in Path(entry.path).parents)
-        if entry.name == ".git" or (of_git and entry.name == "config"):
-            return True
         below = entry.path[len(os.path.dirname(self._root)) :].lstrip("/")
+        parts = below.lower().split("/")
+        if parts[-1] == ".git" or (of_git and parts[-1] in ("config", "hooks")):
+            return True
+        if entry.is_symlink() and not _AROUND_PLACES.isdisjoint(parts):
+            return True
         return _has_startup_name(below) or _is_startup_folder(os.path.dirname(entry.path))
 
 
 def _is_startup_folder(folder: str) -> bool:
-    path = Path(folder)
-    return path.name.lower() in _FOLDERS or (path.name == "hooks" and path.parent.joinpath("HEAD").exists())
+    above, name = os.path.split(folder)
+    return name.lower() in _FOLDERS or (name.lower() == "hooks" and os.path.lexists(f"{above}/objects"))
+
+
+def _put_aside(path: str) -> None:
+    """Rename a file to `NAME.held`, or to `NAME.2.held` where that is taken.
+
+    Raises:
+        OSError: it cannot be renamed, or is not there any more.
+    """
+    folder, name = os.path.split(path)
+    name = os.fsdecode(os.fsencode(name)[:_LONGEST_NAME])
+    names = (f"{folder}/{name}.held" if number == 1 else f"{folder}/{name}.{number}.held" for number in count(1))
+    aside = next(each for each in names if not os.path.lexists(each))
+    try:
+        os.rename(path, aside)  # noqa: PTH104  names may hold what is no text
+    except PermissionError:  # a command has taken its own folder's rights away
+        Path(folder).chmod(stat.S_IMODE(os.lstat(folder).st_mode) | stat.S_IRWXU)
+        os.rename(path, aside)  # noqa: PTH104
 
 
 def _is_harmless(path: str) -> bool:
     """Tell whether a file is a config of git whose keys run nothing, or the file by which git finds a repository."""
-    file = Path(path)
-    if file.name == ".git":
-        return True
-    if file.name not in ("config", "config.worktree", ".gitmodules"):
+    name = os.path.basename(path).lower()
+    if name not in (".git", "config", "config.worktree", ".gitmodules"):
         return False
     try:
-        text = file.read_text(encoding="utf-8")
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(number, "rb") as file:
+            if not stat.S_ISREG(os.fstat(number).st_mode):  # a fifo would never end
+                return False
+            if name == ".git":
+                return True
+            text = file.read(_LONGEST_CONFIG + 1).decode()
     except (OSError, ValueError):
         return False
     return len(text) <= _LONGEST_CONFIG and all(_HARMLESS.fullmatch(key) for key in _keys_of(text))

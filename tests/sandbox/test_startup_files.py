@@ -2,7 +2,9 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -58,6 +60,11 @@ BY_THEMSELVES = (
         ".mvn/a",
     ),
     *(".config/autostart/a.desktop", ".config/systemd/user/a.service", ".ssh/config", ".ipython/profile_default/a.py"),
+    *(".config/starship.toml", ".config/nvim/init.lua", ".config/hypr/hyprland.conf", ".helix/languages.toml"),
+    *("QWEN.md", "CRUSH.md", ".crush.json", "opencode.json", ".github/instructions/a.instructions.md", ".junie/a.md"),
+    *(".trae/rules/a.md", ".rules", ".wezterm.lua", ".vimrc.local", ".doom.d/init.el", ".bash_completion"),
+    *(".local/bin/ls", ".jj/repo/config.toml", "ansible.cfg", "bunfig.toml", ".mise/config.toml", ".replit"),
+    *(".simple-git-hooks.json", ".pdbrc.py", ".mcp/servers.json", "mcp_config.json", ".zsh/a.zsh", ".muttrc"),
     *("Library/LaunchAgents/a.plist", ".config/environment.d/a.conf", ".aws/config", ".kube/config", "mise.toml"),
 )
 """What programs run by themselves, or what an agent that starts here obeys."""
@@ -95,6 +102,8 @@ async def test_file_tools_and_boxes_go_by_one_list(tmp_path: Path) -> None:
         (tmp_path / name).write_text("x")
     held = {os.path.relpath(each, tmp_path) for each in startup.hold_changes()}
     assert held == {*FILES, *BY_THEMSELVES}
+    head = await gate.decide(request("write", "idempotent", path="c/HEAD", content=""))
+    assert isinstance(head, Ask), "it makes a repository of the folder, whose config then runs something"
     for name in OTHERS[:-2]:
         assert await gate.decide(request("write", "idempotent", path=name, content="")) == Allow(), name
 
@@ -110,6 +119,19 @@ CHANGES = {
     "cd new; git init -q r; printf '[a]\\n\\tb = \\\\\\n' >> r/.git/config": ["new/r/.git/config"],
     "git -C deep/er/repository config core.hooksPath x": ["deep/er/repository/.git/config"],
     "rm .envrc; echo y > .envrc": [".envrc"],
+    # a repository of which a part is elsewhere, or is a link
+    "mkdir new/g; cd new; mkdir -p c/refs c/objects; echo ../c > g/commondir; echo '[a]b' > c/config": ["new/c/config"],
+    "cd new; git init -q r; rm -r r/.git/hooks; mkdir e; ln -s ../../e r/.git/hooks": ["new/r/.git/hooks"],
+    "cd new; git init -q g; mkdir r; ln -s ../g/.git r/.git": ["new/r/.git"],
+    # what is no file, or never ends
+    "cd new; git init -q r; rm r/.git/config; mkfifo r/.git/config": ["new/r/.git/config"],
+    "cd new; git init -q r; ln -sf /dev/zero r/.git/config": ["new/r/.git/config"],
+    "cd new; git init -q r; truncate -s 10G r/.git/config": ["new/r/.git/config"],
+    # what is in a folder has other names than the path by which it is found
+    "cd new; mkdir c; echo x > c/config.toml; ln -s c .cargo": ["new/.cargo"],
+    "cd new; mkdir c .local; ln -s ../c .local/share": ["new/.local/share"],
+    "cd new; mkdir c; echo x > c/tasks.json; ln -s c .vscode": ["new/.vscode"],
+    "mkdir new/.envrc new/AGENTS.md": [],
     "touch -d 2001-01-01 new; echo x > new/.bashrc; touch -d 2001-01-01 new": ["new/.bashrc"],
     "mkdir -p new/lib; echo x > new/lib/a.pth; echo x > new/sitecustomize.py": [
         "new/lib/a.pth",
@@ -165,3 +187,38 @@ def test_names_with_newlines_and_bytes_and_what_is_no_file_are_found_as_well(tmp
     os.mkfifo(f"{odd}/.envrc")
     (tmp_path / ".profile").symlink_to("nowhere")
     assert startup.hold_changes() == [str(tmp_path / ".profile"), f"{odd}/.envrc"]
+
+
+def test_a_name_that_leaves_no_room_for_held_is_put_aside_all_the_same(tmp_path: Path) -> None:
+    startup, name = StartupFiles(str(tmp_path)), f"{'x' * 240}.code-workspace"
+    (tmp_path / name).write_text("{}")
+    assert startup.hold_changes() == [str(tmp_path / name)]
+    assert [each.name for each in tmp_path.iterdir()] == [f"{'x' * 240}.held"]
+
+
+def test_ten_thousand_new_files_are_looked_at_once(tmp_path: Path) -> None:
+    startup = StartupFiles(str(tmp_path))
+    for number in range(100):
+        (tmp_path / str(number)).mkdir()
+        for inner in range(100):
+            os.mknod(tmp_path / str(number) / str(inner))
+    assert count_folders_listed(startup) == 101
+    assert count_folders_listed(startup) < 20, "those that have changed in the very moment in which they were listed"
+    while count_folders_listed(startup):  # until the system's clock has gone on
+        pass
+
+
+def count_folders_listed(startup: StartupFiles) -> int:
+    """Return how many folders are listed to find what has changed."""
+    n_listed = 0
+
+    def count(_: FrameType, event: str, called: object) -> None:
+        nonlocal n_listed
+        n_listed += event == "c_call" and called is os.scandir
+
+    sys.setprofile(count)
+    try:
+        assert startup.hold_changes() == []
+    finally:
+        sys.setprofile(None)
+    return n_listed
