@@ -21,6 +21,7 @@ from random import Random
 from typing import Any
 
 from journeyman.durable import schema_sql
+from journeyman.durable.records import DONE
 from tests.durable.crash_judge import Line, Lives, faults
 from tests.durable.crash_program import MORE_TOKENS, MOST_TOKENS, World, live
 from tests.support.postgres import NoPostgres, PostgresServer
@@ -172,6 +173,9 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="journeyman-crash-") as name:
             folder = Path(name)
             undisturbed = run_case(Case((), stays=True), folder / "undisturbed", server)
+            # What no connection has heard has no kill point either.
+            n_heard = sum([line.word == "stored" for line in undisturbed.lines])
+            assert n_heard == sum([each.endswith(f" {DONE}") for each in undisturbed.outcome["keys"]])
             if given.kills:
                 case = Case(tuple(map(int, given.kills.split(","))), given.power)
                 return _one(case, undisturbed, folder, server)

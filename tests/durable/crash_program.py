@@ -8,7 +8,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pydantic import BaseModel
 
 from journeyman import Agent, Limits, Output, Rejected, Result, Subagents, Success, ToolContext, Usage, ask_user, tool
-from journeyman.durable import Durable, PostgresEngine, RunHandle, Status
-from journeyman.durable.engine import Engine, Taken, Written
-from journeyman.durable.records import BEGUN, DONE, OVER, Change, Claim, Record, Row, Signal, kind_of_step, unpacked
+from journeyman.durable import Durable, PostgresEngine, RunHandle
+from journeyman.durable.engine import Engine
+from journeyman.durable.records import BEGUN, DONE, OVER, Record, Signal, kind_of_step, unpacked
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.journal import decode_step
@@ -26,6 +26,7 @@ from journeyman.model import Request
 from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, ToolUse
+from tests.durable.statements import Statement, hear_statements
 from tests.support.invariants_history import history_faults
 
 ID = "crash"
@@ -98,81 +99,56 @@ class World:
 
 # -- the store ---------------------------------------------------------------------------------------------------------
 
-_Base = SqliteEngine if TYPE_CHECKING else object
-"""What `_Mortal` stands before, for whoever looks at the types."""
 
+class Deaths:
+    """Lets the process die before and after each statement that writes into the store."""
 
-class _Mortal(_Base):
-    """An engine whose process may die before and after each of its writes."""
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._loop = asyncio.get_running_loop()
 
-    world: World
+    def begins(self, statement: Statement) -> None:
+        self.world.point(f"before {statement}")
+        if statement.table == "jm_steps" and statement.values["kind"] == BEGUN:
+            self.world.line("begins", name_of(_record_of(statement)))
 
-    async def add(self, row: Row, records: Sequence[Record] = (), *, is_queued: bool = True) -> Row:
-        self.world.point("before add")
-        added = await super().add(row, records, is_queued=is_queued)
-        self.world.point("after add")
-        return added
+    def ended(self, statement: Statement, *, n_rows: int) -> None:
+        self.world.point(f"after {statement}")
 
-    async def claim(
-        self,
-        id: str,
-        *,
-        now: float,
-        also: Collection[Status] = (),
-        steal: bool = False,
-        at_once: int | None = None,
-        head: bytes | None = None,
-        gen: int | None = None,
-    ) -> Claim | None:
-        self.world.point("before claim")
-        claim = await super().claim(id, now=now, also=also, steal=steal, at_once=at_once, head=head, gen=gen)
-        self.world.point("after claim")
-        return claim
-
-    async def write(
-        self,
-        claim: Claim,
-        record: Record,
-        *,
-        is_synced: bool = False,
-        starts: Row | None = None,
-        posts: Signal | None = None,
-    ) -> Written:
-        word = "begun" if record.kind == BEGUN else "done"
-        self.world.point(f"before {word} {record.key}")
-        if record.kind == BEGUN:
-            self.world.line("begins", name_of(record))
-        written = await super().write(claim, record, is_synced=is_synced, starts=starts, posts=posts)
+    def committed(self, statements: Sequence[Statement], *, is_synced: bool) -> None:
         if is_synced:
             self.note_sync()
-        if record.kind == DONE and written == "written":
-            self.world.line("stored", name_of(record))
-        self.world.point(f"after {word} {record.key}")
-        return written
+        for each in statements:
+            if each.table == "jm_steps" and each.values["kind"] == DONE:
+                self.world.line("stored", name_of(_record_of(each)))
+            if each.table == "jm_runs" and each.verb == "UPDATE":
+                self._loop.call_soon_threadsafe(self.world.stirred.set)
+                if each.values.get("status") in OVER:
+                    self.world.line("ended", each.values["status"])
 
-    async def note(self, claim: Claim, asked: bytes | None) -> None:
-        self.world.point("before note")
-        await super().note(claim, asked)
-        self.world.stirred.set()
-        self.world.point("after note")
+    def note_sync(self) -> None:
+        """Note how long the log of SQLite is now that all of it is on the disk, and which log it is, where a power cut
+        is played."""
+        if not self.world.notes_syncs or isinstance(self.world.store, str):
+            return
+        log = self.world.store.with_name(f"{self.world.store.name}-wal")
+        if log.exists():
+            with log.open("rb") as file:
+                self.world.line("synced", f"{log.stat().st_size} {file.read(32).hex()}")
 
-    async def settle(
-        self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None, posts: Signal | None = None
-    ) -> bool:
-        self.world.point(f"before {change.status}")
-        is_settled = await super().settle(claim, change, now=now, n_signals=n_signals, posts=posts)
-        if is_settled and change.status in OVER:
-            self.note_sync()
-            self.world.line("ended", change.status)
-        self.world.stirred.set()
-        self.world.point(f"after {change.status}")
-        return is_settled
 
-    async def signal(self, signal: Signal) -> Taken:
-        self.world.point(f"before signal {signal.kind}")
-        taken = await super().signal(signal)
-        self.world.point(f"after signal {signal.kind}")
-        return taken
+def _record_of(statement: Statement) -> Record:
+    return Record(**{name: statement.values[name] for name in Record._fields})
+
+
+_Base = SqliteEngine if TYPE_CHECKING else object
+"""What `_Listening` stands before, for whoever looks at the types."""
+
+
+class _Listening(_Base):
+    """An engine that tells when somebody has looked for what was said."""
+
+    world: World
 
     async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
         found = await super().signals(run=run, after=after)
@@ -180,26 +156,16 @@ class _Mortal(_Base):
         self.world.listened.set()
         return found
 
-    def note_sync(self) -> None:
-        """Note how much is on the disk, where a power cut is played."""
 
-
-class MortalFileEngine(_Mortal, SqliteEngine):
+class ListeningFileEngine(_Listening, SqliteEngine):
     """One on a file."""
 
     def __init__(self, path: Path, world: World) -> None:
         super().__init__(path)
         self.world = world
 
-    def note_sync(self) -> None:
-        """Note how long the log of SQLite is now that all of it is on the disk, and which log it is."""
-        log = self.path.with_name(f"{self.path.name}-wal")
-        if self.world.notes_syncs and log.exists():
-            with log.open("rb") as file:
-                self.world.line("synced", f"{log.stat().st_size} {file.read(32).hex()}")
 
-
-class MortalDatabaseEngine(_Mortal, PostgresEngine):
+class ListeningDatabaseEngine(_Listening, PostgresEngine):
     """One on a database."""
 
     def __init__(self, url: str, world: World) -> None:
@@ -207,10 +173,10 @@ class MortalDatabaseEngine(_Mortal, PostgresEngine):
         self.world = world
 
 
-def engine_of(world: World) -> MortalFileEngine | MortalDatabaseEngine:
+def engine_of(world: World) -> ListeningFileEngine | ListeningDatabaseEngine:
     """Return the engine of one life."""
     store = world.store
-    return MortalDatabaseEngine(store, world) if isinstance(store, str) else MortalFileEngine(store, world)
+    return ListeningDatabaseEngine(store, world) if isinstance(store, str) else ListeningFileEngine(store, world)
 
 
 def name_of(record: Record) -> str:
@@ -399,9 +365,10 @@ MORE_TOKENS = 40_000
 
 async def live(world: World, outcome: Path) -> None:
     """Let the run live until it is over, and write down how it ended."""
-    engine = engine_of(world)
+    engine, deaths = engine_of(world), Deaths(world)
+    hear_statements(deaths)
     async with Durable(engine, suspend_after_s=600 if world.stays else 0.01) as durable:
-        engine.note_sync()  # what a life finds, it finds on the disk
+        deaths.note_sync()  # what a life finds, it finds on the disk
 
         async def steer(text: str) -> None:
             await (await durable.get(ID)).steer(text, who="tests")

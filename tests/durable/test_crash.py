@@ -22,6 +22,8 @@ _CRASH = os.environ.get("JOURNEYMAN_CRASH", "6")
 """How many cases: a number, or `all`."""
 _SEED = os.environ.get("JOURNEYMAN_CRASH_SEED", "7")
 _WORKERS = int(os.environ.get("JOURNEYMAN_CRASH_WORKERS", "1"))
+LEAST_POINTS = 340
+"""At least so many points at which the process can be killed; there are some thirty more in a file."""
 _PROGRAM = (sys.executable, "-m", "tests.durable.crash")
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
@@ -45,7 +47,9 @@ def test_a_run_that_is_killed_anywhere_ends_as_if_nobody_had_killed_it(store: st
     counts: Counter[str] = Counter()
     for line in "".join(said).splitlines():
         if line.startswith('{"points": '):
-            counts.update(json.loads(line)["cases"])
+            told = json.loads(line)
+            counts.update(told["cases"])
+            assert told["points"] >= LEAST_POINTS, "a statement that no connection hears of kills nobody"
     report = f"in a {store}, seed {_SEED}, {sum(counts.values())} cases: {dict(sorted(counts.items()))}"
     print(f"\n{report}")  # noqa: T201 - `make crash` shows it
     if [part.returncode for part in parts] == [SKIPPED] * _WORKERS:
