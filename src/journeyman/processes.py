@@ -2,7 +2,7 @@
 
 A program is started in a session of its own, so that its process id is the id of its group. Who starts a session of its
 own in turn (`setsid`, a daemon) is found on Linux by a mark in its environment. Of this process's environment it gets
-everything but what looks like a secret.
+everything but what looks like a secret; inside of a box only what is known to be harmless.
 """
 
 from __future__ import annotations
@@ -173,6 +173,79 @@ QUIET: Final[Mapping[str, str]] = {
 def is_secret(name: str, value: str) -> bool:
     """Tell whether a variable looks like a secret, by its name or by its value."""
     return _SECRET_NAME.search(name) is not None or _SECRET_VALUE.search(value) is not None
+
+
+_PASSED: Final = frozenset(
+    (
+        # the person and the terminal
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "SHLVL", "TMPDIR", "TMP", "TEMP", "TZ", "TERM"),
+        *("COLORTERM", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES", "CI", "MANPATH"),
+        *(
+            "LANG",
+            "LANGUAGE",
+            "LC_ALL",
+            "LC_CTYPE",
+            "LC_COLLATE",
+            "LC_MESSAGES",
+            "LC_MONETARY",
+            "LC_NUMERIC",
+            "LC_TIME",
+        ),
+        *("LC_ADDRESS", "LC_IDENTIFICATION", "LC_MEASUREMENT", "LC_NAME", "LC_PAPER", "LC_TELEPHONE", "LOCALE_ARCHIVE"),
+        *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_DATA_DIRS", "XDG_CONFIG_DIRS", "XDG_STATE_HOME"),
+        *("DEBIAN_FRONTEND", "SOURCE_DATE_EPOCH", "DESTDIR", "PREFIX", "OMP_NUM_THREADS", "NPROC"),
+        # certificates, as files
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "PIP_CERT"),
+        *("GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO", "NIX_SSL_CERT_FILE"),
+        # who a commit is by
+        *("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"),
+        *("GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_COMMITTER_DATE"),
+        # C, C++ and make
+        *("CC", "CXX", "CPP", "LD", "AR", "AS", "NM", "RANLIB", "STRIP", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS"),
+        *("LIBS", "MAKE", "MAKEFLAGS", "MAKELEVEL", "PKG_CONFIG", "PKG_CONFIG_PATH", "LIBRARY_PATH", "LD_LIBRARY_PATH"),
+        *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "CMAKE_PREFIX_PATH", "CMAKE_GENERATOR", "CMAKE_BUILD_TYPE"),
+        *("CMAKE_BUILD_PARALLEL_LEVEL", "CCACHE_DIR", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES"),
+        # Python
+        *("VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_EXE", "PYENV_ROOT", "PYENV_VERSION", "PYTHONPATH"),
+        *("PYTHONHOME", "PYTHONUTF8", "PYTHONIOENCODING", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"),
+        *("PYTHONHASHSEED", "PYTHONWARNINGS", "PYTHONPYCACHEPREFIX", "PYTHONSTARTUP", "PIP_CACHE_DIR"),
+        *("PIP_DISABLE_PIP_VERSION_CHECK", "PIP_REQUIRE_VIRTUALENV", "UV_CACHE_DIR", "UV_PYTHON", "UV_LINK_MODE"),
+        # JavaScript
+        *("NODE_ENV", "NODE_PATH", "NODE_OPTIONS", "NVM_DIR", "NVM_BIN", "VOLTA_HOME", "PNPM_HOME", "BUN_INSTALL"),
+        *("DENO_DIR", "FNM_DIR", "FNM_MULTISHELL_PATH", "COREPACK_HOME", "npm_config_cache", "npm_config_prefix"),
+        # Rust and Go
+        *(
+            "CARGO_HOME",
+            "CARGO_TARGET_DIR",
+            "CARGO_TERM_COLOR",
+            "RUSTUP_HOME",
+            "RUSTUP_TOOLCHAIN",
+            "RUSTFLAGS",
+            "RUSTC",
+        ),
+        *("RUSTC_WRAPPER", "RUSTDOCFLAGS", "RUST_BACKTRACE", "RUST_LOG", "GOPATH", "GOROOT", "GOBIN", "GOCACHE"),
+        *("GOMODCACHE", "GOFLAGS", "GOTOOLCHAIN", "GOOS", "GOARCH", "GOPROXY", "GOSUMDB", "CGO_ENABLED", "GO111MODULE"),
+        # the Java world, Ruby, .NET, Haskell, Elixir, and what brings several
+        *("JAVA_HOME", "JDK_HOME", "JAVA_TOOL_OPTIONS", "M2_HOME", "MAVEN_HOME", "MAVEN_OPTS", "GRADLE_HOME"),
+        *("GRADLE_USER_HOME", "GRADLE_OPTS", "ANDROID_HOME", "ANDROID_SDK_ROOT", "KOTLIN_HOME", "SBT_OPTS"),
+        *("GEM_HOME", "GEM_PATH", "RBENV_ROOT", "RBENV_VERSION", "BUNDLE_PATH", "RUBYLIB", "PERL5LIB", "DOTNET_ROOT"),
+        *("DOTNET_CLI_TELEMETRY_OPTOUT", "GHCUP_INSTALL_BASE_PREFIX", "STACK_ROOT", "MIX_ENV", "MIX_HOME", "RAILS_ENV"),
+        *("ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR", "NIX_PATH", "NIX_PROFILES"),
+        *("HOMEBREW_PREFIX", "HOMEBREW_CELLAR", "HOMEBREW_REPOSITORY"),
+    )
+)
+"""The variables that a command gets inside of a box: what shells, compilers and package managers need, and what says
+nothing about the person but their name. Where files lie may be said, what opens a door may not."""
+
+
+def select_environment(keep: Collection[str] = ()) -> dict[str, str]:
+    """Return the variables of this process that pass into a box: those that are known by their name to be harmless,
+    unless their value is a secret, and those that shall be kept."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in keep or (name in _PASSED and _SECRET_VALUE.search(value) is None)
+    }
 
 
 def filter_environment(keep: Collection[str]) -> dict[str, str]:

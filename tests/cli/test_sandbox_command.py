@@ -51,6 +51,18 @@ def test_a_command_is_run_in_a_box_of_this_folder(
         assert not (folder / "outside").exists()
 
 
+def test_a_person_lets_variables_into_the_box_by_their_names(
+    bubblewrap: Bubblewrap, warm: Warm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NPM_TOKEN", "ROUTE", "OTHER"):
+        monkeypatch.setenv(name, f"the-{name}")
+    monkeypatch.setenv("JOURNEYMAN_KEEP_ENV", "NPM_TOKEN, ROUTE")
+    with visible_folder() as folder:
+        (folder / "work").mkdir()
+        line = ("sandbox", "--", "sh", "-c", "echo $NPM_TOKEN $ROUTE $OTHER")
+        assert warm(*line, cwd=folder / "work").stdout == "the-NPM_TOKEN the-ROUTE\n"
+
+
 def test_the_home_folder_is_no_box(warm: Warm) -> None:
     assert_one_error_line(warm("sandbox", "--", "true", cwd=Path.home()), 2, ["A command may not change"])
 

@@ -17,12 +17,14 @@ from journeyman.cli.options import SandboxWish
 from journeyman.cli.show.lines import Line, one_line
 from journeyman.cli.show.screen import stderr_console
 from journeyman.errors import DefinitionError
-from journeyman.processes import filter_environment
+from journeyman.processes import select_environment
 from journeyman.sandbox import Box, OpenSandbox, Sandbox, SandboxUnavailable, choose_sandbox, secrets_of_home
 from journeyman.sandbox.exam import try_escapes
 from journeyman.startup_files import StartupFiles
 from journeyman.toolbox.boxed import AskedSandbox, asked_sandbox
 
+KEPT: Final = "JOURNEYMAN_KEEP_ENV"
+"""The variable that names others, which commands get in a box although its list has them not: `NPM_TOKEN,GH_TOKEN`."""
 _NO_PROGRAM: Final = 127
 _SIGNALLED: Final = 128
 
@@ -38,12 +40,17 @@ def ask_for_sandbox(wish: SandboxWish | None, *, quiet: bool = False) -> Generat
         _require_sandbox()
     if wish in ("auto", "required") and not quiet:
         stderr_console().print(one_line(_describe_sandbox()), markup=False, style="dim")
-    asked = AskedSandbox(None if wish in (None, "none") else wish)
+    asked = AskedSandbox(None if wish in (None, "none") else wish, read_kept_variables())
     token = asked_sandbox.set(asked)
     try:
         yield asked
     finally:
         asked_sandbox.reset(token)
+
+
+def read_kept_variables() -> tuple[str, ...]:
+    """Return the names of the variables that the person at the command line lets into boxes."""
+    return tuple([name for each in os.environ.get(KEPT, "").split(",") if (name := each.strip())])
 
 
 def _describe_sandbox() -> str:
@@ -125,7 +132,7 @@ async def _run_in_box(folder: str, command: tuple[str, ...]) -> int:
 async def _wait_for(opened: OpenSandbox, command: tuple[str, ...]) -> int:
     sys.stdout.flush()
     process = await opened.spawn(
-        command[0], command[1:], environment=filter_environment(()), stdin=0, stdout=1, stderr=2
+        command[0], command[1:], environment=select_environment(read_kept_variables()), stdin=0, stdout=1, stderr=2
     )
     try:
         return await process.wait()

@@ -51,6 +51,8 @@ class AskedSandbox:
     """The wish of whoever starts a program for those of its workspaces that name no sandbox, and the boxes of all."""
 
     choice: SandboxChoice | None = None
+    keep: tuple[str, ...] = ()
+    """Names of variables that commands get besides."""
     boxes: list[WorkspaceBox] = field(default_factory=list["WorkspaceBox"])
 
 

@@ -20,7 +20,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from journeyman.cancellation import wait_until_ended, within
-from journeyman.processes import QUIET, Processes, filter_environment, kill_marked, mark_environment, plain, signal_name
+from journeyman.processes import (
+    QUIET,
+    Processes,
+    filter_environment,
+    kill_marked,
+    mark_environment,
+    plain,
+    select_environment,
+    signal_name,
+)
 from journeyman.toolbox.files import MAX_BYTES, MAX_LINES, MAX_SPILL_BYTES, LocalFiles, Spill, ToolRefused
 from journeyman.toolbox.workspace_state import Bench
 from journeyman.tools.context import ToolContext
@@ -258,12 +267,13 @@ async def _start(bench: Bench, command: _ShellCommand, folder: str, *, output: i
     """Start the shell in the box of the workspace; else below its keeper; as a child of this process where no keeper
     can be."""
     shell = bench.shell
-    environment = {**filter_environment(shell.keep), **QUIET} if shell.environment is None else shell.environment
     given = partial(dict[str, Any], folder=folder, output=output)
     if bench.box is not None:
-        kept = await bench.box.spawn(shell.program, command.text, **given(environment=environment), needs=command.needs)
+        boxed = {**select_environment(shell.keep), **QUIET} if shell.environment is None else shell.environment
+        kept = await bench.box.spawn(shell.program, command.text, **given(environment=boxed), needs=command.needs)
         if kept is not None:
             return _KeptShell(kept)
+    environment = {**filter_environment(shell.keep), **QUIET} if shell.environment is None else shell.environment
     mark = secrets.token_hex(8)
     marked = mark_environment(environment, mark)
     kept = await bench.unboxed.spawn(shell.program, command.text, **given(environment=marked))

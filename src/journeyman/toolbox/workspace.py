@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias, get_args
 
@@ -81,8 +82,9 @@ class Workspace(Toolset):
         reach = Reach(given, self._files, also=[os.fspath(each) for each in also], confined=confined)
         self._refuse_unless_folder(reach)
         asked = asked_sandbox.get()
-        if sandbox is None and asked is not None:
-            sandbox = asked.choice
+        if asked is not None:
+            sandbox = asked.choice if sandbox is None else sandbox
+            shell = replace(shell, keep=(*shell.keep, *asked.keep))
         self.bench: Final = Bench(
             reach=reach,
             stamps=Stamps(),

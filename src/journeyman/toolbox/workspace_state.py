@@ -85,9 +85,11 @@ class Shell:
     grace_s: float = 2.0
     """How many seconds processes have between the request to end (TERM) and the forced end (KILL)."""
     keep: Collection[str] = ()
-    """Names of environment variables that commands get although they look like secrets."""
+    """Names of environment variables that commands get although they look like secrets, or, inside of a box, although
+    they are not on its list."""
     environment: Mapping[str, str] | None = None
-    """The whole environment of commands, instead of this process's environment without its secrets."""
+    """The whole environment of commands. None: this process's environment without its secrets; inside of a box, those
+    variables of it that are known to be harmless."""
 
 
 class Stamps:
