@@ -322,6 +322,15 @@ class Hides(Protocol):
 
 
 @runtime_checkable
+class NarrowsBoxes(Protocol):
+    """An optional ability of a gate: for now, it lets commands run only in a box in which nothing may be changed."""
+
+    def narrows_boxes(self) -> bool:
+        """Tell whether the next command gets such a box. Asked before the call is judged, whose request then has it."""
+        ...
+
+
+@runtime_checkable
 class ChecksTools(Protocol):
     """An optional ability of a gate: it finds the tools that its rules name and that do not exist."""
 
@@ -493,6 +502,14 @@ class Guard:
             self.stop(verdict.reason)
         return verdict
 
+    async def find_box(
+        self, find: Callable[[], Awaitable[CommandBox | None]], *, own: Sequence[Gate] = ()
+    ) -> CommandBox | None:
+        """Return the box of a call's command, narrowed as the gates and the tool's own ones say."""
+        gates = (*self.gates, *own)
+        may_change_files.set(not any(isinstance(gate, NarrowsBoxes) and gate.narrows_boxes() for gate in gates))
+        return await find()
+
     def hear(self, content: Iterable[Block]) -> None:
         """Tell the gates what the run's user says."""
         for block in content if self.memories else ():
@@ -655,6 +672,10 @@ def guarding(guard: Guard | None) -> AbstractContextManager[None]:
 
 _current_call: ContextVar[tuple[tuple[str, ...], str] | None] = ContextVar("journeyman_call", default=None)
 """The run and the `tool_use_id` of the call that was let through last here."""
+
+
+may_change_files: ContextVar[bool] = ContextVar("journeyman_may_change_files", default=True)
+"""Whether the box of the call that is judged or made here is one in which files may be changed."""
 
 
 def make_path_hider(use: Use, base: str) -> Callable[[str], bool] | None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from journeyman.gate import Allow, Approval, Ask, GateRequest
-from journeyman.permission import Permission, PermissionMode, make_box
+from journeyman.gate import Allow, Approval, Ask, Extent, GateRequest
+from journeyman.permission import Approvals, Permission, PermissionMode, make_box
 from journeyman.sandbox import Box, secrets_of_home
 from tests.permission.commands import INNOCENT
 from tests.permission.workshop import request
@@ -125,6 +125,30 @@ async def test_each_need_that_was_answered_holds_by_itself_and_a_question_says_w
     rules.settle(approval, Allow("session"))
     assert [await verdict(rules, box, "make", needs=each) for each in (PIP, needs, needs[1:])] == ["allow"] * 3
     assert sorted(rules.approvals.granted().values()) == [f"any command in its box with {each}" for each in needs]
+
+
+@pytest.mark.parametrize("extent", ["session", "always"])
+async def test_an_answer_to_a_question_that_waits_holds_for_each_need(tmp_path: Path, extent: Extent) -> None:
+    approvals = Approvals(tmp_path.parent / f"{tmp_path.name}.json")
+    rules = Permission(mode="auto", roots=[tmp_path], approvals=approvals)
+    box, needs = make_box(rules), [*PIP, "write:../lib"]
+    assert await verdict(rules, box, "pip install a", needs=needs) == "ask"
+    (asked,) = approvals.pending()
+    approvals.answer(asked.question_id, Allow(extent))
+    assert approvals.granted() == {f"needs:{each}": f"any command in its box with {each}" for each in needs}
+    assert [await verdict(rules, box, "make", needs=each) for each in (PIP, needs[1:], needs)] == ["allow"] * 3
+
+
+async def test_what_was_allowed_in_the_box_is_not_allowed_outside_of_it(tmp_path: Path) -> None:
+    rules = Permission(mode="balanced", roots=[tmp_path])
+    box, inside = make_box(rules), boxed(make_box(rules), "make")
+    asked = await rules.decide(inside)
+    assert isinstance(asked, Ask)
+    given = Approval(request=inside, question=asked.question, question_id=inside.digest, offers=asked.offers, rule="")
+    rules.settle(given, Allow("session"))
+    assert await verdict(rules, box, "make") == "allow"
+    assert await verdict(rules, box, "make", needs=["outside"]) == "ask"
+    assert await verdict(rules, None, "make") == "ask", "it was judged as one that stays in its box"
 
 
 @pytest.mark.parametrize("mode", ["auto", "trust"])

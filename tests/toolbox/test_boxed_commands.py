@@ -215,6 +215,28 @@ async def test_a_gate_that_knows_the_box_lets_an_agent_run_what_it_holds(place: 
     assert (place / "outside").read_text() == "as it was\n"
 
 
+async def test_a_plan_looks_at_files_in_a_box_in_which_it_changes_nothing(bubblewrap: Bubblewrap, place: Path) -> None:
+    rules = Permission(mode="plan", roots=[place / "work"])
+    calls = [
+        call("bash", command="git init -q . && git log"),
+        call("bash", command="echo x > new; cat ../outside; test -w $(mktemp) && echo kept"),
+        call("bash", command="true", needs=["write:."]),
+    ]
+    with Workspace(place / "work", sandbox="auto", confined=False) as workspace:
+        agent = Agent(name="a", model=ScriptedModel([*calls, "Done."] * 2), tools=workspace.tools("bash"))
+        result = await run(agent, "Plan.", runtime=Runtime(gate=rules))
+        planned = [result_text(message) for message in result.history if result_text(message)]
+        assert "Read-only file system" in planned[0]
+        assert planned[1].startswith("bash: line 1: new: Read-only file system\nas it was\nkept\n"), planned
+        assert planned[2].startswith("Error: denied: the mode is plan")
+        assert [*(place / "work").iterdir()] == []
+        rules.mode = "auto"
+        result = await run(agent, "Do it.", runtime=Runtime(gate=rules))
+    done = [result_text(message) for message in result.history if result_text(message)]
+    assert "does not have any commits yet" in done[0]
+    assert (place / "work/new").read_text() == "x\n"
+
+
 def result_text(message: Message) -> str:
     return "".join(block.text for block in message.content if isinstance(block, ToolResult))
 
@@ -235,8 +257,8 @@ async def test_while_something_runs_a_gate_is_told_of_the_box_that_it_runs_in(pl
         assert "TOKEN" in await player.text("bash", command="cat .env"), "so a gate has to ask"
         assert "TOKEN" not in await player.text("bash", command="cat .env", needs=["write:../outside"])
         assert waiting is not None
-        waiting.close()
-        await waiting.wait_for_all()
+        waiting.process.close()
+        await waiting.process.wait_for_all()
         assert "TOKEN" not in await player.text("bash", command="cat .env")
 
 

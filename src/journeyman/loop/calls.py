@@ -380,7 +380,7 @@ async def call_through_gates(
         proxied=tool.proxied,
         external=tool.external,
         server_names=tool.server_names,
-        box=None if tool.find_box is None else await tool.find_box(),
+        box=None if tool.find_box is None else await guard.find_box(tool.find_box, own=tool.call_path.gates),
     )
     approve = _approver(run, guard)
     if approve is not None and run.tape is not None:

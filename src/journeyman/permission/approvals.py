@@ -12,7 +12,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from functools import partial
@@ -86,7 +86,8 @@ class Approvals:
                 raise LookupError(f"No question waits under {digest[:12]}…, or it has expired.")
             if isinstance(decision, Allow):
                 extent: Extent = decision.extent if decision.extent in asked.offers else "once"
-                self._grant(stored, asked.key, extent, asked.rule)
+                for key, rule in asked.list_grants().items():
+                    self._grant(stored, key, extent, rule)
             until = self._now() + self._expires_s
             if waiting := self._waiting.get(digest):
                 first = waiting[0]
@@ -163,8 +164,9 @@ class Approvals:
             answer = stored.answers.pop(digest, None)
             return None if answer is None else answer.as_decision()
 
-    def ask(self, approval: Approval, key: str) -> None:
-        """Note a question, so that it can be answered later."""
+    def ask(self, approval: Approval, key: str, grants: Mapping[str, str] | None = None) -> None:
+        """Note a question, so that it can be answered later. `grants` are the keys that a wider approval is kept under,
+        each with its rule in words; `key` alone if not given."""
         request = approval.request
         asked = PendingApproval(
             question_id=approval.question_id,
@@ -175,19 +177,20 @@ class Approvals:
             question=approval.question[:_LONGEST_QUESTION],
             offers=approval.offers,
             rule=approval.rule,
+            grants=dict(grants or {}),
             expires_at=self._now() + self._expires_s,
         )
         with self._change_stored() as stored:
             newest = sorted(stored.pending.values(), key=lambda each: each.expires_at)[-_MOST_PENDING + 1 :]
             stored.pending = {**{each.question_id: each for each in newest}, asked.question_id: asked}
 
-    def close(self, digest: str) -> bool:
-        """Forget a question that was answered. False: it has expired before."""
+    def close(self, digest: str) -> PendingApproval | None:
+        """Forget a question that was answered, and return it. None: it has expired before."""
         with self._change_stored() as stored:
-            is_open = digest in stored.pending
+            asked = stored.pending.get(digest)
             if not self._waiting.get(digest):  # the same call may wait for an answer of its own
                 stored.pending.pop(digest, None)
-            return is_open
+            return asked
 
     # -- inside
 
@@ -271,8 +274,14 @@ class PendingApproval:
     """Seconds since 1970."""
     rule: str = ""
     """What a wider approval would allow, in words."""
+    grants: dict[str, str] = field(default_factory=dict[str, str])
+    """The rule of each key that it would be bound to, where that is not `key` alone."""
 
     __pydantic_config__ = _STRICT
+
+    def list_grants(self) -> dict[str, str]:
+        """Return each key that a wider approval is kept under, with its rule."""
+        return self.grants or {self.key: self.rule}
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

@@ -38,6 +38,8 @@ class Action:
     """The agents to which it gives a task."""
     needs: tuple[str, ...] = ()
     """What a command asks for beyond its box: `host:NAME`, `read:PATH`, `write:PATH`, `outside`."""
+    in_box: bool = False
+    """Whether its command runs in a box that holds what the rules say; `Permission` adds it."""
     digest: str = ""
     """The digest of the call's tool and arguments; `Permission` adds it."""
     server_names: tuple[str, ...] = ()

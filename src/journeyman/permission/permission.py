@@ -148,9 +148,11 @@ class Permission:
             ApprovalsUnreadable: the stored approvals cannot be trusted; the call is denied.
         """
         action = self._action(request)
-        box = request.box if action.capability == "exec" and isinstance(request.box, Box) else None
+        stays = action.capability == "exec" and "outside" not in action.needs
+        box = request.box if stays and isinstance(request.box, Box) else None
         if box is not None and not await asyncio.to_thread(self._is_held_by, box):
             box = None
+        action = replace(action, in_box=box is not None)
         judgement = self._judge(request, action, box)
         self._note_paths(request, action)
         if judgement.step == "ask":
@@ -166,9 +168,13 @@ class Permission:
             reason = f"{approval.question} Nobody is there to approve it; it can be approved later, as {digest[:12]}."
             self._record(request, action, "unanswered", reason)
             return Deny(reason)
-        narrowed = self._narrow_decision(approval, action, decision)
+        narrowed = self._narrow_decision(approval, decision)
         self._record(request, action, _LABELS[type(narrowed)], _reason(narrowed, approval.rule))
         return narrowed
+
+    def narrows_boxes(self) -> bool:
+        """Tell whether commands run in a box in which nothing may be changed: in the mode `plan`."""
+        return self.mode == "plan"
 
     def hides(self, path: str, *, call: tuple[RunPath, str], use: Use, base: str) -> bool:
         """Tell whether a call that was let through must not touch this file or folder, nor show its name.
@@ -247,7 +253,7 @@ class Permission:
             ]
         except ValueError as error:
             return _Judgement("deny", str(error))
-        judged = partial(self._forbidden, request, in_box=box is not None and "outside" not in action.needs)
+        judged = partial(self._forbidden, request, in_box=box is not None)
         forbidden = next(filter(None, map(judged, action.readings(), places)), None)
         forbidden = forbidden or self._refusal_of_needs(request, action)
         if forbidden is not None:
@@ -255,7 +261,7 @@ class Permission:
         is_own = bool(places[0]) and all(place.startswith("internal") for place in places[0])
         if is_own and action.capability in ("read", "write"):
             return _Judgement("allow", "in a folder of the program's own.")
-        if box is not None and "outside" not in action.needs:
+        if box is not None:
             return self._judge_in_box(request, action, box)
         judgement = self._judge_by_reading(request, replace(action, needs=()), places)
         if not action.needs or judgement.step != "ask":
@@ -301,15 +307,15 @@ class Permission:
         step = _BOXED[self.mode]
         if step == "look":
             step = "allow" if only_looks(action.command or "") else "ask"
-        if step == "ask" and self.approvals.allows(self.key(action)):
+        if step == "ask" and self._is_approved(action):
             return _Judgement("allow", "approved before.")
         return _Judgement(step, f"it stays in its box, and the mode is {self.mode}.", _WIDER)
 
     def _judge_needs(self, request: GateRequest, action: Action) -> _Judgement:
         """Judge what a command asks for beyond its box. An answer holds for what it needs, whatever the command is."""
         open_needs = [each for each in action.needs if not any(map(self._rules.allowing, _list_touched(each) or ()))]
-        granted = all(self.approvals.allows(_key_of_needs([each])) for each in open_needs)
-        if granted or self.approvals.allows(_key_of_needs(action.needs)):
+        granted = all(self.approvals.allows(_key_of_need(each)) for each in open_needs)
+        if granted:
             return _Judgement("allow", "what it needs beyond its box was allowed before.")
         return _Judgement("ask", _tell_needs(request, action), _WIDER)
 
@@ -319,6 +325,8 @@ class Permission:
             touched = _list_touched(need)
             if touched is None:
                 return f"{need!r} is no need. {NEED_HINT}"
+            if need == "outside" and self.mode in ("plan", "strict"):
+                return f"the mode is {self.mode}, in which no command leaves its box."
             for each in touched:
                 try:
                     places: list[Whereabouts] = [self._roots.place(self._roots.locate(path)) for path in each.paths]
@@ -363,21 +371,21 @@ class Permission:
         rule = next(filter(None, asking), None)
         if rule is None:
             return None
-        if self.mode != "plan" and self.approvals.allows(self.key(action)):
+        if self.mode != "plan" and self._is_approved(action):
             return _Judgement("allow", "approved before.")
         return _Judgement("ask", f"the rule {rule} asks about it.", _WIDER)
 
     def _by_rule_or_mode(self, action: Action) -> _Judgement:
         rule = self._rules.allowing(action)
         doubt = next(filter(None, map(self._rules.doubting, action.readings())), None)
-        if doubt is not None and self.mode != "plan" and self.approvals.allows(self.key(action)):
+        if doubt is not None and self.mode != "plan" and self._is_approved(action):
             return _Judgement("allow", "approved before.")
         if doubt is not None and (rule is not None or MODES[self.mode].get(action.capability, "allow") == "allow"):
             return _Judgement("ask", f"{doubt}.", _WIDER)
         if rule is not None:
             return _Judgement("allow", f"the rule {rule} allows it.")
         step = MODES[self.mode].get(action.capability, "allow")
-        if self.mode != "plan" and step != "allow" and self.approvals.allows(self.key(action)):
+        if self.mode != "plan" and step != "allow" and self._is_approved(action):
             return _Judgement("allow", "approved before.")
         return _Judgement(step, f"the mode is {self.mode}, and no rule allows it.", _WIDER)
 
@@ -392,22 +400,22 @@ class Permission:
             rule = "" if judgement.offers == ONCE else self._rule(action)
             asked = Ask(question, judgement.offers, rule)
             approval = Approval(request=request, question=question, question_id=digest, offers=asked.offers, rule=rule)
-            self.approvals.ask(approval, self.key(action))
+            # Each need by itself, for other commands that need one of them.
+            grants = {_key_of_need(each): _rule_of_needs([each]) for each in action.needs}
+            self.approvals.ask(approval, self.key(action), grants)
             return asked
         answer = self._within_rules(request, answer)
         self._record(request, action, _LABELS[type(answer)], _reason(answer))
         return answer
 
-    def _narrow_decision(self, approval: Approval, action: Action, decision: Decision) -> Decision:
-        is_in_time = self.approvals.close(approval.question_id)
-        if isinstance(decision, Allow | Rewrite) and not is_in_time:
+    def _narrow_decision(self, approval: Approval, decision: Decision) -> Decision:
+        asked = self.approvals.close(approval.question_id)
+        if isinstance(decision, Allow | Rewrite) and asked is None:
             return Deny("the approval came too late. Ask for it again.")
-        if isinstance(decision, Allow) and decision.extent != "once":
+        if isinstance(decision, Allow) and decision.extent != "once" and asked is not None:
             if decision.extent in approval.offers:
-                for need in action.needs:  # each by itself, for other commands that need one of them
-                    self.approvals.grant(_key_of_needs([need]), decision.extent, _rule_of_needs([need]))
-                if not action.needs:
-                    self.approvals.grant(self.key(action), decision.extent, approval.rule)
+                for key, rule in asked.list_grants().items():
+                    self.approvals.grant(key, decision.extent, rule)
             else:
                 decision = Allow()
         return self._within_rules(approval.request, decision)
@@ -426,15 +434,23 @@ class Permission:
             case "read" | "write" if action.paths:
                 return f"{action.capability}:{self._where(action)}"
             case "exec" if action.needs:
-                return _key_of_needs(action.needs)
+                return _key_of_need(", ".join(sorted({*action.needs})))
             case "exec" if action.command is not None:
-                return f"exec:{_hash(self._where(action), action.command)}"
+                kind = "boxed" if action.in_box else "exec"
+                return f"{kind}:{_hash(self._where(action), action.command)}"
             case "network" if action.url is not None and plain_host(action.url) is not None:
                 return f"network:{plain_host(action.url)}"
             case "network" if action.url is not None:
                 return f"network:{_hash(action.url)}"
             case _:
                 return f"tool:{action.tool}:{action.digest}"
+
+    def _is_approved(self, action: Action) -> bool:
+        """Tell whether such calls were approved. What was approved in a box may not leave it; what was approved without
+        one may also run in one."""
+        return self.approvals.allows(self.key(action)) or (
+            action.in_box and self.approvals.allows(self.key(replace(action, in_box=False)))
+        )
 
     def _where(self, action: Action) -> str:
         """Return the paths of an action: one as it is, several as a list, which no path looks like."""
@@ -452,7 +468,8 @@ class Permission:
                 return _rule_of_needs(action.needs)
             case "exec" if action.command is not None:
                 shown = with_its_end(quoted(action.command)[1:-1], _LONGEST_QUESTION)
-                return f"Bash({shown}), exactly so, in {quoted(', '.join(places) or self._roots.folders[0][0])[1:-1]}"
+                folder = quoted(", ".join(places) or self._roots.folders[0][0])[1:-1]
+                return f"Bash({shown}), exactly so, in {folder}{' and in its box' if action.in_box else ''}"
             case "network" if action.url is not None and (host := plain_host(action.url)) is not None:
                 return f"WebFetch({host}), whatever is fetched from there or sent there"
             case "network" if action.url is not None:
@@ -503,8 +520,8 @@ def _rule_of_needs(needs: Sequence[str]) -> str:
     return f"any command in its box with {quoted(', '.join(needs))[1:-1]}"
 
 
-def _key_of_needs(needs: Sequence[str]) -> str:
-    return f"needs:{', '.join(sorted({*needs}))}"
+def _key_of_need(need: str) -> str:
+    return f"needs:{need}"
 
 
 _LABELS: Final[dict[type, Decided]] = {Allow: "allow", Deny: "deny", Rewrite: "rewrite", Stop: "stop"}

@@ -16,10 +16,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from journeyman import sandbox as sandboxes  # whose modules are loaded when somebody asks for a box
 from journeyman.errors import DefinitionError, Problem, quoted
+from journeyman.gate import may_change_files
 from journeyman.startup_files import StartupFiles
 from journeyman.toolbox.files import ToolRefused
 
@@ -44,6 +45,24 @@ class _OpenBox:
     @property
     def is_busy(self) -> bool:
         return any(each.are_left() for each in self.processes)
+
+
+@dataclass(frozen=True, slots=True)
+class BoxedCommand:
+    """A command that was started in a box."""
+
+    process: SandboxProcess
+    opened: OpenSandbox
+
+
+class _Wish(NamedTuple):
+    """The wish of a command for a box: by what it is wider than the workspace's, and whether files may be changed."""
+
+    needs: tuple[str, ...] = ()
+    changes: bool = True
+
+
+_USUAL: Final = _Wish()
 
 
 @dataclass(slots=True)
@@ -97,8 +116,8 @@ class WorkspaceBox:
         self._box: Final = usual if isinstance(choice, str) or is_sandbox else choice
         self._sandbox: Sandbox | None = choice if is_sandbox else None
         self._startup: StartupFiles | None = None
-        self._open_boxes: Final[dict[tuple[str, ...], _OpenBox]] = {}
-        """By what they are wider than the box of the workspace."""
+        self._open_boxes: Final[dict[_Wish, _OpenBox]] = {}
+        """The box of the workspace, and those that differ from it."""
         self._left: Final[list[_OpenBox]] = []
         """Those that no other command is started in, and in which something still runs."""
         self._opening: Final = Lock()
@@ -127,10 +146,11 @@ class WorkspaceBox:
 
     def _find(self) -> Box | None:
         with self._opening:
-            used = self._open_boxes.get(())
+            wish = _Wish(changes=may_change_files.get())
+            used = self._open_boxes.get(wish)
             if used is not None and used.is_busy and used.opened.is_open:
                 return used.opened.box if self._chosen().holds().is_enough else None
-            return self._borders() if self._chosen().holds().is_enough else None
+            return self._borders(wish) if self._chosen().holds().is_enough else None
 
     def _chosen(self) -> Sandbox:
         if self._sandbox is None:
@@ -139,14 +159,21 @@ class WorkspaceBox:
                 _LOG.warning("Commands run without a sandbox: %s", self._sandbox.holds())
         return self._sandbox
 
-    def _borders(self) -> Box:
-        """Return the box, in which what runs by itself is protected, too, without hosts where none are let through."""
+    def _borders(self, wish: _Wish) -> Box:
+        """Return the box, in which what runs by itself is protected, too, without hosts where none are let through.
+
+        Raises:
+            DefinitionError: something is no need, or cannot be had.
+        """
         box = self._box if isinstance(self._box, sandboxes.Box) else self._box()
         self._refuse_other_folder(box)
         if self._startup is None:
             self._startup = StartupFiles(self.root)
         protected = tuple(dict.fromkeys([*box.protected, *self._startup.paths]))
-        return replace(box, protected=protected, hosts=box.hosts if self._chosen().holds().has_proxy else ())
+        if not wish.changes:
+            box = replace(box, changes=False, writes=(), hosts=(), readable=(*box.readable, *box.writes))
+        hosts = box.hosts if self._chosen().holds().has_proxy else ()
+        return replace(box, protected=protected, hosts=hosts).wider(wish.needs)
 
     async def spawn(
         self,
@@ -157,7 +184,7 @@ class WorkspaceBox:
         environment: Mapping[str, str],
         output: int,
         needs: Sequence[str] = (),
-    ) -> SandboxProcess | None:
+    ) -> BoxedCommand | None:
         """Start a command in the box, or in one that is as much wider as it needs. None: it needs to be outside; or
         there is no sandbox, and none is required.
 
@@ -166,11 +193,10 @@ class WorkspaceBox:
         """
         if needs and not self.may_widen:
             raise ToolRefused("not_available", "No command of this workspace can be given more than its box.")
-        wider = tuple(sorted({*needs}))
-        if wider == ("outside",):
-            return None
+        wish = _Wish(tuple(sorted({*needs})), may_change_files.get())
         try:
-            found = await asyncio.to_thread(self._open, wider)
+            found = None if wish.needs == ("outside",) else await asyncio.to_thread(self._open, wish)
+            self.given.update(dict.fromkeys(needs))
             if found is None:
                 return None
             process = await found.opened.spawn(
@@ -181,17 +207,16 @@ class WorkspaceBox:
         except sandboxes.SandboxUnavailable as error:
             raise ToolRefused("not_available", f"{error} Nothing was run.") from error
         found.processes[:] = [*[each for each in found.processes if each.are_left()], process]
-        return process
+        return BoxedCommand(process, found.opened)
 
-    async def explain(self, output: str, folder: str, needs: Sequence[str] = ()) -> list[str]:
+    async def explain(self, boxed: BoxedCommand | None, output: str, folder: str) -> list[str]:
         """Return what the box has refused to a command, and what was put aside after it, each as a line to read."""
-        found = self._open_boxes.get(tuple(sorted({*needs})))
         if self._startup is None:
             return []
-        refusals = [] if found is None else [*sandboxes.find_refusals(found.opened.box, output, folder)]
-        self.given.update(dict.fromkeys(needs))
-        if found is not None and isinstance(found.opened, sandboxes.TellsRefusals):
-            refusals = [*dict.fromkeys([*found.opened.take_refusals(), *refusals])]
+        opened = None if boxed is None else boxed.opened
+        refusals = [] if opened is None else [*sandboxes.find_refusals(opened.box, output, folder)]
+        if isinstance(opened, sandboxes.TellsRefusals):
+            refusals = [*dict.fromkeys([*opened.take_refusals(), *refusals])]
         self.refused.update(dict.fromkeys(refusals))
         held = await asyncio.to_thread(self._startup.hold_changes)
         names = [_printable(each) for each in held]
@@ -202,23 +227,24 @@ class WorkspaceBox:
             lines.insert(0, _REFUSED[each.cause].format(_printable(each.what)) + asked)
         return lines
 
-    def _open(self, wider: tuple[str, ...]) -> _OpenBox | None:
+    def _open(self, wish: _Wish) -> _OpenBox | None:
         with self._opening:
             sandbox = self._chosen()
             if self._is_optional and not sandbox.holds().is_enough:
                 return None
-            wanted = self._borders().wider(wider)
-            found = self._open_boxes.get(wider)
+            wanted = self._borders(wish)
+            found = self._open_boxes.get(wish)
             # A server in the background and the next command see each other in the box of the workspace. Gates know of
             # that one only, so one that is wider is never an older one.
             if found is not None and found.opened.is_open:
-                if found.opened.box == wanted or (not wider and found.is_busy):
+                if found.opened.box == wanted or (not wish.needs and found.is_busy):
                     return found
                 self._left.append(found)
-            self._left.extend(self._open_boxes.pop(key) for key in [*self._open_boxes] if key and key != wider)
+            others = [each for each in self._open_boxes if each not in (_USUAL, wish)]
+            self._left.extend(self._open_boxes.pop(each) for each in others)
             self._left[:] = [each for each in self._left if each.is_busy or each.opened.close()]
-            self._open_boxes[wider] = _OpenBox(sandbox.open(wanted))
-            return self._open_boxes[wider]
+            self._open_boxes[wish] = _OpenBox(sandbox.open(wanted))
+            return self._open_boxes[wish]
 
     def close(self) -> None:
         """End all that runs in its boxes. With the next command another one is opened."""

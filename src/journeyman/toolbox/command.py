@@ -30,6 +30,7 @@ from journeyman.processes import (
     select_environment,
     signal_name,
 )
+from journeyman.toolbox.boxed import BoxedCommand
 from journeyman.toolbox.files import MAX_BYTES, MAX_LINES, MAX_SPILL_BYTES, LocalFiles, Spill, ToolRefused
 from journeyman.toolbox.workspace_state import Bench
 from journeyman.tools.context import ToolContext
@@ -234,7 +235,8 @@ async def _run(
             raise running.failure
         pipe.show_rest()
         output = pipe.transcript.finish()
-        notes = () if bench.box is None else await bench.box.explain(output, folder, command.needs)
+        boxed = running.boxed if isinstance(running, _KeptShell) else None
+        notes = () if bench.box is None else await bench.box.explain(boxed, output, folder)
         for note in notes:
             on_line(note)
     finally:
@@ -269,10 +271,10 @@ async def _start(bench: Bench, command: _ShellCommand, folder: str, *, output: i
     shell = bench.shell
     given = partial(dict[str, Any], folder=folder, output=output)
     if bench.box is not None:
-        boxed = {**select_environment(shell.keep), **QUIET} if shell.environment is None else shell.environment
-        kept = await bench.box.spawn(shell.program, command.text, **given(environment=boxed), needs=command.needs)
-        if kept is not None:
-            return _KeptShell(kept)
+        chosen = {**select_environment(shell.keep), **QUIET} if shell.environment is None else shell.environment
+        boxed = await bench.box.spawn(shell.program, command.text, **given(environment=chosen), needs=command.needs)
+        if boxed is not None:
+            return _KeptShell(boxed.process, boxed=boxed)
     environment = {**filter_environment(shell.keep), **QUIET} if shell.environment is None else shell.environment
     mark = secrets.token_hex(8)
     marked = mark_environment(environment, mark)
@@ -351,8 +353,9 @@ class _RunningShell:
 class _KeptShell:
     """A shell that was started below a keeper, in a box or in none."""
 
-    def __init__(self, process: SandboxProcess, mark: str | None = None) -> None:
+    def __init__(self, process: SandboxProcess, mark: str | None = None, boxed: BoxedCommand | None = None) -> None:
         """Without a box, a command can end its keeper: then the `mark` in their environment shows its processes."""
+        self.boxed: Final = boxed
         self.failure: OSError | None = None
         self.exit_code: int | None = None
         self.are_left: Final = process.are_left
