@@ -6,12 +6,12 @@ import gc
 import os
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import settings
 
-from journeyman.durable.postgres.dispatchers import DispatcherName, schema_sql
+from journeyman.durable import schema_sql
 from tests.cli.program import Warm
 from tests.support.eager import make_eager_loop
 from tests.support.journaled import is_needless, is_second_turn
@@ -123,10 +123,6 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
     made.close()
 
 
-DISPATCHER: Final = cast("DispatcherName", os.environ.get("JOURNEYMAN_DISPATCHER", "procrastinate"))
-"""Who brings the runs in tests that do not say: with another one, all tests on a database are tests of that."""
-
-
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A server of these tests."""
@@ -143,7 +139,7 @@ def postgres() -> Iterator[PostgresServer]:
 @pytest.fixture
 def database(postgres: PostgresServer) -> Iterator[str]:
     """The address of a database, in which the tables are."""
-    name = postgres.database(schema_sql(DISPATCHER))
+    name = postgres.database(schema_sql())
     yield postgres.url(name)
     postgres.drop(name)
 
@@ -151,4 +147,4 @@ def database(postgres: PostgresServer) -> Iterator[str]:
 @pytest.fixture
 def emptied(postgres: PostgresServer) -> str:
     """The address of a database with empty tables, in which nobody else is: the same for all tests."""
-    return postgres.url(postgres.emptied(schema_sql(DISPATCHER)))
+    return postgres.url(postgres.emptied(schema_sql()))

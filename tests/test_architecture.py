@@ -90,7 +90,6 @@ HOMES: dict[str, str] = {
     "mcp": "mcp mcp_server",  # the two ends of one protocol
     "openai": "models.openai",
     "opentelemetry": "otel",
-    "pgqueuer": "durable.postgres.pgqueuer",
     "procrastinate": "durable.postgres.procrastinate",
     "psycopg": "durable.postgres store.connection store.database store.postgres store.shared",
     "pydantic_ai": "models.bridge",

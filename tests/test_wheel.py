@@ -152,11 +152,11 @@ def test_a_project_without_a_home_names_no_address() -> None:
     assert LINKS.findall(metadata["readme"]["text"]) == []
 
 
-def test_the_extra_all_has_every_extra_but_the_second_dispatcher_local_models_and_the_keyring() -> None:
+def test_the_extra_all_has_every_extra_but_local_models_and_the_keyring() -> None:
     project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras: dict[str, list[str]] = project["optional-dependencies"]
     (everything,) = extras["all"]
-    assert {*re.findall(r"[\w-]+", everything)} - {"journeyman"} == {*extras} - {"all", "keyring", "local", "pgqueuer"}
+    assert {*re.findall(r"[\w-]+", everything)} - {"journeyman"} == {*extras} - {"all", "keyring", "local"}
 
 
 def test_the_installed_package_imports_without_the_source_tree(installed: Path) -> None:

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from journeyman.durable.postgres.dispatchers import DispatcherName
+from typing_extensions import TypeVar
+
+from examples.dispatchers import pgqueuer_dispatcher
+from examples.dispatchers.pgqueuer_dispatcher import PgQueuerDispatcher
+from journeyman.durable import Dispatcher, PostgresEngine, schema_sql
 
 if TYPE_CHECKING:
-    from journeyman.durable import PostgresEngine
     from journeyman.durable.postgres.connections import Connection
+
+
+E = TypeVar("E", bound=PostgresEngine, default=PostgresEngine)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Jobs:
     """The jobs of a dispatcher, as statements."""
 
-    name: DispatcherName
+    name: str
+    schema: Callable[[], str]
+    """Returns the statements that make its tables, and those of the runs."""
+    make: Callable[[str, float], Dispatcher | None]
+    """Makes the dispatcher for a database, with a lease of so many seconds."""
+    serves_all_queues: bool
+    """Whether a worker that names no queue serves all of them."""
     table: str
     run: str
     """The run of a job."""
@@ -32,6 +45,10 @@ class Jobs:
     """Makes the tables those of an older version, which lacks `lacks`."""
     lacks: str
 
+    def engine(self, url: str, *, kind: type[E] = PostgresEngine, **options: float) -> E:
+        """Return an engine on a database whose runs it brings."""
+        return kind(url, dispatcher=self.make(url, options.get("lease_s", 10.0)), **options)
+
     @property
     def kept(self) -> str:
         return f"CREATE TABLE kept AS SELECT * FROM {self.table}"
@@ -43,6 +60,9 @@ class Jobs:
 
 PROCRASTINATE = Jobs(
     name="procrastinate",
+    schema=schema_sql,
+    make=lambda url, lease_s: None,
+    serves_all_queues=True,
     table="procrastinate_jobs",
     run="args->>'run'",
     all="SELECT args->>'run', (args->>'gen')::int, priority, status::text FROM procrastinate_jobs ORDER BY id",
@@ -58,6 +78,9 @@ PROCRASTINATE = Jobs(
 )
 PGQUEUER = Jobs(
     name="pgqueuer",
+    schema=lambda: f"{schema_sql()}{pgqueuer_dispatcher.schema()}",
+    make=lambda url, lease_s: PgQueuerDispatcher(url, lease_s=lease_s),
+    serves_all_queues=False,
     table="jm_pgqueuer",
     run="headers->>'run'",
     all="SELECT headers->>'run', (headers->>'gen')::int, priority,"
@@ -75,7 +98,7 @@ PGQUEUER = Jobs(
         " heartbeat = now() - interval '1 min'",
     ),
     older="ALTER TABLE jm_pgqueuer DROP COLUMN slot",
-    lacks="without jm_pgqueuer.slot",
+    lacks="'slot' is missing in the 'jm_pgqueuer'",
 )
 DISPATCHERS = (PROCRASTINATE, PGQUEUER)
 

@@ -24,7 +24,7 @@ from random import Random
 import psycopg
 
 from journeyman import Agent, tool
-from journeyman.durable import Durable, PostgresEngine, RunHandle, Worker, schema_sql
+from journeyman.durable import Durable, PostgresEngine, RunHandle, Worker
 from journeyman.errors import StoreError
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Request
@@ -95,7 +95,7 @@ class Fleet:
     """How many jobs had so many lives."""
 
     def engine(self) -> PostgresEngine:
-        return PostgresEngine(self.url, lease_s=LEASE_S, grace_s=LEASE_S)
+        return self.jobs.engine(self.url, lease_s=LEASE_S, grace_s=LEASE_S)
 
     def begin(self) -> None:
         """Begin another worker, in a process of its own."""
@@ -222,7 +222,7 @@ def main() -> int:
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="journeyman-fleet-") as name:
         jobs = next(each for each in DISPATCHERS if each.name == given.dispatcher)
-        url = server.url(server.database(schema_sql(jobs.name)))
+        url = server.url(server.database(jobs.schema()))
         fleet = Fleet(server=server, url=url, folder=Path(name), seed=given.seed, jobs=jobs)
         (fleet.folder / "effects").touch()
         try:

@@ -17,7 +17,6 @@ from psycopg.conninfo import conninfo_to_dict
 from journeyman import Agent, Success
 from journeyman.durable import Durable, PostgresEngine, Queue, Ticket, Worker, schema_sql
 from journeyman.durable.binding import Program
-from journeyman.durable.postgres.dispatchers import DispatcherName
 from journeyman.durable.records import Change, Claim, Row
 from journeyman.errors import StoreError
 from journeyman.gate import Allow
@@ -47,7 +46,7 @@ def jobs(request: pytest.FixtureRequest) -> Jobs:
 @pytest.fixture
 def database(postgres: PostgresServer, jobs: Jobs) -> Iterator[str]:
     """The address of a database, in which the tables are, for tests that change them."""
-    name = postgres.database(schema_sql(jobs.name))
+    name = postgres.database(jobs.schema())
     yield postgres.url(name)
     postgres.drop(name)
 
@@ -55,12 +54,12 @@ def database(postgres: PostgresServer, jobs: Jobs) -> Iterator[str]:
 @pytest.fixture
 def emptied(postgres: PostgresServer, jobs: Jobs) -> str:
     """The address of a database with empty tables, in which nobody else is."""
-    return postgres.url(postgres.emptied(schema_sql(jobs.name)))
+    return postgres.url(postgres.emptied(jobs.schema()))
 
 
 @asynccontextmanager
-async def engine_on(url: str, lease_s: float = 10.0) -> AsyncGenerator[PostgresEngine]:
-    engine = PostgresEngine(url, grace_s=0.0, lease_s=lease_s)
+async def engine_on(url: str, jobs: Jobs) -> AsyncGenerator[PostgresEngine]:
+    engine = jobs.engine(url, grace_s=0.0)
     await engine.open()
     try:
         yield engine
@@ -96,13 +95,17 @@ def talker() -> Agent[str, str]:
 
 
 async def test_what_is_started_is_done_by_a_worker_and_leaves_no_job_behind(emptied: str, jobs: Jobs) -> None:
-    async with Durable(emptied) as left, Durable(emptied) as right, serving(right, talker(), max_concurrency=3):
-        handles = [
-            await left.start(talker(), f"{n}", queue=queue) for n, queue in enumerate(["default", "mail", "a" * 300])
-        ]
+    names = ["default", "mail", "a" * 300]
+    queues = {} if jobs.serves_all_queues else {name: Queue() for name in names}
+    async with (
+        Durable(jobs.engine(emptied)) as left,
+        Durable(jobs.engine(emptied)) as right,
+        serving(right, talker(), max_concurrency=3, queues=queues),
+    ):
+        handles = [await left.start(talker(), f"{n}", queue=queue) for n, queue in enumerate(names)]
         for handle in handles:
             assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
-        async with engine_on(emptied) as engine:
+        async with engine_on(emptied, jobs) as engine:
             await until(lambda: has_no_job(engine, jobs))
 
 
@@ -118,18 +121,18 @@ async def test_a_run_that_a_worker_could_not_begin_gets_another_ticket(
             raise OSError("not yet")
         return program
 
-    async with Durable(emptied) as durable, serving(durable, talker(), prepare=equip):
+    async with Durable(jobs.engine(emptied)) as durable, serving(durable, talker(), prepare=equip):
         handle = await durable.start(talker(), "Go.")
         assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
         assert asked == [handle.id] * 3
-        async with engine_on(emptied) as engine:
+        async with engine_on(emptied, jobs) as engine:
             await until(lambda: has_no_job(engine, jobs))
 
 
 async def test_a_ticket_is_written_with_what_makes_its_run_ready_and_what_goes_on_comes_first(
     emptied: str, jobs: Jobs
 ) -> None:
-    async with engine_on(emptied) as engine:
+    async with engine_on(emptied, jobs) as engine:
         await engine.add(a_row("begins", priority=3))
         await engine.add(a_row("driven"), is_queued=False)
         assert await asked_of(engine, jobs.all) == [("begins", 0, 6, "todo")]
@@ -151,13 +154,15 @@ async def test_a_ticket_is_written_with_what_makes_its_run_ready_and_what_goes_o
         assert (await found(engine, "begins")).epoch == 2
 
 
-async def test_an_approval_wakes_a_run_in_another_process(emptied: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_approval_wakes_a_run_in_another_process(
+    emptied: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for place in ("driver._LOOK_S", "postgres.connections._POLL_S"):  # nobody waits for the next look
         monkeypatch.setattr(f"journeyman.durable.{place}", 3_600.0)
     world = World()
     async with (
-        Durable(emptied, suspend_after_s=0.05) as left,
-        Durable(emptied, suspend_after_s=0.05) as right,
+        Durable(jobs.engine(emptied), suspend_after_s=0.05) as left,
+        Durable(jobs.engine(emptied), suspend_after_s=0.05) as right,
         serving(right, asking_agent(world)),
     ):
         handle = await left.start(asking_agent(world), "Pay.")
@@ -171,7 +176,7 @@ async def test_an_approval_wakes_a_run_in_another_process(emptied: str, monkeypa
     assert world.done == ["A"]
 
 
-async def test_no_more_runs_of_a_queue_go_on_than_may_over_two_workers(emptied: str) -> None:
+async def test_no_more_runs_of_a_queue_go_on_than_may_over_two_workers(emptied: str, jobs: Jobs) -> None:
     n_now, most, two = 0, 0, asyncio.Event()
 
     async def answer(request: Request) -> str:
@@ -188,8 +193,8 @@ async def test_no_more_runs_of_a_queue_go_on_than_may_over_two_workers(emptied: 
     agent = Agent(name="clerk", model=FunctionModel(answer))
     queues = {"batch": Queue(max_concurrency=2)}
     async with (
-        Durable(emptied) as left,
-        Durable(emptied) as right,
+        Durable(jobs.engine(emptied)) as left,
+        Durable(jobs.engine(emptied)) as right,
         serving(left, agent, queues=queues),
         serving(right, agent, queues=queues),
     ):
@@ -209,7 +214,7 @@ def paying(world: World) -> Agent[str, str]:
 
 async def test_a_ticket_that_is_brought_again_is_done_once(database: str, jobs: Jobs) -> None:  # D1
     world = World()
-    async with engine_on(database) as engine, Durable(database) as durable:
+    async with engine_on(database, jobs) as engine, Durable(jobs.engine(database)) as durable:
         handle = await durable.start(paying(world), "Go.")
         await asked_of(engine, jobs.kept, jobs.again)
         async with serving(durable, paying(world)):
@@ -222,8 +227,8 @@ async def test_a_ticket_that_is_brought_again_is_done_once(database: str, jobs: 
 class SlowToTell(PostgresEngine):
     """An engine that tells of a claim some time after it was stored, as a busy machine does."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
+    def __init__(self, url: str, **options: Any) -> None:
+        super().__init__(url, **options)
         self.is_stored, self.may_tell = asyncio.Event(), asyncio.Event()
 
     async def claim(self, id: str, **options: Any) -> Claim | None:
@@ -235,7 +240,7 @@ class SlowToTell(PostgresEngine):
 
 async def test_a_ticket_that_is_brought_again_while_its_run_is_claimed_here_is_void(database: str, jobs: Jobs) -> None:
     world = World()
-    async with engine_on(database) as engine, Durable(slow := SlowToTell(database)) as durable:
+    async with engine_on(database, jobs) as engine, Durable(slow := jobs.engine(database, kind=SlowToTell)) as durable:
         handle = await durable.start(paying(world), "Go.")
         await asked_of(engine, jobs.kept)
         async with serving(durable, paying(world)):
@@ -252,7 +257,7 @@ async def has_one_job(engine: PostgresEngine, jobs: Jobs) -> bool:
 
 
 async def test_a_ticket_that_was_lost_is_written_again_by_the_sweep(emptied: str, jobs: Jobs) -> None:  # D2
-    async with engine_on(emptied) as engine:
+    async with engine_on(emptied, jobs) as engine:
         await engine.add(a_row("ready"))
         await engine.add(a_row("waits"))
         await engine.settle(await claimed(engine, "waits"), Change(status="waiting", wake=START + 30), now=START)
@@ -267,7 +272,7 @@ async def test_a_ticket_that_was_lost_is_written_again_by_the_sweep(emptied: str
 
 
 async def test_a_ticket_of_a_transaction_that_fails_was_never_written(emptied: str, jobs: Jobs) -> None:  # D5
-    async with engine_on(emptied) as engine:
+    async with engine_on(emptied, jobs) as engine:
         await engine.add(a_row("a"))
 
         async def work(connection: Connection, _: bool) -> None:
@@ -284,9 +289,9 @@ async def test_what_a_silent_worker_has_is_done_by_another_and_its_acknowledgeme
 ) -> None:
     sleeping, awake = World(dies_in="A"), World()
     async with (
-        engine_on(database) as engine,
-        Durable(PostgresEngine(database, lease_s=0.4), suspend_after_s=0.1) as left,
-        Durable(PostgresEngine(database, lease_s=0.4), suspend_after_s=0.1) as right,
+        engine_on(database, jobs) as engine,
+        Durable(jobs.engine(database, lease_s=0.4), suspend_after_s=0.1) as left,
+        Durable(jobs.engine(database, lease_s=0.4), suspend_after_s=0.1) as right,
     ):
         handle = await right.start(paying(sleeping), "Go.")
         async with serving(left, paying(sleeping)):
@@ -306,7 +311,7 @@ async def test_what_a_silent_worker_has_is_done_by_another_and_its_acknowledgeme
 
 async def test_a_run_whose_worker_dies_before_it_claims_it_is_done_by_another(emptied: str, jobs: Jobs) -> None:  # D7
     world = World()
-    async with engine_on(emptied) as engine, Durable(PostgresEngine(emptied, lease_s=0.4)) as durable:
+    async with engine_on(emptied, jobs) as engine, Durable(jobs.engine(emptied, lease_s=0.4)) as durable:
         handle = await durable.start(paying(world), "Go.")
         await asked_of(engine, *jobs.fetched)
         assert [each[3] for each in await asked_of(engine, jobs.all)] == ["doing"]
@@ -315,11 +320,13 @@ async def test_a_run_whose_worker_dies_before_it_claims_it_is_done_by_another(em
         assert (world.done, (await handle.info()).leases) == (["A", "B"], 1)
 
 
-async def test_a_run_whose_worker_dies_after_it_has_claimed_it_is_done_by_another(emptied: str) -> None:  # D7
+async def test_a_run_whose_worker_dies_after_it_has_claimed_it_is_done_by_another(
+    emptied: str, jobs: Jobs
+) -> None:  # D7
     world = World()
-    async with Durable(PostgresEngine(emptied, grace_s=0.0)) as durable:
+    async with Durable(jobs.engine(emptied, grace_s=0.0)) as durable:
         handle = await durable.start(paying(world), "Go.")
-        async with engine_on(emptied) as dead:
+        async with engine_on(emptied, jobs) as dead:
             await claimed(dead, handle.id, gen=0, now=durable.hub.now())
         async with serving(durable, paying(world)):
             assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
@@ -327,11 +334,12 @@ async def test_a_run_whose_worker_dies_after_it_has_claimed_it_is_done_by_anothe
 
 
 async def test_a_worker_goes_on_whichever_answer_of_the_database_is_lost(  # D8
-    postgres: PostgresServer, emptied: str
+    postgres: PostgresServer, emptied: str, jobs: Jobs
 ) -> None:
     world = World()
-    async with DeafSocket(postgres, str(conninfo_to_dict(emptied)["dbname"])) as deaf, Durable(emptied) as sound:
-        engine = PostgresEngine(deaf.url, grace_s=0.0, lease_s=2.0)
+    name = str(conninfo_to_dict(emptied)["dbname"])
+    async with DeafSocket(postgres, name) as deaf, Durable(jobs.engine(emptied)) as sound:
+        engine = jobs.engine(deaf.url, grace_s=0.0, lease_s=2.0)
         async with Durable(engine) as durable, serving(durable, paying(world)):
             for n in share_of(range(16), 2):  # of the answers, each second one, by the seed
                 deaf.swallow(n)
@@ -342,7 +350,7 @@ async def test_a_worker_goes_on_whichever_answer_of_the_database_is_lost(  # D8
 
 async def test_a_worker_that_is_stopped_gives_back_what_it_drives_by_a_ticket(emptied: str, jobs: Jobs) -> None:
     world = World(dies_in="B")
-    async with engine_on(emptied) as engine, Durable(emptied) as durable:
+    async with engine_on(emptied, jobs) as engine, Durable(jobs.engine(emptied)) as durable:
         handle = await durable.start(paying(world), "Go.")
         stop = asyncio.Event()
         working = asyncio.create_task(Worker(durable, agents=[paying(world)]).run(stop=stop, grace_s=0.05))
@@ -359,46 +367,49 @@ async def test_older_tables_are_named(database: str, jobs: Jobs) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(jobs.older.encode())
     with pytest.raises(StoreError, match=f"older tables of .*{re.escape(jobs.lacks)}"):
-        async with engine_on(database):
+        async with engine_on(database, jobs):
             raise AssertionError("it was opened")
 
 
-async def test_without_the_package_one_line_says_what_to_install(
-    emptied: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, jobs.name, None)
-    extra = {"procrastinate": "postgres", "pgqueuer": "pgqueuer"}[jobs.name]
-    with pytest.raises(StoreError, match=rf"package {jobs.name}, .*pip install 'journeyman\[{extra}\]'"):
-        async with engine_on(emptied):
+async def test_without_the_package_one_line_says_what_to_install(emptied: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "procrastinate", None)
+    with pytest.raises(StoreError, match=r"package procrastinate, .*pip install 'journeyman\[postgres\]'"):
+        async with Durable(emptied):
             raise AssertionError("it was opened")
 
 
-async def test_a_database_says_who_brings_its_runs_and_another_is_refused(emptied: str, jobs: Jobs) -> None:
-    other: DispatcherName = "pgqueuer" if jobs.name == "procrastinate" else "procrastinate"
-    async with Durable(emptied), Durable(emptied, dispatcher=jobs.name):
-        pass
-    with pytest.raises(StoreError, match=rf"brought by {jobs.name}, not by {other}.*Name {jobs.name}"):
-        async with Durable(emptied, dispatcher=other):
-            raise AssertionError("it was opened")
-
-
-async def test_what_may_not_be_made_is_made_by_another_role(postgres: PostgresServer, jobs: Jobs) -> None:
+async def test_what_may_not_be_made_is_made_by_another_role(postgres: PostgresServer) -> None:
     name = postgres.database()
     postgres.execute("DO 'BEGIN CREATE ROLE poor LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END'")
     poor = postgres.url(name).replace("user=tests", "user=poor")
     with psycopg.connect(postgres.url(name), autocommit=True) as owner:
         owner.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-        owner.execute(schema_sql("procrastinate").partition("BEGIN;\n")[0].encode())  # all but those of the dispatcher
+        owner.execute(schema_sql().partition("BEGIN;\n")[0].encode())  # all but those of the dispatcher
         owner.execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO poor")
-    said = "schema_sql()" if jobs.name == "procrastinate" else "schema_sql('pgqueuer')"
-    with pytest.raises(StoreError, match=rf"print\({re.escape(said)}\)"):
-        async with Durable(poor, dispatcher=jobs.name):
+    with pytest.raises(StoreError, match=r"print\(schema_sql\(\)\)"):
+        async with Durable(poor):
             raise AssertionError("it was opened")
     postgres.drop(name)
 
 
-def test_a_dispatcher_that_cannot_be_is_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"There is no dispatcher 'kafka'\. Give 'procrastinate' or 'pgqueuer'"):
-        Durable("postgresql://host/db", dispatcher="kafka")  # pyright: ignore[reportArgumentType]
+@pytest.mark.parametrize("name", ["procrastinate", "pgqueuer", "kafka"])
+def test_a_dispatcher_is_an_object_and_a_name_says_where_they_are(tmp_path: Path, name: Any) -> None:  # noqa: ANN401 - of before
+    where = (
+        f"dispatcher='{name}' is a name. Leave it out for Procrastinate, .*examples/dispatchers has one for PgQueuer"
+    )
+    for opened in (Durable, PostgresEngine):
+        with pytest.raises(ValueError, match=where):
+            opened("postgresql://host/db", dispatcher=name)
+    with pytest.raises(ValueError, match=f"Tables of '{name}' days .*made by its `setup`"):
+        schema_sql(name)
     with pytest.raises(ValueError, match="a file needs none"):
-        Durable(tmp_path / "runs.db", dispatcher="pgqueuer")
+        Durable(tmp_path / "runs.db", dispatcher=name)
+
+
+async def test_runs_that_another_dispatcher_had_ready_go_on_when_it_is_left_out(emptied: str) -> None:
+    other = OTHERS[0]
+    async with engine_on(emptied, other) as engine:
+        await engine.add(a_row("ready"))
+    async with engine_on(emptied, FIRST) as engine:
+        assert await engine.sweep(now=START + 120) == 1
+        assert await asked_of(engine, FIRST.all) == [("ready", 1, 0, "todo")]

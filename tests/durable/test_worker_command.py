@@ -6,12 +6,16 @@ from signal import SIGINT, SIGKILL, SIGTERM, Signals
 
 import pytest
 
+from examples.dispatchers import pgqueuer_dispatcher
+from journeyman.durable import Durable
 from journeyman.record import Recordings
+from tests.cli.durable_agents import clerk
 from tests.cli.program import Running, Warm, assert_one_error_line, running
 from tests.support.postgres import PostgresServer
 
 AGENTS = Path(__file__).parent.parent / "cli" / "durable_agents.py"
 CLERK = f"{AGENTS}:clerk"
+PGQUEUER = f"{Path(pgqueuer_dispatcher.__file__)}:dispatcher"
 
 
 def shown(warm: Warm, folder: Path, store: str, run: str = "pay") -> dict[str, object]:
@@ -100,13 +104,11 @@ def test_a_second_signal_gives_back_at_once_what_is_driven(warm: Warm, tmp_path:
         ([CLERK, "--store", "mysql://host/db"], ["there is no kind 'mysql'", "postgresql://"]),
         ([CLERK, "--store", "postgresql://ann:sesame@127.0.0.1:1/db"], ["could not be opened"]),
         ([CLERK, "--store", "postgresql://host/db?direct=x"], ["direct=x"]),
-        ([CLERK, "--dispatcher", "kafka"], ["--dispatcher 'kafka' is none.", "procrastinate or pgqueuer"]),
+        ([CLERK, "--dispatcher", "kafka"], ["--dispatcher 'kafka' is none.", "for PgQueuer"]),
         ([CLERK, "--dispatcher", CLERK], ["is an Agent, not a dispatcher."]),
         ([CLERK, "--dispatcher", f"{AGENTS}:nothing"], ["is a NoneType, not a dispatcher."]),
-        (
-            [CLERK, "--dispatcher", "pgqueuer", "--store", "runs.db"],
-            ["dispatcher='pgqueuer' needs the URL of a database", "is 'runs.db'"],
-        ),
+        ([CLERK, "--dispatcher", "pgqueuer"], ["Leave it out for Procrastinate, or give FILE:NAME", "for PgQueuer"]),
+        ([CLERK, "--dispatcher", PGQUEUER, "--store", "runs.db"], ["needs the URL of a database", "is 'runs.db'"]),
     ],
 )
 def test_what_a_worker_cannot_do_is_one_line(warm: Warm, tmp_path: Path, words: list[str], parts: list[str]) -> None:
@@ -115,17 +117,20 @@ def test_what_a_worker_cannot_do_is_one_line(warm: Warm, tmp_path: Path, words: 
     assert "sesame" not in done.stderr
 
 
-def test_a_worker_takes_the_dispatcher_that_it_is_given_and_records_beside_its_runs(
+async def test_a_worker_takes_the_dispatcher_that_it_is_given_and_records_beside_its_runs(
     warm: Warm, tmp_path: Path, postgres: PostgresServer
 ) -> None:
     name = postgres.database()
     words = ("--store", postgres.url(name))
     with running(
-        "worker", CLERK, *words, "--dispatcher", "pgqueuer", "--record", cwd=tmp_path, start=warm.start
+        *("worker", CLERK, *words, "--dispatcher", PGQUEUER, "--record"),
+        cwd=tmp_path,
+        env={"PGDSN": words[1]},
+        start=warm.start,
     ) as worker:
         worker.wait_for("Serving clerk from ")
-        begun = warm("run", CLERK, "Pay.", "--durable", "--detach", "--id", "pay", *words, cwd=tmp_path)
-        assert begun.code == 0, begun.stderr
+        async with Durable(words[1], dispatcher=pgqueuer_dispatcher.PgQueuerDispatcher(words[1])) as durable:
+            await durable.start(clerk, "Pay.", id="pay")
         info = until_done(warm, tmp_path, words[1])
         stop(worker)
     assert (info["status"], info["leases"]) == ("done", 1)

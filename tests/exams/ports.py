@@ -24,7 +24,7 @@ _OTHER_SYSTEMS: Final = "sandbox/test_other_systems.py"
 
 EXAMS: Final[Mapping[str, Mapping[str, str]]] = {
     "BackgroundTasks": {"Tasks": _TASKS},
-    "Dispatcher": {"PgQueuer": _DISPATCH, "Procrastinate": _DISPATCH},
+    "Dispatcher": {"Procrastinate": _DISPATCH},
     "DurableSession": {"ChatSession": "exams/test_chats.py"},
     "Engine": {"InMemoryEngine": _ENGINES, "SqliteEngine": _ENGINES, "PostgresEngine": _ENGINES},
     "OpenSandbox": {"KeptSandbox": _SANDBOXES, "_OpenContainer": _OTHER_SYSTEMS},

@@ -43,7 +43,6 @@ from journeyman.cli.show.screen import stderr_console
 from journeyman.durable.dispatch import Dispatcher
 from journeyman.durable.durable import Durable
 from journeyman.durable.handle import RunHandle
-from journeyman.durable.postgres.dispatchers import DispatcherName
 from journeyman.durable.records import PendingQuestion, RunInfo, info_of, load_head
 from journeyman.endings import ErrorCode
 from journeyman.errors import (
@@ -192,7 +191,7 @@ def _no_run(place: StorePlace, error: RunUnknown) -> Mistake:
 
 @asynccontextmanager
 async def open_durable(
-    place: StorePlace, *, dispatcher: DispatcherName | Dispatcher | None = None, on_event: Listener | None = None
+    place: StorePlace, *, dispatcher: Dispatcher | None = None, on_event: Listener | None = None
 ) -> AsyncGenerator[Durable]:
     """Open the store, and say of what it refuses what the command line says.
 

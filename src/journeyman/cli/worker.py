@@ -20,7 +20,6 @@ from journeyman.cli.options import AgentNames, GivenOptions, MaxConcurrency, Sec
 from journeyman.cli.run import Stdout
 from journeyman.cli.serving import check_named, frame_of, tell_stopping, until_told
 from journeyman.durable.dispatch import Dispatcher
-from journeyman.durable.postgres.dispatchers import DISPATCHERS, DispatcherName
 from journeyman.durable.worker import Queue, Worker
 from journeyman.errors import count, quoted
 
@@ -36,7 +35,7 @@ def worker(
         Parameter(negative=(), help="Serve this queue, in all workers so many runs: batch=4; repeatable."),
     ] = None,
     dispatcher: Annotated[
-        str | None, Parameter(help="What brings the runs: procrastinate, pgqueuer, celery.py:dispatcher.")
+        str | None, Parameter(help="What brings the runs instead of Procrastinate: celery.py:dispatcher.")
     ] = None,
     max_concurrency: MaxConcurrency = _SLOTS,
     grace: Seconds = _GRACE_S,
@@ -82,15 +81,16 @@ def worker(
     return 0
 
 
-def _dispatcher(named: str) -> DispatcherName | Dispatcher:
-    """Return what the name of a dispatcher, or `FILE:NAME` of an object, means.
+def _dispatcher(named: str) -> Dispatcher:
+    """Return the dispatcher that `FILE:NAME` means.
 
     Raises:
         Mistake: there is none.
     """
-    hint = f"Give {' or '.join(DISPATCHERS)}, or FILE:NAME of an object."
-    if named in DISPATCHERS:
-        return cast("DispatcherName", named)
+    hint = (
+        "Leave it out for Procrastinate, or give FILE:NAME of an object: examples/dispatchers has one for PgQueuer, for"
+        " Celery and for Temporal."
+    )
     if ":" not in named:
         raise Mistake(f"--dispatcher {quoted(named[:80])} is none.", hint)
 

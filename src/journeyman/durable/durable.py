@@ -24,7 +24,6 @@ from journeyman.durable.dispatch import LATE_S, Dispatcher
 from journeyman.durable.engine import Engine
 from journeyman.durable.handle import RunHandle, check_place, copied, is_before
 from journeyman.durable.journal import Exit, log_question
-from journeyman.durable.postgres.dispatchers import DispatcherName
 from journeyman.durable.postgres.engine import PostgresEngine
 from journeyman.durable.records import (
     Head,
@@ -109,7 +108,7 @@ class Durable:
         self,
         store: str | os.PathLike[str] | Engine,
         *,
-        dispatcher: DispatcherName | Dispatcher | None = None,
+        dispatcher: Dispatcher | None = None,
         app: str = "",
         suspend_after_s: float = LINGER_S,
         strict: bool = False,
@@ -120,8 +119,7 @@ class Durable:
 
         Args:
             store: The path of a file, `sqlite:PATH`, `postgresql://…`, or an engine.
-            dispatcher: The queue that brings the runs of a database to workers: `procrastinate`, `pgqueuer`, or an
-                object, the same in all processes. None: the one that the database has; in a new database,
+            dispatcher: The queue that brings the runs of a database to workers, the same in all processes. None:
                 Procrastinate.
             app: A label of the program that begins runs; `list` shows it.
             suspend_after_s: How long a run that only waits for somebody stays in memory, in seconds.
@@ -132,8 +130,8 @@ class Durable:
                 run's own listeners get what happens in a run.
 
         Raises:
-            ValueError: `store` has none of these forms, there is no such dispatcher, or a dispatcher is given and
-                `store` is not a URL.
+            ValueError: `store` has none of these forms, the dispatcher is a name, or one is given and `store` is not
+                a URL.
             DefinitionError: `on_event` cannot be called, or is async: it is not awaited.
         """
         raise_problems("The Durable", () if on_event is None else listener_problems(on_event))

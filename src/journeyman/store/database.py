@@ -126,8 +126,6 @@ class Database:
         self.place: Final = _name_of_database(self._address)
         """The database, for messages: without a password."""
         self._secrets = _secrets_of(self._address)
-        self.ddl = "schema_sql()"
-        """The call that returns the statements which make its tables, for messages."""
 
     def parameters(self, *, is_direct: bool, **unless_given: str) -> dict[str, Any]:
         """Return with what to connect. `is_direct`: to the database itself, and not to a pooler before it."""
@@ -189,7 +187,7 @@ class Database:
             case psycopg.errors.InsufficientPrivilege():
                 hint = (
                     "Let the role of the URL read and write the tables jm_* and rec_*. To make them as another role:"
-                    f' python -c "from journeyman.durable import schema_sql; print({self.ddl})" | psql URL'
+                    ' python -c "from journeyman.durable import schema_sql; print(schema_sql())" | psql URL'
                 )
             case psycopg.errors.UndefinedTable() | psycopg.errors.UndefinedColumn():
                 hint = "Its tables are not those that this version made. Look at the tables jm_* and rec_* there."

@@ -34,7 +34,6 @@ from journeyman.durable.postgres.connections import (
     written_out,
 )
 from journeyman.durable.postgres.days import drop_days
-from journeyman.durable.postgres.dispatchers import choose, named
 from journeyman.durable.postgres.transactions import KEPT_S, Transactions, until_new
 from journeyman.durable.records import (
     OVER,
@@ -83,9 +82,6 @@ class PostgresEngine(Transactions):
             async with connection.transaction():
                 # Two processes that open a new database at once would both make its tables.
                 await connection.execute(b"SELECT pg_advisory_xact_lock(%s::bigint)", (MIGRATING,))
-                if self._named is None or isinstance(self._named, str):
-                    name = await choose(self._named, connection, self.connections.database)
-                    self.dispatcher = named(name, self.connections, lease_s=self.dispatcher.lease_s)
                 await self.dispatcher.setup(connection)
 
         await self.connections.open()

@@ -14,22 +14,31 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
+from hashlib import blake2b
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from journeyman.cancellation import own_task, wait_until_ended
 from journeyman.durable.dispatch import GIVE_BACK_S, LEASE_S, Dispatcher, Requeue, ResumeRun, Ticket
-from journeyman.durable.postgres.tickets import AGAIN_S, Lender, Patience, check_package, place_of_queue, places_of
 from journeyman.errors import StoreError, name_and_words
 
 if TYPE_CHECKING:
     from procrastinate.worker import Worker
 
-    from journeyman.durable.postgres.connections import Connection
+    from journeyman.durable.postgres.connections import Connection, Connections
+
+T = TypeVar("T")
 
 _log = logging.getLogger("journeyman")
+# A database that restarts is back in seconds, and all its workers ask.
+_AGAIN_S: Final = 0.5
+"""So long is waited before the database is asked again."""
+_LEAST: Final = "3.10"
+"""The oldest version that has what is used here. A new major one may have other tables and other functions, which are
+used by name."""
 _TASK: Final = "jm.drive"
 # One that is late must not cost a lease.
 _BEATS: Final = 5
@@ -93,10 +102,10 @@ class Procrastinate:
     joins: bool = True
     drive_s: float | None = None
 
-    def __init__(self, lender: Lender, *, lease_s: float = LEASE_S) -> None:
+    def __init__(self, connections: Connections, *, lease_s: float = LEASE_S) -> None:
         """A worker that was silent for `lease_s` seconds is treated as dead."""
         self.lease_s = lease_s
-        self._lender: Final = lender
+        self._connections: Final = connections
 
     async def setup(self, connection: Connection) -> None:
         """Make its tables, if they are not there. The caller sees to it that one process at a time does so.
@@ -104,7 +113,7 @@ class Procrastinate:
         Raises:
             StoreError: it is not installed, of another version, or has older tables.
         """
-        check_package("procrastinate", extra="postgres", least="3.10")
+        _check_package()
         found = await connection.execute(b"SELECT to_regclass('procrastinate_jobs') IS NOT NULL")
         [[is_there]] = await found.fetchall()
         if not is_there:
@@ -113,7 +122,7 @@ class Procrastinate:
         lacking = await (await connection.execute(_LACKING.encode())).fetchall()
         if lacking:
             raise StoreError(
-                f"{self._lender.place} has older tables of Procrastinate, without {lacking[0][0]}.",
+                f"{self._connections.place} has older tables of Procrastinate, without {lacking[0][0]}.",
                 hint="Make them newer, as Procrastinate's page on migrations says. Nothing was changed.",
             )
         found = await connection.execute(b"SELECT to_regclass('jm_tickets') IS NOT NULL")
@@ -125,7 +134,7 @@ class Procrastinate:
         self, ticket: Ticket, *, agent: str, queue: str, priority: int, after_s: float, connection: Connection
     ) -> None:
         urgency = max(min(priority, _MOST_URGENT), -_MOST_URGENT)
-        given = [ticket.run, place_of_queue(agent, queue), urgency, *ticket, min(max(after_s, 0.0), _MOST_S)]
+        given = [ticket.run, _place_of_queue(agent, queue), urgency, *ticket, min(max(after_s, 0.0), _MOST_S)]
         await connection.execute(_ENQUEUE.encode(), given)
 
     async def drop(self, run: str, connection: Connection) -> None:
@@ -151,9 +160,9 @@ class Procrastinate:
         from procrastinate import App
         from procrastinate.worker import Worker
 
-        places = [place_of_queue(agent, queue) for agent in agents for queue in queues or ("default",)]
-        all_of = () if queues else tuple(places_of(agent) for agent in agents)
-        connector = _Connector(self._lender, places, all_of, stop=stop, lease_s=self.lease_s)
+        places = [_place_of_queue(agent, queue) for agent in agents for queue in queues or ("default",)]
+        all_of = () if queues else tuple(_places_of(agent) for agent in agents)
+        connector = _Connector(self._connections, places, all_of, stop=stop, lease_s=self.lease_s)
         app, drives = App(connector=cast("Any", connector)), set[asyncio.Task[Any]]()
 
         async def driven(run: str, gen: int) -> None:
@@ -245,18 +254,55 @@ async def _until(stop: asyncio.Event, worker: Worker, drives: Collection[asyncio
             running.exception()  # nobody else looks
 
 
-class _Connector(Patience):
+class _Connector:
     """The way on which a worker of Procrastinate asks the database, as its `BaseAsyncConnector`."""
 
     def __init__(
-        self, lender: Lender, places: list[str], all_of: Collection[str], *, stop: asyncio.Event, lease_s: float
+        self,
+        connections: Connections,
+        places: list[str],
+        all_of: Collection[str],
+        *,
+        stop: asyncio.Event,
+        lease_s: float,
     ) -> None:
         """`places` are the queues that are served; to them is added what begins with one of `all_of`."""
-        super().__init__(lender, stop=stop, lease_s=lease_s)
+        self._connections: Final = connections
+        self._stop: Final = stop
+        self._lease_s: Final = lease_s
         self._places: Final = places
         self._all_of: Final = tuple(all_of)
         self._jobs: Final = set[object]()
         """The jobs that were brought and are not acknowledged."""
+
+    async def done(self, work: Callable[[Connection, bool], Awaitable[T]]) -> T:
+        """Do `work` with a connection; again, until it is done. A call that takes longer than a lease is made again.
+        `work` is told whether it may have been done before, and only its answer was lost.
+
+        Raises:
+            StoreError: it cannot be done; or the database is away while this process is to stop.
+        """
+        is_again = False
+
+        def tried(connection: Connection, is_tried: bool) -> Awaitable[T]:
+            return work(connection, is_tried or is_again)
+
+        while True:
+            try:
+                # A connection may be half open: without a limit, a worker would wait on it forever.
+                async with asyncio.timeout(self._lease_s):
+                    return await self._connections.patiently(tried)
+            except TimeoutError as error:
+                late = f"{self._connections.place} has not answered within {self._lease_s:g} s."
+                fault, cause = StoreError(late, hint="Look whether it runs.", may_pass=True), error
+            except StoreError as error:
+                fault, cause = error, error
+            if self._stop.is_set() or not fault.may_pass:
+                raise fault from cause
+            if not is_again:
+                _log.warning("The tickets cannot be read or written, which is tried again: %s", fault)
+            is_again = True
+            await asyncio.sleep(_AGAIN_S)
 
     def get_sync_connector(self) -> _Connector:
         return self
@@ -298,14 +344,14 @@ class _Connector(Patience):
 
         while True:
             try:
-                connection = await self.lender.listening()
+                connection = await self._connections.listening()
                 try:
                     await self._heard(connection, on_notification)
                 finally:
                     connection.pgconn.finish()
             except (Error, OSError, StoreError) as error:  # it is looked for every second anyway
                 _log.debug("Procrastinate is not heard, which is tried again: %s", error)
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(_AGAIN_S)
 
     async def _heard(self, connection: Connection, on_notification: Callable[..., Awaitable[None]]) -> None:
         heard = set[str]()
@@ -320,6 +366,31 @@ class _Connector(Patience):
                 found = await (await connection.execute(_PLACES.encode())).fetchall()
                 new = [name for (name,) in found if name.startswith(self._all_of) and name not in heard]
                 self._places.extend(new)
+
+
+def _check_package() -> None:
+    """Raise a `StoreError` if Procrastinate is not installed, or its major version is another one."""
+    if find_spec("procrastinate") is None:
+        raise StoreError(
+            "Durable runs in Postgres need the package procrastinate, which is not installed.",
+            hint="Install it: pip install 'journeyman[postgres]'",
+        )
+    installed, major = version("procrastinate"), int(_LEAST.partition(".")[0])
+    if installed.partition(".")[0] != str(major):
+        raise StoreError(
+            f"procrastinate {installed} is installed, and this version of journeyman knows version {major}.",
+            hint=f"Install that one: pip install 'procrastinate>={_LEAST},<{major + 1}'",
+        )
+
+
+def _place_of_queue(agent: str, queue: str) -> str:
+    """Return the queue of Procrastinate for an agent and a queue: a channel of Postgres has 63 bytes at most."""
+    return f"{_places_of(agent)}{blake2b(queue.encode(), digest_size=8).hexdigest()}"
+
+
+def _places_of(agent: str) -> str:
+    """Return with what the names of all queues of an agent begin."""
+    return f"jm{blake2b(agent.encode(), digest_size=8).hexdigest()}."
 
 
 def schema() -> str:

@@ -32,7 +32,7 @@ from journeyman.durable.postgres.connections import (
     written_out,
 )
 from journeyman.durable.postgres.days import make_days
-from journeyman.durable.postgres.dispatchers import DispatcherName, named
+from journeyman.durable.postgres.procrastinate import Procrastinate
 from journeyman.durable.records import Change, Claim, Record, Row, Signal
 from journeyman.errors import name_and_words
 
@@ -58,24 +58,28 @@ class Transactions:
         self,
         url: str,
         *,
-        dispatcher: DispatcherName | Dispatcher | None = None,
+        dispatcher: Dispatcher | None = None,
         grace_s: float = GRACE_S,
         lease_s: float = LEASE_S,
         answer_s: float = ANSWER_S,
     ) -> None:
-        """Raise a `ValueError` if an option of the URL cannot be used, or there is no such dispatcher.
+        """Raise a `ValueError` if an option of the URL cannot be used, or the dispatcher is a name.
 
         Args:
             url: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`, with the parameters that Postgres knows, and two of
                 ours: `prepare_threshold=none` behind a pooler in transaction mode, and `direct=HOST:PORT`, the database
                 itself, for the one connection of a process that is held.
-            dispatcher: What brings the runs to workers: `procrastinate`, `pgqueuer`, or an object. None: the one whose
-                tables are in the database; if there are none, Procrastinate.
+            dispatcher: What brings the runs to workers. None: Procrastinate.
             grace_s: For so many seconds after the database was started, no process is treated as dead.
             lease_s: A worker that is connected and silent for so many seconds is treated as dead.
             answer_s: A statement that is not answered within so many seconds is cancelled, and made again on another
                 connection: one that is half open keeps nobody waiting.
         """
+        if isinstance(dispatcher, str):
+            raise ValueError(
+                f"dispatcher={dispatcher!r} is a name. Leave it out for Procrastinate, or pass an object:"
+                " examples/dispatchers has one for PgQueuer, for Celery and for Temporal."
+            )
         self.owner = owner_of(secrets.randbits(64))
         self._claiming: Final = asyncio.Lock()
         """One claim at a time, so that one whose answer was lost is known by its epoch."""
@@ -84,8 +88,7 @@ class Transactions:
         self.connections: Final = Connections(
             url, owner=self.owner, grace_s=grace_s, answer_s=answer_s, on_renewed=self._write_again
         )
-        self.dispatcher = named(dispatcher, self.connections, lease_s=lease_s)
-        self._named: Final = dispatcher
+        self.dispatcher: Dispatcher = dispatcher or Procrastinate(self.connections, lease_s=lease_s)
         self._unsent: Final[dict[Connection, list[Callable[[], Awaitable[None]]]]] = {}
         """The tickets that are written when the transaction on a connection has ended."""
         self._limited: Final = set[tuple[str, int]]()
