@@ -161,6 +161,11 @@ class CommandBox(Protocol):
         """The hosts that may be reached."""
         ...
 
+    @property
+    def sandbox(self) -> str:
+        """The name of the sandbox that holds it, such as `bubblewrap`."""
+        ...
+
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class GateRequest:

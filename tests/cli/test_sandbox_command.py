@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from journeyman.record import Recordings
 from journeyman.sandbox import Bubblewrap
 from journeyman.sandbox.probe import visible_folder
 from tests.cli.program import Warm, assert_one_error_line
@@ -77,6 +78,23 @@ def test_a_run_has_the_box_that_is_wished_for(bubblewrap: Bubblewrap, warm: Warm
         assert ("sandbox: bubblewrap" in done.stderr) == (wish != "none")
         assert (folder / "work/inside").exists()
         assert (folder / "outside").exists() == (wish == "none")
+
+
+def test_what_was_refused_stands_in_the_recording_on_a_line_of_its_own(bubblewrap: Bubblewrap, warm: Warm) -> None:
+    with visible_folder() as folder:
+        (folder / "work").mkdir()
+        (folder / "work/agents.py").write_text(AGENT)
+        given = ("--sandbox", "auto", "--record", "--store", folder / "runs.db")
+        done = warm("run", "agents.py:boxed", "Go.", *given, cwd=folder / "work")
+        outside = folder / "outside"
+        assert "! bash refused by bubblewrap (write): /" in done.stderr
+        for command in ("show", "tail"):
+            shown = warm(command, "last", "--store", folder / "runs.db").stdout.splitlines()
+            assert f"refused by bubblewrap (write): {outside}" in [line.strip() for line in shown], shown
+        with Recordings(folder / "runs.db") as recordings:
+            told = [each for each in recordings.all_events(recordings.find("last")) if each.kind == "SandboxRefused"]
+        facts = {"sandbox": "bubblewrap", "cause": "write", "what": str(outside), "need": f"write:{outside}"}
+        assert [(each.tool_name, each.facts) for each in told] == [("bash", facts)]
 
 
 def test_a_chat_shows_its_box_and_what_that_has_refused(bubblewrap: Bubblewrap, warm: Warm) -> None:

@@ -15,13 +15,28 @@ from typing import Any, cast
 import pytest
 from opentelemetry.trace import NoOpTracerProvider, Tracer, get_current_span
 
-from journeyman import Agent, Chat, Limits, ModelSettings, Rejected, Runtime, Subagents, Tasks, Team, Usage, run, tool
+from journeyman import (
+    Agent,
+    Chat,
+    Limits,
+    ModelSettings,
+    Rejected,
+    Runtime,
+    Subagents,
+    Tasks,
+    Team,
+    ToolContext,
+    Usage,
+    run,
+    tool,
+)
 from journeyman.durable import Durable
 from journeyman.errors import ProviderError
 from journeyman.gate import Deny
 from journeyman.model import Request, Response
 from journeyman.otel import OpenTelemetry, names
 from journeyman.record import Recordings
+from journeyman.sandbox import SandboxRefusal
 from journeyman.store import Store
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, say
 from tests.contracts.carriers import CARRIERS
@@ -344,6 +359,22 @@ async def test_failures_have_the_codes_of_this_library(sending: Sending) -> None
     )
     decisions = [facts["journeyman.decision"] for _, facts in came.one("execute_tool forbidden").events]
     assert decisions == ["deny"]
+
+
+@pytest.mark.parametrize("content", [True, False])
+async def test_what_a_sandbox_refused_is_told_at_the_span_of_the_call(sending: Sending, content: bool) -> None:
+    @tool(effect="once")
+    async def touch(ctx: ToolContext) -> str:
+        ctx.report_refusal("bubblewrap", SandboxRefusal(cause="write", what="/srv/x", need="write:/srv/x"))
+        return "It cannot be."
+
+    agent = Agent(name="scout", model=ScriptedModel([say(call("touch")), "Done."]), tools=[touch])
+    await run(agent, "Go.", runtime=sending.runtime(content=content))
+    facts = {
+        **{"journeyman.sandbox.name": "bubblewrap", "journeyman.sandbox.cause": "write"},
+        **({"journeyman.sandbox.need": "write:/srv/x", "journeyman.sandbox.what": "/srv/x"} if content else {}),
+    }
+    assert sending.received().one("execute_tool touch").events == (("journeyman.sandbox.refused", facts),)
 
 
 async def test_all_spans_of_a_cancelled_run_end(sending: Sending) -> None:

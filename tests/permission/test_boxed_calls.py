@@ -9,6 +9,7 @@ import pytest
 
 from journeyman.gate import Allow, Approval, Ask, Extent, GateRequest
 from journeyman.permission import Approvals, Permission, PermissionMode, make_box
+from journeyman.permission.permission import AuditEntry
 from journeyman.sandbox import Box, secrets_of_home
 from tests.permission.commands import INNOCENT
 from tests.permission.workshop import request
@@ -137,6 +138,15 @@ async def test_an_answer_to_a_question_that_waits_holds_for_each_need(tmp_path: 
     approvals.answer(asked.question_id, Allow(extent))
     assert approvals.granted() == {f"needs:{each}": f"any command in its box with {each}" for each in needs}
     assert [await verdict(rules, box, "make", needs=each) for each in (PIP, needs[1:], needs)] == ["allow"] * 3
+
+
+async def test_the_audit_names_the_box_of_each_command_that_stays_in_one(tmp_path: Path) -> None:
+    entries: list[AuditEntry] = []
+    rules = Permission(mode="trust", roots=[tmp_path], audit=entries.append)
+    box = replace(make_box(rules), sandbox="bubblewrap")
+    for given, needs in ((box, []), (box, ["outside"]), (None, [])):
+        await verdict(rules, given, "make", needs=needs)
+    assert [each.box for each in entries] == ["bubblewrap", None, None]
 
 
 async def test_what_was_allowed_in_the_box_is_not_allowed_outside_of_it(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from journeyman import Agent, DefinitionError, Runtime, run
-from journeyman.events import ToolProgress
+from journeyman.events import SandboxRefused, ToolProgress
 from journeyman.permission import Permission, make_box
 from journeyman.sandbox import Box, BoxLimits, Bubblewrap, NoSandbox, OpenSandbox, SandboxGuarantees, secrets_of_home
 from journeyman.sandbox.probe import visible_folder
@@ -47,6 +47,9 @@ async def test_a_command_runs_in_the_box_and_is_told_what_that_has_refused(
         "bash: line 1: ../outside: Read-only file system\n[exit code 1]\n"
         f"[The sandbox refused to change {place / 'outside'}: it is outside of the workspace.]"
     )
+    (told_of,) = [each for each in player.events if isinstance(each, SandboxRefused)]
+    need = f"write:{place / 'outside'}"
+    assert (told_of.sandbox, told_of.cause, told_of.what, told_of.need) == ("bubblewrap", "write", need[6:], need)
     told_by_events = [each.message for each in player.events if isinstance(each, ToolProgress)]
     assert told_by_events[-1] == f"The sandbox refused to change {place / 'outside'}: it is outside of the workspace."
     told = await player.text("bash", command="exec 9<>/dev/tcp/127.0.0.1/9; kill -0 1 && echo alone")

@@ -18,12 +18,13 @@ import orjson
 
 from examples.analyst.agent import analyst, birdstrikes, demo_agent
 from examples.analyst.offline import answer as play_analyst
-from journeyman import Agent, Chat, Limits, Runtime, Tasks, Team, run, tool
+from journeyman import Agent, Chat, Limits, Runtime, Tasks, Team, ToolContext, run, tool
 from journeyman.compaction import ClearToolResults, Compaction
 from journeyman.events import ApprovalRequested, Event
 from journeyman.model import Request, Response
 from journeyman.permission import Permission
 from journeyman.record import RecordedRun, Recorder, Recordings
+from journeyman.sandbox import SandboxRefusal
 from journeyman.team import TeamSpawnRequest
 from journeyman.testing.scripted import Answer, ScriptedModel, call, say
 from journeyman.toolbox import Workspace
@@ -315,8 +316,9 @@ async def record_hostile(recorder: Recorder) -> None:
     """A run in which everything that can be said is an attack."""
 
     @tool(effect="pure")
-    def echo(text: str) -> str:
-        """Say it again."""
+    def echo(text: str, ctx: ToolContext) -> str:
+        """Say it again, and have a name of it refused by a sandbox."""
+        ctx.report_refusal("bubblewrap", SandboxRefusal(cause="write", what=f"/srv/{text}", need=f"write:/srv/{text}"))
         return "\n".join(HOSTILE) + text
 
     answers: list[Answer] = [say(text, call("echo", text=text)) for text in HOSTILE]

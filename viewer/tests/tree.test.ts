@@ -23,6 +23,15 @@ test("an iteration without words and with one call is one row", () => {
   assert.strictEqual(rowsOf(tree, shown).rows[0]?.only?.toolUseId, "c");
 });
 
+test("a call to which the sandbox refused something says so", () => {
+  const tree = new Tree(recording());
+  const script = new Script().start().say("", ["c", "bash", { command: "touch /x" }]);
+  script.add("SandboxRefused", { tool_use_id: "c", tool_name: "bash", sandbox: "bubblewrap", cause: "write", what: "/x", need: "write:/x" });
+  tree.add(script.finish("c", "bash", "[exit code 1]").succeed().events);
+  assert.deepEqual(rowsOf(tree, shown).rows[0]?.only?.chip, { text: "refused", look: "bad" });
+  assert.strictEqual(tree.steps.get("lead/1.1/c")?.events.filter((event) => event.type === "SandboxRefused").length, 1);
+});
+
 test("several calls without words are counted and named", () => {
   const tree = new Tree(recording());
   const script = new Script().start().say("", ["a", "read"], ["b", "read"], ["c", "grep"]);

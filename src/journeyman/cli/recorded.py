@@ -206,6 +206,9 @@ _WORDS: Final[dict[str, Callable[[RecordedEvent, dict[str, Any]], str]]] = {
     "ToolFinished": lambda event, facts: (
         f"    {event.tool_name}{' failed' if facts.get('is_error') else ''}: {text_of_value(facts.get('tool_result'))}"
     ),
+    "SandboxRefused": lambda _, facts: (
+        f"    refused by {facts.get('sandbox')} ({facts.get('cause')}): {text_of_value(facts.get('what'))}"
+    ),
     "GateDecided": lambda _, facts: f"    gate: {facts.get('decision')} {text_of_value(facts.get('reason'))}",
     "ModelRetried": lambda _, facts: f"    again, since {text_of_value(facts.get('message'))}",
     "ValidationFailed": lambda _, facts: f"  rejected: {text_of_value(facts.get('feedback'))}",

@@ -80,7 +80,8 @@ def sandbox_lines(asked: AskedSandbox | None) -> Iterator[Line]:
     for box in asked.boxes:
         yield Line(indent=2, name=box.root, text="may be changed by commands", rows=2)
         for each in box.refused:
-            yield Line(indent=4, mark="warning", text=f"refused ({each.cause}): {one_line(each.what)}", rows=2)
+            told = "put aside" if each.cause == "held" else f"refused ({each.cause})"
+            yield Line(indent=4, mark="warning", text=f"{told}: {one_line(each.what)}", rows=2)
         for need in box.given:
             yield Line(indent=4, text=f"given: {one_line(need)}", rows=2)
 

@@ -47,6 +47,7 @@ from journeyman.events.run import (
     RunResumed,
     RunStarted,
     RunSucceeded,
+    SandboxRefused,
     TextDelta,
     ThinkingDelta,
     ToolCalled,
@@ -132,6 +133,7 @@ __all__ = [
     "RunSucceeded",
     "RunSuspended",
     "RunWoken",
+    "SandboxRefused",
     "StepStored",
     "TaskEnded",
     "TaskEvent",
@@ -156,7 +158,7 @@ _RunEvent: TypeAlias = RunStarted | RunResumed | MessageCommitted | RecordingEnd
 _AttemptEvent: TypeAlias = AttemptStarted | IterationStarted | ContextCompacted | AttemptCompleted
 _Delta: TypeAlias = TextDelta | ThinkingDelta | ToolInputDelta | OutputDelta
 _ModelEvent: TypeAlias = ModelRetried | ModelRestarted | ModelAnswered | ModelResponded | HostedToolRan
-_CallEvent: TypeAlias = ToolCalled | ToolProgress | ToolFinished | CallAbandoned
+_CallEvent: TypeAlias = ToolCalled | ToolProgress | SandboxRefused | ToolFinished | CallAbandoned
 _LayerEvent: TypeAlias = LayerStarted | LayerCompleted | ValidationFailed
 _ChatEvent: TypeAlias = ApprovalRequested | ApprovalAnswered | QuestionAsked | QuestionAnswered | TurnEnded
 _TeamEvent: TypeAlias = MailSent | MailDelivered | MailReturned | MemberChanged

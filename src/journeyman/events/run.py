@@ -11,7 +11,7 @@ from journeyman.endings import ErrorInfo
 from journeyman.events.partials import read_object, read_value
 from journeyman.hosted.calls import HostedCall
 from journeyman.result import LayerOutcome, Metadata, ToolKind
-from journeyman.types import JsonObject, Message, RunPath, StopReason, Usage, adapter_of
+from journeyman.types import JsonObject, Message, RefusalCause, RunPath, StopReason, Usage, adapter_of
 
 T = TypeVar("T")
 
@@ -294,6 +294,24 @@ class ToolFinished:
     """Whether the result is that of an earlier call."""
     duration_s: float
     """How long the call took, in seconds."""
+
+
+@lazy_dataclass(frozen=True, kw_only=True)
+class SandboxRefused:
+    """The sandbox refused something to a command of a running tool, or put aside a file that it had made; between its
+    `ToolCalled` and `ToolFinished`. Of a command in the background it is told when that has ended."""
+
+    path: RunPath
+    tool_use_id: str
+    tool_name: str
+    sandbox: str
+    """The name of the sandbox, such as `bubblewrap`."""
+    cause: RefusalCause
+    """The kind of what was refused."""
+    what: str
+    """The path, the program or the host."""
+    need: str | None
+    """The need with which it may be asked for, such as `host:packages.example`; None: it cannot be had."""
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from journeyman.cancellation import Scope, call_in, current_call, is_awaited, is_failure
 from journeyman.errors import InvalidArguments, OutcomeUnknown, Rejected, StepTooLarge, count, log_caught
-from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
+from journeyman.events import CallAbandoned, SandboxRefused, ToolCalled, ToolFinished, ToolProgress
 from journeyman.gate import (
     DECISION,
     Approval,
@@ -47,7 +47,7 @@ from journeyman.loop.replay import (
 from journeyman.loop.state import Call, Outcome, Run, StepTally, current_tally, iteration_place, wait_while_held
 from journeyman.loop.watch import ANYWHERE
 from journeyman.result import ToolKind
-from journeyman.tools.context import ToolContext
+from journeyman.tools.context import RefusedThing, ToolContext
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.tools import AnyTool, Middleware, MiddlewareCall
 from journeyman.tools.written import quoting
@@ -611,6 +611,7 @@ def _context(run: Run, tool: AnyTool, use: ToolUse) -> ToolContext[Any]:
         abort=run.abort,
         states=run.states,
         progress=lambda message, part: call_in(run.scope.loop, partial(_show_progress, run, use, message, part)),
+        refuse=lambda sandbox, refused: call_in(run.scope.loop, partial(_show_refusal, run, use, sandbox, refused)),
         tasks=run.options.runtime.tasks,
         name=None if journal is None else lambda: journal.name(key),
     )
@@ -623,6 +624,22 @@ def _show_progress(run: Run, use: ToolUse, message: str, fraction: float | None)
     if watch is not None and use.id in announced and not run.scope.is_over:
         name = announced[use.id].name
         watch.show(ToolProgress(path=run.path, tool_use_id=use.id, tool_name=name, message=message, fraction=fraction))
+
+
+def _show_refusal(run: Run, use: ToolUse, sandbox: str, refused: RefusedThing) -> None:
+    """Show what was refused, in the loop's thread; also to a command that goes on after its call."""
+    if run.watch is not None and use.id in run.calls.announced and not run.scope.is_over:
+        run.watch.show(
+            SandboxRefused(
+                path=run.path,
+                tool_use_id=use.id,
+                tool_name=run.calls.announced[use.id].name,
+                sandbox=sandbox,
+                cause=refused.cause,
+                what=refused.what,
+                need=refused.need,
+            )
+        )
 
 
 def _show_abandoned(run: Run, use: ToolUse) -> None:

@@ -94,6 +94,11 @@ DECIDED: Final = "journeyman.gate.decided"
 ANSWERED: Final = "journeyman.approval.answered"
 COMPACTED: Final = "journeyman.context.compacted"
 ABANDONED: Final = "journeyman.call.abandoned"
+REFUSED: Final = "journeyman.sandbox.refused"
+SANDBOX: Final = "journeyman.sandbox.name"
+CAUSE: Final = "journeyman.sandbox.cause"
+NEED: Final = "journeyman.sandbox.need"
+WHAT: Final = "journeyman.sandbox.what"
 
 # -- metrics ----------------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from journeyman.events import (
     RunResumed,
     RunStarted,
     RunSucceeded,
+    SandboxRefused,
     ToolCalled,
     ToolFinished,
 )
@@ -364,7 +365,9 @@ class SpanTape:
         span.end()
         self._instruments.meter.tool_s.record(event.duration_s, facts)
 
-    def _add_event(self, run: OpenRun, event: LayerCompleted | ContextCompacted | CallAbandoned) -> None:
+    def _add_event(
+        self, run: OpenRun, event: LayerCompleted | ContextCompacted | SandboxRefused | CallAbandoned
+    ) -> None:
         """Add what has no span of its own to the span in which it happened."""
         span, facts = run.attempt or run.span, dict[str, Any]()
         match event:
@@ -374,6 +377,12 @@ class SpanTape:
             case ContextCompacted():
                 name, facts = names.COMPACTED, {names.REASON: event.reason, names.TOKENS_BEFORE: event.before_tokens}
                 facts[names.TOKENS_AFTER] = event.after_tokens
+            case SandboxRefused():
+                name, span = names.REFUSED, run.calls.get(event.tool_use_id, span)
+                facts = {names.SANDBOX: event.sandbox, names.CAUSE: event.cause}
+                if self._instruments.shapes is not None:  # its need names the same
+                    told = {names.WHAT: event.what, names.NEED: event.need}
+                    facts |= {name: self._instruments.shapes.text(text) for name, text in told.items() if text}
             case CallAbandoned():
                 name, span = names.ABANDONED, run.calls.get(event.tool_use_id or "", span)
         span.add_event(name, facts)
@@ -390,6 +399,7 @@ class SpanTape:
             ContextCompacted: _add_event,
             ToolCalled: _tool_called,
             ToolFinished: _tool_finished,
+            SandboxRefused: _add_event,
             CallAbandoned: _add_event,
         },
     )

@@ -491,6 +491,7 @@ class Permission:
                 digest=request.digest,
                 decision=decision,
                 reason=reason,
+                box=request.box.sandbox if request.box is not None and "outside" not in action.needs else None,
             )
             self._audit(entry)
 
@@ -596,6 +597,8 @@ class AuditEntry:
     """What was decided."""
     reason: str
     """Why, in words."""
+    box: str | None = None
+    """The name of the sandbox in whose box the command stays; None: it runs in none."""
 
 
 def append_to_log(path: str | Path, entry: AuditEntry) -> None:

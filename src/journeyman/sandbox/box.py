@@ -14,13 +14,12 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem
+from journeyman.types import RefusalCause
 
 Guarantee: TypeAlias = Literal["files", "protected", "secrets", "network", "processes", "programs"]
 """`files`: nothing outside of the box is changed; `protected`: nor what is protected inside; `secrets`: what is hidden
 is not read; `network`: no host and no socket of the machine is reached; `processes`: no process outside is seen or
 ended, and none lives on; `programs`: no denied program runs."""
-RefusalCause: TypeAlias = Literal["write", "read", "protected", "program", "network"]
-"""The kind of a refusal: writing outside, reading what is hidden, changing what is protected, a program, a host."""
 _HOST: Final = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*(:[0-9]{1,5})?")
 _NUMBERS: Final = re.compile(r"(0x[0-9a-f]+|[0-9]+)(\.(0x[0-9a-f]+|[0-9]+))*")
 _LARGEST_PORT: Final = 65_535
@@ -77,6 +76,8 @@ class Box:
     """Variables that each command gets, before its own."""
     limits: BoxLimits = field(default_factory=BoxLimits)
     """The most that its processes may use."""
+    sandbox: str = field(default="", compare=False)
+    """The name of the sandbox that holds it, for whoever is told of it; empty: not known."""
 
     def __post_init__(self) -> None:
         problems = [*_path_problems(self), *_word_problems(self)]

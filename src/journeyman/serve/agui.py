@@ -234,6 +234,9 @@ class Agui:
                     yield ui.ReasoningStartEvent(message_id=self._thinking)
                     yield ui.ReasoningMessageStartEvent(message_id=self._thinking, role="reasoning")
                 yield ui.ReasoningMessageContentEvent(message_id=self._thinking, delta=text)
+            case events.SandboxRefused(tool_use_id=id, sandbox=sandbox, cause=cause, what=what, need=need):
+                value = {"toolCallId": id, "sandbox": sandbox, "cause": cause, "what": what, "need": need}
+                yield ui.CustomEvent(name="journeyman.refused", value=value)
             case events.ToolInputDelta() | events.ToolCalled() | events.ToolFinished() | events.ToolProgress():
                 yield from self._call(event)
             case events.OutputDelta():

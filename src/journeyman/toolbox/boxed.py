@@ -152,6 +152,11 @@ class WorkspaceBox:
                 return used.opened.box if self._chosen().holds().is_enough else None
             return self._borders(wish) if self._chosen().holds().is_enough else None
 
+    @property
+    def name(self) -> str:
+        """The name of its sandbox."""
+        return self._chosen().name
+
     def _chosen(self) -> Sandbox:
         if self._sandbox is None:
             self._sandbox = sandboxes.choose_sandbox()
@@ -173,7 +178,7 @@ class WorkspaceBox:
         if not wish.changes:
             box = replace(box, changes=False, writes=(), hosts=(), readable=(*box.readable, *box.writes))
         hosts = box.hosts if self._chosen().holds().has_proxy else ()
-        return replace(box, protected=protected, hosts=hosts).wider(wish.needs)
+        return replace(box, protected=protected, hosts=hosts, sandbox=self._chosen().name).wider(wish.needs)
 
     async def spawn(
         self,
@@ -209,23 +214,26 @@ class WorkspaceBox:
         found.processes[:] = [*[each for each in found.processes if each.are_left()], process]
         return BoxedCommand(process, found.opened)
 
-    async def explain(self, boxed: BoxedCommand | None, output: str, folder: str) -> list[str]:
-        """Return what the box has refused to a command, and what was put aside after it, each as a line to read."""
+    async def find_refusals(self, boxed: BoxedCommand | None, output: str, folder: str) -> list[SandboxRefusal]:
+        """Return what the box has refused to a command, and what was put aside after it."""
         if self._startup is None:
             return []
         opened = None if boxed is None else boxed.opened
         refusals = [] if opened is None else [*sandboxes.find_refusals(opened.box, output, folder)]
         if isinstance(opened, sandboxes.TellsRefusals):
             refusals = [*dict.fromkeys([*opened.take_refusals(), *refusals])]
-        self.refused.update(dict.fromkeys(refusals))
         held = await asyncio.to_thread(self._startup.hold_changes)
-        names = [_printable(each) for each in held]
-        lines = [f"{each} was put aside as {each}.held: programs would run it by themselves." for each in names]
-        for each in reversed(refusals):
-            can_be_asked = self.may_widen and each.need is not None
-            asked = f' Ask with needs=["{_printable(each.need or "")}"].' if can_be_asked else ""
-            lines.insert(0, _REFUSED[each.cause].format(_printable(each.what)) + asked)
-        return lines
+        refusals += [sandboxes.SandboxRefusal(cause="held", what=each) for each in held]
+        self.refused.update(dict.fromkeys(refusals))
+        return refusals
+
+    def explain(self, refusal: SandboxRefusal) -> str:
+        """Return what was refused as a line to read, with what to ask for where that can be had."""
+        is_read_only = refusal.cause == "write" and Path(refusal.what).is_relative_to(self.root)
+        told = _READ_ONLY if is_read_only else _REFUSED[refusal.cause]
+        can_be_asked = self.may_widen and may_change_files.get() and refusal.need is not None
+        asked = f' Ask with needs=["{_printable(refusal.need or "")}"].' if can_be_asked else ""
+        return told.format(_printable(refusal.what)) + asked
 
     def _open(self, wish: _Wish) -> _OpenBox | None:
         with self._opening:
@@ -294,10 +302,12 @@ class Unboxed:
             self._opened.close()
 
 
+_READ_ONLY: Final = "The sandbox refused to change {}: nothing may be changed now."
 _REFUSED: Final = {
     "write": "The sandbox refused to change {}: it is outside of the workspace.",
     "read": "The sandbox refused to read {}: it is hidden from commands.",
     "protected": "The sandbox refused to change {}: it is protected.",
     "program": "The sandbox refused to run {}: a rule forbids it.",
     "network": "The sandbox refused to connect to {}: it is not among the hosts that are allowed.",
+    "held": "{0} was put aside as {0}.held: programs would run it by themselves.",
 }

@@ -129,7 +129,7 @@ async def _run_for_model(bench: Bench, ctx: ToolContext, command: _ShellCommand)
         most = bench.shell.background_s
         return _in_background(bench, command, where, ctx=ctx, seconds=_seconds(command.timeout_s, most, most))
     seconds = _seconds(command.timeout_s, bench.shell.timeout_s, bench.shell.max_timeout_s)
-    done = await _run(bench, command, where, timeout_s=seconds, on_line=ctx.progress)
+    done = await _run(bench, command, where, ctx=ctx, timeout_s=seconds, on_line=ctx.progress)
     return _describe_result(done, seconds)
 
 
@@ -160,7 +160,8 @@ def _in_background(bench: Bench, command: _ShellCommand, folder: str, *, ctx: To
         )
 
     async def work(task: TaskContext) -> str:
-        done = await _run(bench, command, folder, timeout_s=seconds, on_line=task.write, every_line=True)
+        given = partial(_run, bench, command, folder, ctx=ctx, timeout_s=seconds)
+        done = await given(on_line=task.write, every_line=True)
         if not done.timed_out:
             task.exited(done.exit_code)
         if done.timed_out or done.exit_code != 0:
@@ -212,6 +213,7 @@ async def _run(
     command: _ShellCommand,
     folder: str,
     *,
+    ctx: ToolContext,
     timeout_s: float,
     on_line: Callable[[str], None],
     every_line: bool = False,
@@ -236,9 +238,12 @@ async def _run(
         pipe.show_rest()
         output = pipe.transcript.finish()
         boxed = running.boxed if isinstance(running, _KeptShell) else None
-        notes = () if bench.box is None else await bench.box.explain(boxed, output, folder)
-        for note in notes:
-            on_line(note)
+        notes: list[str] = []
+        if bench.box is not None:
+            for refusal in await bench.box.find_refusals(boxed, output, folder):
+                notes.append(bench.box.explain(refusal))
+                on_line(notes[-1])
+                ctx.report_refusal(bench.box.name, refusal)
     finally:
         pipe.close()
     return _Completed(

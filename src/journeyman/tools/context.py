@@ -27,6 +27,7 @@ from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
 from journeyman.narrowing import is_list_or_tuple, is_set
 from journeyman.tools.background import TaskOptions, Work
+from journeyman.types import RefusalCause
 
 T = TypeVar("T")
 Given = TypeVar("Given", default=object, covariant=True)
@@ -81,6 +82,17 @@ current_asker: ContextVar[Asker | None] = ContextVar("journeyman_asker", default
 """Where the tools that are called here ask the user; None outside a chat."""
 
 
+class RefusedThing(Protocol):
+    """A thing that a sandbox has refused, such as a `SandboxRefusal`."""
+
+    @property
+    def cause(self) -> RefusalCause: ...
+    @property
+    def what(self) -> str: ...
+    @property
+    def need(self) -> str | None: ...
+
+
 class _Named(Protocol):
     """The few properties of a tool that its context reads."""
 
@@ -103,8 +115,8 @@ class ToolContext(Generic[Given, Asked]):
 
     __slots__ = (
         *("agent", "deps", "path", "attempt", "iteration", "tool_use_id", "abort", "tasks"),
-        *("_activate", "_copies", "_given", "_input", "_is_over", "_key", "_name", "_progress", "_staged", "_states"),
-        *("_stop", "_tool"),
+        *("_activate", "_copies", "_given", "_input", "_is_over", "_key", "_name", "_progress", "_refuse", "_staged"),
+        *("_states", "_stop", "_tool"),
     )
 
     def __init__(  # noqa: PLR0913  one for each fact, and made in one place
@@ -121,6 +133,7 @@ class ToolContext(Generic[Given, Asked]):
         deps: object = None,
         abort: Abort | None = None,
         progress: Callable[[str, float | None], None] | None = None,
+        refuse: Callable[[str, RefusedThing], None] | None = None,
         tasks: BackgroundTasks | None = None,
         activate: Callable[[Sequence[str]], None] | None = None,
         name: Callable[[], str | None] | None = None,
@@ -147,6 +160,7 @@ class ToolContext(Generic[Given, Asked]):
         self._tool = tool
         self._states = states
         self._progress = progress
+        self._refuse = refuse
         self._activate = activate
         self._name = name
         self._key = ""
@@ -193,6 +207,11 @@ class ToolContext(Generic[Given, Asked]):
         """Report how far the call is: `fraction` goes from 0 to 1."""
         if self._progress is not None:
             self._progress(message, fraction)
+
+    def report_refusal(self, sandbox: str, refused: RefusedThing) -> None:
+        """Report what a sandbox of this name has refused to a command of this call: the event `SandboxRefused`."""
+        if self._refuse is not None:
+            self._refuse(sandbox, refused)
 
     def stop(self, reason: str) -> None:
         """End the run once this call has ended: it returns `Failure(EXECUTION_CANCELLED)` with the reason and with all

@@ -290,6 +290,10 @@ export class Tree {
       const call = this.keepWithCall(event);
       if (call) call.chip = { text: "abandoned", look: "bad" };
     },
+    SandboxRefused: (event) => {
+      const call = this.keepWithCall(event);
+      if (call) call.chip = { text: "refused", look: "bad" };
+    },
     GateDecided: (event) => this.keepWithCall(event),
     StepRecalled: (event) => this.keepWithCall(event),
     ApprovalRequested: (event) => this.wait(event),

@@ -303,6 +303,7 @@ function CallCard({ call, recording, choose, isOne }: { call: Step; recording: R
   const result = finished?.["tool_result"];
   const n = length(result);
   const gates = call.events.filter((event) => event.type === "GateDecided" && event["decision"] !== "allow");
+  const refusals = call.events.filter((event) => event.type === "SandboxRefused");
   return (
     <section class={`call${call.state === "failed" ? " failed" : ""}${scalars && longest < 60 ? "" : " even"}`}>
       <header>
@@ -345,6 +346,12 @@ function CallCard({ call, recording, choose, isOne }: { call: Step; recording: R
           {gates.map((gate) => (
             <p class="bad" key={gate.n}>
               {text(gate["decision"])}: {text(gate["reason"])}
+            </p>
+          ))}
+          {refusals.map((event) => (
+            <p class="bad" key={event.n}>
+              {text(event["sandbox"])} {event["cause"] === "held" ? "put aside" : "refused"} ({text(event["cause"])}): <span class="mono">{text(event["what"])}</span>
+              {event["need"] ? <span class="quiet">, asked for by {text(event["need"])}</span> : null}
             </p>
           ))}
           {finished ? <ResultView value={result} isError={finished["is_error"] === true} /> : <p class="quiet">{call.words || "It is not here yet."}</p>}

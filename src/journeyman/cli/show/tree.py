@@ -171,9 +171,8 @@ def lines_for_event(run: SeenRun, event: events.Event) -> Iterator[Line]:  # noq
             yield from _hosted_lines(event)
         case events.ToolFinished():
             yield from _finish_lines(run, event)
-        case events.CallAbandoned():
-            text = "was stopped and goes on; what it returns is dropped"
-            yield Line(indent=_CALL, mark="warning", name=event.tool_name or "model", text=text)
+        case events.SandboxRefused() | events.CallAbandoned():
+            yield _warning(event)
         case events.LayerStarted():
             if run.n_layers == 1:
                 yield _submission_line(run)
@@ -185,6 +184,14 @@ def lines_for_event(run: SeenRun, event: events.Event) -> Iterator[Line]:  # noq
             yield from _failure_lines(run, event)
         case _:
             pass
+
+
+def _warning(event: events.SandboxRefused | events.CallAbandoned) -> Line:
+    text = "was stopped and goes on; what it returns is dropped"
+    if isinstance(event, events.SandboxRefused):
+        told = "was put aside" if event.cause == "held" else f"refused by {event.sandbox} ({event.cause})"
+        text = f"{told}: {one_line(event.what)}"
+    return Line(indent=_CALL, mark="warning", name=event.tool_name or "model", text=text)
 
 
 def _begin_line(run: SeenRun, event: events.RunStarted | events.RunResumed) -> Line:
