@@ -10,7 +10,6 @@ from inline_snapshot import snapshot
 from journeyman import Agent, DefinitionError, Model, Output, run, tool
 from journeyman.connect import connect
 from journeyman.errors import CassetteError
-from journeyman.models import load_prices
 from journeyman.models.cassette.cassette import Cassette
 from journeyman.models.openai import OLLAMA, VLLM, Endpoint
 from tests.play import failed
@@ -84,26 +83,3 @@ def test_a_malformed_cassette_names_its_line(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(CassetteError) as caught:
         Cassette("may.jsonl")
     assert folded(str(caught.value)) == snapshot("may.jsonl, line 2: request has no 'messages'. Record it again.")
-
-
-def test_a_malformed_entry_of_a_price_table_names_its_field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("prices.toml").write_text(
-        """
-        [prices."anthropic:claude-sonnet-5-5"]
-        input = "1.50"
-        output = -7
-        cached = 0.1
-        """
-    )
-    with pytest.raises(DefinitionError) as caught:
-        load_prices("prices.toml")
-    assert folded(str(caught.value)) == snapshot("""\
-The price table 'prices.toml' has 3 problems:
-  - [INVALID_PRICE] prices["anthropic:claude-sonnet-5-5"].input: should be a valid number, got "1.50". Prices
-    are US dollars per million tokens, by 'provider:model'.
-  - [INVALID_PRICE] prices["anthropic:claude-sonnet-5-5"].output: should be greater than or equal to 0, got
-    -7. Prices are US dollars per million tokens, by 'provider:model'.
-  - [INVALID_PRICE] prices["anthropic:claude-sonnet-5-5"].cached: is not a known name. Prices are US dollars
-    per million tokens, by 'provider:model'.\
-""")

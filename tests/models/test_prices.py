@@ -1,25 +1,56 @@
-"""What models cost: the bundled table, tables of one's own, long requests, and what nobody knows."""
+"""What models cost: the bundled table, long requests, and what nobody knows."""
 
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
+from operator import itemgetter
+from typing import Annotated
 
 import pytest
+from pydantic import BaseModel, Field, TypeAdapter
 
-from journeyman import DefinitionError, Usage
+from journeyman import Usage
 from journeyman.connect import connect
 from journeyman.model import price_of
-from journeyman.models import load_prices, price_for, prices_as_of
+from journeyman.models import price_for, prices_as_of
 from journeyman.models.anthropic.model import AnthropicModel
-from journeyman.models.prices import BUNDLED
+from journeyman.models.prices import BUNDLED, find_price
 from journeyman.types import NOTHING_USED, Price
 from tests.support import price_table
 
 STEPPED = Price(input=1, output=2, cache_read=0.1, above=((1_000, Price(input=10, output=20)),))
 MILLION = 1_000_000
+
+
+Amount = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
+
+
+class Amounts(BaseModel, extra="forbid"):
+    input: Amount
+    output: Amount
+    cache_read: Amount | None = None
+    cache_write: Amount | None = None
+
+    def price(self) -> Price:
+        return Price(**self.model_dump(include={*Amounts.model_fields}))
+
+
+class Step(Amounts):
+    tokens: Annotated[int, Field(gt=0, strict=True)]
+
+
+class Entry(Amounts):
+    """An entry of the table, as strictly as it can be said."""
+
+    above: list[Step] = []
+    until: date | None = None
+
+    def price(self) -> Price:
+        steps = sorted([(step.tokens, step.price()) for step in self.above], key=itemgetter(0))
+        assert self.input or self.output
+        return replace(super().price(), above=tuple(steps))
 
 
 # -- the bundled table -------------------------------------------------------------------------------------------------
@@ -30,15 +61,16 @@ def test_the_table_is_what_its_source_makes_of_its_day() -> None:
 
 
 def test_every_entry_is_well_formed_and_has_a_price() -> None:
-    table = load_prices(BUNDLED)
-    assert table.as_of == prices_as_of()
-    assert re.match(r"genai-prices \(.*\) [\d.]+, ", table.source)
-    names = [name.split(":", 1) for name in table.entries]
+    table = json.loads(BUNDLED.read_text(encoding="utf-8"))
+    assert (table.keys(), table["as_of"]) == ({"as_of", "prices", "source"}, prices_as_of().isoformat())
+    assert re.match(r"genai-prices \(.*\) [\d.]+, ", table["source"])
+    names = [name.split(":", 1) for name in table["prices"]]
     assert {provider for provider, _ in names} == {*price_table.PROVIDERS.values()}
     by_token = {"web_search": None, "code_execution": None, "file_search": None}
-    listed = [(table.price_for(*name), price_for(*name)) for name in names]
-    assert all(known is not None and entry == replace(known, **by_token) for entry, known in listed)
-    assert all(entry != Price(input=0, output=0) for entry, _ in listed)
+    for name, entry in zip(names, TypeAdapter(dict[str, Entry]).validate_python(table["prices"]).values(), strict=True):
+        price = price_for(*name)
+        assert price is not None
+        assert replace(price, **by_token) == entry.price(), name
 
 
 def test_a_dated_name_costs_what_the_plain_one_does_unless_it_is_listed() -> None:
@@ -69,11 +101,9 @@ def test_long_requests_have_the_price_of_long_requests() -> None:
     assert [haiku.at(tokens).input for tokens in (0, 100_000, 100_001)] == [0.1, 0.1, 0.5]
 
 
-def test_a_price_counts_until_the_day_on_which_it_changes(tmp_path: Path) -> None:
+def test_a_price_counts_until_the_day_on_which_it_changes() -> None:
     def price(until: date) -> Price | None:
-        path = tmp_path / "prices.json"
-        path.write_text(json.dumps({"prices": {"a:b": {"input": 1, "output": 2, "until": until.isoformat()}}}))
-        return load_prices(path).price_for("a", "b")
+        return find_price({"a:b": {"input": 1, "output": 2, "until": until.isoformat()}}, "a", "b")
 
     assert price(date.max) == Price(input=1, output=2)
     assert price(date(2026, 1, 1)) is None
@@ -104,70 +134,6 @@ def test_at_another_address_the_price_is_unknown(name: str) -> None:
 def test_an_unknown_model_has_no_price_and_neither_has_one_that_was_made_by_hand() -> None:
     assert price_of(connect("anthropic:claude-next", api_key="k")) is None
     assert price_of(AnthropicModel("claude-sonnet-5-5")) is None
-
-
-# -- tables of one's own -----------------------------------------------------------------------------------------------
-
-TOML = """
-as_of = 2026-11-20
-source = "our contract"
-
-[prices."anthropic:claude-sonnet-5-5"]
-input = 1.5
-output = 7
-cache_read = 0.05
-above = [{ tokens = 200_000, input = 3, output = 14 }, { tokens = 100_000, input = 2, output = 9 }]
-"""
-
-
-def test_a_table_in_toml_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "prices.toml"
-    path.write_text(TOML)
-    table = load_prices(path)
-    assert (table.as_of, table.source) == (date(2026, 11, 20), "our contract")
-    above = ((100_000, Price(input=2, output=9)), (200_000, Price(input=3, output=14)))
-    expected = Price(input=1.5, output=7, cache_read=0.05, above=above)
-    assert table.price_for("anthropic", "claude-sonnet-5-5-20261001") == expected
-    assert table.price_for("anthropic", "claude-opus-5-5") is None
-
-
-INPUT = 'prices["a:b"].input'
-MALFORMED = {
-    '{"prices": {"a:b": {"input": -1, "output": 2}}}': [f"{INPUT}: should be greater than or equal to 0, got -1."],
-    '{"prices": {"a:b": {"input": "3", "output": 2, "cache-read": 1}}}': [
-        f'{INPUT}: should be a valid number, got "3".',
-        'prices["a:b"].cache-read: is not a known name.',
-    ],
-    '{"prices": {"a:b": {"input": 1}}}': ['prices["a:b"].output: is required.'],
-    '{"prices": {"a:b": {"input": 1, "output": 1, "above": [{"tokens": 0, "input": 1, "output": 1}]}}}': [
-        'prices["a:b"].above[0].tokens: should be greater than 0, got 0.'
-    ],
-    '{"prices": {"sonnet": {"input": 1, "output": 1}}}': [
-        "prices.sonnet: its name is not of the form 'provider:model', got \"sonnet\"."
-    ],
-    '{"prices": {"a:b": {"input": NaN, "output": 1}}}': [f"{INPUT}: should be a finite number, got NaN."],
-    "[]": ["It cannot be read: it does not hold a table."],
-    "{": ["It cannot be read: EOF while parsing an object at line 1 column 1."],
-}
-
-
-@pytest.mark.parametrize("text", MALFORMED)
-def test_a_malformed_table_is_refused_with_file_entry_and_field(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "prices.json"
-    path.write_text(text)
-    with pytest.raises(DefinitionError) as caught:
-        load_prices(path)
-    assert [problem.message for problem in caught.value.problems] == MALFORMED[text]
-    assert str(caught.value).startswith(f"The price table {str(path)!r} has ")
-    assert all(problem.hint for problem in caught.value.problems)
-
-
-def test_a_table_that_is_not_there_or_no_toml_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "bad.toml").write_text("prices = ")
-    for name, said in (("none.json", "No such file"), ("bad.toml", "Invalid value")):
-        with pytest.raises(DefinitionError, match=said) as caught:
-            load_prices(tmp_path / name)
-        assert [problem.code for problem in caught.value.problems] == ["UNREADABLE_PRICES"]
 
 
 # -- costs -------------------------------------------------------------------------------------------------------------

@@ -10,25 +10,13 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.models.prices import PriceTable, load_prices, price_for, prices_as_of
+    from journeyman.models.prices import price_for, prices_as_of
     from journeyman.models.wrappers import FallbackModel, RateLimitedModel, SwappableModel, WrapperModel
 
-__all__ = [
-    "FallbackModel",
-    "PriceTable",
-    "RateLimitedModel",
-    "SwappableModel",
-    "WrapperModel",
-    "load_prices",
-    "price_for",
-    "prices_as_of",
-]
+__all__ = ["FallbackModel", "RateLimitedModel", "SwappableModel", "WrapperModel", "price_for", "prices_as_of"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
-        {
-            "prices": "PriceTable load_prices price_for prices_as_of",
-            "wrappers": "FallbackModel RateLimitedModel SwappableModel WrapperModel",
-        },
+        {"prices": "price_for prices_as_of", "wrappers": "FallbackModel RateLimitedModel SwappableModel WrapperModel"},
     )
