@@ -323,7 +323,6 @@ PRIVATE: dict[str, str] = {
     "permission/test_answers.py: _waiting": "Nothing else shows that a call that waits no longer is forgotten.",
     "serve/test_http_hooks.py: setattr journeyman.durable.worker._PATIENCE_S": _CLOCKS,
     "store/test_forked.py: _PATIENCE_S": _CLOCKS,
-    "store/test_store.py: _connection": "Only SQLite itself tells which write waits for the disk.",
     "support/eager.py: _PyTask": _OF_PYTHON,
     "support/eager.py: _Task__step": _OF_PYTHON,
     "support/eager.py: _context": _OF_PYTHON,

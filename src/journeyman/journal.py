@@ -429,26 +429,6 @@ def _stable_bytes(value: object) -> bytes:
 # -- steps that a journal stores itself --------------------------------------------------------------------------------
 
 
-class Steps(Protocol):
-    """The steps that a journal stores."""
-
-    def found(self, key: str) -> tuple[bool, bytes | None]:
-        """Return whether a step was begun, and its value if it was finished."""
-        ...
-
-    def put(self, key: str, value: bytes | None) -> None:
-        """Store the value of a finished step; None: it was begun, which no power cut undoes once this has returned.
-
-        Raises:
-            StoreError: it could not be written.
-        """
-        ...
-
-    def go_live(self, key: str) -> None:
-        """Take note that this step is not known: its run replays no more."""
-        ...
-
-
 @lazy_dataclass(frozen=True)
 class StoredStep:
     """The place of a step in a journal that stores the steps itself.
@@ -457,7 +437,7 @@ class StoredStep:
     may pass, such as a full disk, is tried again: it is no reason to end a run that has done what it would forget.
     """
 
-    steps: Steps
+    steps: StoringJournal
     key: str
     effect: Effect
 
@@ -513,7 +493,11 @@ class StoringJournal(Journal):
 
     @abstractmethod
     def put(self, key: str, value: bytes | None) -> None:
-        """Store the value of a finished step; None: it was begun, which no power cut undoes once this has returned."""
+        """Store the value of a finished step; None: it was begun, which no power cut undoes once this has returned.
+
+        Raises:
+            StoreError: it could not be written. One that `may_pass` is no end of the run: it waits, and tries again.
+        """
         ...
 
     @abstractmethod
@@ -557,29 +541,35 @@ class InMemoryJournal(StoringJournal):
     """The values of finished steps, by key."""
     started: set[str] = field(default_factory=set[str])
     """The keys of the steps that were started and must not be started again."""
-    _times: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
-    """When each step was stored, and each life began, by the clock of the event loop, in seconds."""
+    _times: list[tuple[str, bool, float]] = field(default_factory=list[tuple[str, bool, float]])
+    """When each step was stored, and when each life began or ended, for which the second is true; by the clock of the
+    event loop, in seconds."""
     _lives: Lives = field(default_factory=lambda: Lives())
 
     def begin_life(self, prefix: str = "") -> float:
-        used_s = worked_s((key, at) for key, at in self._times if key.startswith(prefix))
+        before = [each for each in self._times if each[0].startswith(prefix)]
         StoringJournal.begin_life(self, prefix)
-        self._lives.learn(prefix, [key for key, _ in self._times if key.startswith(prefix)])
-        self._times.append((f"{prefix}{LIFE}", asyncio.get_running_loop().time()))
-        return used_s
+        self._lives.learn(prefix, [key for key, *_ in before])
+        self._note(f"{prefix}{LIFE}", is_life=True)
+        return worked_s((is_life, at) for _, is_life, at in before)
+
+    def _note(self, key: str, *, is_life: bool) -> None:
+        self._times.append((key, is_life, asyncio.get_running_loop().time()))
 
     def end_life(self, prefix: str = "") -> None:
-        self._times.append((f"{prefix}{LIFE_OVER}", asyncio.get_running_loop().time()))
+        self._note(f"{prefix}{LIFE_OVER}", is_life=True)
 
     def stored(self, prefix: str = "") -> Iterator[tuple[str, bytes | None]]:
         known = {**dict.fromkeys(self.started), **self.finished}
         return ((key, value) for key, value in known.items() if key.startswith(prefix))
 
     def found(self, key: str) -> tuple[bool, bytes | None]:
+        """Return whether a step was begun, and its value if it was finished."""
         return key in self.started, self.finished.get(key)
 
     def put(self, key: str, value: bytes | None) -> None:
-        self._times.append((key, asyncio.get_running_loop().time()))
+        """Remember a finished step; None: it was begun."""
+        self._note(key, is_life=False)
         if value is None:
             self.started.add(key)
         else:
@@ -628,14 +618,14 @@ class Lives:
             self._new.append(key)
 
 
-def worked_s(times: Iterable[tuple[str, float]]) -> float:
+def worked_s(times: Iterable[tuple[bool, float]]) -> float:
     """Return how long a run has worked: from the beginning of each life to the last step that was stored in it.
 
-    `times` are keys and moments in seconds, in the order in which they were stored.
+    `times` say of each moment, in seconds, whether a life began or ended then; in their order.
     """
     total_s, began, last = 0.0, None, 0.0
-    for key, at in times:
-        if key.rpartition("/")[2] == LIFE or began is None:
+    for is_life, at in times:
+        if is_life or began is None:
             # A clock may be set back between two steps: that is no negative work.
             total_s += 0.0 if began is None else max(0.0, last - began)
             began = at

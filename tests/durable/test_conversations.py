@@ -4,32 +4,31 @@ import asyncio
 from pathlib import Path
 
 from journeyman import Chat, Runtime, Success
-from journeyman.store.store import Store
 from tests.durable.worlds import World, payer
 from tests.play import cancelled, existing, succeeded, texts
+from tests.support.lines_journal import LinesJournal
 
 
 async def turn(path: Path, world: World) -> Success[str] | None:
     """Let one process have the first turn of a chat. None: it died in mid-payment."""
     world.reached.clear()
-    with Store(path) as store:
-        async with Chat(payer(world), runtime=Runtime(journal=store.journal("chat 7"))) as chat:
-            living = asyncio.ensure_future(chat.prompt("Pay."))
-            dying = asyncio.ensure_future(world.reached.wait())
-            await asyncio.wait({living, dying}, return_when=asyncio.FIRST_COMPLETED)
-            dying.cancel()
-            if not living.done():
-                await cancelled(living)
-                return None
-            return succeeded(living.result())
+    async with Chat(payer(world), runtime=Runtime(journal=LinesJournal(path))) as chat:
+        living = asyncio.ensure_future(chat.prompt("Pay."))
+        dying = asyncio.ensure_future(world.reached.wait())
+        await asyncio.wait({living, dying}, return_when=asyncio.FIRST_COMPLETED)
+        dying.cancel()
+        if not living.done():
+            await cancelled(living)
+            return None
+        return succeeded(living.result())
 
 
 async def test_a_call_in_a_turn_that_was_under_way_is_unknown_in_every_later_life(tmp_path: Path) -> None:
     # K25 of K4
     world = World(dies_after="B")
-    assert await turn(tmp_path / "chats.db", world) is None
-    second = await turn(tmp_path / "chats.db", world)
-    third = await turn(tmp_path / "chats.db", world)
+    assert await turn(tmp_path / "chats.jsonl", world) is None
+    second = await turn(tmp_path / "chats.jsonl", world)
+    third = await turn(tmp_path / "chats.jsonl", world)
     assert second is not None
     assert third is not None
     assert world.done == ["A", "B"]
@@ -39,8 +38,8 @@ async def test_a_call_in_a_turn_that_was_under_way_is_unknown_in_every_later_lif
 
 async def test_a_turn_uses_as_much_in_two_lives_as_in_one(tmp_path: Path) -> None:
     # K25 of K14
-    whole = await turn(tmp_path / "whole.db", World())
+    whole = await turn(tmp_path / "whole.jsonl", World())
     world = World(dies_after="B")
-    assert await turn(tmp_path / "chats.db", world) is None
-    again = await turn(tmp_path / "chats.db", world)
+    assert await turn(tmp_path / "chats.jsonl", world) is None
+    again = await turn(tmp_path / "chats.jsonl", world)
     assert existing(existing(again).metadata.usage).requests == existing(existing(whole).metadata.usage).requests == 3

@@ -1,9 +1,7 @@
 """Durable runs, as a program uses them: they go on where they were, wait without a process, and are told apart."""
 
 import asyncio
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +35,6 @@ from journeyman.events import RunResumed
 from journeyman.gate import Allow, Approval, Decision, Deny
 from journeyman.journal import InMemoryJournal
 from journeyman.model import Request
-from journeyman.store.store import Store
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call
 from tests.durable.processes import IN_POSTGRES
 from tests.durable.worlds import AsksAbout, World, payer, until, when
@@ -670,20 +667,3 @@ async def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is not a store"):
         async with Durable(path):
             pass
-
-
-async def test_a_store_of_the_format_before_keeps_what_it_has_and_takes_durable_runs(tmp_path: Path) -> None:
-    path, world = tmp_path / "runs.db", World()
-    with Store(path) as store:
-        first = succeeded(await run(payer(world), "Pay.", runtime=Runtime(journal=store.journal("7"))))
-    with closing(sqlite3.connect(path)) as connection:
-        for table in ("jm_runs", "jm_steps", "jm_signals"):
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute("PRAGMA user_version = 1")
-        connection.commit()
-    async with Durable(path) as durable:
-        assert isinstance(await durable.run(payer(world), "Pay.", id="8"), Success)
-    with Store(path) as store:
-        again = succeeded(await run(payer(world), "Pay.", runtime=Runtime(journal=store.journal("7"))))
-    assert again.history == first.history
-    assert world.done == ["A", "B", "A", "B"]

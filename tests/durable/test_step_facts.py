@@ -32,12 +32,12 @@ from journeyman.durable.memory import InMemoryEngine
 from journeyman.gate import Approval, Ask, Decision, Rewrite
 from journeyman.journal import InMemoryJournal, Journal, StepFacts, StoredStep, StoringJournal, decode_step, encode_step
 from journeyman.model import Request
-from journeyman.store.store import Store
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.tools.context import States
 from journeyman.types import Effect, JsonObject, Usage
 from tests.durable.processes import Stage
 from tests.play import Door, cancelled, existing, make_gate, n_answers, succeeded, virtual_clock
+from tests.support.lines_journal import LinesJournal
 
 _NAMES: Final = ("spent", "error", "kind", "v", "f", "s", "value", "counts", "children", "unstored_calls", "response")
 _WORDS: Final = ("skipped", "over_budget", "call", "model", "end", "", "7")
@@ -131,12 +131,9 @@ async def test_limits_count_after_a_death_as_without_one(
     assert mortal.outcome(result) == expected
 
 
-async def _in_a_store(bench: Bench, path: Path) -> Result[Any]:
+async def _in_a_file(bench: Bench, path: Path) -> Result[Any]:
     for abort in (bench.abort, None):
-        with Store(path) as store:
-            journal = store.journal("7")
-            result = await run(bench.agent(), "Go.", runtime=bench.runtime(journal), abort=abort)
-            journal.close()
+        result = await run(bench.agent(), "Go.", runtime=bench.runtime(LinesJournal(path)), abort=abort)
     return result
 
 
@@ -153,11 +150,11 @@ _WORST: Final[JsonObject] = {
 }
 
 
-async def test_limits_count_after_a_death_in_a_journal_of_a_store(tmp_path: Path) -> None:
+async def test_limits_count_after_a_death_in_a_journal_of_a_stranger(tmp_path: Path) -> None:
     limits = Limits(calls=4, tokens=20_000, iterations=20)
     alive, mortal = Bench(_WORST, limits), Bench(_WORST, limits, dies_in=3)
     expected = alive.outcome(await run(alive.agent(), "Go.", runtime=alive.runtime()))
-    assert mortal.outcome(await _in_a_store(mortal, tmp_path / "runs.db")) == expected
+    assert mortal.outcome(await _in_a_file(mortal, tmp_path / "steps.jsonl")) == expected
     assert expected.n_made == 4
 
 

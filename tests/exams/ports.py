@@ -44,11 +44,10 @@ EXAMS: Final[Mapping[str, Mapping[str, str]]] = {
 """Of each port its implementations, each with the file of tests that it passes with the others."""
 
 APART: Final[Mapping[str, str]] = {
-    "Journal": "a run's, one of a file, a part of another one, and that of a cassette keep different promises",
+    "Journal": "a run's, a part of another one, and that of a cassette keep different promises",
     "Model": "what stands around a model: properties/test_models_around_models.py",
     "Outside": "one implementation",
     "Records": "one implementation",
-    "Steps": "one implementation",
     "Tap": "one records, one measures, one does both",
     "RecordingSink": "one records, one measures, one does both",
     "Telemetry": "one implementation",

@@ -82,11 +82,11 @@ def test_whoever_is_in_the_list_is_there_and_so_is_its_exam(source: list[ast.Mod
 def test_an_implementation_that_takes_no_exam_is_found(source: list[ast.Module]) -> None:
     twin = "if TYPE_CHECKING:\n    _engine: type[Engine] = SlowEngine\n"
     below = "class OtherRuns(SentRuns): ...\n"
-    second = "class OtherSteps(Steps): ...\n"
+    second = "class OtherRecords(Records): ...\n"
     modules = [*source, *map(ast.parse, (twin, below, second))]
     assert unlisted(modules) == [
         "SlowEngine implements Engine",
+        "OtherRecords implements Records",
+        "Recorder implements Records",
         "OtherRuns implements SentRuns",
-        "FileJournal implements Steps",
-        "OtherSteps implements Steps",
     ]

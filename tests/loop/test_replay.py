@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,18 +27,18 @@ from journeyman import (
     tool,
 )
 from journeyman.budget import Budget
+from journeyman.errors import StoreError
 from journeyman.events import RunResumed, RunStarted, RunSucceeded, ToolCalled
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Verdict
 from journeyman.journal import InMemoryJournal, worked_s
 from journeyman.loop.calls import SKIPPED
 from journeyman.model import Request
 from journeyman.output import ContinueRun, StopContext
-from journeyman.store.store import Store
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.types import Usage
 from tests.durable.worlds import World
 from tests.play import cancelled, failed, following, instance_of, make_gate, make_tool, succeeded, texts, virtual_clock
-from tests.support.room import no_room
+from tests.support.lines_journal import LinesJournal
 
 
 async def life(world: World, agent: Agent[Any, Any], journal: InMemoryJournal, **options: Any) -> Result[Any] | None:
@@ -118,10 +117,9 @@ async def test_a_budget_that_outlives_the_lives_counts_each_once() -> None:
 
 
 def test_the_time_between_two_lives_does_not_count() -> None:
-    lives = [("life", 100.0), ("a", 101.0), ("b", 103.5), ("life", 9_000.0), ("c", 9_000.5), ("life", 9_999.0)]
+    lives = [(True, 100.0), (False, 101.0), (False, 103.5), (True, 9_000.0), (False, 9_000.5), (True, 9_999.0)]
     assert worked_s(lives) == 4.0
     assert worked_s([]) == 0.0
-    assert worked_s([("a", 5.0), ("b", 7.0)]) == 2.0, "as an earlier version stored it"
 
 
 # -- approvals ---------------------------------------------------------------------------------------------------------
@@ -463,12 +461,12 @@ async def test_a_journal_answers_only_the_run_that_it_is_of() -> None:
 
 
 async def test_a_journal_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with Store(tmp_path / "runs.db") as store:
-        journal = store.journal("7")
+    journal = LinesJournal(tmp_path / "steps.jsonl")
+    journal.path.unlink()
     agent = Agent(name="one", model=ScriptedModel(["Done."]))
     result = failed(await run(agent, "Go.", runtime=Runtime(journal=journal)))
     assert result.code == "INVALID_INPUT"
-    assert "the journal cannot be used (StoreError: " in result.error.message
+    assert "the journal cannot be used (FileNotFoundError: " in result.error.message
 
 
 @virtual_clock
@@ -476,35 +474,52 @@ async def test_a_full_disk_holds_the_run_up_and_does_not_end_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     paid: list[str] = []
-    full = ExitStack()
+
+    class Full(LinesJournal):
+        """A journal on a disk that is full for a while."""
+
+        until_s = 0.0
+
+        def put(self, key: str, value: bytes | None) -> None:
+            if asyncio.get_running_loop().time() < self.until_s:
+                raise StoreError("No room.", hint="Make room.", may_pass=True)
+            super().put(key, value)
+
+    journal = Full(tmp_path / "steps.jsonl")
 
     @tool(effect="once")
     async def pay() -> str:
-        full.enter_context(no_room(tmp_path))
-        asyncio.get_running_loop().call_later(45, full.close)
+        journal.until_s = asyncio.get_running_loop().time() + 45
         paid.append("paid")
         return "paid " * 2_000
 
     agent = Agent(name="payer", model=ScriptedModel([call("pay", id="A"), "Done."]), tools=[pay])
-    with full, Store(tmp_path / "runs.db") as store:
-        journal = store.journal("7")
-        assert isinstance(await run(agent, "Go.", runtime=Runtime(journal=journal)), Success)
-        assert journal.steps()[-3:] == ("attempt/1/iteration/1/call/A", "attempt/1/iteration/2/model", "end")
+    assert isinstance(await run(agent, "Go.", runtime=Runtime(journal=journal)), Success)
+    keys = [key for key, _ in journal.stored()]
+    assert keys[-3:] == ["attempt/1/iteration/1/call/A", "attempt/1/iteration/2/model", "end"]
     assert paid == ["paid"]
     waits = [each for each in caplog.messages if "The run waits until its step attempt/1/iteration/1/call/A" in each]
     assert len(waits) == 2, "it is said at once, and again after 30 s"
 
 
-async def test_a_store_that_was_closed_ends_the_run(tmp_path: Path) -> None:
-    store = Store(tmp_path / "runs.db")
+async def test_a_journal_that_is_gone_ends_the_run(tmp_path: Path) -> None:
+    class Gone(LinesJournal):
+        is_closed = False
+
+        def put(self, key: str, value: bytes | None) -> None:
+            if self.is_closed:
+                raise StoreError("It could not be written.", hint="Open it again.")
+            super().put(key, value)
+
+    journal = Gone(tmp_path / "steps.jsonl")
 
     @tool
     async def close() -> str:
-        store.close()
+        journal.is_closed = True
         return "closed"
 
     agent = Agent(name="closer", model=ScriptedModel([call("close", id="A"), "Done."]), tools=[close])
-    result = failed(await run(agent, "Go.", runtime=Runtime(journal=store.journal("7"))))
+    result = failed(await run(agent, "Go.", runtime=Runtime(journal=journal)))
     assert (result.code, "could not be written" in result.error.message) == ("INTERNAL_ERROR", True)
 
 

@@ -1,12 +1,10 @@
 """What counts of an answer whose use nobody told: its words by an estimate, and else what was reserved for it."""
 
 import asyncio
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -31,7 +29,6 @@ from journeyman.model import (
     UsageSeen,
 )
 from journeyman.models.wrappers import FallbackModel, RateLimitedModel
-from journeyman.store import Store
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.types import Effect, Price, Text
 from tests.contracts.fault_adapters import ADAPTERS, Adapter
@@ -291,23 +288,12 @@ class Mortal:
         return None
 
 
-@contextmanager
-def opened(path: Path) -> Generator[Journal]:
-    """Open a journal in a file for one life."""
-    with Store(path) as store:
-        yield store.journal("a")
-
-
-@pytest.mark.parametrize("kind", ["memory", "file"])
-async def test_each_death_but_the_first_counts_as_what_was_reserved_for_the_call_that_it_cut(
-    kind: str, tmp_path: Path
-) -> None:
+async def test_each_death_but_the_first_counts_as_what_was_reserved_for_the_call_that_it_cut() -> None:
     memory, counted, results = InMemoryJournal(), list[int](), list[Result[str] | None]()
     for n_answers_before in (0, 0, 1, 0, 1, 0, 9, 9):
-        with nullcontext(memory) if kind == "memory" else opened(tmp_path / "runs.db") as journal:
-            mortal = Mortal(journal, n_calls=2)
-            results.append(await mortal.live(("model", n_answers_before)))
-            counted.append(mortal.counted)
+        mortal = Mortal(memory, n_calls=2)
+        results.append(await mortal.live(("model", n_answers_before)))
+        counted.append(mortal.counted)
     first, later = LONGEST + 28, LONGEST + 69  # by the estimate of the requests
     second, third = first + 60, first + 60 + 2 * later + 60  # where these calls stand
     ends = third + 2 * later + 60
@@ -327,15 +313,13 @@ async def test_a_death_in_a_tool_counts_nothing_however_often_it_happens(effect:
     assert mortal.used == mortal.counted == 420
 
 
-@pytest.mark.parametrize("kind", ["memory", "file"])
-async def test_a_life_that_ended_in_good_order_has_not_died(kind: str, tmp_path: Path) -> None:
+async def test_a_life_that_ended_in_good_order_has_not_died() -> None:
     """Its call failed, or it was not even prepared, again and again."""
     memory, budget = InMemoryJournal(), budget_of(LIMIT)
 
     async def live(input: str, answer: Answer | ProviderError) -> Result[str]:
-        with nullcontext(memory) if kind == "memory" else opened(tmp_path / "runs.db") as journal:
-            agent = Agent(name="teller", model=ScriptedModel([answer]), limits=Limits(request_retries=0))
-            return await run(agent, input, runtime=Runtime(journal=journal, budget=budget))
+        agent = Agent(name="teller", model=ScriptedModel([answer]), limits=Limits(request_retries=0))
+        return await run(agent, input, runtime=Runtime(journal=memory, budget=budget))
 
     for _ in range(5):
         down = await live("Go.", ProviderError("down", kind="overloaded", usage=Usage()))

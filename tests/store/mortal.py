@@ -9,7 +9,6 @@ from journeyman import Agent, Chat, Limits, Runtime, run, tool
 from journeyman.durable import Durable
 from journeyman.errors import SessionInUse
 from journeyman.record import Recorder
-from journeyman.store.store import Store
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, say
 
 
@@ -69,12 +68,6 @@ async def chat(place: str) -> None:
         chat.follow_up("And then?")
         tell(chat.session.id if chat.session else "")
         await chat.prompt("Send the letter.")
-
-
-async def journal(place: str) -> None:
-    """Hang in the second payment."""
-    with Store(place) as store:
-        await run(payments(), "Pay A and B.", runtime=Runtime(journal=store.journal("job 7")))
 
 
 async def hammer(place: str) -> None:
@@ -147,6 +140,6 @@ async def claim(place: str) -> None:
 
 
 if __name__ == "__main__":
-    what = {"chat": chat, "journal": journal, "hammer": hammer, "claim": claim, "turn": turn, "turns": turns}
+    what = {"chat": chat, "hammer": hammer, "claim": claim, "turn": turn, "turns": turns}
     what |= {"recorded": recorded, "recording": recording}
     asyncio.run(what[sys.argv[1]](sys.argv[2]))

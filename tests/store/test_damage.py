@@ -9,8 +9,7 @@ from zlib import crc32
 import pytest
 
 from journeyman import Agent, Chat, Message, Text, Usage
-from journeyman.errors import OutcomeUnknown, StoreError
-from journeyman.journal import TypedCodec
+from journeyman.errors import StoreError
 from journeyman.session import Step
 from journeyman.store.store import Store, StoreRepaired
 from journeyman.testing.scripted import FunctionModel
@@ -173,33 +172,6 @@ def test_a_damaged_file_that_is_in_use_is_left_alone(path: Path) -> None:
         with pytest.raises(StoreError, match=r"damaged store .*other\.db is open in this process"):
             Store(other)
         assert other.read_bytes() == bytes(data)
-
-
-async def test_a_repair_says_which_steps_are_lost_and_does_nothing_twice_that_must_not_be(path: Path) -> None:
-    async def work() -> str:
-        return "value"
-
-    with Store(path) as store:
-        journal = store.journal("7")
-        for number in range(40):
-            codec = TypedCodec[str](str)
-            await journal.reserve(f"step/{number}", effect="once").step(work, codec=codec)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE steps SET body = '\"other\"' WHERE key = 'step/3' AND body IS NOT NULL")
-        connection.execute("DELETE FROM steps WHERE key = 'step/5'")
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    data = bytearray(path.read_bytes())
-    data[60:64] = b"\xff" * 4  # it is to be repaired
-    data[100:108] = bytes(8)
-    path.write_bytes(data)
-    with pytest.warns(StoreRepaired, match=r"Of the journals, 3 steps could not be read"):
-        repaired = Store(path)
-    with repaired:
-        journal = repaired.journal("7")
-        assert len(journal.steps()) == 38
-        with pytest.raises(OutcomeUnknown):
-            await journal.reserve("step/3", effect="once").step(work, codec=TypedCodec[str](str))
 
 
 def test_damage_that_cannot_be_repaired_as_the_file_is_closed_is_logged(

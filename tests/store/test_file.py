@@ -9,13 +9,13 @@ import pytest
 from journeyman.errors import StoreError
 from journeyman.store.file import Damaged, File
 
-_ADD = "INSERT INTO steps (run, key, at, body, crc) VALUES ('1', '', 0.0, ?, 0)"
+_ADD = "INSERT INTO records (session, kind, position, at, body, crc) VALUES ('1', '', 0, 0.0, ?, 0)"
 
 
-def n_steps(path: Path) -> int:
+def n_records(path: Path) -> int:
     other = File(path)
     try:
-        return other.rows("SELECT count(*) FROM steps")[0][0]
+        return other.rows("SELECT count(*) FROM records")[0][0]
     finally:
         other.close()
 
@@ -24,8 +24,8 @@ def n_steps(path: Path) -> int:
 def test_what_a_statement_has_written_others_see_at_once(path: Path, is_synced: bool) -> None:
     file = File(path)
     assert file.write(_ADD, (b"x",), is_synced=is_synced) == 1
-    assert n_steps(path) == 1
-    assert file.write("DELETE FROM steps WHERE run = 'unknown'", (), is_synced=is_synced) == 0
+    assert n_records(path) == 1
+    assert file.write("DELETE FROM records WHERE session = 'unknown'", (), is_synced=is_synced) == 0
     file.close()
 
 
@@ -40,7 +40,7 @@ def test_a_statement_that_another_process_keeps_waiting_is_busy_and_may_be_tried
             file.write(_ADD, (b"y",), is_synced=is_synced)
     assert (caught.value.is_busy, caught.value.may_pass, file.is_damaged) == (True, True, False)
     assert file.write(_ADD, (b"y",), is_synced=is_synced) == 1
-    assert n_steps(path) == 2
+    assert n_records(path) == 2
     file.close()
     other.close()
 
@@ -54,10 +54,10 @@ def test_of_a_statement_for_which_there_is_no_room_nothing_is_written(path: Path
     with pytest.raises(StoreError, match="full") as caught:
         file.write(_ADD, (bytes(100_000),), is_synced=is_synced)
     assert (caught.value.is_busy, caught.value.may_pass) == (False, True)
-    assert n_steps(path) == 0
+    assert n_records(path) == 0
     file.rows(f"PRAGMA max_page_count = {n_pages + 100}")
     assert file.write(_ADD, (bytes(100_000),), is_synced=is_synced) == 1, "no transaction was left open"
-    assert n_steps(path) == 1
+    assert n_records(path) == 1
     file.close()
 
 
@@ -84,7 +84,7 @@ def test_a_query_that_meets_damage_notes_it(path: Path) -> None:
     file = File(path)
     try:
         with pytest.raises(Damaged):
-            file.rows("SELECT * FROM steps")
+            file.rows("SELECT * FROM records")
         assert file.is_damaged
     finally:
         file.close()
@@ -119,7 +119,7 @@ def test_nothing_is_written_to_a_file_that_others_do_not_find(
     with pytest.raises(StoreError, match="was moved"), file.transaction(is_synced=is_synced) as connection:
         connection.execute(_ADD, (b"z",))
     assert (caught.value.may_pass, caught.value.is_busy) == (False, False)
-    assert file.rows("SELECT body FROM steps") == [(b"x",)]
+    assert file.rows("SELECT body FROM records") == [(b"x",)]
     file.close()
 
 
@@ -132,4 +132,4 @@ def test_no_new_store_begins_beside_the_log_of_one_that_was_taken_away(path: Pat
     with pytest.raises(StoreError, match="is not there, but its log is"):
         File(path)
     path.with_name("aside.db").rename(path)
-    assert n_steps(path) == 1
+    assert n_records(path) == 1

@@ -9,13 +9,12 @@ from typing import IO
 
 import pytest
 
-from journeyman import Chat, Runtime, Text, run
+from journeyman import Chat, Runtime, Text
 from journeyman.errors import SessionInUse
-from journeyman.store.store import Store
 from journeyman.testing.scripted import ScriptedModel
 from tests.cli.program import Warm
-from tests.play import existing, succeeded, texts, transcript
-from tests.store.mortal import echo, letters, payments
+from tests.play import transcript
+from tests.store.mortal import echo, letters
 from tests.support.invariants_history import history_faults
 from tests.support.kept import Kept
 
@@ -115,19 +114,3 @@ async def test_what_was_answered_or_queued_is_never_lost_or_doubled(warm: Warm, 
         there = [*said, *chat.state.follow_ups]
         assert ([text for text in reached if there.count(text) != 1], len(there)) == ([], len(set(there)))
         assert list(history_faults(chat.messages)) == []
-
-
-async def test_a_run_killed_in_mid_call_repeats_no_finished_step(warm: Warm, path: Path) -> None:
-    with started(warm, "journal", path) as program:
-        assert (program.line(), program.line()) == ("pay A", "pay B")
-    rest = ScriptedModel(["Ask whether B was paid."])  # the first two answers are in the journal
-    with Store(path) as store:
-        result = succeeded(
-            await run(payments(), "Pay A and B.", runtime=Runtime(journal=store.journal("job 7"), model=rest))
-        )
-    assert result.output == "Ask whether B was paid."
-    assert existing(result.metadata.usage).requests == 3
-    words = texts(result)
-    assert words[0] == "paid A"
-    assert "whether it took effect is unknown, and it is not repeated" in words[1]
-    assert len(rest.requests) == 1

@@ -6,13 +6,13 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from journeyman import Agent, Chat, load_messages
-from journeyman.errors import OutcomeUnknown, SessionInUse, StoreError
+from journeyman.errors import SessionInUse, StoreError
 from journeyman.session import Step
 from journeyman.store.file import File, Lock
 from journeyman.store.store import Store
@@ -190,7 +190,7 @@ async def test_a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again(
 
 def test_a_block_that_raises_writes_nothing_and_the_next_one_writes(path: Path) -> None:
     with closing(File(path)) as file:
-        insert = "INSERT INTO steps (run, key, at, crc) VALUES (?, '', 0, 0)"
+        insert = "INSERT INTO sessions (id, agent, created) VALUES (?, '', 0)"
 
         def fall() -> None:
             with file.transaction() as connection:
@@ -201,7 +201,7 @@ def test_a_block_that_raises_writes_nothing_and_the_next_one_writes(path: Path) 
             fall()
         with file.transaction() as connection:
             connection.execute(insert, ["second"])
-        assert file.rows("SELECT run FROM steps") == [("second",)]
+        assert file.rows("SELECT id FROM sessions") == [("second",)]
 
 
 GONE_MEANWHILE = """
@@ -243,7 +243,7 @@ for room in (journeyman.cli.chat, journeyman.permission, journeyman.store):
     for each in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
         importlib.import_module(each.name)
 store = journeyman.store.Store(sys.argv[1])
-for work in (lambda: store.session(agent="tester"), lambda: store.journal("7"), lambda: store.sessions()):
+for work in (lambda: store.session(agent="tester"), lambda: store.sessions()):
     try:
         print(work())
     except StoreError as error:
@@ -263,103 +263,8 @@ def test_where_files_cannot_be_locked_all_can_be_imported_and_opening_a_session_
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     why = "this system cannot lock files: its Python has neither fcntl nor msvcrt"
     hint = "Use a system, and a disk, on which files can be locked."
-    session, journal, sessions, pending, granted = done.stdout.splitlines()
+    session, sessions, pending, granted = done.stdout.splitlines()
     assert re.sub(r"Session \w+ in", "Session … in", session) == f"Session … in {path} cannot be opened: {why}. {hint}"
-    assert (journal, sessions, pending) == (f"The journal of run '7' cannot be opened: {why}. {hint}", "[]", "()")
+    assert (sessions, pending) == ("[]", "()")
     assert granted.startswith(f"The approvals in {approvals} cannot be used: {why}.")
     assert (done.stderr, approvals.exists()) == ("", False)
-
-
-class _Words:
-    def encode(self, value: str) -> bytes:
-        return json.dumps(value).encode()
-
-    def decode(self, data: bytes) -> str:
-        return json.loads(data)
-
-
-async def test_a_journal_gives_a_finished_step_back_and_repeats_no_begun_one_that_may_happen_once(path: Path) -> None:
-    done: list[str] = []
-
-    async def work() -> str:
-        done.append("done")
-        return "value"
-
-    async def fail() -> str:
-        done.append("failed")
-        raise LookupError("no")
-
-    with Store(path) as store:
-        journal = store.journal("7")
-        assert await journal.reserve("a", effect="once").step(work, codec=_Words()) == "value"
-        for key, effect in (("b", "once"), ("c", "idempotent")):
-            with pytest.raises(LookupError):
-                await journal.reserve(key, effect=effect).step(fail, codec=_Words())  # pyright: ignore[reportArgumentType]
-    with Store(path) as store:
-        journal = store.journal("7")
-        assert journal.steps() == ("a",)
-        assert await journal.reserve("a", effect="once").step(work, codec=_Words()) == "value"
-        with pytest.raises(OutcomeUnknown):
-            await journal.reserve("b", effect="once").step(work, codec=_Words())
-        assert await journal.reserve("c", effect="idempotent").step(work, codec=_Words()) == "value"
-        assert store.journal("8").steps() == ()
-    assert done == ["done", "failed", "failed", "done"]
-    changed(path, "UPDATE steps SET body = '\"other\"' WHERE key = 'a' AND body IS NOT NULL")
-    with Store(path) as store, pytest.raises(OutcomeUnknown):  # a damaged step counts as not finished
-        await store.journal("7").reserve("a", effect="once").step(work, codec=_Words())
-
-
-async def test_that_a_call_begins_which_must_not_be_made_twice_is_on_the_disk_before_it_begins(path: Path) -> None:
-    """Seen from SQLite: the one write before such a call waits for the disk, and those of other steps do not."""
-    with Store(path) as store:
-        journal, statements = store.journal("7"), list[str]()
-        journal.file._connection.set_trace_callback(statements.append)  # pyright: ignore[reportPrivateUsage]
-
-        async def work() -> str:
-            statements.append("-- the call")
-            return "value"
-
-        await journal.reserve("a", effect="idempotent").step(work, codec=_Words())
-        assert not any("synchronous" in each for each in statements)
-        statements.clear()
-        await journal.reserve("b", effect="once").step(work, codec=_Words())
-    before = statements[: statements.index("-- the call")]
-    kinds = [each.split()[0] for each in before if not each.startswith("SELECT")]
-    assert kinds == ["PRAGMA", "BEGIN", "INSERT", "COMMIT", "PRAGMA"]
-    assert before[-1] == "PRAGMA synchronous = NORMAL"
-
-
-async def test_a_journal_in_a_file_tells_what_the_run_has_done_in_earlier_lives(path: Path) -> None:
-    with Store(path) as store:
-        journal = store.journal("7")
-        assert (journal.begin_life(), journal.is_replaying()) == (0.0, False)
-        await journal.reserve("a", effect="pure").step(_value, codec=_Words())
-        with suppress(LookupError):
-            await journal.reserve("b", effect="once").step(_fails, codec=_Words())
-    with Store(path) as store:
-        journal = store.journal("7")
-        assert 0.0 <= journal.begin_life() < 60.0
-        assert journal.is_replaying()
-        assert dict(journal.stored()) == {"a": b'"value"', "b": None}
-        await journal.reserve("a", effect="pure").step(_value, codec=_Words())
-        assert journal.is_replaying()
-        await journal.reserve("c", effect="pure").step(_value, codec=_Words())
-        assert not journal.is_replaying()
-        assert journal.steps() == ("a", "c")
-
-
-async def _value() -> str:
-    return "value"
-
-
-async def _fails() -> str:
-    raise LookupError("no")
-
-
-def test_a_run_has_one_journal_at_a_time(path: Path) -> None:
-    with Store(path) as store, Store(path) as other:
-        store.journal("job/7")
-        with pytest.raises(SessionInUse, match="The journal of run 'job/7' is open in this process"):
-            other.journal("job/7")
-        store.close()
-        other.journal("job/7")

@@ -295,7 +295,7 @@ def _journal_problems(journal: object) -> Iterator[Problem]:
     """Yield the problems of a journal: it is no subclass of `Journal`, or its `reserve` takes other arguments."""
     if journal is None:
         return
-    hint = "Pass InMemoryJournal(), Store(…).journal(…), or a subclass of journeyman.journal.StoringJournal."
+    hint = "Pass InMemoryJournal(), or a subclass of journeyman.journal.StoringJournal."
     if found := [*lacking("Runtime.journal", journal, *_OF_JOURNALS, hint=hint)]:
         yield from found
         return

@@ -1,18 +1,16 @@
-"""Sessions and journals in one SQLite file; sessions in a Postgres database, too."""
+"""Sessions in a SQLite file, or in a Postgres database."""
 
 from typing import TYPE_CHECKING
 
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.store.journal import FileJournal
     from journeyman.store.postgres import PostgresSession, PostgresSessions
     from journeyman.store.redacted import Redacted, RedactedSession
     from journeyman.store.repair import StoreRepaired
     from journeyman.store.store import FileSession, SessionInfo, Store
 
 __all__ = [
-    "FileJournal",
     "FileSession",
     "PostgresSession",
     "PostgresSessions",
@@ -27,7 +25,6 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
         {
-            "journal": "FileJournal",
             "postgres": "PostgresSession PostgresSessions",
             "redacted": "Redacted RedactedSession",
             "repair": "StoreRepaired",

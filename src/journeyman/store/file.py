@@ -5,8 +5,8 @@ without waiting for the disk: it survives the death of the process at any point 
 it is made where the event loop runs. A power cut may cost the last moments, and never tears a record. Only that a call
 begins which must not be made twice waits for the disk.
 
-A session, and the journal of a run, have one writer: a lock on a file beside the store, which dies with the process
-that holds it. The number in that file is only for the message.
+A session has one writer: a lock on a file beside the store, which dies with the process that holds it. The number in
+that file is only for the message.
 """
 
 from __future__ import annotations

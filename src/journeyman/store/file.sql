@@ -5,9 +5,6 @@ CREATE TABLE IF NOT EXISTS records (
     body BLOB NOT NULL, crc INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS records_of_a_session ON records (session);
 CREATE INDEX IF NOT EXISTS facts_of_a_session ON records (session, kind) WHERE kind IN ('title', 'used');
-CREATE TABLE IF NOT EXISTS steps (
-    n INTEGER PRIMARY KEY, run TEXT NOT NULL, key TEXT NOT NULL, at REAL NOT NULL, body BLOB, crc INTEGER NOT NULL);
-CREATE INDEX IF NOT EXISTS steps_of_a_run ON steps (run, key);
 CREATE TABLE IF NOT EXISTS jm_runs (
     n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, name TEXT UNIQUE, parent TEXT, agent TEXT NOT NULL,
     app TEXT NOT NULL, f INTEGER NOT NULL, head BLOB NOT NULL, queue TEXT NOT NULL, priority INTEGER NOT NULL,

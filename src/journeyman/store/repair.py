@@ -21,7 +21,6 @@ from typing import Any, Final, TypeAlias
 from journeyman.errors import StoreError, name_and_words
 from journeyman.errors import count as count_of
 from journeyman.store.file import APPLICATION, BUSY_S, MAGIC, Damaged, File, check_free, file_tables, not_a_store
-from journeyman.store.journal import crc_of_step
 from journeyman.store.log import SessionRecord, readable_records
 from journeyman.store.recordings import columns_of, key_of, restore, tables
 
@@ -98,12 +97,7 @@ def rescue(path: Path) -> str:
     with TemporaryDirectory(prefix=".rescue-", dir=path.parent) as folder:
         found, key = _found(aside, Path(folder))
     n_records, n_lost, n_recordings = _write_store(path, found, key)
-    # The numbers of steps have no gaps, since none is ever taken out.
-    n_steps = max(found["steps"], default=0) - sum(map(_is_sound_step, found["steps"].values()))
     lost = f", and {n_lost} left out that are damaged or behind such" if n_lost else ""
-    if n_steps:
-        told = "what may be done twice is done again, and of the rest the model reads that it is unknown"
-        lost += f". Of the journals, {count_of(n_steps, 'step')} could not be read: {told}"
     recovered = "1 record was" if n_records == 1 else f"{n_records} records were"
     if n_recordings:
         recovered = f"{count_of(n_recordings, 'recording')} and {recovered.replace(' was', ' were')}"
@@ -204,11 +198,6 @@ def _write_store(path: Path, found: _Found, key: bytes | None) -> tuple[int, int
     tables = {
         "sessions": heads,
         "records": records,
-        # Of a damaged step, that it was begun: what it did may not be done twice.
-        "steps": {
-            n: row if _is_sound_step(row) else (*row[:3], None, crc_of_step(row[0], row[1], None))
-            for n, row in found["steps"].items()
-        },
         "jm_runs": {n: _blocked(row) for n, row in found["jm_runs"].items()},
         "jm_steps": found["jm_steps"],  # who reads them checks them
         "jm_signals": found["jm_signals"],
@@ -234,10 +223,6 @@ def _blocked(row: tuple[Any, ...]) -> tuple[Any, ...]:
         why = "the store was damaged, and steps of this run may be lost: look at what it has done, then resume it"
         fields |= {"status": "blocked", "owner": None, "why": why}
     return tuple(fields.values())
-
-
-def _is_sound_step(row: tuple[Any, ...]) -> bool:
-    return row[4] == crc_of_step(row[0], row[1], row[3])
 
 
 def _sound_records(found: _Found) -> Iterator[tuple[int, tuple[Any, ...]]]:

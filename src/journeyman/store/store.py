@@ -1,8 +1,7 @@
-"""Sessions, journals and recordings in one SQLite file.
+"""Sessions and recordings in one SQLite file.
 
-`Chat.open` uses it for conversations that outlive their process, `Store.journal` is for runs that do, and a `Runtime`
-records into it what happened for whoever looks at it later. Everything is appended as JSON; nothing is changed
-afterwards.
+`Chat.open` uses it for conversations that outlive their process, and a `Runtime` records into it what happened for
+whoever looks at it later. Everything is appended as JSON; nothing is changed afterwards.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from journeyman.session import Sessions, SharedSession, Snapshot, Step, check_se
 from journeyman.store.address import find_store
 from journeyman.store.database import without_password
 from journeyman.store.file import Damaged, File, Lock, damaged
-from journeyman.store.journal import FileJournal
 from journeyman.store.log import (
     NewRecord,
     SessionRecord,
@@ -75,9 +73,9 @@ class SessionInfo:
 
 @explain_arguments
 class Store:
-    """Sessions, journals and recordings in the file at `path`, which is made if it is not there.
+    """Sessions and recordings in the file at `path`, which is made if it is not there.
 
-    Several processes may use a file at the same time; a session, and the journal of a run, have one writer.
+    Several processes may use a file at the same time; a session has one writer.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -94,7 +92,6 @@ class Store:
             hint = "Give Chat.open, Durable or Recorder the URL, or use PostgresSessions."
             raise StoreError(f"A Store is a file, and {without_password(found)} is a database.", hint=hint)
         self.path = found
-        self._journals: list[FileJournal] = []
         self._recorder: OpenRecords | None = None
         self.notice: str | None
         """What was repaired; None if nothing was."""
@@ -232,19 +229,6 @@ class Store:
         def __getattr__(self, name: str) -> object:
             raise AttributeError(missing_attribute(self, "Store", name), name=name, obj=self)
 
-    # -- runs
-
-    def journal(self, run: str) -> FileJournal:
-        """Return the journal of the run with this id, a name of yours: `run(…,
-        runtime=Runtime(journal=store.journal("7")))`.
-
-        Raises:
-            SessionInUse: somebody else goes on with the run.
-        """
-        journal = FileJournal(self._file, run, Lock(self.path, f"run {run}", what=f"The journal of run {run!r}"))
-        self._journals.append(journal)
-        return journal
-
     # -- recordings
 
     def begin(self, kind: TapeKind, agent: str, *, id: str | None = None) -> RecordingSink:
@@ -264,8 +248,6 @@ class Store:
         # First those who still write, then the file that they write to.
         if self._recorder is not None:
             self._recorder.close()
-        for journal in self._journals:
-            journal.close()
         self._file.close()
         if self._file.is_damaged:  # which turned out when it was written to
             self.notice = rescue_on_close(self.path) or self.notice
@@ -279,9 +261,7 @@ class Store:
     # -- inside
 
     def _lock(self, id: str) -> Lock:
-        # The journal of the run "7" has the lock "run 7", which an id of somebody's choosing might be, too.
-        name = f"session {id}" if " " in id else id
-        return Lock(self.path, name, what=f"Session {id} in {self.path}")
+        return Lock(self.path, id, what=f"Session {id} in {self.path}")
 
     def _free_id(self) -> str:
         while True:
