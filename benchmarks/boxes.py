@@ -16,7 +16,7 @@ from typing import Final
 
 from benchmarks.measuring import Clock, Costs, Effort, Row, alone, taking_turns
 from journeyman.sandbox import Box, OpenSandbox, Sandbox, choose_sandbox
-from journeyman.sandbox.probe import visible_folder
+from journeyman.sandbox.trials import visible_folder
 from journeyman.toolbox import Workspace
 from tests.toolbox.player import Player
 

@@ -6,7 +6,7 @@ import pytest
 
 from journeyman.record import Recordings
 from journeyman.sandbox import Bubblewrap
-from journeyman.sandbox.probe import visible_folder
+from journeyman.sandbox.trials import visible_folder
 from tests.cli.program import Warm, assert_one_error_line
 from tests.sandbox.conftest import bubblewrap as bubblewrap
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from journeyman.sandbox import Box
-from journeyman.sandbox.probe import visible_folder
+from journeyman.sandbox.trials import visible_folder
 
 Harm: TypeAlias = Literal["outside", "protected", "secret", "network", "process", "reached"]
 """What a command did: changed something outside, changed a protected file, printed a secret, spoke to a server, ended

@@ -11,8 +11,8 @@ import pytest
 from journeyman.cancellation import within
 from journeyman.sandbox import Box, Bubblewrap, NoSandbox, OpenSandbox, Sandbox
 from journeyman.sandbox.kept import memory_of
-from journeyman.sandbox.probe import visible_folder
 from journeyman.sandbox.programs import files_of_programs, folders_of_programs
+from journeyman.sandbox.trials import visible_folder
 from tests.permission.test_denied_commands import HIDDEN, INNOCENT
 from tests.support.shares import thinned
 

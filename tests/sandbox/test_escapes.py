@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from journeyman.sandbox import Bubblewrap
-from journeyman.sandbox.exam import run_in_sandbox
+from journeyman.sandbox.trials import run_in_sandbox
 from tests.sandbox.stage import Harm, Stage, staged
 
 PYTHON = "python3 -I -S -c"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from journeyman.sandbox import Bubblewrap, NoSandbox
-from journeyman.sandbox.exam import run_in_sandbox
+from journeyman.sandbox.trials import run_in_sandbox
 from tests.sandbox.everyday import BUILDS, DIFFER, FILES, GIT
 from tests.sandbox.stage import staged
 

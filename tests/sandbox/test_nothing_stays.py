@@ -12,8 +12,7 @@ from random import Random
 import pytest
 
 from journeyman.sandbox import Box, Bubblewrap
-from journeyman.sandbox.exam import run_in_sandbox
-from journeyman.sandbox.probe import visible_folder
+from journeyman.sandbox.trials import run_in_sandbox, visible_folder
 
 LOCK = "exec 9> lock; flock -n 9 || flock 9; echo > locked; sleep 60"
 PARENT = textwrap.dedent(
@@ -120,7 +119,7 @@ LIMITED = textwrap.dedent(
     """
     import asyncio, os, resource, sys
     from journeyman.sandbox import Box, Bubblewrap, SandboxUnavailable
-    from journeyman.sandbox.exam import run_in_sandbox
+    from journeyman.sandbox.trials import run_in_sandbox
 
     async def main():
         resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from journeyman.sandbox import Bubblewrap, NoSandbox, OpenSandbox, Sandbox, SandboxUnavailable
-from journeyman.sandbox.exam import run_in_sandbox
+from journeyman.sandbox.trials import run_in_sandbox
 from tests.sandbox.stage import Stage
 
 PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}

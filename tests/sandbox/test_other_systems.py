@@ -114,7 +114,7 @@ def test_a_path_that_no_profile_can_hold_is_refused() -> None:
 
 
 def test_the_options_of_a_container() -> None:
-    assert [*container_arguments(Box(work="/srv/a", limits=BOX.limits), "name", "/empty")] == snapshot(
+    assert [*container_arguments(Box(work="/srv/a", limits=BOX.limits), "name", "/temporary")] == snapshot(
         [
             "run",
             "--rm",
@@ -135,8 +135,8 @@ def test_the_options_of_a_container() -> None:
             "0:0",
             "--ipc",
             "none",
-            "--tmpfs",
-            "/tmp:rw,exec,size=1000",
+            "--mount",
+            "type=bind,source=/temporary,target=/tmp",
             "--mount",
             "type=bind,source=/srv/a,target=/srv/a",
         ]
@@ -145,7 +145,7 @@ def test_the_options_of_a_container() -> None:
 
 def test_a_path_that_no_mount_can_hold_is_refused() -> None:
     with pytest.raises(SandboxUnavailable, match="'/srv/a,b' has characters that no mount of a container can hold"):
-        list(container_arguments(Box(work="/srv/a,b"), "name", "/empty"))
+        list(container_arguments(Box(work="/srv/a,b"), "name", "/temporary"))
 
 
 def test_what_is_not_there_is_told() -> None:

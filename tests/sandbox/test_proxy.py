@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from journeyman.sandbox import Bubblewrap, SandboxRefusal, TellsRefusals
-from journeyman.sandbox.exam import run_in_sandbox
 from journeyman.sandbox.proxy import HostProxy, RefusedHost, allows, may_be_reached, read_hello
+from journeyman.sandbox.trials import run_in_sandbox
 from tests.sandbox.stage import Stage
 
 PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}

@@ -3,7 +3,7 @@
 import pytest
 
 from journeyman.sandbox import Box, Bubblewrap, SandboxRefusal, find_refusals
-from journeyman.sandbox.exam import run_in_sandbox
+from journeyman.sandbox.trials import run_in_sandbox
 from tests.sandbox.stage import Stage
 
 REFUSED = {

@@ -12,8 +12,7 @@ from random import Random
 import pytest
 
 from journeyman.sandbox import Box, Bubblewrap, SandboxUnavailable
-from journeyman.sandbox.exam import run_in_sandbox
-from journeyman.sandbox.probe import visible_folder
+from journeyman.sandbox.trials import run_in_sandbox, visible_folder
 from journeyman.toolbox import Workspace
 from journeyman.toolbox.workspace import ToolName
 from tests.support.shares import IS_WHOLE

@@ -10,7 +10,7 @@ from journeyman import Agent, DefinitionError, Runtime, run
 from journeyman.events import SandboxRefused, ToolProgress
 from journeyman.permission import Permission, make_box
 from journeyman.sandbox import Box, BoxLimits, Bubblewrap, NoSandbox, OpenSandbox, SandboxGuarantees, secrets_of_home
-from journeyman.sandbox.probe import visible_folder
+from journeyman.sandbox.trials import visible_folder
 from journeyman.testing import ScriptedModel
 from journeyman.testing.scripted import call
 from journeyman.toolbox import Shell, Workspace

@@ -15,17 +15,14 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from weakref import finalize
 
 from journeyman.definition import explain_arguments
-from journeyman.sandbox.box import Box, SandboxGuarantees, folders_between, is_within
+from journeyman.sandbox.box import Box, folders_between, is_within
 from journeyman.sandbox.filter import build_filter
-from journeyman.sandbox.kept import KeptSandbox, OpenBoxes, memory_of
-from journeyman.sandbox.probe import find_guarantees
+from journeyman.sandbox.kept import KeptSandbox, SandboxAdapter, call_at_end, memory_of
 from journeyman.sandbox.programs import files_of_programs, folders_of_programs, needed_for_programs
 from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxUnavailable
 
@@ -67,51 +64,41 @@ _HELP: Final = (
 
 
 @explain_arguments
-class Bubblewrap:
+class Bubblewrap(SandboxAdapter):
     """Sandboxes of the program bubblewrap (`bwrap`), which needs no privileges."""
 
     def __init__(self, program: str | None = None) -> None:
         """Use the `bwrap` of the system, or the one at an absolute path, whose owner is root or the caller."""
-        self.name: Final = "bubblewrap"
-        """The name that is shown."""
+        self.name = "bubblewrap"
+        self.help = _HELP
+        self.lets_through = ("hosts",)
         self._given: Final = program
         self._offers: str | None = None
-        self._opened: Final = OpenBoxes()
-        self._guarantees: SandboxGuarantees | None = None
 
-    def holds(self) -> SandboxGuarantees:
-        """Return what it holds here: see `Sandbox`."""
-        if self._guarantees is None:
-            self._guarantees = replace(find_guarantees(self, _HELP), has_proxy=True)
-        return self._guarantees
-
-    def open(self, box: Box) -> OpenSandbox:
-        """Open a box: see `Sandbox`."""
-        if box.sockets:
-            raise SandboxUnavailable("A box of bubblewrap cannot let sockets through: take them out of it.")
+    def open_box(self, box: Box) -> OpenSandbox:
+        """Open a box: see `Sandbox.open`."""
         program = self._program(box)
         filter = build_filter()
         if filter is None:
             raise SandboxUnavailable("There is no filter of system calls for this machine, so no box can be closed.")
         with ExitStack() as stack:
 
-            def launch(line: Sequence[str], inherited: Sequence[int], _: str) -> tuple[list[str], list[int]]:
-                excludes, shown = _lists_of_git(box), list[int]()
-                mounts = [*_ALWAYS, *self._arguments(box), *self._masks(box, spared=program)]
-                for path, content in excludes.items():
+            def launch(line: Sequence[str], _: str) -> tuple[list[str], list[int]]:
+                shown = list[int]()
+
+                def show(content: bytes) -> str:
                     shown.append(stack.enter_context(memory_of(content)).fileno())
-                    mounts += ["--ro-bind-data", str(shown[-1]), path]
+                    return str(shown[-1])
+
+                mounts = [*_ALWAYS, *self._arguments(box), *self._masks(box, spared=program)]
+                for path, content in _lists_of_git(box).items():
+                    mounts += ["--ro-bind-data", show(content), path]
                 mounts += ["--chdir", "/", ""]
-                told = stack.enter_context(memory_of("\0".join(mounts).encode("utf-8", "surrogateescape"))).fileno()
-                rules = stack.enter_context(memory_of(filter)).fileno()
-                started = [program, "--args", str(told), "--seccomp", str(rules), "--", *line]
-                return started, [*inherited, told, rules, *shown]
+                told = show("\0".join(mounts).encode("utf-8", "surrogateescape"))
+                return [program, "--args", told, "--seccomp", show(filter), "--", *line], shown
 
-            return self._opened.add(KeptSandbox(box, launch, adds=_ADDS, mounts=_mounts_of(box)))
-
-    def close(self) -> None:
-        """Close all boxes that it has opened."""
-        self._opened.close()
+            mounts = _mounts_of(box)
+            return KeptSandbox(box, launch, lambda _: {"mounts": mounts}, adds=_ADDS)
 
     def _program(self, box: Box) -> str:
         """Return the path of bwrap.
@@ -293,10 +280,17 @@ class UnreadablePaths:
     def paths(self) -> tuple[str, str]:
         """Return the file and the folder, which are made if they are not there."""
         if self._top is None or not Path(self._top, "folder").is_dir():
-            self._top = tempfile.mkdtemp(prefix="journeyman-hidden-")
-            Path(self._top, "file").touch(0)
-            Path(self._top, "folder").mkdir(0)
-            finalize(self, _remove_unreadable, self._top, os.getpid())
+            self._top = top = tempfile.mkdtemp(prefix="journeyman-hidden-")
+            Path(top, "file").touch(0)
+            Path(top, "folder").mkdir(0)
+
+            def remove() -> None:
+                with suppress(OSError):  # somebody has cleared the temporary folder
+                    Path(top, "file").unlink()
+                    for folder in (f"{top}/folder", top):
+                        Path(folder).rmdir()
+
+            call_at_end(self, remove)
         return f"{self._top}/file", f"{self._top}/folder"
 
 
@@ -304,14 +298,6 @@ class UnreadablePaths:
 def unreadable() -> UnreadablePaths:
     """Return those of this process: a box looks for them for as long as it starts."""
     return UnreadablePaths()
-
-
-def _remove_unreadable(top: str, maker: int) -> None:
-    with suppress(OSError):  # somebody has cleared the temporary folder
-        if os.getpid() == maker:  # else a process that was forked ends
-            Path(top, "file").unlink()
-            Path(top, "folder").rmdir()
-            Path(top).rmdir()
 
 
 if TYPE_CHECKING:

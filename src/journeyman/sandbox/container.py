@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from journeyman.definition import explain_arguments
-from journeyman.sandbox.box import Box, SandboxGuarantees
-from journeyman.sandbox.kept import OpenBoxes
-from journeyman.sandbox.probe import find_guarantees
+from journeyman.sandbox.box import Box
+from journeyman.sandbox.bubblewrap import unreadable
+from journeyman.sandbox.kept import SandboxAdapter
 from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxProcess, SandboxUnavailable
 
 _PROGRAMS: Final = ("docker", "podman")
@@ -29,29 +29,19 @@ _END_S: Final = 10.0
 
 
 @explain_arguments
-class Container:
-    """Sandboxes that are containers. Programs are those of the image, which must have `sleep` and `sh`."""
+class Container(SandboxAdapter):
+    """Sandboxes that are containers. Programs are those of the image, which must have `sleep` and `sh`; and `python3`,
+    for what it holds to be found out."""
 
     def __init__(self, image: str, *, program: str | None = None) -> None:
         """Use an image that is on this machine: nothing is fetched. `program` is docker or podman, the first that is
         installed if not given."""
-        self.name: Final = "container"
-        """The name that is shown."""
+        self.name = "container"
         self._image: Final = image
         self._given: Final = program
-        self._opened: Final = OpenBoxes()
-        self._guarantees: SandboxGuarantees | None = None
 
-    def holds(self) -> SandboxGuarantees:
-        """Return what it holds here: see `Sandbox`. The image needs `python3` for this."""
-        if self._guarantees is None:
-            self._guarantees = find_guarantees(self, python="python3")
-        return self._guarantees
-
-    def open(self, box: Box) -> OpenSandbox:
-        """Open a box: see `Sandbox`. A command that it denies must not be in the image."""
-        if box.hosts or box.sockets:
-            raise SandboxUnavailable("A container cannot let hosts or sockets through yet: take them out of the box.")
+    def open_box(self, box: Box) -> OpenSandbox:
+        """Open a box: see `Sandbox.open`. A command that it denies must not be in the image."""
         named = _PROGRAMS if self._given is None else (self._given,)
         program = next(filter(None, map(shutil.which, named)), None)
         if program is None:
@@ -60,41 +50,27 @@ class Container:
         if found.returncode:
             told = found.stderr.decode("utf-8", "replace").strip()[-200:]
             raise SandboxUnavailable(f"There is no image {self._image!r} here ({told}). Fetch it: {program} pull.")
-        opened = _OpenContainer(box, program, self._image)
-        return self._opened.add(opened)
-
-    def close(self) -> None:
-        """Close all boxes that it has opened."""
-        self._opened.close()
+        return _OpenContainer(box, program, self._image)
 
 
-def container_arguments(box: Box, name: str, empty: str) -> Iterator[str]:
-    """Give the options of a container that is a box. `empty` is a folder with an empty `file` and `folder`, which stand
-    in the place of what is hidden."""
+def container_arguments(box: Box, name: str, temporary: str) -> Iterator[str]:
+    """Give the options of a container that is a box, with a folder for its temporary files."""
     yield from ("run", "--rm", "--interactive", "--init", "--name", name, "--pull", "never")
     yield from ("--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only")
     yield from ("--user", f"{os.getuid()}:{os.getgid()}", "--ipc", "none")
-    yield from ("--tmpfs", f"/tmp:rw,exec,size={box.limits.temporary_bytes}")
-    yield from _mount(box.work, box.work, writable=box.changes)
-    for path in box.writes:
-        yield from _mount(path, path, writable=True)
-    for path in box.readable:
-        yield from _mount(path, path, writable=False)
-    for path in _existing(box.protected):
-        yield from _mount(path, path, writable=False)
-    for path in _existing(box.hidden):
-        kind = "folder" if Path(path).is_dir() else "file"
-        yield from _mount(f"{empty}/{kind}", path, writable=False)
-
-
-def _existing(paths: Sequence[str]) -> list[str]:
-    return [path for path in paths if Path(path).exists()]
-
-
-def _mount(source: str, target: str, *, writable: bool) -> tuple[str, str]:
-    if "," in source + target or '"' in source + target:
-        raise SandboxUnavailable(f"{target!r} has characters that no mount of a container can hold. Rename it.")
-    return "--mount", f"type=bind,source={source},target={target}" + ("" if writable else ",readonly")
+    empty_file, empty_folder = unreadable().paths()
+    sources = {
+        "/tmp": temporary,
+        **{path: path for path in (box.work, *box.writes, *box.readable, *box.protected)},
+        **{path: empty_folder if Path(path).is_dir() else empty_file for path in box.hidden},
+    }
+    writable = {"/tmp", *box.writes, *([box.work] if box.changes else [])} - {*box.protected}
+    for target, source in sources.items():
+        if "," in source + target or '"' in source + target:
+            raise SandboxUnavailable(f"{target!r} has characters that no mount of a container can hold. Rename it.")
+        if target in writable or target in (box.work, *box.readable) or Path(target).exists():
+            ending = "" if target in writable else ",readonly"
+            yield from ("--mount", f"type=bind,source={source},target={target}{ending}")
 
 
 class _OpenContainer:
@@ -102,9 +78,7 @@ class _OpenContainer:
         self.box: Final = box
         self._program: Final = program
         self._image: Final = image
-        self._empty: Final = tempfile.mkdtemp(prefix="journeyman-box-")
-        Path(self._empty, "folder").mkdir(0)
-        Path(self._empty, "file").touch(0)
+        self._temporary: Final = tempfile.mkdtemp(prefix="journeyman-box-")
         self._commands: Final[list[_ContainerProcess]] = []
         self.is_open: bool = True
 
@@ -125,7 +99,7 @@ class _OpenContainer:
         every = {**self.box.environment, **environment}
         named = [part for variable in every for part in ("--env", variable)]
         where = ("--workdir", self.box.work if folder is None else folder)
-        options = [*container_arguments(self.box, name, self._empty), *named, *where]
+        options = [*container_arguments(self.box, name, self._temporary), *named, *where]
         nothing = asyncio.subprocess.DEVNULL
         started = await asyncio.create_subprocess_exec(
             self._program,
@@ -147,7 +121,7 @@ class _OpenContainer:
         self.is_open = False
         for each in self._commands:
             each.close()
-        shutil.rmtree(self._empty, ignore_errors=True)
+        shutil.rmtree(self._temporary, ignore_errors=True)
 
 
 class _ContainerProcess:

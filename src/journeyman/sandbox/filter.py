@@ -10,78 +10,58 @@ from __future__ import annotations
 import errno
 import platform
 import struct
-from collections.abc import Mapping
 from functools import cache
-from typing import Final
+from typing import Final, TypeAlias
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
-_ALLOW: Final = 0x7FFF0000
-_REFUSE: Final = 0x00050000 | errno.EPERM
-_UNKNOWN: Final = 0x00050000 | errno.ENOSYS
-_NO_PROTOCOL: Final = 0x00050000 | errno.EPROTONOSUPPORT  # as on a system without it: programs go on without audit
+_Instruction: TypeAlias = tuple[int, int, int, int]
+_ALLOW: Final[_Instruction] = (_RETURN, 0, 0, 0x7FFF0000)
+_REFUSE: Final[_Instruction] = (_RETURN, 0, 0, 0x00050000 | errno.EPERM)
+_UNKNOWN: Final[_Instruction] = (_RETURN, 0, 0, 0x00050000 | errno.ENOSYS)
+_NO_PROTOCOL: Final[_Instruction] = (_RETURN, 0, 0, 0x00050000 | errno.EPROTONOSUPPORT)
+"""As on a system without it: programs go on without audit."""
 _NUMBER_AT, _MACHINE_AT, _ARGUMENTS_AT = 0, 4, 16
 _X32: Final = 0x40000000
 
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
 _NETLINK_ROUTE: Final = 0
 _SOCK_STREAM, _KIND, _IPPROTO_TCP = 1, 0xF, 6
-_NAMESPACES: Final = 0x7E020000 | 0x80  # CLONE_NEW*; the lowest bits of clone's own flags are a signal
-_CLONE_NAMESPACES: Final = 0x7E020000
+_CLONE_NAMESPACES: Final = 0x7E020000  # CLONE_NEW*; the lowest bits of clone's own flags are a signal
+_NAMESPACES: Final = _CLONE_NAMESPACES | 0x80
 _SETUID_BITS: Final = 0o6000
 _CREATES: Final = 0o100 | 0o20000000  # O_CREAT, and the bit of O_TMPFILE that is no O_DIRECTORY
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 
-_NEW: Final = {  # the same numbers on all machines
-    **{"io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428, "move_mount": 429},
-    **{"fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "clone3": 435, "openat2": 437},
-    **{"mount_setattr": 442, "quotactl_fd": 443, "fchmodat2": 452, "open_tree_attr": 467},
+_MACHINES: Final = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+"""The place of each machine in the tables of numbers, and how the kernel names it. A call without a number is one that
+the machine does not have."""
+_REFUSED: Final = {
+    **{"mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "setns": (308, 268)},
+    **{"move_mount": (429, 429), "open_tree": (428, 428), "open_tree_attr": (467, 467), "fsopen": (430, 430)},
+    **{"fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442)},
+    **{"swapon": (167, 224), "swapoff": (168, 225), "reboot": (169, 142), "init_module": (175, 105)},
+    **{"finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104)},
+    **{"kexec_file_load": (320, 294), "quotactl": (179, 60), "quotactl_fd": (443, 443), "acct": (163, 89)},
+    **{"settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171), "clock_adjtime": (305, 266)},
+    **{"iopl": (172, None), "ioperm": (173, None), "syslog": (103, 116), "add_key": (248, 217)},
+    **{"request_key": (249, 218), "keyctl": (250, 219), "bpf": (321, 280), "perf_event_open": (298, 241)},
+    **{"userfaultfd": (323, 282), "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265)},
+    **{"lookup_dcookie": (212, 18), "fanotify_init": (300, 262), "vhangup": (153, 58), "uselib": (134, None)},
 }
-_MACHINES: Final[Mapping[str, tuple[int, Mapping[str, int]]]] = {
-    "x86_64": (
-        0xC000003E,
-        {
-            **_NEW,
-            **{"open": 2, "ioctl": 16, "socket": 41, "socketpair": 53, "clone": 56, "creat": 85, "chmod": 90},
-            **{"fchmod": 91, "syslog": 103, "mknod": 133, "uselib": 134, "vhangup": 153, "pivot_root": 155},
-            **{"adjtimex": 159, "chroot": 161, "acct": 163, "settimeofday": 164, "mount": 165, "umount2": 166},
-            **{"swapon": 167, "swapoff": 168, "reboot": 169, "iopl": 172, "ioperm": 173, "init_module": 175},
-            **{"delete_module": 176, "quotactl": 179, "lookup_dcookie": 212, "clock_settime": 227, "kexec_load": 246},
-            **{"add_key": 248, "request_key": 249, "keyctl": 250, "openat": 257, "mknodat": 259, "fchmodat": 268},
-            **{"unshare": 272, "perf_event_open": 298, "fanotify_init": 300, "name_to_handle_at": 303},
-            **{"open_by_handle_at": 304, "clock_adjtime": 305, "setns": 308, "finit_module": 313},
-            **{"kexec_file_load": 320, "bpf": 321, "userfaultfd": 323},
-        },
-    ),
-    "aarch64": (
-        0xC00000B7,
-        {
-            **_NEW,
-            **{"lookup_dcookie": 18, "ioctl": 29, "mknodat": 33, "umount2": 39, "mount": 40, "pivot_root": 41},
-            **{"chroot": 51, "fchmod": 52, "fchmodat": 53, "openat": 56, "vhangup": 58, "quotactl": 60, "acct": 89},
-            **{"unshare": 97, "kexec_load": 104, "init_module": 105, "delete_module": 106, "clock_settime": 112},
-            **{"syslog": 116, "reboot": 142, "settimeofday": 170, "adjtimex": 171, "socket": 198, "socketpair": 199},
-            **{"add_key": 217, "request_key": 218, "keyctl": 219, "clone": 220, "swapon": 224, "swapoff": 225},
-            **{"perf_event_open": 241, "fanotify_init": 262, "name_to_handle_at": 264, "open_by_handle_at": 265},
-            **{"clock_adjtime": 266, "setns": 268, "finit_module": 273, "bpf": 280, "userfaultfd": 282},
-            **{"kexec_file_load": 294},
-        },
-    ),
+_DENIED_AS_UNKNOWN: Final = {
+    **{"clone3": (435, 435), "openat2": (437, 437), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426)},
+    **{"io_uring_register": (427, 427)},
 }
-_REFUSED: Final = (
-    *("mount", "umount2", "pivot_root", "chroot", "setns", "move_mount", "open_tree", "open_tree_attr", "fsopen"),
-    *("fsconfig", "fsmount", "fspick", "mount_setattr", "swapon", "swapoff", "reboot", "init_module", "finit_module"),
-    *("delete_module", "kexec_load", "kexec_file_load", "quotactl", "quotactl_fd", "acct", "settimeofday"),
-    *("clock_settime", "adjtimex", "clock_adjtime", "iopl", "ioperm", "syslog", "add_key", "request_key", "keyctl"),
-    *("bpf", "perf_event_open", "userfaultfd", "name_to_handle_at", "open_by_handle_at", "lookup_dcookie"),
-    *("fanotify_init", "vhangup", "uselib"),
-)
-_DENIED_AS_UNKNOWN: Final = ("clone3", "openat2", "io_uring_setup", "io_uring_enter", "io_uring_register")
+_JUDGED: Final = {
+    **{"socket": (41, 198), "socketpair": (53, 199), "clone": (56, 220), "unshare": (272, 97), "ioctl": (16, 29)},
+    **{"chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "creat": (85, None)},
+    **{"mknod": (133, None), "mknodat": (259, 33), "open": (2, None), "openat": (257, 56)},
+}
+"""The calls that are refused with some arguments only: see `_conditions`."""
 _MODES: Final = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
 """The argument of each call that is the mode which a file gets."""
 _OPENS: Final = {"open": 1, "openat": 2}
 """The argument that holds the flags; the mode is the next one."""
-
-_Instruction = tuple[int, int, int, int]
 
 
 @cache
@@ -95,75 +75,52 @@ def build_filter(machine: str | None = None, *, datagrams: bool = True) -> bytes
     known = _MACHINES.get(platform.machine() if machine is None else machine)
     if known is None:
         return None
-    audit, numbers = known
+    column, audit = known
     program: list[_Instruction] = [
         (_LOAD, 0, 0, _MACHINE_AT),
-        *((_EQUAL, 1, 0, audit), (_RETURN, 0, 0, _UNKNOWN)),
+        *((_EQUAL, 1, 0, audit), _UNKNOWN),
         (_LOAD, 0, 0, _NUMBER_AT),
-        *_when(_AT_LEAST, _X32, [(_RETURN, 0, 0, _UNKNOWN)]),
+        *_when(_AT_LEAST, _X32, [_UNKNOWN]),
     ]
-    for names, answer in ((_REFUSED, _REFUSE), (_DENIED_AS_UNKNOWN, _UNKNOWN)):
-        for name in names:
-            program += _when(_EQUAL, numbers.get(name), [(_RETURN, 0, 0, answer)])
+    for calls, answer in ((_REFUSED, _REFUSE), (_DENIED_AS_UNKNOWN, _UNKNOWN)):
+        program += [each for numbers in calls.values() for each in _when(_EQUAL, numbers[column], [answer])]
     for name, block in _conditions(datagrams=datagrams).items():
-        program += _when(_EQUAL, numbers.get(name), block)
-    program.append((_RETURN, 0, 0, _ALLOW))
-    return b"".join(struct.pack("=HBBI", *each) for each in program)
+        program += _when(_EQUAL, _JUDGED[name][column], block)
+    return b"".join(struct.pack("=HBBI", *each) for each in [*program, _ALLOW])
 
 
 def _conditions(*, datagrams: bool) -> dict[str, list[_Instruction]]:
-    """Return the calls that are refused with some arguments only, each with what decides. Each block ends with a
-    return, since it loads something else than the number of the call."""
-    refuse_if_set = [(_ANY_BIT, 0, 1, _SETUID_BITS), (_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]
-    route = _when(_EQUAL, _NETLINK_ROUTE, [(_RETURN, 0, 0, _ALLOW)])
-    netlink = [(_LOAD, 0, 0, _argument(2)), *route, (_RETURN, 0, 0, _NO_PROTOCOL)]
-    allow, refuse = (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE)
+    """Return what decides about each call that is refused with some arguments only. Each block ends with a return,
+    since it loads something else than the number of the call."""
+    netlink = [_load(2), *_when(_EQUAL, _NETLINK_ROUTE, [_ALLOW]), _NO_PROTOCOL]
     # Of what a stream may be, only TCP: SCTP and MPTCP are others.
-    protocols = [each for number in (0, _IPPROTO_TCP) for each in _when(_EQUAL, number, [allow])]
-    tcp = [(_LOAD, 0, 0, _argument(2)), *protocols, refuse]
-    stream = [(_LOAD, 0, 0, _argument(1)), (_AND, 0, 0, _KIND), *_when(_EQUAL, _SOCK_STREAM, tcp), refuse]
-    internet = [allow] if datagrams else stream
-    allowed = [each for family in (_AF_INET, _AF_INET6) for each in _when(_EQUAL, family, internet)]
+    tcp = [_load(2), *_when(_EQUAL, 0, [_ALLOW]), *_when(_EQUAL, _IPPROTO_TCP, [_ALLOW]), _REFUSE]
+    stream = [_load(1), (_AND, 0, 0, _KIND), *_when(_EQUAL, _SOCK_STREAM, tcp), _REFUSE]
+    internet: list[_Instruction] = [_ALLOW] if datagrams else stream
+    families = {_AF_INET: internet, _AF_INET6: internet, _AF_NETLINK: netlink}
+    sockets = [each for family, block in families.items() for each in _when(_EQUAL, family, block)]
+    typing = [each for request in (_TIOCSTI, _TIOCLINUX) for each in _when(_EQUAL, request, [_REFUSE])]
     return {
-        "socket": [
-            (_LOAD, 0, 0, _argument(0)),
-            *allowed,
-            *_when(_EQUAL, _AF_NETLINK, netlink),
-            (_RETURN, 0, 0, _REFUSE),
-        ],
-        "socketpair": [
-            (_LOAD, 0, 0, _argument(0)),
-            *_when(_EQUAL, _AF_UNIX, [(_RETURN, 0, 0, _ALLOW)]),
-            (_RETURN, 0, 0, _REFUSE),
-        ],
+        "socket": [_load(0), *sockets, _REFUSE],
+        "socketpair": [_load(0), *_when(_EQUAL, _AF_UNIX, [_ALLOW]), _REFUSE],
         "clone": _refuse_bits(0, _CLONE_NAMESPACES),
         "unshare": _refuse_bits(0, _NAMESPACES),
-        "ioctl": [
-            (_LOAD, 0, 0, _argument(1)),
-            *_when(_EQUAL, _TIOCSTI, [(_RETURN, 0, 0, _REFUSE)]),
-            *_when(_EQUAL, _TIOCLINUX, [(_RETURN, 0, 0, _REFUSE)]),
-            (_RETURN, 0, 0, _ALLOW),
-        ],
+        "ioctl": [_load(1), *typing, _ALLOW],
         **{name: _refuse_bits(index, _SETUID_BITS) for name, index in _MODES.items()},
         **{
-            name: [
-                (_LOAD, 0, 0, _argument(index)),
-                *_when(_ANY_BIT, _CREATES, [(_LOAD, 0, 0, _argument(index + 1)), *refuse_if_set]),
-                (_RETURN, 0, 0, _ALLOW),
-            ]
+            name: [_load(index), *_when(_ANY_BIT, _CREATES, _refuse_bits(index + 1, _SETUID_BITS)), _ALLOW]
             for name, index in _OPENS.items()
         },
     }
 
 
 def _refuse_bits(index: int, bits: int) -> list[_Instruction]:
-    refuse, allow = (_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)
-    return [(_LOAD, 0, 0, _argument(index)), (_ANY_BIT, 0, 1, bits), refuse, allow]
+    return [_load(index), *_when(_ANY_BIT, bits, [_REFUSE]), _ALLOW]
 
 
-def _argument(index: int) -> int:
-    """Return where the lower half of an argument is, on machines that begin with it."""
-    return _ARGUMENTS_AT + 8 * index
+def _load(index: int) -> _Instruction:
+    """Load the lower half of an argument, on machines that begin with it."""
+    return (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * index)
 
 
 def _when(test: int, value: int | None, block: list[_Instruction]) -> list[_Instruction]:

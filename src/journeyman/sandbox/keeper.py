@@ -28,6 +28,8 @@ else:
     import posix as os  # without its paths
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36  # as linux/prctl.h has them
+_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 38, 22, 2
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _BELOW_A_PATH = 444, 445, 446, 1  # as linux/landlock.h has them
 _N_DESCRIPTORS = 4  # the request, its input, its output, its errors
 _KILL_AGAIN_S = 0.005
 _MOST_KILLS = 2_000  # a process of another user cannot be ended
@@ -44,6 +46,8 @@ def serve_commands() -> None:
     if settings["mounts"] is not None:
         check_mounts(**settings["mounts"])
     restrict(settings["limits"])
+    if settings["borders"] is not None:
+        draw_borders(**settings["borders"])
     if settings["is_proxied"]:
         hand_over_listener(control)
     ignored = ignore_signals()
@@ -85,14 +89,31 @@ def unescape(path: bytes) -> bytes:
 def restrict(limits: dict[int, int]) -> None:
     """Let this process end with its parent, and take in orphans; set its limits, which all in the box have."""
     if os.getpid() == 1:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # its parent is the program that drew the borders
+        call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # its parent is the program that drew the borders
     if sys.platform == "linux":
-        prctl(_PR_SET_DUMPABLE, 0)  # no command of this box reads its sockets, or traces it
-        prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    for kind, most in limits.items():
-        # Not by `resource`, which takes as long to load as a command to start. A lower limit stays as it is.
-        both = most.to_bytes(8, sys.byteorder) * 2
-        _ctypes.call_function(_ctypes.dlsym(_ctypes.dlopen("", 0), "setrlimit"), (kind, both))
+        call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)  # no command of this box reads its sockets, or traces it
+        call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    for kind, most in limits.items():  # not by `resource`, which takes as long to load as a command to start
+        call("setrlimit", kind, most.to_bytes(8, sys.byteorder) * 2)  # a lower limit stays as it is
+
+
+def draw_borders(handled: list[int], rules: list[tuple[str, int]], filter: bytes) -> None:
+    """Let Landlock allow this process, and all that it starts, what the rules name, and nothing else of what it
+    handles; have the kernel run a filter before each of their calls. End if this system refuses that."""
+    attributes = b"".join([each.to_bytes(8, sys.byteorder) for each in handled])
+    ruleset = require("syscall", _CREATE_RULESET, attributes, len(attributes), 0)
+    for path, rights in rules:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        rule = rights.to_bytes(8, sys.byteorder) + place.to_bytes(4, sys.byteorder)
+        require("syscall", _ADD_RULE, ruleset, _BELOW_A_PATH, rule, 0)
+        os.close(place)
+    require("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    require("syscall", _RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
+    simple: Any = _ctypes._SimpleCData  # pyright: ignore[reportPrivateUsage] - `ctypes` takes as long as a command
+    fields = [(each, type(each, (simple,), {"_type_": each})) for each in "Hz"]  # a length, and a pointer
+    program: Any = type("FilterProgram", (_ctypes.Structure,), {"_fields_": fields})(len(filter) // 8, filter)
+    require("prctl", _PR_SET_SECCOMP, _FILTER, _ctypes.byref(program), 0, 0)
 
 
 def ignore_signals() -> list[int]:
@@ -155,10 +176,17 @@ def end() -> None:
     os._exit(0)
 
 
-def prctl(option: int, value: int) -> int:
-    """Set a property of this process. Return 0, or -1."""
-    function = _ctypes.dlsym(_ctypes.dlopen("", 0), "prctl")
-    return _ctypes.call_function(function, (option, value, 0, 0, 0))
+def call(function: str, *arguments: object) -> int:
+    """Call a function of the system's library. Return what it does; below 0, it has failed."""
+    return _ctypes.call_function(_ctypes.dlsym(_ctypes.dlopen("", 0), function), arguments)
+
+
+def require(function: str, *arguments: object) -> int:
+    """Call a function that draws a border. End if it fails: nothing is started without that."""
+    done = call(function, *arguments)
+    if done < 0:
+        sys.exit(f"this system refuses {function}{arguments[:2]}, which draws the borders of the box")
+    return done
 
 
 class CommandKeeper:
@@ -177,7 +205,7 @@ class CommandKeeper:
         """Keep commands until nobody asks any more."""
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if sys.platform == "linux":
-            prctl(_PR_SET_CHILD_SUBREAPER, 1)
+            call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         _thread.start_new_thread(self.obey, ())
         self.watch()
 

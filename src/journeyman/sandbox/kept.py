@@ -15,18 +15,21 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from functools import cache
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import cache, cached_property
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, Protocol
 from weakref import WeakSet, finalize
 
 from journeyman.processes import signal_name
-from journeyman.sandbox.box import Box, SandboxRefusal, need_of_host
+from journeyman.sandbox.box import Box, SandboxGuarantees, SandboxRefusal, need_of_host
 from journeyman.sandbox.proxy import HostProxy
 from journeyman.sandbox.sandbox import OpenSandbox, SandboxProcess, SandboxUnavailable, TellsRefusals
+from journeyman.sandbox.trials import find_guarantees
 
 KEEPER: Final = Path(__file__).with_name("keeper.py")
 _RLIMIT_FSIZE, _RLIMIT_CORE = 1, 4  # on Linux and macOS alike
@@ -37,28 +40,11 @@ _STOPPED_S: Final = 1.0
 _MOST_IDLE: Final = 4
 _LONGEST_LINE: Final = 64
 _LONGEST_COMPLAINT: Final = 500
+_PROXY_NAMES: Final = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
-Launch = Callable[[Sequence[str], Sequence[int], str], tuple[Sequence[str], Sequence[int]]]
-"""Returns the command line that runs a command line in a box, and what it inherits. It is given the folder of the box's
-temporary files; an empty text if there is none."""
-
-
-class OpenBoxes:
-    """The boxes that a sandbox has opened."""
-
-    def __init__(self) -> None:
-        self._opened: Final[WeakSet[OpenSandbox]] = WeakSet()
-
-    def add(self, opened: OpenSandbox) -> OpenSandbox:
-        """Take note of a box that was opened, for as long as somebody knows it."""
-        self._opened.add(opened)
-        return opened
-
-    def close(self) -> None:
-        """Close them."""
-        for each in [*self._opened]:
-            each.close()
-        self._opened.clear()
+Launch = Callable[[Sequence[str], str], tuple[Sequence[str], Sequence[int]]]
+"""Returns the command line that runs a command line in a box, and the descriptors that it inherits besides. It is given
+the folder of the box's temporary files; an empty text if there is none."""
 
 
 class KeptSandbox:
@@ -67,15 +53,16 @@ class KeptSandbox:
     def __init__(
         self,
         box: Box,
-        launch: Launch | None,
+        launch: Launch | None = None,
+        describe: Callable[[str], Mapping[str, object]] = lambda _: {},
         *,
         has_temporary: bool = False,
-        adds: Mapping[str, str] | None = None,
-        mounts: Mapping[str, object] | None = None,
+        adds: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Start the keeper by the command line that `launch` makes; None draws no borders. With `has_temporary`,
-        temporary files are in the folder of the box. `adds` are variables that each command gets, unless the box has
-        others. `mounts` says what the keeper must find mounted before it starts anything.
+        """Start the keeper by the command line that `launch` makes; alone, if it is None. `describe` returns the mounts
+        that the keeper has to find before it starts anything, or the borders that it draws around itself. With
+        `has_temporary`, temporary files are in a folder of the box, and both are given that. `adds` are variables that
+        each command gets, unless the box has others.
 
         Raises:
             SandboxUnavailable: it cannot be started.
@@ -88,7 +75,7 @@ class KeptSandbox:
         self._overrides: Final[dict[str, str]] = {}
         self._proxy: HostProxy | None = None
         parts = ExitStack()
-        self._end: Final = finalize(self, parts.close)
+        self._end: Final = call_at_end(self, parts.close)
         """Ends all that runs in it, also when nobody knows it any more."""
         try:
             self._control, inner = socket.socketpair()
@@ -96,12 +83,16 @@ class KeptSandbox:
             parts.enter_context(self._control)
             self._control.setblocking(False)
             self._complaints: Final = parts.enter_context(memory_of(b""))
-            self._folder: Final = parts.enter_context(_temporary_folder()) if has_temporary else ""
-            own = {"TMPDIR": self._folder} if has_temporary else {}
-            self._adds: Final = {**(adds or {}), **box.environment, **own}
-            with inner, ExitStack() as stack:
-                self._keeper: Final = self._start(launch, inner, stack, {"mounts": mounts})
-            parts.callback(_end_keeper, self._control, self._idle, self._keeper, self._opener)
+            folder = os.path.realpath(tempfile.mkdtemp(prefix="journeyman-box-")) if has_temporary else ""
+            if folder:
+                parts.callback(shutil.rmtree, folder, ignore_errors=True)
+            self._adds: Final = {**adds, **box.environment, **({"TMPDIR": folder} if has_temporary else {})}
+            settings = {"is_proxied": bool(box.hosts), "mounts": None, "borders": None, **describe(folder)}
+            most = {_RLIMIT_FSIZE: box.limits.file_bytes, _RLIMIT_CORE: 0 if launch or settings["borders"] else None}
+            settings["limits"] = {kind: each for kind, each in most.items() if each is not None}
+            with inner:
+                self._keeper: Final = self._start(launch, inner.fileno(), folder, settings)
+            parts.callback(_end_keeper, self._control, self._idle, self._keeper)
             if box.hosts:
                 self._proxy = self._receive_proxy()
                 parts.callback(self._proxy.close)
@@ -112,30 +103,29 @@ class KeptSandbox:
             raise
 
     def _start(
-        self, launch: Launch | None, inner: socket.socket, stack: ExitStack, settings: dict[str, Any]
+        self, launch: Launch | None, control: int, folder: str, settings: dict[str, Any]
     ) -> subprocess.Popen[bytes]:
-        python = stack.enter_context(Path(sys.executable).resolve().open("rb"))
-        source = stack.enter_context(memory_of(compiled_keeper()))
-        largest = self.box.limits.file_bytes
-        limits = ({} if launch is None else {_RLIMIT_CORE: 0}) | ({} if largest is None else {_RLIMIT_FSIZE: largest})
-        given = stack.enter_context(file_of({**settings, "limits": limits, "is_proxied": bool(self.box.hosts)}))
-        # By descriptors, so that they can be read where the box hides their files.
-        is_linux = sys.platform == "linux"
-        program = f"/proc/self/fd/{python.fileno()}" if is_linux else python.name
-        script = f"{'/proc/self' if is_linux else '/dev'}/fd/{source.fileno()}"
-        inherited = [python.fileno(), source.fileno(), inner.fileno(), given.fileno()]
-        line = [program, "-I", "-S", script, str(inner.fileno()), str(given.fileno())]
-        arguments, descriptors = (line, inherited) if launch is None else launch(line, inherited, self._folder)
-        return subprocess.Popen(
-            arguments,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=self._complaints,
-            pass_fds=descriptors,
-            env={},
-            cwd="/",
-            start_new_session=True,
-        )
+        with (
+            Path(sys.executable).resolve().open("rb") as python,
+            memory_of(compiled_keeper()) as source,
+            memory_of(marshal.dumps(settings)) as given,
+        ):
+            # By descriptors, so that they can be read where the box hides their files.
+            inherited = [python.fileno(), source.fileno(), given.fileno(), control]
+            own = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
+            program = f"{own}/{inherited[0]}" if sys.platform == "linux" else python.name
+            line = [program, "-I", "-S", f"{own}/{inherited[1]}", str(control), str(inherited[2])]
+            arguments, besides = (line, ()) if launch is None else launch(line, folder)
+            return subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._complaints,
+                pass_fds=[*inherited, *besides],
+                env={},
+                cwd="/",
+                start_new_session=True,
+            )
 
     def _receive_proxy(self) -> HostProxy:
         """Serve the socket that the keeper hands over: it belongs to the network of the box."""
@@ -143,12 +133,10 @@ class KeptSandbox:
         _, descriptors, *_ = socket.recv_fds(self._control, 1, 1)
         self._control.setblocking(False)
         if not descriptors:
-            raise SandboxUnavailable(self._complaint())
+            raise self._give_up()
         listener = socket.socket(fileno=descriptors[0])
         host, port = listener.getsockname()
-        address = f"http://{host}:{port}"
-        names = ("http_proxy", "https_proxy", "all_proxy")
-        self._overrides.update(dict.fromkeys([*names, *map(str.upper, names)], address))
+        self._overrides.update(dict.fromkeys(_PROXY_NAMES, f"http://{host}:{port}"))
         self._overrides.update(dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1"))
         return HostProxy(listener, self.box.hosts)
 
@@ -161,14 +149,6 @@ class KeptSandbox:
     def is_open(self) -> bool:
         """False once it was closed, or its keeper has ended."""
         return self._control.fileno() >= 0 and os.getpid() == self._opener and self._keeper.poll() is None
-
-    def _added_to(self, environment: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the variables of the box, which count before those of this process: a cache elsewhere cannot be
-        written. Settings for git that are there already stay: they are numbered, and ours would take their places."""
-        has_settings = "GIT_CONFIG_COUNT" in environment
-        return {
-            name: text for name, text in self._adds.items() if not (has_settings and name.startswith("GIT_CONFIG_"))
-        }
 
     async def spawn(
         self,
@@ -186,56 +166,42 @@ class KeptSandbox:
             raise SandboxUnavailable(
                 "This box was opened by another process, from which this one was forked. Open one."
             )
+        # The box's variables count before those of this process: a cache elsewhere cannot be written. Settings for git
+        # that are there already stay: they are numbered, and ours would take their places.
+        is_git_set = "GIT_CONFIG_COUNT" in environment
+        ours = [each for each in self._adds if not (is_git_set and each.startswith("GIT_CONFIG_"))]
         request = {
             "program": program,
             "arguments": list(arguments),
             "folder": self.box.work if folder is None else folder,
-            "environment": {**environment, **self._added_to(environment), **self._overrides},
+            "environment": {**environment, **{each: self._adds[each] for each in ours}, **self._overrides},
         }
         try:
-            with ExitStack() as stack:
-                nothing = os.open(os.devnull, os.O_RDWR)
-                stack.callback(os.close, nothing)
-                streams = [nothing if stream is None else stream for stream in (stdin, stdout, stderr)]
-                return await self._begin(program, [stack.enter_context(file_of(request)).fileno(), *streams])
+            with memory_of(marshal.dumps(request)) as given, os.fdopen(os.open(os.devnull, os.O_RDWR)) as nothing:
+                streams = [nothing.fileno() if stream is None else stream for stream in (stdin, stdout, stderr)]
+                return await self._begin(program, [given.fileno(), *streams])
         except OSError as error:  # this process has too many files open
             raise SandboxUnavailable(f"The sandbox cannot start {program}: {error}.") from error
 
     async def _begin(self, program: str, descriptors: Sequence[int]) -> KeptProcess:
-        is_new = False
-        while not is_new:
-            is_new = not self._idle
-            told = await self._start_keeper() if is_new else self._idle.pop()
-            process = KeptProcess(told, program, self)
-            if await self._begins(process, descriptors):
-                self._commands.add(process)
-                return process
-        complaint = self._complaint()
-        self.close()
-        raise SandboxUnavailable(complaint)
-
-    async def _begins(self, process: KeptProcess, descriptors: Sequence[int]) -> bool:
-        """Give a keeper its command, and wait until it starts. False: it has ended, and nothing was started."""
+        """Give a keeper its command, and wait until it starts that."""
+        told = self._idle.pop() if self._idle else await self._start_keeper()
+        process = KeptProcess(told, program, self)
+        waking = asyncio.get_running_loop().call_later(_STOPPED_S, self.wake)
         has_begun = False
         try:
-            process.ask(descriptors)
-            starting = asyncio.ensure_future(process.has_begun())
-            try:
-                await asyncio.wait({starting}, timeout=_STOPPED_S)
-                if not starting.done():
-                    self.wake()
-                # By now the keeper ends with the program that drew the borders, if that was there up to now.
-                has_begun = await asyncio.wait_for(starting, _START_S) and self.is_open
-            finally:
-                starting.cancel()
-        except TimeoutError:
-            self.close()
-        except OSError:
-            pass
+            with suppress(OSError, TimeoutError):
+                socket.send_fds(told, [b"c"], descriptors)
+                has_begun = await asyncio.wait_for(process.has_begun(), _START_S)
         finally:
+            waking.cancel()
             if not has_begun:
                 process.close()
-        return has_begun
+        # By now the keeper ends with the program that drew the borders, if that was there up to now.
+        if not (has_begun and self.is_open):
+            raise self._give_up()
+        self._commands.add(process)
+        return process
 
     async def _start_keeper(self) -> socket.socket:
         told, inner = socket.socketpair()
@@ -248,7 +214,7 @@ class KeptSandbox:
                     await asyncio.sleep(_FULL_S)
                 except OSError as error:
                     told.close()
-                    raise SandboxUnavailable(self._complaint()) from error
+                    raise self._give_up() from error
                 else:
                     return told
 
@@ -265,17 +231,20 @@ class KeptSandbox:
         else:
             self._idle.append(told)
 
-    def _complaint(self) -> str:
-        """Return why the box does not work, in the words of the program that draws its borders."""
+    def _give_up(self) -> SandboxUnavailable:
+        """Close the box, and return why it does not work, in the words of the program that draws its borders."""
+        self._control.close()
         with suppress(subprocess.TimeoutExpired):
             self._keeper.wait(_END_S)
-        code = self._keeper.poll()
-        words = ""
+        code, words = self._keeper.poll(), ""
         if not self._complaints.closed:
             self._complaints.seek(0)
             words = self._complaints.read(_LONGEST_COMPLAINT).decode("utf-8", "replace").strip()
-        how = "is closed" if code is None else f"ended by {signal_name(-code)}" if code < 0 else f"ended with {code}"
-        return f"The sandbox {how}, and nothing was run outside of it" + (f". It said: {words}" if words else ".")
+        self.close()
+        how = f"ended with {code}" if code and code > 0 else f"ended by {signal_name(-code)}" if code else "is closed"
+        return SandboxUnavailable(
+            f"The sandbox {how}, and nothing was run outside of it" + (f". It said: {words}" if words else ".")
+        )
 
     def close(self) -> None:
         """End all that runs in it."""
@@ -284,27 +253,23 @@ class KeptSandbox:
         self._end()
 
 
-def _end_keeper(
-    control: socket.socket, idle: list[socket.socket], keeper: subprocess.Popen[bytes], opener: int
-) -> None:
+def _end_keeper(control: socket.socket, idle: list[socket.socket], keeper: subprocess.Popen[bytes]) -> None:
     """Let the keeper of a box end, and all that runs in it."""
     for each in (*idle, control):
         each.close()
     idle.clear()
-    if os.getpid() == opener:
-        try:
-            keeper.wait(_END_S)
-        except subprocess.TimeoutExpired:  # the system may not let go of it
-            keeper.kill()
-            keeper.wait()
+    try:
+        keeper.wait(_END_S)
+    except subprocess.TimeoutExpired:  # the system may not let go of it
+        keeper.kill()
+        keeper.wait()
 
 
-@contextmanager
-def _temporary_folder() -> Generator[str]:
-    folder, maker = os.path.realpath(tempfile.mkdtemp(prefix="journeyman-box-")), os.getpid()
-    yield folder
-    if os.getpid() == maker:  # else a process that was forked ends
-        shutil.rmtree(folder, ignore_errors=True)
+def call_at_end(owner: object, end: Callable[[], object]) -> Callable[[], object]:
+    """Call something once nobody knows its owner any more, or this process ends; not one that was forked from it.
+    Return what calls it at once."""
+    opener = os.getpid()
+    return finalize(owner, lambda: os.getpid() == opener and end())
 
 
 @cache
@@ -315,23 +280,53 @@ def compiled_keeper() -> bytes:
     return MAGIC_NUMBER + bytes(12) + marshal.dumps(code)  # no flags, no time and no size: nobody compares it
 
 
-def file_of(facts: dict[str, Any]) -> BinaryIO:
-    """Return a file without a name that holds facts, as the keeper reads them."""
-    return memory_of(marshal.dumps(facts))
-
-
 def memory_of(content: bytes) -> BinaryIO:
     """Return a file without a name that holds a content, to be read from its beginning."""
-    if sys.platform == "linux":
-        number = os.memfd_create("journeyman")
-    else:
-        number, path = tempfile.mkstemp()
-        Path(path).unlink()
-    file = os.fdopen(number, "w+b")
+    is_linux = sys.platform == "linux"
+    file = os.fdopen(os.memfd_create("journeyman"), "w+b") if is_linux else tempfile.TemporaryFile()  # noqa: SIM115
     file.write(content)
-    file.flush()
-    os.lseek(file.fileno(), 0, os.SEEK_SET)
+    file.seek(0)
     return file
+
+
+class SandboxAdapter(Protocol):
+    """The part of a `Sandbox` that all of ours have in common: they are tried once, and close what they have opened."""
+
+    name: str
+    """The name that is shown."""
+    help: str = ""
+    """What makes it work where it does not."""
+    lets_through: Collection[Literal["hosts", "sockets"]] = ()
+    """Those that its boxes reach, if they are allowed."""
+    _guarantees: SandboxGuarantees | None = None
+
+    def open_box(self, box: Box) -> OpenSandbox:
+        """Open a box: see `Sandbox.open`."""
+        ...
+
+    @cached_property
+    def _opened(self) -> WeakSet[OpenSandbox]:
+        return WeakSet()
+
+    def holds(self) -> SandboxGuarantees:
+        """Return what it holds here: see `Sandbox`."""
+        if self._guarantees is None:
+            self._guarantees = replace(find_guarantees(self, self.help), has_proxy="hosts" in self.lets_through)
+        return self._guarantees
+
+    def open(self, box: Box) -> OpenSandbox:
+        """Open a box: see `Sandbox`."""
+        for what, asked in (("hosts", box.hosts), ("sockets", box.sockets)):
+            if asked and what not in self.lets_through:
+                raise SandboxUnavailable(f"A box of {self.name} cannot let {what} through: take them out of it.")
+        opened = self.open_box(box)
+        self._opened.add(opened)
+        return opened
+
+    def close(self) -> None:
+        """Close all boxes that it has opened."""
+        for each in [*self._opened]:
+            each.close()
 
 
 class KeptProcess:
@@ -348,14 +343,6 @@ class KeptProcess:
         self._is_closed: bool = False
         self._failure: OSError | None = None
         self.exit_code: int | None = None
-
-    def ask(self, descriptors: Sequence[int]) -> None:
-        """Hand over the request, and what the program reads from and writes to.
-
-        Raises:
-            OSError: the keeper has ended.
-        """
-        socket.send_fds(self._told, [b"c"], descriptors)
 
     async def has_begun(self) -> bool:
         """Wait until its keeper starts the program. False: nobody does."""

@@ -1,27 +1,23 @@
 """Boxes of Landlock: a command gives up what it may do, where no namespaces can be had, as in most containers.
 
 Landlock can only allow. So it hides nothing and protects nothing inside a folder that may be changed, and what it holds
-is less than what bubblewrap does.
+is less than what bubblewrap does. The keeper gives it up for all that it starts.
 """
 
 from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from journeyman.definition import explain_arguments
-from journeyman.sandbox.box import Box, SandboxGuarantees
+from journeyman.sandbox.box import Box
 from journeyman.sandbox.filter import build_filter
-from journeyman.sandbox.kept import KeptSandbox, OpenBoxes, file_of
-from journeyman.sandbox.probe import find_guarantees
+from journeyman.sandbox.kept import KeptSandbox, SandboxAdapter
 from journeyman.sandbox.programs import needed_for_programs
 from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxUnavailable
 
-_CONFINE: Final = Path(__file__).with_name("confine.py")
 _CREATE_RULESET, _VERSION = 444, 1
 _READ: Final = 1 << 0 | 1 << 2 | 1 << 3  # execute, read a file, read a folder
 _DEVICES: Final = _READ | 1 << 1 | 1 << 14 | 1 << 15  # write, truncate, ioctl
@@ -30,29 +26,18 @@ _BITS: Final = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 """How many rights over files each version knows."""
 _TCP_SINCE, _SCOPES_SINCE = 4, 6
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix/store", "/sys", "/proc")
-_AF_INET, _AF_INET6 = 2, 10
 
 
 @explain_arguments
-class Landlock:
-    """Sandboxes of the kernel's Landlock, which needs no privileges and no program."""
+class Landlock(SandboxAdapter):
+    """Sandboxes of the kernel's Landlock, which needs no privileges and no program. It does not hold what a box hides,
+    protects or denies."""
 
     def __init__(self) -> None:
-        self.name: Final = "landlock"
-        """The name that is shown."""
-        self._opened: Final = OpenBoxes()
-        self._guarantees: SandboxGuarantees | None = None
+        self.name = "landlock"
 
-    def holds(self) -> SandboxGuarantees:
-        """Return what it holds here: see `Sandbox`."""
-        if self._guarantees is None:
-            self._guarantees = find_guarantees(self)
-        return self._guarantees
-
-    def open(self, box: Box) -> OpenSandbox:
-        """Open a box: see `Sandbox`. What is hidden, protected or denied in it is not."""
-        if box.hosts or box.sockets:
-            raise SandboxUnavailable("A box of Landlock cannot let hosts or sockets through: take them out of it.")
+    def open_box(self, box: Box) -> OpenSandbox:
+        """Open a box: see `Sandbox.open`."""
         version = 0
         if sys.platform == "linux":
             syscall = ctypes.CDLL(None, use_errno=True).syscall
@@ -60,22 +45,14 @@ class Landlock:
         filter = build_filter(datagrams=False)
         if version < 1 or filter is None:
             raise SandboxUnavailable("This system has no Landlock: Linux has it from 5.13 on, if it is switched on.")
-        with ExitStack() as stack:
 
-            def launch(line: Sequence[str], inherited: Sequence[int], folder: str) -> tuple[list[str], list[int]]:
-                handled, rules = rules_of(box, folder, version)
-                borders = stack.enter_context(file_of({"handled": handled, "rules": rules, "filter": filter})).fileno()
-                started = [sys.executable, "-I", "-S", str(_CONFINE), str(borders), *line]
-                return started, [*inherited, borders]
+        def describe(folder: str) -> dict[str, object]:
+            return {"borders": {**rules_of(box, folder, version), "filter": filter}}
 
-            return self._opened.add(KeptSandbox(box, launch, has_temporary=True))
-
-    def close(self) -> None:
-        """Close all boxes that it has opened."""
-        self._opened.close()
+        return KeptSandbox(box, None, describe, has_temporary=True)
 
 
-def rules_of(box: Box, temporary: str, version: int) -> tuple[list[int], list[tuple[str, int]]]:
+def rules_of(box: Box, temporary: str, version: int) -> dict[str, object]:
     """Return the rights that a version of Landlock handles, and the paths with the rights that are left."""
     every = (1 << _BITS.get(version, _BITS[max(_BITS)])) - 1
     handled = [every, *([3] if version >= _TCP_SINCE else []), *([3] if version >= _SCOPES_SINCE else [])]
@@ -83,10 +60,9 @@ def rules_of(box: Box, temporary: str, version: int) -> tuple[list[int], list[tu
         ("/",) if box.reads == "all" else (*_SYSTEM, *needed_for_programs(box.path, ("/",)), *box.readable, box.work)
     )
     writable = [*([box.work] if box.changes else []), *box.writes, temporary]
-    rights = {path: _READ for path in readable}
-    rights |= {"/dev": _DEVICES & every}
+    rights = dict.fromkeys(readable, _READ) | {"/dev": _DEVICES & every}
     rights |= {path: every if Path(path).is_dir() else every & _OF_A_FILE for path in writable}
-    return handled, [(path, right) for path, right in rights.items() if Path(path).exists()]
+    return {"handled": handled, "rules": [(path, right) for path, right in rights.items() if Path(path).exists()]}
 
 
 if TYPE_CHECKING:

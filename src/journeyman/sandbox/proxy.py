@@ -11,10 +11,11 @@ import asyncio
 import ipaddress
 import re
 import socket
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
+import ssl
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from threading import Event, Lock, Thread
+from threading import Lock, Thread
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -30,10 +31,10 @@ _PLAIN, _TLS = 80, 443
 _MOST_CONNECTIONS: Final = 128
 _REQUEST: Final = re.compile(rb"([A-Z]{1,32}) ([!-~]+) HTTP/1\.[01]")
 _HEADER: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[ \t]*[^\x00-\x08\x0a-\x1f\x7f]*")
-_HANDSHAKE: Final = 22
-_CLIENT_HELLO: Final = b"\x01"
 _OURS: Final = (b"host", b"connection", b"keep-alive", b"upgrade", b"te", b"proxy-connection", b"proxy-authorization")
 _METADATA: Final = (ipaddress.ip_network("169.254.0.0/16"), ipaddress.ip_network("fe80::/10"))
+_WITH_IPV4: Final = [ipaddress.ip_network(each) for each in ("::/96", "::ffff:0:0/96", "64:ff9b::/96")]
+"""The addresses of IPv6 that are one of IPv4 with something before it."""
 
 
 class RefusedHost(Exception):
@@ -50,8 +51,10 @@ class _HostQuery:
 
     host: str
     port: int
-    head: bytes
+    head: bytes = b""
     """The head that the server is sent; empty, where a tunnel was asked for."""
+    n_bytes: int | None = None
+    """The length of what follows the head; None: as long as it lasts."""
 
 
 def allows(hosts: Sequence[str], name: str, port: int) -> bool:
@@ -73,13 +76,11 @@ class HostProxy:
         self._listener: Final = listener
         self._refused: Final[list[str]] = []
         self._lock: Final = Lock()
-        self._has_begun: Final = Event()
-        self._n_connections: int = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
+        self._connections: Final = asyncio.Semaphore(_MOST_CONNECTIONS)
+        self._loop: Final = asyncio.new_event_loop()
+        self._stop: Final = asyncio.Event()
         self._thread: Final = Thread(target=self._serve, name="journeyman-proxy", daemon=True)
         self._thread.start()
-        self._has_begun.wait()
 
     def take_refused(self) -> list[str]:
         """Return the hosts and ports that were refused since this was asked last, each once."""
@@ -90,24 +91,17 @@ class HostProxy:
 
     def close(self) -> None:
         """Close every connection."""
-        if self._loop is not None and self._stop is not None:
-            with suppress(RuntimeError):  # it has ended
-                self._loop.call_soon_threadsafe(self._stop.set)
+        with suppress(RuntimeError):  # it has ended
+            self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(_END_S)
 
     def _serve(self) -> None:
-        try:
-            asyncio.run(self._serve_until_closed())
-        finally:
-            self._listener.close()
-            self._has_begun.set()
+        async def serve() -> None:
+            async with await asyncio.start_server(self._answer, sock=self._listener, limit=_LONGEST_HEAD):
+                await self._stop.wait()
 
-    async def _serve_until_closed(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(self._answer, sock=self._listener, limit=_LONGEST_HEAD)
-        self._has_begun.set()
-        async with server:
-            await self._stop.wait()
+        with self._listener, asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(serve())
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -133,35 +127,23 @@ class HostProxy:
             raise RefusedHost(
                 f"{request.host}:{_PLAIN}", "a tunnel would hide who is asked there; ask for http:// itself."
             )
-        if self._n_connections >= _MOST_CONNECTIONS:
+        if self._connections.locked():
             raise OSError(f"{_MOST_CONNECTIONS} connections are open, and more are not")
-        self._n_connections += 1
-        try:
-            async with self._connect_to_host(request) as (inward, outward):
+        async with self._connections:
+            async with asyncio.timeout(_CONNECT_S):
+                address = await self._checked_address(request.host, request.port)
+                inward, outward = await asyncio.open_connection(address, request.port)
+            with closing(outward):
                 if request.head:
                     outward.write(request.head)
                 else:
                     writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
                     outward.write(await read_hello(request.host, reader) if request.port == _TLS else b"")
-                upward = asyncio.create_task(_copy(reader, outward))
+                upward = asyncio.create_task(_copy(reader, outward, request.n_bytes))
                 try:
                     await _copy(inward, writer)
                 finally:
                     upward.cancel()
-        finally:
-            self._n_connections -= 1
-
-    @asynccontextmanager
-    async def _connect_to_host(
-        self, request: _HostQuery
-    ) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        async with asyncio.timeout(_CONNECT_S):
-            address = await self._checked_address(request.host, request.port)
-            inward, outward = await asyncio.open_connection(address, request.port)
-        try:
-            yield inward, outward
-        finally:
-            outward.close()
 
     async def _checked_address(self, host: str, port: int) -> str:
         """Return an address of a host that may be connected to: one of the internet; a private one only where the host
@@ -183,8 +165,10 @@ class HostProxy:
 def may_be_reached(address: str, *, is_named: bool) -> bool:
     """Tell whether an address may be connected to. One that is not of the internet may if the host is named so."""
     given = ipaddress.ip_address(address.partition("%")[0])
-    mapped = given.ipv4_mapped if isinstance(given, ipaddress.IPv6Address) else None
-    real = mapped or given
+    real = given
+    if isinstance(given, ipaddress.IPv6Address):
+        has_ipv4 = any(given in network for network in _WITH_IPV4)
+        real = given.sixtofour or (ipaddress.IPv4Address(int(given) & 0xFFFF_FFFF) if has_ipv4 else given)
     if any(real in network for network in _METADATA) or real.is_multicast or real.is_unspecified:
         return False
     return is_named or real.is_global
@@ -206,17 +190,21 @@ def read_request(head: bytes) -> _HostQuery:
         host, colon, port = target.rpartition(":")
         if not colon or not port.isascii() or not port.isdecimal():
             raise ValueError("CONNECT names no port")
-        return _HostQuery(_host_name(host), int(port), b"")
+        return _HostQuery(_host_name(host), int(port))
     parts = urlsplit(target)
     if parts.scheme != "http" or "@" in parts.netloc or "\\" in target:
         raise ValueError("it names no address that begins with http://, without a user")
     host, port = _host_name(parts.hostname or ""), parts.port or _PLAIN
-    kept = [each for each in lines if each.partition(b":")[0].lower() not in _OURS]
+    named = [(name.lower(), text.strip()) for name, _, text in (each.partition(b":") for each in lines)]
+    lengths = {text for name, text in named if name == b"content-length"} or {b"0"}
+    if any(name == b"transfer-encoding" for name, _ in named) or len(lengths) > 1 or not min(lengths).isdigit():
+        raise ValueError("what it sends needs one Content-Length: in chunks, nothing is passed on by plain HTTP")
+    kept = [each for each, (name, _) in zip(lines, named, strict=True) if name not in _OURS]
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    named = host if port == _PLAIN else f"{host}:{port}"
-    ours = [f"Host: {named}".encode(), b"Connection: close"]
+    place = host if port == _PLAIN else f"{host}:{port}"
+    ours = [f"Host: {place}".encode(), b"Connection: close"]
     line = method + b" " + path.encode("ascii") + b" HTTP/1.1"
-    return _HostQuery(host, port, b"\r\n".join([line, *ours, *kept]) + b"\r\n\r\n")
+    return _HostQuery(host, port, b"\r\n".join([line, *ours, *kept]) + b"\r\n\r\n", int(min(lengths)))
 
 
 def _host_name(text: str) -> str:
@@ -234,44 +222,41 @@ async def read_hello(host: str, reader: asyncio.StreamReader) -> bytes:
     Raises:
         RefusedHost: it does.
     """
+    names: list[str | None] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sni_callback = lambda _, name, __: names.append(name)
+    incoming, raw = ssl.MemoryBIO(), b""
+    tls = context.wrap_bio(incoming, ssl.MemoryBIO(), server_side=True)
     async with asyncio.timeout(_HEAD_S):
-        raw = hello = b""
-        while len(raw) < _LONGEST_HEAD and (not hello or len(hello) < 4 + int.from_bytes(hello[1:4], "big")):
-            header = await reader.readexactly(5)
-            is_tls = header[0] == _HANDSHAKE
-            record = await reader.readexactly(int.from_bytes(header[3:], "big")) if is_tls else b""
-            raw, hello = raw + header + record, hello + record
-            if hello[:1] != _CLIENT_HELLO:
+        while not names:
+            chunk = await reader.read(_CHUNK) if len(raw) < _LONGEST_HEAD else b""
+            raw += chunk
+            incoming.write(chunk)
+            is_tls = bool(chunk)
+            try:
+                tls.do_handshake()
+            except ssl.SSLWantReadError:
+                pass
+            except ssl.SSLError:  # after the name was read: it has no certificate
+                is_tls = bool(names)
+            if not is_tls:
                 raise RefusedHost(f"{host}:{_TLS}", "only TLS is spoken at this port.")
-    name = server_name(hello)
-    if name is not None and name.lower().removesuffix(".") != host:
-        raise RefusedHost(f"{name[:200]}:{_TLS}", f"the connection was one to {host}.")
+    if names[0] is not None and names[0].lower().removesuffix(".") != host:
+        raise RefusedHost(f"{names[0][:200]}:{_TLS}", f"the connection was one to {host}.")
     return raw
 
 
-def server_name(hello: bytes) -> str | None:
-    """Return the name that the first message of TLS asks for (RFC 8446, 4.1.2; RFC 6066, 3); None if it asks for
-    none."""
-    at = 4 + 2 + 32
-    for size in (1, 2, 1):  # the id of the session, the ciphers, the compressions
-        at += size + int.from_bytes(hello[at : at + size], "big")
-    at += 2
-    while at + 4 <= len(hello):
-        kind, length = (int.from_bytes(hello[each : each + 2], "big") for each in (at, at + 2))
-        if kind == 0:
-            return hello[at + 9 : at + 4 + length].decode("latin-1")
-        at += 4 + length
-    return None
-
-
-async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    """Copy what comes until it ends; where one side has gone, the other is told that nothing more comes."""
+async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter, n_bytes: int | None = None) -> None:
+    """Copy what comes until it ends; where one side has gone, the other is told that nothing more comes. Of a request
+    with a length not more is copied: another one, for another host, could follow."""
     with suppress(OSError):
-        while chunk := await source.read(_CHUNK):
+        while n_bytes != 0 and (chunk := await source.read(_CHUNK if n_bytes is None else min(n_bytes, _CHUNK))):
+            n_bytes = None if n_bytes is None else n_bytes - len(chunk)
             target.write(chunk)
             await target.drain()
-    with suppress(OSError, RuntimeError):
-        target.write_eof()
+    if n_bytes is None:
+        with suppress(OSError, RuntimeError):
+            target.write_eof()
 
 
 async def _reply(writer: asyncio.StreamWriter, code: int, words: str) -> None:

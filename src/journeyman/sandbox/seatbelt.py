@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from journeyman.definition import explain_arguments
-from journeyman.sandbox.box import Box, SandboxGuarantees, folders_between
-from journeyman.sandbox.kept import KeptSandbox, OpenBoxes
-from journeyman.sandbox.probe import find_guarantees
+from journeyman.sandbox.box import Box, folders_between
+from journeyman.sandbox.kept import KeptSandbox, SandboxAdapter
 from journeyman.sandbox.programs import files_of_programs, folders_of_programs, needed_for_programs
 from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxUnavailable
 
@@ -25,52 +24,28 @@ _SERVICES: Final = (
 )
 """The services for the keychain, for other programs, for `open` and for what was copied."""
 _SYSTEM: Final = (
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/System",
-    "/Library",
-    "/opt",
-    "/etc",
-    "/private/etc",
-    "/dev",
-    "/private/var",
+    *("/usr", "/bin", "/sbin", "/System", "/Library", "/opt", "/etc", "/private/etc", "/dev", "/private/var"),
 )
 
 
 @explain_arguments
-class Seatbelt:
+class Seatbelt(SandboxAdapter):
     """Sandboxes of macOS, by `sandbox-exec`."""
 
     def __init__(self) -> None:
-        self.name: Final = "seatbelt"
-        """The name that is shown."""
-        self._opened: Final = OpenBoxes()
-        self._guarantees: SandboxGuarantees | None = None
+        self.name = "seatbelt"
 
-    def holds(self) -> SandboxGuarantees:
-        """Return what it holds here: see `Sandbox`."""
-        if self._guarantees is None:
-            self._guarantees = find_guarantees(self)
-        return self._guarantees
-
-    def open(self, box: Box) -> OpenSandbox:
-        """Open a box: see `Sandbox`."""
-        if box.hosts or box.sockets:
-            raise SandboxUnavailable("A box of Seatbelt cannot let hosts or sockets through yet: take them out of it.")
+    def open_box(self, box: Box) -> OpenSandbox:
+        """Open a box: see `Sandbox.open`."""
         if sys.platform != "darwin" or not os.access(_PROGRAM, os.X_OK):
             raise SandboxUnavailable(f"{_PROGRAM} is not there: only macOS has it.")
 
-        def launch(line: Sequence[str], inherited: Sequence[int], folder: str) -> tuple[list[str], Sequence[int]]:
+        def launch(line: Sequence[str], folder: str) -> tuple[list[str], list[int]]:
             denied, _ = files_of_programs(box.denied, folders_of_programs(box.path))
             profile = write_profile(box, folder, denied, [*needed_for_programs(box.path, ("/",))])
-            return [_PROGRAM, "-p", profile, *line], inherited
+            return [_PROGRAM, "-p", profile, *line], []
 
-        return self._opened.add(KeptSandbox(box, launch, has_temporary=True))
-
-    def close(self) -> None:
-        """Close all boxes that it has opened."""
-        self._opened.close()
+        return KeptSandbox(box, launch, has_temporary=True)
 
 
 def write_profile(box: Box, temporary: str, denied: Sequence[str], readable: Sequence[str]) -> str:
