@@ -223,16 +223,23 @@ class Scope:
         self.cause: Cause | None = None
         self.reason: str | None = None
         """The words of whoever stopped the work."""
-        self.source: Scope = self
-        """What was stopped first: this scope, or that of a run above, of which it has the cause."""
+        self._source: Scope | None = None
         self.deadlines: Final[dict[Cause, float]] = {} if deadline is None else {"deadline": deadline}
         """When time is up, on the clock of this scope."""
         self._clock: Final = _PausableClock()
         self._abort, self._above, self._grace_s, self._replays = abort, above, grace_s, replays
         self._below: Final[set[Scope]] = set()
         self._call = current_call.get()
+        # Only until the work has ended: a task holds its context, in which this scope stands, and what is held in a
+        # circle is freed only when garbage is collected, which stops every run for a while.
+        self._task: asyncio.Task[Any] | None = None
         self._timers: Final[dict[_Timer, Callable[[], None]]] = {}
         """How to call off what would change the state."""
+
+    @property
+    def source(self) -> Scope:
+        """What was stopped first: this scope, or that of a run above, of which it has the cause."""
+        return self._source or self
 
     @property
     def is_over(self) -> bool:
@@ -261,11 +268,11 @@ class Scope:
             self._above._below.add(self)
         # An eager task factory takes the first step before it returns: what that reads has to be there by now, and the
         # step itself says which task it is in.
-        self._task = self.loop.create_task(self._inside(work))
-        if not self._task.done():
-            self._task.add_done_callback(self._wake)
+        task = self._task = self.loop.create_task(self._inside(work))
+        if not task.done():
+            task.add_done_callback(self._wake)
         interrupted: asyncio.CancelledError | None = None
-        while not (self._task.done() or self.state == "abandoned"):
+        while not (task.done() or self.state == "abandoned"):
             # A new one for each wait: a cancellation that ends the wait cancels the future with it.
             self._news = self.loop.create_future()
             try:
@@ -274,14 +281,14 @@ class Scope:
                 # Not raised yet: the caller is promised that nothing of the run is alive by then.
                 interrupted = error
                 self._cancel_work()
-        was_cut = self._finish(work)
+        was_cut = self._finish(task, work)
         if interrupted is not None:
             raise interrupted
         if was_cut and self.cause is not None:
             return None
         if self.state == "abandoned":
             raise asyncio.CancelledError
-        result = self._task.result()
+        result = task.result()
         if isinstance(result, _ENDS_PROGRAM):
             raise result
         return result
@@ -315,13 +322,14 @@ class Scope:
     def _stop(self, cause: Cause, reason: str | None = None, source: Scope | None = None) -> None:
         """Go to `stopping` for this cause, unless there was one before."""
         if self.cause is None and not self.is_over:
-            self.cause, self.reason, self.source = cause, reason, source or self
+            self.cause, self.reason, self._source = cause, reason, source
             self._cancel_work()
 
     def _cancel_work(self) -> None:
         """Go to `stopping`, and give the work its time to end. If it goes on for a cancellation that it has caught,
         cancel it again."""
-        self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
         if self.state == "armed":
             self.state = "stopping"
             self._timers["grace"] = self.loop.call_later(self._grace_s, self._give_up).cancel
@@ -331,7 +339,7 @@ class Scope:
 
         A run below that nothing has cancelled, since it began after the stop or is shielded, is cancelled first.
         """
-        if self._task.done() or self.is_over:
+        if self.is_over or self._task is None or self._task.done():
             return
         if self.state == "armed":
             self._cancel_work()
@@ -344,22 +352,23 @@ class Scope:
             self.state = "abandoned"
             self._wake()
 
-    def _finish(self, work: Coroutine[object, object, object]) -> bool:
+    def _finish(self, task: asyncio.Task[Any], work: Coroutine[object, object, object]) -> bool:
         """Go to `finished`, unless the work was abandoned. Return True if the work did not come to its own end."""
         for call_off in self._timers.values():
             call_off()
         if self._above is not None:
             self._above._below.discard(self)
         if self.state == "abandoned":
-            _abandoned.add(self._task)
+            _abandoned.add(task)
             # Only until it ends: the set would hold every task of a long program otherwise.
-            self._task.add_done_callback(_abandoned.discard)
+            task.add_done_callback(_abandoned.discard)
             return True
         self.state = "finished"  # a signal from another thread may still be on its way
-        if self._task.cancelled():
+        self._task = None
+        if task.cancelled():
             work.close()  # it may not even have begun
             return True
-        return is_cancellation(self._task.exception())
+        return is_cancellation(task.exception())
 
     def _call_off(self, name: _Timer) -> None:
         call_off = self._timers.pop(name, None)
@@ -424,7 +433,7 @@ class Scope:
         """Tell whether a checkpoint would stop the work, or has to read a clock for that."""
         if self.deadlines or self._above is not None or (self._abort is not None and self._abort.aborted):
             return True
-        return self._is_stopped or self._task.cancelling() > 0 or self._has_cancelled_caller()
+        return self._is_stopped or self._is_cancelled() or self._has_cancelled_caller()
 
     async def checkpoint(self) -> None:
         """Let a cancellation through that is due, also where nothing would otherwise wait for anything."""
@@ -436,14 +445,14 @@ class Scope:
         for scope in reversed(scopes):
             if scope._has_cancelled_caller() and not scope._is_stopped:
                 scope._cancel_work()  # its caller had no turn yet to do so
-        if self._is_stopped or self._task.cancelling():
+        if self._is_stopped or self._is_cancelled():
             # One step of the loop, so that a cancellation which was asked for arrives as asyncio delivers it.
             await asyncio.sleep(0)
             # The cancellation was caught somewhere. Ours is still due. Another was meant for the code that caught it:
             # before Python 3.13, `asyncio.TaskGroup` leaves the count raised when one of its tasks fails.
             if self._is_stopped:
                 raise asyncio.CancelledError
-            while self._task.cancelling():
+            while self._task is not None and self._task.cancelling():
                 self._task.uncancel()
 
     def follow_above(self) -> bool:
@@ -451,7 +460,7 @@ class Scope:
         there is none, so a cancellation came from outside."""
         for scope in self._with_scopes_above():
             if self.cause is None and scope.cause is not None:
-                self.cause, self.reason, self.source = scope._stop_of_below()
+                self.cause, self.reason, self._source = scope._stop_of_below()
             if self.cause is None and scope._call is not None and scope._call.cause == "deadline":
                 self.cause, self.reason = "abort", "the tool call in which it began took too long"
         return self.cause is not None
@@ -468,6 +477,9 @@ class Scope:
         for cause, deadline in self.deadlines.items():
             if self._clock.time() >= deadline:
                 self._stop(cause)
+
+    def _is_cancelled(self) -> bool:
+        return self._task is not None and self._task.cancelling() > 0
 
     def _has_cancelled_caller(self) -> bool:
         return self._caller.cancelling() > self._entered_with

@@ -112,6 +112,22 @@ async def test_what_is_kept_is_little_that_a_collection_of_garbage_has_to_look_t
         assert 1 < min(costs) <= most
 
 
+async def test_what_a_run_was_made_of_is_freed_without_a_collection_of_garbage() -> None:
+    served = create_app([echo()])
+    async with served.lifespan():
+        for _ in range(5):
+            await answered(served, "/agents/echo/runs")
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(5):
+                await answered(served, "/agents/echo/runs")
+            await asyncio.sleep(0)  # what drove the last one ends
+            assert gc.collect() == 0
+        finally:
+            gc.enable()
+
+
 async def test_a_run_of_which_no_steps_are_kept_is_not_begun_a_second_time() -> None:
     asked, is_asked = list[str](), asyncio.Event()
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from journeyman.agent import NAME, Agent, Runtime
 from journeyman.budget import Budget
 from journeyman.durable.binding import Program
-from journeyman.durable.journal import Lease, RunJournal
+from journeyman.durable.journal import Lease
 from journeyman.durable.records import (
     DONE,
     OVER,
@@ -36,7 +36,7 @@ from journeyman.durable.records import (
 from journeyman.errors import DefinitionError, InvalidArguments, RunBlocked, SubagentMisused, TeamError
 from journeyman.events import Delivery, Identity, MailKind, TaskInfo, TeamMessage
 from journeyman.inbox import Post
-from journeyman.journal import SentRun, SentRuns, StepFacts, decode_step, encode_step
+from journeyman.journal import Lives, SentRun, SentRuns, StepFacts, decode_step, encode_step
 from journeyman.loop.results import load_result
 from journeyman.loop.watch import traceparent_of
 from journeyman.result import Result
@@ -92,9 +92,9 @@ def short_id(run: str) -> str:
 class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
     """The runs that one durable run has sent out, in one of its lives."""
 
-    def __init__(self, life: Lease, journal: RunJournal, head: Head, *, program: Program, here: Here) -> None:
+    def __init__(self, life: Lease, lives: Lives, head: Head, *, program: Program, here: Here) -> None:
         self._life = life
-        self._journal = journal
+        self._lives = lives
         self._head = head
         self._program = program
         self._here = here
@@ -143,7 +143,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         """Do a step that is nothing but a record, with what is stored with it."""
         life = self._life
         await life.opened()
-        self._journal.go_live(key)
+        self._lives.go_live(key)
         life.n_working += 1
         try:
             stored = encode_step(dumps(value).encode(), StepFacts(kind="sent"))

@@ -167,6 +167,15 @@ class RunDriver:
                 self.life.departure.happen()
                 self.life.open()
             await end_tape(self.program.runtime, self.tape, status, code)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Hold no more what refers back to this driver: in a circle, all of it would be freed only when garbage is
+        collected, which stops every run for a while."""
+        self.life = None
+        for part in ("abort", "journal", "sent", "run"):
+            if hasattr(self, part):  # a life that could not begin has not all of them
+                delattr(self, part)
 
     async def _driven(self) -> Result[Any] | Exit:
         self.looked_s, self.inbox = asyncio.get_running_loop().time(), Inbox(self.post)
@@ -285,6 +294,17 @@ class RunDriver:
             text = signal.body.get("text") or signal.body.get("reason")
             self.tape.note("SignalTaken", ((self.program.agent.name,), START), **facts, text=text, id=signal.dedup)
 
+    def _take_heard(self) -> list[int]:
+        """Return the numbers of the signals that what was just said has taken, once."""
+        heard = [n for n, receipt in self.receipts.items() if receipt.status == "delivered"]
+        for n in heard:
+            del self.receipts[n]
+            self._note(self.spoken.pop(n), "taken")
+        # Numbers below zero are those of texts that wait in the session of a chat: the two kinds are counted apart.
+        known = () if self.life is None else self.life.used_up
+        said = [] if self.turn is None else [-n for n in self.turn.writer.delivered() if -n not in known]
+        return [*heard, *said, *self.post.taken()]
+
     def _note_late(self, signal: Signal, why: str) -> None:
         """Say that a signal was taken and came too late."""
         self._note(signal, "late", why)
@@ -318,17 +338,7 @@ class RunDriver:
     async def _options(self, head: Head, life: Lease) -> Options:
         program, turn = self.program, await self._turn(head)
         self.turn = turn
-
-        def taken() -> list[int]:
-            heard = [n for n, receipt in self.receipts.items() if receipt.status == "delivered"]
-            for n in heard:
-                del self.receipts[n]
-                self._note(self.spoken.pop(n), "taken")
-            # Numbers below zero are those of texts that wait in the session of a chat: the two kinds are counted apart.
-            said = [] if turn is None else [-n for n in turn.writer.delivered() if -n not in life.used_up]
-            return [*heard, *said, *self.post.taken()]
-
-        life.taking = taken
+        life.taking = self._take_heard
         self.tape = begin_tape(
             program.runtime,
             "durable",
@@ -341,7 +351,7 @@ class RunDriver:
         self.journal.tape = self.tape
         self.journal.questions = program.questions
         self.journal.catch_up, self.journal.note_late = self._catch_up, self._note_late
-        self.journal.sends = self.sent = SentOut(life, self.journal, head, program=program, here=self.here)
+        self.journal.sends = self.sent = SentOut(life, self.journal.lives, head, program=program, here=self.here)
         runtime, above = (
             replace(program.runtime, journal=self.journal, budget=budget_of(head, program.runtime)),
             head.above,

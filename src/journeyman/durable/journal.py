@@ -392,7 +392,8 @@ class RunJournal(Journal):
 
     def __init__(self, life: Lease) -> None:
         self.life = life
-        self._lives = Lives()
+        self.lives: Final = Lives()
+        """Tells which steps are new in this life."""
         self._answers: dict[str, Signal] = {}
         self._waiting: dict[str, asyncio.Future[None]] = {}
         self._asked_before = {each.key: each for each in questions_of(life.claim.row)}
@@ -422,7 +423,7 @@ class RunJournal(Journal):
         return _Reserved(self, self.life, key, effect, about)
 
     def begin_life(self, prefix: str = "") -> float:
-        self._lives.begin(prefix, [key for key in self.life.known if key.startswith(prefix)])
+        self.lives.begin(prefix, [key for key in self.life.known if key.startswith(prefix)])
         return self.life.used_s() if not prefix else self._used_below(prefix)
 
     def _used_below(self, prefix: str) -> float:
@@ -439,7 +440,7 @@ class RunJournal(Journal):
         return ((key, value) for key, value in known.items() if key.startswith(prefix))
 
     def is_replaying(self, prefix: str = "") -> bool:
-        return self._lives.is_replaying(prefix)
+        return self.lives.is_replaying(prefix)
 
     def n_cut_calls(self, prefix: str = "") -> int:
         known, deaths = self.life.known, self.life.deaths
@@ -449,7 +450,7 @@ class RunJournal(Journal):
 
     def go_live(self, key: str) -> None:
         """Be told that a step is new."""
-        self._lives.go_live(key)
+        self.lives.go_live(key)
 
     # -- waiting for an answer
 

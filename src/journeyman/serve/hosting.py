@@ -359,7 +359,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             self._watch(live)
 
     def _program(self, live: Live, program: Program, deps: object) -> Program:
-        return replace(program, deps=deps, on_event=live.hear, abort=live.abort, questions=live.questions)
+        return replace(program, deps=deps, on_event=live.hear, abort=live.abort, questions=live.ask_here())
 
     async def _deps_of(self, name: str) -> object:
         """Make what the agents use for the owner of a run, or of a chat.

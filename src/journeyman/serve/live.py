@@ -223,8 +223,7 @@ class Live(Followed[Entry]):
         self.run: str = name
         """The name of the run that it is: for a chat, that of its turn."""
         self.abort: Final = Abort()
-        self.questions: Final = Questions(Watch(path=(agent.name,), listeners=[self.hear]))
-        self.answer: Callable[[str, Decision | str], None] = self.questions.answer
+        self.answer: Callable[[str, Decision | str], None] = _no_question
         """Answers what waits in this process."""
         self.number = 0
         """How many runs its chat had had before it, if it is a turn."""
@@ -245,6 +244,12 @@ class Live(Followed[Entry]):
         self.over: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
         """Done when it has ended, or begun to be gone on with elsewhere only."""
         self._kept: Final = limits.kept_events
+
+    def ask_here(self) -> Questions:
+        """Return what asks those who follow, as long as it goes on."""
+        questions = Questions(Watch(path=(self.agent.name,), listeners=[self.hear]))
+        self.answer = questions.answer
+        return questions
 
     # -- what happens
 
@@ -292,7 +297,7 @@ class Live(Followed[Entry]):
             self.ended = ended
             self.is_driven = False
             self.open.clear()
-            self.answer = self.questions.answer  # and no more that of its chat, which would be kept with it
+            self.answer = _no_question  # its chat would be kept with it
             self._add(ended)
             self.over.set_result(None)
 
@@ -364,6 +369,10 @@ class Live(Followed[Entry]):
         except KeyError:
             return False
         return True
+
+
+def _no_question(id: str, answer: Decision | str) -> None:
+    raise KeyError(id)
 
 
 async def until_gone(receive: Receive) -> None:
