@@ -380,11 +380,13 @@ class ApprovalsUnreadable(JourneymanError):
 class McpUnavailable(Hinted):
     """An MCP server does not start, does not answer, or does not offer what it should."""
 
-    def __init__(self, server: str, reason: str, *, hint: str) -> None:
+    def __init__(self, server: str, reason: str, *, hint: str, needs: Sequence[str] = ()) -> None:
         super().__init__(f"The MCP server {server!r} cannot be used: {reason}.", hint)
         self.server = server
         self.reason = reason
         """What went wrong, without secrets."""
+        self.needs = tuple(needs)
+        """What its box has refused, as `Stdio(needs=…)` takes it."""
 
 
 class PinsDiffer(JourneymanError):

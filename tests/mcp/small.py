@@ -55,6 +55,11 @@ class Small:
         return sum('"initialize"' in line for line in self.lines)
 
 
+def outside(command: list[str]) -> Stdio:
+    """Return a server that runs in no box, since its command hands its streams to another process by a socket."""
+    return Stdio(command[0], command[1:], sandbox=None)
+
+
 async def until(it_holds: Callable[[], object]) -> None:
     """Wait for what another process does."""
     while not it_holds():  # noqa: ASYNC110  nothing tells of it here

@@ -20,7 +20,7 @@ UNKNOWN = "Whether the call took effect is not known. The next call restarts it.
 
 async def refusal(target: Stdio, *, start_timeout_s: float = 30.0) -> str:
     with pytest.raises(McpUnavailable) as caught:
-        async with mcp({"small": target}, start_timeout_s=start_timeout_s):
+        async with mcp({"small": replace(target, sandbox=None)}, start_timeout_s=start_timeout_s):
             pass
     return str(caught.value)
 

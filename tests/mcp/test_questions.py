@@ -15,7 +15,7 @@ from journeyman.mcp import Target, mcp
 from journeyman.mcp.elicitation import DECLINE, MAX_QUESTIONS, SKIP, CallQuestions
 from journeyman.testing.scripted import ScriptedModel, call
 from tests.cli.program import Warm
-from tests.mcp.small import ASKING, Small
+from tests.mcp.small import ASKING, Small, outside
 from tests.play import answered
 
 pytestmark = pytest.mark.timeout(60)
@@ -55,7 +55,7 @@ async def told(target: Target, user: User, **arguments: object) -> Any:  # noqa:
 @pytest.mark.parametrize("form", ["older", "newer"])
 async def test_the_user_of_the_chat_is_asked_in_the_name_of_the_server(warm: Warm, form: str) -> None:
     user = User("large")
-    assert await told(warm.command(form, program=ASKING), user, form=ORDER, message="We pack it.") == [
+    assert await told(outside(warm.command(form, program=ASKING)), user, form=ORDER, message="We pack it.") == [
         ["accept", {"size": "large"}]
     ]
     (asked,) = user.asked

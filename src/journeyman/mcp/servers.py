@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, field
 from pathlib import Path, PurePath
-from typing import Annotated, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import (
@@ -33,10 +33,15 @@ from journeyman.errors import DefinitionError, Problem
 from journeyman.narrowing import is_dict, is_list, is_list_of_texts, is_mapping, is_str_dict, is_str_mapping
 from journeyman.processes import is_secret
 from journeyman.result import Result
+from journeyman.sandbox.box import host_problem, read_need
 from journeyman.tools.redaction import scrub_secrets
 from journeyman.types import Message
 
+if TYPE_CHECKING:
+    from journeyman.sandbox import Box, Sandbox
+
 _log = logging.getLogger("journeyman")
+_NEED_HINT: Final = "Write host:NAME, host:NAME:PORT, write:PATH or read:PATH; sandbox=None for all that you may do."
 _LEAST_SECRET: Final = 8  # shorter values are not hidden unless their name tells: they would be found in ordinary words
 _NAME: Final = re.compile(r"[^\W_][\w .:@/+&()-]{0,127}")
 
@@ -51,11 +56,17 @@ class Stdio:
     """What it is started with."""
     _: KW_ONLY
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Environment variables for the server, in addition to those of this process that do not look like secrets."""
+    """Environment variables for the server, in addition to the few of this process that every program needs."""
     keep: Collection[str] = ()
-    """Names of environment variables of this process that the server gets although they look like secrets."""
+    """Names of further environment variables of this process that the server gets."""
     cwd: str | Path | None = None
-    """The folder in which the server is started. None: the current folder of this process."""
+    """The folder in which the server is started, which it may change. None: the current folder, if its command line
+    names something there; else, in a box, an empty one."""
+    sandbox: ServerSandbox = field(default="auto", repr=False)
+    """The box that it runs in. `auto`: one of its own, where a sandbox holds enough; `required`: that, or it is not
+    started; a box, or a sandbox; None: it runs as this process does."""
+    needs: Sequence[str] = ()
+    """What it needs beyond its own box: `host:NAME[:PORT]`, `write:PATH`, `read:PATH`. A box that is given has all."""
     only: Collection[str] | None = None
     """The tools to take, as the server names them; None for all."""
     without: Collection[str] = ()
@@ -78,6 +89,10 @@ class Stdio:
         kept = {name: os.environ[name] for name in self.keep if name in os.environ}
         values = [value for name, value in {**self.env, **kept}.items() if _may_be_secret(name, value)]
         return (*values, *self.hidden)
+
+
+ServerSandbox: TypeAlias = "Literal['auto', 'required'] | Box | Sandbox | None"
+"""The box of a server: see `Stdio.sandbox`."""
 
 
 class Sampler(Protocol):
@@ -256,6 +271,8 @@ def _problems_of_server(name: str, server: Server) -> Iterator[Problem]:
         yield Problem("INVALID_SERVER_NAME", f"{name!r} cannot be the name of a server.", hint)
     if isinstance(server, Stdio) and not server.command:
         yield Problem("MISSING_COMMAND", f"Server {name!r} has no command.", "Give the program and its arguments.")
+    if isinstance(server, Stdio):
+        yield from _problems_of_box(name, server)
     if isinstance(server, Http) and not _is_address(server.url):
         hint = 'Give http://… or https://…; a command is a list of words: ["npx", "-y", "a-server"].'
         yield Problem("INVALID_URL", f"The address of server {name!r} is not an http:// or https:// URL.", hint)
@@ -266,6 +283,21 @@ def _problems_of_server(name: str, server: Server) -> Iterator[Problem]:
         if not isinstance(server.auth, OAuth) and not callable(server.auth):
             wrong = f"The auth of server {name!r} is {type(server.auth).__name__!r}."
             yield Problem("INVALID_AUTH", wrong, "Give OAuth(), or a function that returns a token.")
+
+
+def _problems_of_box(name: str, server: Stdio) -> Iterator[Problem]:
+    if isinstance(server.sandbox, str) and server.sandbox not in ("auto", "required"):
+        hint = "Write 'auto' or 'required', or give a Box, a sandbox, or None."
+        yield Problem("INVALID_SANDBOX", f"The sandbox of server {name!r} is {server.sandbox!r}.", hint)
+    for need in server.needs:
+        found = read_need(need)
+        if found is None or found[0] in ("outside", "socket"):
+            yield Problem("UNKNOWN_NEED", f"{need!r} of server {name!r} is no need.", _NEED_HINT)
+        elif found[0] == "host" and (problem := host_problem(found[1].lower())) is not None:
+            yield Problem("UNKNOWN_NEED", f"{need!r} of server {name!r} names no host.", problem.hint)
+    if server.needs and not isinstance(server.sandbox, str) and not hasattr(server.sandbox, "holds"):
+        hint = "Leave needs out: say it in the box."
+        yield Problem("UNKNOWN_NEED", f"Server {name!r} has needs, and no box of its own.", hint)
 
 
 def _is_address(url: str) -> bool:
@@ -365,6 +397,8 @@ class _ServerEntry(BaseModel):
     oauth: _OAuthEntry | bool | None = None
     only: list[str] | None = None
     without: tuple[str, ...] = ()
+    sandbox: Literal["auto", "required", "none"] = "auto"
+    needs: tuple[str, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -511,7 +545,10 @@ def _oauth_of(entry: _OAuthEntry | bool | None, fill: Callable[[str, str], str])
 
 
 def _faults(error: ValidationError) -> list[Problem]:
-    hint = "A server has command, args, env, keep and cwd, or url and headers; beside them only, type and disabled."
+    hint = (
+        "A server has command, args, env, keep, cwd, needs and sandbox, or url and headers; beside them only, type and "
+        "disabled."
+    )
     return [
         Problem("INVALID_ENTRY", f"At {'.'.join(map(str, each['loc'])) or 'the top'}: {each['msg']}.", hint)
         for each in error.errors(include_url=False, include_input=False, include_context=False)
@@ -556,6 +593,8 @@ class _EntryReader:
             env={key: fill(f"env.{key}", value) for key, value in entry.env.items()},
             keep=entry.keep,
             cwd=None if entry.cwd is None else fill("cwd", entry.cwd),
+            sandbox=None if entry.sandbox == "none" else entry.sandbox,
+            needs=tuple([fill(f"needs.{number}", each) for number, each in enumerate(entry.needs)]),
             only=entry.only,
             without=entry.without,
             hidden=hidden,

@@ -297,7 +297,8 @@ def _tool_of_server(at: ServerConnection, definition: Definition, name: str, opt
     """Return a tool of a server; None for one that cannot be used, which is told."""
 
     async def call(arguments: dict[str, object], context: ToolContext) -> ToolResult:
-        return to_tool_result(await at.call(definition.name, arguments, context.progress, context.path))
+        answer = await at.call(definition.name, arguments, context.progress, context.path)
+        return at.explain_refusals(to_tool_result(answer))
 
     origin = (at.name, definition.name)
     about = definition.description.strip() or definition.title or definition.name

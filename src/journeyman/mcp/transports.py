@@ -10,8 +10,8 @@ when a server is called.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
-import secrets
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -21,11 +21,14 @@ from typing import TYPE_CHECKING, Final, Self, cast
 from urllib.parse import urlsplit
 
 from journeyman.cancellation import within
-from journeyman.errors import count, name_and_words, quoted
+from journeyman.errors import DefinitionError, JourneymanError, count, name_and_words, quoted
+from journeyman.mcp.boxed import ServerBox, environment_of
 from journeyman.mcp.contents import leave_out_bad_tools, message_fault
 from journeyman.mcp.oauth import SignIn
 from journeyman.mcp.servers import Http, Stdio
-from journeyman.processes import Processes, filter_environment, mark_environment, plain, signal_name
+from journeyman.processes import plain, signal_name
+from journeyman.sandbox.piped import PipedProcess, start_piped
+from journeyman.sandbox.sandbox import SandboxUnavailable
 from journeyman.texts import shorten_line
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams
     from mcp.shared.message import SessionMessage
 
+_log: Final = logging.getLogger("journeyman")
 MAX_MESSAGE_BYTES: Final = 32 * 1024 * 1024
 """The longest message that is taken from a server."""
 MAX_UNASKED: Final = 20_000
@@ -48,6 +52,7 @@ _CHUNK: Final = 64 * 1024
 _POLL_S: Final = 0.01
 _DRAIN_S: Final = 0.5
 _CONNECT_S: Final = 30.0
+_PHRASES: Final = {each.value: f" {each.phrase}" for each in HTTPStatus}
 _SESSION: Final = "mcp-session-id"
 _ENDS_OF_EVENTS: Final = re.compile(rb"\n\n|\r\r|\r\n\r\n")
 _LONGEST_END: Final = 3
@@ -63,6 +68,8 @@ class StdioTransport:
 
     def __init__(self, server: Stdio) -> None:
         self._server: Final = server
+        self.box: Final = ServerBox(server, environment_of(server))
+        """The box that it runs in."""
         self.finished: Final = asyncio.Event()
         """This is set when no more messages come."""
         self._n_garbage = 0
@@ -102,18 +109,27 @@ class StdioTransport:
         """Return the message of a call's error as it is: nothing else is known of it here."""
         return message
 
+    def _explain_start(self, error: OSError) -> str:
+        return f"{self._server.command!r} cannot be started: {error.strerror or name_and_words(error)}"
+
+    def find_needs(self, text: str | None = None) -> list[str]:
+        """Return the needs that its box has refused, by a text of the server's, or by its last words."""
+        return self.box.find_needs(self._last_words.decode("utf-8", "replace") if text is None else text)
+
     def note(self, error: BaseException) -> None:
         """Remember what went wrong on the way."""
         if not self._is_started and isinstance(error, OSError):
-            self._fault = f"{self._server.command!r} cannot be started: {error.strerror or name_and_words(error)}"
+            self._fault = self._explain_start(error)
+        elif not self._is_started and isinstance(error, DefinitionError | SandboxUnavailable):
+            words = " ".join([each.message for each in getattr(error, "problems", ())]) or str(error)
+            told = words.rstrip(".")
+            self._fault = f"it cannot be put into a box: {told}; with sandbox=None it does what this process may do"
         elif not self.finished.is_set():
             self._fault = self._fault or f"it could not be asked: {shorten_line(name_and_words(error), _SHOWN)}"
 
     async def __aenter__(self) -> TransportStreams:
-        mark = secrets.token_hex(8)
-        self._process = await self._start_program(mark)
+        self._process = await self._start_program()
         self._is_started = True
-        self._processes = Processes(self._process.pid, mark)
         self._listening = asyncio.create_task(self._listen())
         streams = _Messages(self)
         return streams, streams
@@ -121,48 +137,48 @@ class StdioTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        stdin, stdout = _pipes(self._process)
-        draining = asyncio.create_task(_drain(stdout))  # who waits for a reader cannot end
+        process = self._process
+        draining = asyncio.create_task(_drain(process.stdout))  # who waits for a reader cannot end
         try:
-            stdin.close()
-            if not await self._has_exited(0 if self._fault else self._server.grace_s) or self._processes.are_left():
-                self._processes.send(signal.SIGTERM)
+            process.stdin.close()
+            if not await self._has_exited(0 if self._fault else self._server.grace_s) or process.are_left():
+                process.send(signal.SIGTERM)
                 await self._has_exited(self._server.grace_s)
         finally:
-            await self._kill_for_certain()
+            while process.exit_code is None or process.are_left():  # for certain, until the pipes know it
+                process.send(signal.SIGKILL)
+                await asyncio.sleep(_POLL_S)
+            await within(_DRAIN_S, asyncio.wait({self._listening}))
             draining.cancel()
             self._listening.cancel()
             await asyncio.wait({draining, self._listening})
+            await process.close()
+            await self._close_box()
 
-    async def _start_program(self, mark: str) -> asyncio.subprocess.Process:
+    async def _start_program(self) -> PipedProcess:
         """Start the program. A cancellation at this very moment ends what has just been started."""
-        starting = asyncio.ensure_future(
-            asyncio.create_subprocess_exec(
-                self._server.command,
-                *self._server.args,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                limit=MAX_MESSAGE_BYTES,
-                cwd=self._server.cwd,
-                env=mark_environment({**filter_environment(self._server.keep), **self._server.env}, mark),
-                start_new_session=True,
-            )
-        )
+        starting = asyncio.ensure_future(start_piped(self.box.spawn, limit=MAX_MESSAGE_BYTES))
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            with suppress(OSError, ValueError):
-                process = await starting
-                Processes(process.pid, mark).send(signal.SIGKILL)
-                await process.wait()
+            with suppress(OSError, ValueError, JourneymanError):
+                await (await starting).close()
+            await self._close_box()
             raise
+        except BaseException:
+            await self._close_box()
+            raise
+
+    async def _close_box(self) -> None:
+        held = await asyncio.to_thread(self.box.close)
+        for path in held:
+            _log.warning("An MCP server has made %r, which was put aside as NAME.held: others would run it.", path)
 
     # -- what goes in and out
 
     async def send(self, line: bytes) -> None:
         """Write one message. One that cannot be written any more is lost, as the server is."""
-        stdin, _ = _pipes(self._process)
+        stdin = self._process.stdin
         try:
             stdin.write(line)
             await stdin.drain()
@@ -171,7 +187,7 @@ class StdioTransport:
 
     async def next_message(self) -> SessionMessage | None:
         """Return the next message; None when there will be no more."""
-        _, stdout = _pipes(self._process)
+        stdout = self._process.stdout
         while not self._fault:
             await asyncio.sleep(0)  # whoever floods us does not keep the others waiting
             try:
@@ -219,12 +235,13 @@ class StdioTransport:
         if not self._fault:
             self._has_closed = True
             await self._has_exited(_DRAIN_S)
-            self._exit_code = self._process.returncode
+            self._exit_code = self._process.exit_code
+            if self._process.failure is not None:
+                self._fault = self._explain_start(self._process.failure)
         self.finished.set()
 
     async def _listen(self) -> None:
         """Keep what the server wrote to its standard error last."""
-        assert self._process.stderr is not None
         with suppress(OSError):
             while data := await self._process.stderr.read(_CHUNK):
                 self._last_words += data
@@ -232,27 +249,13 @@ class StdioTransport:
 
     # -- its end
 
-    async def _kill_for_certain(self) -> None:
-        """Kill all that still runs, and wait until the pipes know it."""
-        while self._process.returncode is None or self._processes.are_left():
-            self._processes.send(signal.SIGKILL)
-            await asyncio.sleep(_POLL_S)
-        await within(_DRAIN_S, self._process.wait())
-        await within(_DRAIN_S, asyncio.wait({self._listening}))
-
     async def _has_exited(self, seconds: float) -> bool:
         # Not by `wait`, which waits for the pipes as well, and others may hold them.
         clock = asyncio.get_running_loop().time
         until = clock() + seconds
-        while self._process.returncode is None and clock() < until:  # noqa: ASYNC110
+        while self._process.exit_code is None and clock() < until:  # noqa: ASYNC110
             await asyncio.sleep(_POLL_S)
-        return self._process.returncode is not None
-
-
-def _pipes(process: asyncio.subprocess.Process) -> tuple[asyncio.StreamWriter, asyncio.StreamReader]:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    return process.stdin, process.stdout
+        return self._process.exit_code is not None
 
 
 async def _drain(stdout: asyncio.StreamReader) -> None:
@@ -338,11 +341,19 @@ class HttpTransport:
 
     @property
     def _refusal(self) -> str:
-        return f"{self._server.shown} answered with HTTP {self._status}{_phrase(self._status)}" if self._status else ""
+        return (
+            f"{self._server.shown} answered with HTTP {self._status}{_PHRASES.get(self._status, '')}"
+            if self._status
+            else ""
+        )
 
     def explain_error(self, message: str) -> str:
         """Return the message of a call's error, with the answer of HTTP that explains it, if there was one."""
         return f"{message} ({self._refusal})" if self._status else message
+
+    def find_needs(self, text: str | None = None) -> list[str]:
+        """Return none: a server elsewhere is in no box of ours."""
+        return []
 
     def note(self, error: BaseException) -> None:
         """Remember what went wrong on the way."""
@@ -471,13 +482,6 @@ def _limit_stream(stream: AsyncByteStream, transport: HttpTransport, ends: re.Pa
             await stream.aclose()
 
     return Limited()
-
-
-def _phrase(status: int) -> str:
-    try:
-        return f" {HTTPStatus(status).phrase}"
-    except ValueError:
-        return ""
 
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from journeyman.sandbox.refusals import find_refusals
     from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxProcess, SandboxUnavailable, TellsRefusals
     from journeyman.sandbox.seatbelt import Seatbelt
+    from journeyman.sandbox.unboxed import Unboxed
 
 __all__ = [
     "Box",
@@ -38,6 +39,7 @@ __all__ = [
     "SandboxUnavailable",
     "Seatbelt",
     "TellsRefusals",
+    "Unboxed",
     "choose_sandbox",
     "find_refusals",
     "sandbox_exam",
@@ -58,5 +60,6 @@ if not TYPE_CHECKING:
             "refusals": "find_refusals",
             "sandbox": "OpenSandbox Sandbox SandboxProcess SandboxUnavailable TellsRefusals",
             "seatbelt": "Seatbelt",
+            "unboxed": "Unboxed",
         },
     )

@@ -93,6 +93,8 @@ class Bubblewrap(SandboxAdapter):
                 mounts = [*_ALWAYS, *self._arguments(box), *self._masks(box, spared=program)]
                 for path, content in _lists_of_git(box).items():
                     mounts += ["--ro-bind-data", show(content), path]
+                if box.reads == "system":  # what is written between the mounts would be lost, and nobody told
+                    mounts += ["--remount-ro", "/"]
                 mounts += ["--chdir", "/", ""]
                 told = show("\0".join(mounts).encode("utf-8", "surrogateescape"))
                 return [program, "--args", told, "--seccomp", show(filter), "--", *line], shown
@@ -237,8 +239,7 @@ def _mounts_of(box: Box) -> dict[str, object]:
                 found[path] = None
             elif root in roots:
                 found[path] = identity
-    own = ["/"] if box.reads == "system" else []  # made for the box, with nothing in it but mounts
-    writable = [*roots, *[os.path.realpath(each) for each in _NEW], "/dev", "/proc", *own]
+    writable = [*roots, *[os.path.realpath(each) for each in _NEW], "/dev", "/proc"]
     encoded = {os.fsencode(path): identity for path, identity in found.items()}
     return {"expected": encoded, "writable": [*map(os.fsencode, writable)]}
 

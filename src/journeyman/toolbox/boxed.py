@@ -1,7 +1,6 @@
 """The box of a workspace: opened with its first command, kept open for the next ones, and closed with it.
 
-A command that belongs into the box runs in it, or not at all. One that belongs into none has a keeper, too, where there
-can be one.
+A command that belongs into the box runs in it, or not at all.
 """
 
 from __future__ import annotations
@@ -9,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -265,41 +262,6 @@ class WorkspaceBox:
 def _printable(name: str) -> str:
     """Return the name of a file as it may be shown: a command chooses it, and what it holds may be for a terminal."""
     return name if name.isprintable() else quoted(name)
-
-
-class Unboxed:
-    """The keeper of the commands that run as this process does: it finds and ends what they leave behind."""
-
-    def __init__(self) -> None:
-        self._opened: OpenSandbox | None = None
-        self._opening: Final = Lock()
-
-    async def spawn(
-        self, program: str, command: str, *, folder: str, environment: Mapping[str, str], output: int
-    ) -> SandboxProcess | None:
-        """Start a command. None: on this system, or with this Python, there is no keeper; nothing was started."""
-        if sys.platform != "linux" or not Path(sys.executable or "").name.startswith(("python", "pypy")):
-            return None
-        with suppress(sandboxes.SandboxUnavailable):
-            opened = self._opened
-            if opened is None or not opened.is_open:
-                opened = await asyncio.to_thread(self._open)
-            return await opened.spawn(
-                program, ["-c", command], folder=folder, environment=environment, stdout=output, stderr=output
-            )
-        return None
-
-    def _open(self) -> OpenSandbox:
-        with self._opening:
-            if self._opened is None or not self._opened.is_open:
-                # It draws no borders, and each command names its folder.
-                self._opened = sandboxes.NoSandbox().open(sandboxes.Box(work=os.devnull))
-            return self._opened
-
-    def close(self) -> None:
-        """End all commands that still run. With the next one another keeper is started."""
-        if self._opened is not None:
-            self._opened.close()
 
 
 _READ_ONLY: Final = "The sandbox refused to change {}: nothing may be changed now."

@@ -11,7 +11,6 @@ import asyncio
 import codecs
 import math
 import os
-import secrets
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,16 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from journeyman.cancellation import wait_until_ended, within
-from journeyman.processes import (
-    QUIET,
-    Processes,
-    filter_environment,
-    kill_marked,
-    mark_environment,
-    plain,
-    select_environment,
-    signal_name,
-)
+from journeyman.processes import QUIET, filter_environment, plain, select_environment, signal_name
 from journeyman.toolbox.boxed import BoxedCommand
 from journeyman.toolbox.files import MAX_BYTES, MAX_LINES, MAX_SPILL_BYTES, LocalFiles, Spill, ToolRefused
 from journeyman.toolbox.workspace_state import Bench
@@ -237,10 +227,9 @@ async def _run(
             raise running.failure
         pipe.show_rest()
         output = pipe.transcript.finish()
-        boxed = running.boxed if isinstance(running, _KeptShell) else None
         notes: list[str] = []
         if bench.box is not None:
-            for refusal in await bench.box.find_refusals(boxed, output, folder):
+            for refusal in await bench.box.find_refusals(running.boxed, output, folder):
                 notes.append(bench.box.explain(refusal))
                 on_line(notes[-1])
                 ctx.report_refusal(bench.box.name, refusal)
@@ -255,7 +244,7 @@ async def _run(
     )
 
 
-async def _start_safely(bench: Bench, command: _ShellCommand, folder: str, pipe: _Pipe) -> _RunningShell | _KeptShell:
+async def _start_safely(bench: Bench, command: _ShellCommand, folder: str, pipe: _Pipe) -> _RunningShell:
     """Start the shell. A cancellation at this very moment ends what has just been started."""
     starting = asyncio.ensure_future(_start(bench, command, folder, output=pipe.inner))
     try:
@@ -270,37 +259,23 @@ async def _start_safely(bench: Bench, command: _ShellCommand, folder: str, pipe:
         pipe.close_inner()
 
 
-async def _start(bench: Bench, command: _ShellCommand, folder: str, *, output: int) -> _RunningShell | _KeptShell:
-    """Start the shell in the box of the workspace; else below its keeper; as a child of this process where no keeper
-    can be."""
+async def _start(bench: Bench, command: _ShellCommand, folder: str, *, output: int) -> _RunningShell:
+    """Start the shell in the box of the workspace; else as this process runs."""
     shell = bench.shell
-    given = partial(dict[str, Any], folder=folder, output=output)
+    given = partial(dict[str, Any], folder=folder)
     if bench.box is not None:
         chosen = {**select_environment(shell.keep), **QUIET} if shell.environment is None else shell.environment
-        boxed = await bench.box.spawn(shell.program, command.text, **given(environment=chosen), needs=command.needs)
+        box_given = given(environment=chosen, output=output)
+        boxed = await bench.box.spawn(shell.program, command.text, **box_given, needs=command.needs)
         if boxed is not None:
-            return _KeptShell(boxed.process, boxed=boxed)
+            return _RunningShell(boxed.process, boxed)
     environment = {**filter_environment(shell.keep), **QUIET} if shell.environment is None else shell.environment
-    mark = secrets.token_hex(8)
-    marked = mark_environment(environment, mark)
-    kept = await bench.unboxed.spawn(shell.program, command.text, **given(environment=marked))
-    if kept is not None:
-        return _KeptShell(kept, mark)
-    process = await asyncio.create_subprocess_exec(
-        shell.program,
-        "-c",
-        command.text,
-        cwd=folder,
-        env=marked,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        start_new_session=True,
-    )
-    return _RunningShell(process, Processes(process.pid, mark))
+    words = ["-c", command.text]
+    started = bench.unboxed.spawn(shell.program, words, **given(environment=environment, stdout=output, stderr=output))
+    return _RunningShell(await started)
 
 
-async def _end(running: _RunningShell | _KeptShell, pipe: _Pipe, grace_s: float) -> bool:
+async def _end(running: _RunningShell, pipe: _Pipe, grace_s: float) -> bool:
     """End all processes of the command: ask them, give them time, then kill them. Return whether there were any."""
     is_alive = running.exit_code is None
     were_left = not is_alive and running.are_left()
@@ -321,7 +296,7 @@ async def _end(running: _RunningShell | _KeptShell, pipe: _Pipe, grace_s: float)
     return were_left
 
 
-async def _kill_all(running: _RunningShell | _KeptShell) -> None:
+async def _kill_all(running: _RunningShell) -> None:
     """Kill what still runs until nothing does: some processes start others meanwhile, and their end takes a moment."""
     running.send(signal.SIGKILL)
     await running.wait_for_all()
@@ -331,43 +306,17 @@ async def _kill_all(running: _RunningShell | _KeptShell) -> None:
 
 
 class _RunningShell:
-    """A shell that is a child of this process, and all that is below it as far as the system shows it."""
+    """A shell that was started, in a box or in none."""
 
-    failure: Final = None
-
-    def __init__(self, process: asyncio.subprocess.Process, processes: Processes) -> None:
-        self._process: Final = process
-        self.are_left: Final = processes.are_left
-        self.send: Final = processes.send
-
-    @property
-    def exit_code(self) -> int | None:
-        """The shell's exit code; None while it is not known. Below 0: a signal of this number ended it."""
-        return self._process.returncode
-
-    async def wait_for_all(self) -> None:
-        """Wait until the shell has ended."""
-        await self._process.wait()
-
-    wait = wait_for_all
-
-    def close(self) -> None:
-        """Leave it as it is: nobody but this process knows of it."""
-
-
-class _KeptShell:
-    """A shell that was started below a keeper, in a box or in none."""
-
-    def __init__(self, process: SandboxProcess, mark: str | None = None, boxed: BoxedCommand | None = None) -> None:
-        """Without a box, a command can end its keeper: then the `mark` in their environment shows its processes."""
+    def __init__(self, process: SandboxProcess, boxed: BoxedCommand | None = None) -> None:
         self.boxed: Final = boxed
         self.failure: OSError | None = None
         self.exit_code: int | None = None
         self.are_left: Final = process.are_left
         self.send: Final = process.send
         self.close: Final = process.close
+        self.wait_for_all: Final = process.wait_for_all
         self._process: Final = process
-        self._mark: Final = mark
 
     async def wait(self) -> None:
         """Wait until the shell has ended."""
@@ -375,12 +324,6 @@ class _KeptShell:
             self.exit_code = await self._process.wait()
         except OSError as error:
             self.exit_code, self.failure = _NO_PROGRAM, error
-
-    async def wait_for_all(self) -> None:
-        """Wait until nothing of it runs."""
-        await self._process.wait_for_all()
-        if self._mark is not None and self._process.exit_code == -signal.SIGKILL:
-            kill_marked(self._mark)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,8 @@ from threading import Lock
 
 from journeyman.data import lazy_dataclass
 from journeyman.gate import Use, make_path_hider
-from journeyman.toolbox.boxed import Unboxed, WorkspaceBox
+from journeyman.sandbox import Unboxed
+from journeyman.toolbox.boxed import WorkspaceBox
 from journeyman.toolbox.files import FileInfo, Located, Reach, Spill, ToolRefused, nothing_hidden
 
 

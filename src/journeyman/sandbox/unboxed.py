@@ -1,0 +1,133 @@
+"""Programs that run as this process does: each below a keeper, which finds and ends what it leaves behind.
+
+Where no keeper can be, a program is a child of this process, and its group is ended, with what a mark in its
+environment shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from journeyman import sandbox as sandboxes  # whose modules are loaded with the first program
+from journeyman.processes import Processes, kill_marked, mark_environment
+
+if TYPE_CHECKING:
+    from journeyman.sandbox.sandbox import OpenSandbox, SandboxProcess
+
+
+class Unboxed:
+    """The keeper of programs that are in no box. It is started with the first of them."""
+
+    def __init__(self) -> None:
+        self._opened: OpenSandbox | None = None
+        self._opening: Final = Lock()
+
+    async def spawn(
+        self,
+        program: str,
+        arguments: Sequence[str] = (),
+        *,
+        folder: str,
+        environment: Mapping[str, str],
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+    ) -> SandboxProcess:
+        """Start a program: see `OpenSandbox.spawn`.
+
+        Raises:
+            OSError: it cannot be started. Below a keeper, that is told by `SandboxProcess.wait`.
+        """
+        mark = secrets.token_hex(8)
+        marked = mark_environment(environment, mark)
+        if sys.platform == "linux" and Path(sys.executable or "").name.startswith(("python", "pypy")):
+            with suppress(sandboxes.SandboxUnavailable):
+                opened = self._opened
+                if opened is None or not opened.is_open:
+                    opened = await asyncio.to_thread(self._open)
+                kept = await opened.spawn(
+                    program, arguments, folder=folder, environment=marked, stdin=stdin, stdout=stdout, stderr=stderr
+                )
+                return _MarkedProcess(kept, mark)
+        streams = [asyncio.subprocess.DEVNULL if each is None else each for each in (stdin, stdout, stderr)]
+        process = await asyncio.create_subprocess_exec(
+            program,
+            *arguments,
+            cwd=folder,
+            env=marked,
+            stdin=streams[0],
+            stdout=streams[1],
+            stderr=streams[2],
+            start_new_session=True,
+        )
+        return _ChildProcess(process, Processes(process.pid, mark))
+
+    def _open(self) -> OpenSandbox:
+        with self._opening:
+            if self._opened is None or not self._opened.is_open:
+                # It draws no borders, and each program names its folder.
+                self._opened = sandboxes.NoSandbox().open(sandboxes.Box(work=os.devnull))
+            return self._opened
+
+    def close(self) -> None:
+        """End all programs that still run. With the next one another keeper is started."""
+        if self._opened is not None:
+            self._opened.close()
+
+
+class _MarkedProcess:
+    """A program below a keeper, which it can end, since it is in no box: then its mark shows its processes."""
+
+    def __init__(self, kept: SandboxProcess, mark: str) -> None:
+        self.wait: Final = kept.wait
+        self.are_left: Final = kept.are_left
+        self.send: Final = kept.send
+        self.close: Final = kept.close
+        self._kept: Final = kept
+        self._mark: Final = mark
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._kept.exit_code
+
+    async def wait_for_all(self) -> None:
+        """Wait until nothing of it runs."""
+        await self._kept.wait_for_all()
+        if self._kept.exit_code == -signal.SIGKILL:
+            kill_marked(self._mark)
+
+
+class _ChildProcess:
+    """A program that is a child of this process, and all that is below it as far as the system shows it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, processes: Processes) -> None:
+        self.wait: Final = process.wait
+        self.are_left: Final = processes.are_left
+        self.send: Final = processes.send
+        self._process: Final = process
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.returncode
+
+    async def wait_for_all(self) -> None:
+        """Wait until the program has ended: nobody tells when what it has left does."""
+        await self._process.wait()
+
+    def close(self) -> None:
+        """End what still runs."""
+        if self._process.returncode is None or self.are_left():
+            self.send(signal.SIGKILL)
+
+
+if TYPE_CHECKING:
+    _processes: tuple[type[SandboxProcess], type[SandboxProcess]] = (_MarkedProcess, _ChildProcess)
