@@ -391,7 +391,8 @@ async def test_every_decision_is_one_line_of_the_audit(workshop: Workshop, tmp_p
     assert [f"{line['tool']} {line['capability']} {line['decision']}" for line in lines] == told
     assert (lines[1]["summary"], lines[1]["reason"]) == ("bash 'rm x\\ny'", "the rule Bash(rm *) forbids it.")
     assert lines[2]["reason"] == "approved: once."
-    assert {*lines[0]} == {"time", "mode", "path", "tool", "capability", "summary", "digest", "decision", "reason"}
+    facts = {"time", "mode", "path", "tool", "capability", "summary", "digest", "decision", "reason", "box"}
+    assert {*lines[0]} == facts
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 

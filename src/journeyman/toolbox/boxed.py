@@ -271,5 +271,7 @@ _REFUSED: Final = {
     "protected": "The sandbox refused to change {}: it is protected.",
     "program": "The sandbox refused to run {}: a rule forbids it.",
     "network": "The sandbox refused to connect to {}: it is not among the hosts that are allowed.",
+    "socket": "The sandbox refused {}: a unix socket leads to other programs of the machine.",
+    "privilege": "The sandbox refused {}: no command in it becomes another user.",
     "held": "{0} was put aside as {0}.held: programs would run it by themselves.",
 }

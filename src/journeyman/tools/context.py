@@ -86,11 +86,19 @@ class RefusedThing(Protocol):
     """A thing that a sandbox has refused, such as a `SandboxRefusal`."""
 
     @property
-    def cause(self) -> RefusalCause: ...
+    def cause(self) -> RefusalCause:
+        """The kind of what was refused."""
+        ...
+
     @property
-    def what(self) -> str: ...
+    def what(self) -> str:
+        """The path, the program or the host."""
+        ...
+
     @property
-    def need(self) -> str | None: ...
+    def need(self) -> str | None:
+        """The need with which it may be asked for; None: it cannot be had."""
+        ...
 
 
 class _Named(Protocol):
