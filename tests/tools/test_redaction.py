@@ -18,6 +18,7 @@ from journeyman.models.transport import Exchange
 from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.tools.redaction import MARK, scrub_secrets, without_secrets
 from tests.play import failed
+from tests.tools.secret_notations import innocents_of, secrets_of
 from tests.tools.secret_texts import INNOCENTS, SECRETS
 
 
@@ -84,6 +85,8 @@ SLOW = (
         "--password ",
         "name: a value:",
     ),
+    *("a", "=", "sk-sk-sk-", "'\"", "%41", "a/", "QUJD", "ab", "code=?", "env a ", "\\u0041", "&amp;", "a,password\n"),
+    *("pw=;pwd=", "x:y|chpasswd", 'a("b",', "password for a is ", "identified by '", 'variable "a" {', "/p:", "1:AA"),
     *("token: ", "password=a(", "password=a,", "a:", "a=", "password: a.b", 'password="a '),
 )
 
@@ -131,8 +134,27 @@ def texts_in(value: object) -> Iterator[str]:
             pass
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_no_secret_is_left_in_the_notations_of_vendors_programs_and_files(seed: int) -> None:
+    texts = secrets_of(seed)
+    assert len(texts) >= 250
+    assert [text for text, secret in texts if secret in without_secrets(text)] == []
+    inside = [(json.dumps({"said": text}), json.dumps(secret)[1:-1]) for text, secret in texts]
+    cleaned = [(without_secrets(text), secret) for text, secret in inside]
+    assert sum(secret in text for text, secret in cleaned) == 0
+    assert all(json.loads(text) for text, _ in cleaned)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_looks_like_a_notation_of_a_secret_stays_readable(seed: int) -> None:
+    texts = innocents_of(seed)
+    assert len(texts) >= 240
+    assert [text for text in texts if without_secrets(text) != text] == []
+    assert [text for text in map(json.dumps, texts) if without_secrets(text) != text] == []
+
+
 def test_taking_secrets_out_twice_changes_nothing_more() -> None:
-    once = [without_secrets(parts(each)[0]) for each in SECRETS]
+    once = [without_secrets(text) for text in [*(parts(each)[0] for each in SECRETS), *dict(secrets_of(1))]]
     assert [without_secrets(each) for each in once] == once
     assert all(MARK in each for each in once)
 

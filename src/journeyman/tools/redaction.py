@@ -20,41 +20,13 @@ from pydantic import JsonValue
 
 from journeyman.errors import words_of
 from journeyman.processes import SECRET_WORDS
+from journeyman.tools.secret_codes import mark_codes
+from journeyman.tools.secret_keys import key_pattern
+from journeyman.tools.secret_rules import columns, places_by_rules
 
 MARK: Final = "[redacted]"
 
 # -- by their shape ---------------------------------------------------------------------------------------------------
-
-_KEYS: Final = (
-    r"sk-ant-[\w-]{10,}",  # Anthropic
-    r"sk-or-[\w-]{20,}",  # OpenRouter
-    r"sk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]*\d[A-Za-z0-9_-]{16,}",  # OpenAI, and many that imitate it
-    r"(?:[sr]k|whsec)_(?:(?:live|test)_)?[A-Za-z0-9]{16,}",  # Stripe
-    r"[sr]k_(?:live|test)_[A-Za-z0-9]{10,}",
-    r"(?:AKIA|ASIA)[0-9A-Z]{16}",  # AWS
-    r"AIza[\w-]{35}",  # Google
-    r"GOCSPX-[\w-]{20,}",
-    r"ya29\.[\w-]{20,}",
-    r"gh[pousr]_[A-Za-z0-9]{30,}",  # GitHub
-    r"github_pat_\w{22,}",
-    r"gl(?:pat|dt|rt|cbt|ptt|ft|soat)-[\w-]{20,}",  # GitLab
-    r"xox[abeoprs]-[\w-]{10,}",  # Slack
-    r"xapp-\d-[\w-]{10,}",
-    r"hf_[A-Za-z0-9]{30,}",  # Hugging Face
-    r"gsk_[A-Za-z0-9]{30,}",  # Groq
-    r"xai-[A-Za-z0-9]{30,}",  # xAI
-    r"pplx-[A-Za-z0-9]{30,}",  # Perplexity
-    r"r8_[A-Za-z0-9]{30,}",  # Replicate
-    r"npm_[A-Za-z0-9]{36}",
-    r"pypi-[\w-]{50,}",
-    r"dop_v1_[0-9a-f]{40,}",  # DigitalOcean
-    r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",  # Shopify
-    r"SG\.[\w-]{16,}\.[\w-]{16,}",  # SendGrid
-    r"hv[sb]\.[\w-]{20,}",  # Vault
-    r"dckr_pat_[\w-]{20,}",
-    r"AGE-SECRET-KEY-1[0-9A-Z]{50,}",
-    r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]+",  # JSON web tokens
-)
 
 # Each with one group: what stays in front of the secret.
 _SHAPES: Final = tuple(
@@ -69,7 +41,6 @@ _SHAPES: Final = tuple(
             True,
         ),
         ("api.telegram.org/bot", r"(\bapi\.telegram\.org/bot)\d+:[\w-]{20,}", True),
-        ("", rf"()(?<![A-Za-z0-9_-])(?:{'|'.join(_KEYS)})", False),
     )
 )
 
@@ -104,7 +75,7 @@ _ENDINGS: Final = tuple(
         " signingkey masterkey sharedkey servicekey licensekey deploykey subscriptionkey securitykey clientkey appkey"
         " functionskey authtoken accesstoken accesstokens authtokens refreshtokens apitokens connectionstring"
         " seedphrase recoveryphrase sessionid sessid webhookurl cardpin simpin userpin resetcode recoverycode"
-        " backupcode"
+        " backupcode csrftoken storepass keypass clientassertion samlresponse"
     )
 )
 """With what names of secrets end, their words joined."""
@@ -140,7 +111,8 @@ def _sureness(name: str) -> _Sureness | None:
 
 _PLACEHOLDER: Final = re.compile(
     r"\$\{?[A-Za-z_][\w.:]*-?\}?|\$\(.*|\$\{\{.*|\{+[\w.!:]*\}+|%\(\w+\)s|%\w|%\w+%|<[^<>]*>|\[redacted\].*|\[key\].*"
-    r"|[*x.\u2022\u2026_?-]+|(?:your|my)[-_ ][\w -]*|insert[-_ ].*|(?:sk-)?\.\.\.|secretref:.*|vault:.*|op://.*|file:.*|env:.*"
+    r"|[*x.\u2022\u2026_?-]+|(?:your|my)[-_ ][\w -]*|insert[-_ ].*|"
+    r"(?:sk-)?\.\.\.|secretref:.*|vault:.*|op://.*|file:.*|env:.*|sha\d+[-:].*|!\w+"
     r"|null|none|nil|true|false|undefined|string|str|bytes|int|integer|number|bool|boolean|object|array|any|optional"
     r"|required|missing|invalid|incorrect|wrong|expired|empty|hidden|masked|redacted|unset|set|not|is|are|was|must|the|a"
     r"|an|no|yes|unknown|default|value|text|type|field|header|cookie|prompt|input|basic|bearer|digest|oauth2?|jwt|saml"
@@ -164,7 +136,12 @@ def is_secret_value(name: str, value: str) -> bool:
     if sure is None or not text or is_placeholder(text) or (_NAME.fullmatch(text) and sureness(text) is not None):
         return False
     if sure == "likely":
-        return len(text) >= 6 and " " not in text and _MIXED.match(text[:_LONGEST_NAME]) is not None
+        return (
+            len(text) >= 6
+            and " " not in text
+            and _MIXED.match(text[:_LONGEST_NAME]) is not None
+            and not _DOTTED.fullmatch(text)
+        )
     words = {word.lower().strip(".,:?!()") for word in text[:_LONGEST_NAME].split()}
     is_sentence = len(words) > 1 and (text[-1] in ".?!\u2026" or bool(words & _OF_SENTENCES))
     return not is_sentence
@@ -179,20 +156,28 @@ _OF_SENTENCES: Final = _words(
 
 _HEAD: Final = re.compile(
     r"(?P<name>(?<![\w.$-])(?<!\$\{)[A-Za-z_$.@-][\w.$-]*+|\[\\{0,16}[\"'][\w.-]{1,64}\\{0,16}[\"']\])"
-    r"(?:\\{0,16}[\"'`])?(?P<before>\s{0,16})(?P<sign>===?|:=|=>|->|[:=]|%3[Dd])"
-    r"(?P<after>[ \t\n]{0,16})(?:\[\s{0,16}(?=\\{0,16}[\"']))?(?:[rbfuRBFU]{0,2}(?=[\"']))?"
+    r"(?:\\{0,16}[\"'`])?(?P<before>\s{0,16})(?P<sign>===?|:=|=>|->|::(?=[ \t])|:(?!:)|=|%3[Dd])"
+    r"(?P<after>(?:[ \t\n]|\\{1,8}[n\n]){0,16})(?:(?:\[|\([ \t]{0,4}(?:\n|\\{1,8}n))\s{0,16}(?=\\{0,16}[\"']))?"
+    r"(?:[rbfuRBFU]{0,2}(?=[\"']))?"
 )
+_TYPED: Final = re.compile(
+    r"&?(?:'\w{1,16} )?[A-Za-z_][\w.<>\[\]|]{0,40}(?: \| [\w.]{1,20})?[ \t]{0,4}=[ \t]{0,4}[rbfuRBFU]{0,2}"
+    r"(?=\\{0,16}[\"'])"
+)
+"""A type between a name and its value: `token: &str = "…"`."""
 _BREAK: Final = re.compile(r"[\r\n]|\\n")  # the latter as in JSON
 _OPENING: Final = re.compile(r"(\\{0,16})(\"{3}|'{3}|[\"'`])")
 _BARE: Final = re.compile(r"(?:[^\s\"'`,;&<>|\\]|\\(?![nrtux\"'`\\\s]|$))++")
 _FIELDS: Final = re.compile(r"(?:[^\r\n\\\"]|(?<==)\"[^\"\r\n\\]*+\"|\\{1,16}[\"'])++")  # inside JSON up to its end
 _SCHEME: Final = re.compile(r"(?:bearer|basic|token|digest|negotiate|apikey|key|aws4-hmac-sha256)[ \t]+", re.IGNORECASE)
 _OPTION: Final = re.compile(
-    r"(?<![\w-])--?(?P<name>[A-Za-z][\w-]{1,60})(?:[ \t]{1,4}|\\{0,16}[\"'],[ \t\n]{0,16}\\{0,16}[\"'])"
+    r"(?<![\w-])--?(?P<name>[A-Za-z][\w-]{1,60})"
+    r"(?:[ \t]{0,4}\\{1,16}[n\n][ \t]{0,16}|[ \t]{1,4}|\\{0,16}[\"'],[ \t\n]{0,16}\\{0,16}[\"'])"
 )
 _ELEMENT: Final = re.compile(r"(<(?P<name>[A-Za-z][\w:.-]{0,63})(?:\s[^<>]{0,200})?>)(?P<value>[^<>]{1,4096})(?=</)")
 _NAMED: Final = re.compile(
-    r"\b(?:name|key)\\{0,16}[\"']?\s{0,16}[:=]\s{0,16}\\{0,16}[\"']?(?P<name>[A-Za-z_][\w.-]{1,64})\\{0,16}[\"']?\s{0,16},?"
+    r"\b(?:name|key)\\{0,16}[\"']?\s{0,16}[:=]\s{0,16}\\{0,16}[\"']?"
+    r"(?P<name>[A-Za-z_][\w.-]{1,64})\\{0,16}[\"']?\s{0,16},?"
     r"(?:\s|\\{1,16}[nrt]){0,64}\\{0,16}[\"']?value\\{0,16}[\"']?\s{0,16}[:=]\s{0,16}",
     re.IGNORECASE,
 )
@@ -200,7 +185,7 @@ _SAYING: Final = ("password", "passphrase", "passcode", "secret", "token", "pin"
 _SAID_WORDS: Final = tuple(f"{word}{gap}" for word in _SAYING for gap in " \t")
 """Of which a text holds one if something is said in it: most hold `token` in a name only."""
 _SAID: Final = re.compile(
-    r"\b(?P<name>password|passphrase|passcode|secret|token|pin|api key|aws_secret_access_key|aws_session_token)"
+    r"\b(?<!\.)(?P<name>password|passphrase|passcode|secret|token|pin|api key|aws_secret_access_key|aws_session_token)"
     r"(?:[ \t]{1,4}(?:is|was|to|will be|ist|est))?[ \t]{1,4}(?P<quote>[\"'`]?)(?P<value>[^\s\"'`,;]{4,})",
     re.IGNORECASE,
 )
@@ -246,7 +231,8 @@ _SHORT_OPTIONS: Final = {
     for program in programs.split()
 }
 _COOKIES: Final = re.compile(
-    r"((?<![\w-])(?:set-)?cookie2?\\{0,16}[\"']?\s{0,4}:\s{0,4}\\{0,16}[\"']?)(?!\[redacted\])(?=[\w.%-]++=)[^\r\n\"'\\]++",
+    r"((?<![\w-])(?:set-)?cookie2?\\{0,16}[\"']?\s{0,4}:\s{0,4}\\{0,16}[\"']?)(?!\[redacted\])"
+    r"(?=[\w.%-]++=)[^\r\n\"'\\]++",
     re.IGNORECASE,
 )
 _CURL_COOKIE: Final = re.compile(
@@ -256,10 +242,20 @@ _CURL_COOKIE: Final = re.compile(
 
 def without_secrets(text: str) -> str:
     """Return a text in which each secret is replaced by a mark."""
+    return mark_codes(_mark_plain(text), MARK, _without_secrets_inside)
+
+
+def _without_secrets_inside(text: str) -> str:
+    """Return what stood encoded in a text without its secrets, and without those that are encoded in it once more."""
+    return mark_codes(_mark_plain(text), MARK, _mark_plain)
+
+
+def _mark_plain(text: str) -> str:
     lowered = text.lower()
     for needed, shape in _SHAPES:
         if needed in lowered:  # a text without this word cannot hold the shape, and need not be searched
             text = shape.sub(rf"\g<1>{MARK}", text)
+    text = key_pattern().sub(MARK, text)
     if "cookie" in lowered:
         text = _COOKIES.sub(rf"\g<1>{MARK}", text)
     if "</" in text:
@@ -271,7 +267,7 @@ def without_secrets(text: str) -> str:
             if word in lowered:
                 text = _mark_secrets(text, places)
                 break
-    return text
+    return _mark_secrets(text, _by_rules)
 
 
 def scrub_secrets(text: str, secrets: Iterable[str]) -> str:
@@ -300,6 +296,22 @@ def _mark_secrets(text: str, places: _Places) -> str:
     return "".join([*pieces, text[end:]]) if pieces else text
 
 
+def _by_rules(text: str) -> Iterator[tuple[int, int]]:
+    """Give the places of secrets in the notations of single programs, in order."""
+    found: list[tuple[int, int]] = []
+    for name, start, end in places_by_rules(text):
+        value = text[start:end]
+        if MARK not in value and not is_placeholder(value) and (name is None or is_secret_value(name, value)):
+            found.append((start, end))
+    if "\n" in text or "\\n" in text:
+        found += [(start, end) for name, start, end in columns(text) if _is_mixed(name, text[start:end])]
+    yield from sorted(found)
+
+
+def _is_mixed(name: str, value: str) -> bool:
+    return _MIXED.match(value) is not None and is_secret_value(name, value)
+
+
 def _by_head(text: str) -> Iterator[tuple[int, int]]:
     """Give the places of values after a name and a sign: `NAME=value`, `"name": "value"`, `name: value`."""
     done = run_end = 0
@@ -307,14 +319,15 @@ def _by_head(text: str) -> Iterator[tuple[int, int]]:
         name = head["name"]
         if sureness(name) is None or head.start() < done:
             continue
-        at = head.end()
+        typed = _TYPED.match(text, head.end()) if head["sign"] == ":" else None
+        at = head.end() if typed is None else typed.end()
         if at >= run_end:  # many names may stand in one run of characters, which is looked at once
             run = _BARE.match(text, at)
             run_end = at if run is None else run.end()
         if name.lower().endswith("authorization") and head["sign"] in (":", "="):
             place = _credentials(text, at, run_end)
         else:
-            place = _span_of_value(text, head, run_end)
+            place = _span_of_value(text, head, at, run_end)
         if place is not None:
             done = place[1]
             yield place
@@ -343,14 +356,14 @@ def is_placeholder(value: str) -> bool:
     return _PLACEHOLDER.fullmatch(value) is not None or _PLACEHOLDER.fullmatch(value.rstrip(")]}")) is not None
 
 
-def _span_of_value(text: str, head: re.Match[str], run_end: int) -> tuple[int, int] | None:
-    name, at = head["name"], head.end()
+def _span_of_value(text: str, head: re.Match[str], at: int, run_end: int) -> tuple[int, int] | None:
+    name = head["name"]
     opening = _OPENING.match(text, at)
     if opening is not None:
         start, end = opening.end(), _end_of_quoted(text, opening)
         return (start, end) if is_secret_value(name, text[start:end]) else None
     if (
-        "\n" in head["before"] + head["after"]
+        _BREAK.search(head["before"] + head["after"])
         or head["sign"] == "->"
         or (name.lower() == "pass" and head["sign"] == ":")
     ):

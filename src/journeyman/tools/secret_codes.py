@@ -1,0 +1,94 @@
+"""Words in which something else is written: base64, hex, and what URLs, JSON and HTML escape.
+
+Such a word is read, and given to whoever asks. What was encoded is a text only if all of it can be printed, so pictures
+and digests are passed over after a few characters.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+from html import unescape
+from typing import Final
+from urllib.parse import unquote
+
+_RUN: Final = re.compile(r"(?<![\w+/%-])[\w+/-]{20,}+={0,2}(?![\w+/-])", re.ASCII)
+_HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2})++")
+_ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}|\\{1,8}u00[0-9A-Fa-f]{2}|&(?:quot|amp|#\d{1,3}|#x[0-9a-f]{1,3});")
+_ENDS_BEFORE: Final = frozenset(" \t\r\n\"'<>")
+_REST: Final = re.compile(r"(?:[^\s\"'<>\\]|\\{1,8}u00[0-9A-Fa-f]{2})*+")
+_UNICODE: Final = re.compile(r"\\{1,8}u00([0-9A-Fa-f]{2})")
+_BEGINNING: Final = 40
+_LONGEST: Final = 100_000
+
+
+def mark_codes(text: str, mark: str, clean: Callable[[str], str]) -> str:
+    """Return a text in which each word is replaced by a mark that holds, once it is decoded, what `clean` changes."""
+
+    def is_clean(plain: str | None) -> bool:
+        return plain is None or clean(plain) == plain
+
+    parts, end = list[str](), 0
+    for start, stop in _escaped_words(text):
+        if not is_clean(_unescape(text[start:stop])):
+            parts += [text[end:start], mark]
+            end = stop
+    text = "".join([*parts, text[end:]]) if parts else text
+    return _RUN.sub(lambda found: found[0] if is_clean(_decode(found[0])) else mark, text)
+
+
+def _escaped_words(text: str) -> Iterator[tuple[int, int]]:
+    """Give the places of words, up to a blank or a quote, in which something is escaped."""
+    end = 0
+    if "%" not in text and "\\u00" not in text and "&" not in text:
+        return
+    for found in _ESCAPE.finditer(text):
+        start = found.start()
+        if start < end:
+            continue
+        while start > end and text[start - 1] not in _ENDS_BEFORE:
+            start -= 1
+        rest = _REST.match(text, found.end())
+        end = found.end() if rest is None else rest.end()
+        yield start, end
+
+
+def _unescape(word: str) -> str | None:
+    if len(word) > _LONGEST:
+        return None
+    plain = _UNICODE.sub(lambda found: chr(int(found[1], 16)), word)
+    return unescape(unquote(plain, errors="replace"))
+
+
+def _decode(word: str) -> str | None:
+    if _HEX.fullmatch(word) is not None:
+        return _text_of(bytes.fromhex(word))
+    if len(word) > _LONGEST or _text_of(_bytes_of(word[:_BEGINNING])) is None:
+        return None
+    return _text_of(_bytes_of(word))
+
+
+def _bytes_of(word: str) -> bytes:
+    bare = word.rstrip("=").replace("-", "+").replace("_", "/")
+    bare = bare[: len(bare) - (len(bare) % 4 == 1)]
+    try:
+        return b64decode(bare + "=" * (-len(bare) % 4))
+    except binascii.Error:
+        return b"\0"
+
+
+def _text_of(data: bytes) -> str | None:
+    """Return what the bytes say; None if they are no text."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        if error.start < max(len(data) - 3, 12):  # the beginning of a long word may end within a character
+            return None
+        text = data[: error.start].decode()
+    return text if all(map(_is_printable, text.splitlines())) else None
+
+
+def _is_printable(line: str) -> bool:
+    return line.replace("\t", " ").isprintable()
