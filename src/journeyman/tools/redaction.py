@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote
 
@@ -22,7 +22,7 @@ from journeyman.errors import words_of
 from journeyman.processes import SECRET_WORDS
 from journeyman.tools.secret_codes import mark_codes
 from journeyman.tools.secret_keys import key_pattern
-from journeyman.tools.secret_rules import columns, places_by_rules
+from journeyman.tools.secret_rules import WORDS, columns, places_by_rules, shadow_of
 
 MARK: Final = "[redacted]"
 
@@ -32,15 +32,20 @@ MARK: Final = "[redacted]"
 _SHAPES: Final = tuple(
     (needed, re.compile(pattern, re.DOTALL | (re.IGNORECASE if is_any_case else re.NOFLAG)))
     for needed, pattern, is_any_case in (
-        ("-----begin", r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)(?!\[redacted\]).*?(?=-----END|$)", False),
-        ("bearer", r"(\bbearer[ \t]+)(?=[a-z._~+/=-]*+\d)[\w.~+/=-]{8,}", True),
-        ("@", r"((?<![a-z0-9+.-])[a-z][a-z0-9+.-]*+://[^\s/:@\"'\\]*+:)(?!\[redacted\]@)[^\s/@\"'\\]++(?=@)", True),
         (
-            "hooks",
-            r"(\bhooks\.slack\.com/(?:services|workflows)/|\bdiscord(?:app)?\.com/api/webhooks/)[\w/-]{8,}",
+            ("-----begin",),
+            r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)(?!\[redacted\]).*?(?=-----END|$)",
+            False,
+        ),
+        (("bearer",), r"(\bbearer[ \t]+)(?=[a-z._~+/=-]*+\d)[\w.~+/=-]{8,}", True),
+        (
+            ("://", "@"),
+            r"((?<![a-z0-9+.-])[a-z][a-z0-9+.-]*+://[^\s/:@\"'\\]*+:)(?!\[redacted\]@)[^\s/@\"'\\]++(?=@)",
             True,
         ),
-        ("api.telegram.org/bot", r"(\bapi\.telegram\.org/bot)\d+:[\w-]{20,}", True),
+        (("hooks.slack.com",), r"(\bhooks\.slack\.com/(?:services|workflows)/)[\w/-]{8,}", True),
+        (("api/webhooks",), r"(\bdiscord(?:app)?\.com/api/webhooks/)[\w/-]{8,}", True),
+        (("api.telegram.org/bot",), r"(\bapi\.telegram\.org/bot)\d+:[\w-]{20,}", True),
     )
 )
 
@@ -109,6 +114,13 @@ def _sureness(name: str) -> _Sureness | None:
     return None if before in plain else behind if before else alone
 
 
+_STEMS: Final = (
+    *("pass", "secret", "token", "key", "cred", "auth", "cookie", "session", "sessid", "phrase", "webhook", "mnemonic"),
+    *("connection", "bearer", "signature", "csrf", "xsrf", "hash", "salt", "assertion", "samlresponse", "code", "pin"),
+)
+"""Of which a text holds one if it holds a name of a secret, unless that is a short one."""
+_SHORT_NAMES: Final = _words("pwd pw psk jwt pat sig otp totp sid dsn")
+_HUMPED: Final = re.compile(r"[a-z0-9](?:Pwd|Pw|Psk|Jwt|JWT|Pat|PAT|Sig|Otp|OTP|Totp|TOTP|Sid|SID|Dsn|DSN)(?![a-z])")
 _PLACEHOLDER: Final = re.compile(
     r"\$\{?[A-Za-z_][\w.:]*-?\}?|\$\(.*|\$\{\{.*|\{+[\w.!:]*\}+|%\(\w+\)s|%\w|%\w+%|<[^<>]*>|\[redacted\].*|\[key\].*"
     r"|[*x.\u2022\u2026_?-]+|(?:your|my)[-_ ][\w -]*|insert[-_ ].*|"
@@ -171,7 +183,7 @@ _BARE: Final = re.compile(r"(?:[^\s\"'`,;&<>|\\]|\\(?![nrtux\"'`\\\s]|$))++")
 _FIELDS: Final = re.compile(r"(?:[^\r\n\\\"]|(?<==)\"[^\"\r\n\\]*+\"|\\{1,16}[\"'])++")  # inside JSON up to its end
 _SCHEME: Final = re.compile(r"(?:bearer|basic|token|digest|negotiate|apikey|key|aws4-hmac-sha256)[ \t]+", re.IGNORECASE)
 _OPTION: Final = re.compile(
-    r"(?<![\w-])--?(?P<name>[A-Za-z][\w-]{1,60})"
+    r"-(?<![\w-]-)-?(?P<name>[A-Za-z][\w-]{1,60})"
     r"(?:[ \t]{0,4}\\{1,16}[n\n][ \t]{0,16}|[ \t]{1,4}|\\{0,16}[\"'],[ \t\n]{0,16}\\{0,16}[\"'])"
 )
 _ELEMENT: Final = re.compile(r"(<(?P<name>[A-Za-z][\w:.-]{0,63})(?:\s[^<>]{0,200})?>)(?P<value>[^<>]{1,4096})(?=</)")
@@ -182,8 +194,6 @@ _NAMED: Final = re.compile(
     re.IGNORECASE,
 )
 _SAYING: Final = ("password", "passphrase", "passcode", "secret", "token", "pin", "api key", "aws_secret_access_key")
-_SAID_WORDS: Final = tuple(f"{word}{gap}" for word in _SAYING for gap in " \t")
-"""Of which a text holds one if something is said in it: most hold `token` in a name only."""
 _SAID: Final = re.compile(
     r"\b(?<!\.)(?P<name>password|passphrase|passcode|secret|token|pin|api key|aws_secret_access_key|aws_session_token)"
     r"(?:[ \t]{1,4}(?:is|was|to|will be|ist|est))?[ \t]{1,4}(?P<quote>[\"'`]?)(?P<value>[^\s\"'`,;]{4,})",
@@ -210,6 +220,15 @@ _PROGRAM_NAMES: Final = (
     *["ldapsearch", "mongo", "mongosh", "smbclient", "rclone", "zip", "unzip", "7z", "gpg", "http", "https"],
     *("net use", "snmpwalk"),
 )
+_SAID_WORDS: Final = tuple([f"{word}{gap}" for word in _SAYING for gap in " \t"])
+_SAYING_WORDS: Final = _words("password passphrase passcode secret token pin api aws")
+_HTTPIE: Final = frozenset(("http", "https"))
+_HTTPIE_CALL: Final = re.compile(r"https?[\s\"'\\]")
+"""A program whose name is the beginning of an address."""
+_PROGRAM_WORDS: Final = (
+    frozenset([each.rpartition("-")[2].split()[0] for each in _PROGRAM_NAMES]) | {"z", "redis"}
+) - _HTTPIE
+"""Words of which a text holds one if it names such a program."""
 _PROGRAMS: Final = re.compile(rf"(?<![\w-])({'|'.join(_PROGRAM_NAMES)})(?=[\s\"'\\])")
 _END_OF_COMMAND: Final = re.compile(r"(?<!\\)\n|(?<!\\)\\n|[;|](?!\S)")
 _VALUE: Final = r"(?P<quote>\\{0,16}[\"']?)(?P<value>(?!\[redacted\])[^\s\"'`\\;|<>]+)"
@@ -251,23 +270,36 @@ def _without_secrets_inside(text: str) -> str:
 
 
 def _mark_plain(text: str) -> str:
-    lowered = text.lower()
+    lowered = shadow_of(text).lower()
+    words = frozenset(WORDS.findall(lowered))
     for needed, shape in _SHAPES:
-        if needed in lowered:  # a text without this word cannot hold the shape, and need not be searched
+        if all([word in lowered for word in needed]):  # a text without these cannot hold the shape
             text = shape.sub(rf"\g<1>{MARK}", text)
     text = key_pattern().sub(MARK, text)
     if "cookie" in lowered:
         text = _COOKIES.sub(rf"\g<1>{MARK}", text)
+    for places in _by_names(lowered, words, text):
+        text = _mark_secrets(text, places)
+    if not words.isdisjoint(_SAYING_WORDS) and any([word in lowered for word in _SAID_WORDS]):
+        text = _mark_secrets(text, _by_saying)
+    if not words.isdisjoint(_PROGRAM_WORDS) or (not words.isdisjoint(_HTTPIE) and _HTTPIE_CALL.search(lowered)):
+        text = _mark_secrets(text, _by_program)
+    return _mark_secrets(text, partial(_by_rules, words))
+
+
+def _by_names(lowered: str, words: frozenset[str], text: str) -> Iterator[_Places]:
+    """Give the ways to look for what has the name of a secret; none where no such name can be."""
+    is_named = any([stem in lowered for stem in _STEMS]) or not words.isdisjoint(_SHORT_NAMES)
+    if not is_named and _HUMPED.search(text) is None:
+        return
     if "</" in text:
-        text = _ELEMENT.sub(
-            lambda each: f"{each[1]}{MARK}" if is_secret_value(each["name"], each["value"]) else each[0], text
-        )
-    for needed, places in _PLACES:
-        for word in needed:
-            if word in lowered:
-                text = _mark_secrets(text, places)
-                break
-    return _mark_secrets(text, _by_rules)
+        yield _by_element
+    if any([sign in lowered for sign in (":", "=", "->", "%3d")]):
+        yield _by_head
+    if "-" in text:
+        yield _by_option
+    if "value" in words:
+        yield _by_named
 
 
 def scrub_secrets(text: str, secrets: Iterable[str]) -> str:
@@ -296,16 +328,19 @@ def _mark_secrets(text: str, places: _Places) -> str:
     return "".join([*pieces, text[end:]]) if pieces else text
 
 
-def _by_rules(text: str) -> Iterator[tuple[int, int]]:
+def _by_rules(words: frozenset[str], text: str) -> Iterator[tuple[int, int]]:
     """Give the places of secrets in the notations of single programs, in order."""
     found: list[tuple[int, int]] = []
-    for name, start, end in places_by_rules(text):
+    for name, start, end in places_by_rules(text, words):
         value = text[start:end]
         if MARK not in value and not is_placeholder(value) and (name is None or is_secret_value(name, value)):
             found.append((start, end))
-    if "\n" in text or "\\n" in text:
+    if not words.isdisjoint(_COLUMNS):
         found += [(start, end) for name, start, end in columns(text) if _is_mixed(name, text[start:end])]
     yield from sorted(found)
+
+
+_COLUMNS: Final = _words("password passwd passphrase secret secrets token tokens apikey api credential credentials")
 
 
 def _is_mixed(name: str, value: str) -> bool:
@@ -404,6 +439,13 @@ def _end_of_quoted(text: str, opening: re.Match[str]) -> int:
     return len(text)
 
 
+def _by_element(text: str) -> Iterator[tuple[int, int]]:
+    """Give the places of texts within elements of XML: `<password>…</password>`."""
+    for each in _ELEMENT.finditer(text):
+        if is_secret_value(each["name"], each["value"]):
+            yield each.span("value")
+
+
 def _by_option(text: str) -> Iterator[tuple[int, int]]:
     """Give the places of values of long options: `--password value`."""
     for option in _OPTION.finditer(text):
@@ -459,16 +501,6 @@ def _by_program(text: str) -> Iterator[tuple[int, int]]:
         if program[1] == "curl":
             for cookie in _CURL_COOKIE.finditer(text, program.end(), end):
                 yield cookie.end(1), cookie.end()
-
-
-_PLACES: Final[tuple[tuple[tuple[str, ...], _Places], ...]] = (
-    ((":", "=", "->", "%3d"), _by_head),
-    (("-",), _by_option),
-    (("value",), _by_named),
-    (_SAID_WORDS, _by_saying),
-    (_PROGRAM_NAMES, _by_program),
-)
-"""How secrets are found by their names, in order, each with words of which a text must hold one for that."""
 
 
 # -- in values ---------------------------------------------------------------------------------------------------

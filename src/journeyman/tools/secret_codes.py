@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import binascii
 import re
-from base64 import b64decode
 from collections.abc import Callable, Iterator
 from html import unescape
 from typing import Final
@@ -65,7 +64,8 @@ def _unescape(word: str) -> str | None:
 def _decode(word: str) -> str | None:
     if _HEX.fullmatch(word) is not None:
         return _text_of(bytes.fromhex(word))
-    if len(word) > _LONGEST or _text_of(_bytes_of(word[:_BEGINNING])) is None:
+    # Most words are none: that shows after a few characters.
+    if len(word) > _LONGEST or any(_text_of(_bytes_of(word[:size])) is None for size in (8, _BEGINNING)):
         return None
     return _text_of(_bytes_of(word))
 
@@ -74,7 +74,7 @@ def _bytes_of(word: str) -> bytes:
     bare = word.rstrip("=").replace("-", "+").replace("_", "/")
     bare = bare[: len(bare) - (len(bare) % 4 == 1)]
     try:
-        return b64decode(bare + "=" * (-len(bare) % 4))
+        return binascii.a2b_base64(bare + "=" * (-len(bare) % 4))
     except binascii.Error:
         return b"\0"
 
