@@ -22,7 +22,7 @@ from journeyman.errors import words_of
 from journeyman.processes import SECRET_WORDS
 from journeyman.tools.secret_codes import mark_codes
 from journeyman.tools.secret_keys import key_pattern
-from journeyman.tools.secret_rules import WORDS, columns, places_by_rules, shadow_of
+from journeyman.tools.secret_places import WORDS, columns, places_by_notation, shadow_of
 
 MARK: Final = "[redacted]"
 
@@ -261,12 +261,8 @@ _CURL_COOKIE: Final = re.compile(
 
 def without_secrets(text: str) -> str:
     """Return a text in which each secret is replaced by a mark."""
-    return mark_codes(_mark_plain(text), MARK, _without_secrets_inside)
-
-
-def _without_secrets_inside(text: str) -> str:
-    """Return what stood encoded in a text without its secrets, and without those that are encoded in it once more."""
-    return mark_codes(_mark_plain(text), MARK, _mark_plain)
+    # What is encoded may be encoded in something that is.
+    return mark_codes(_mark_plain(text), MARK, lambda inner: mark_codes(_mark_plain(inner), MARK, _mark_plain))
 
 
 def _mark_plain(text: str) -> str:
@@ -284,7 +280,7 @@ def _mark_plain(text: str) -> str:
         text = _mark_secrets(text, _by_saying)
     if not words.isdisjoint(_PROGRAM_WORDS) or (not words.isdisjoint(_HTTPIE) and _HTTPIE_CALL.search(lowered)):
         text = _mark_secrets(text, _by_program)
-    return _mark_secrets(text, partial(_by_rules, words))
+    return _mark_secrets(text, partial(_by_notation, words))
 
 
 def _by_names(lowered: str, words: frozenset[str], text: str) -> Iterator[_Places]:
@@ -328,23 +324,22 @@ def _mark_secrets(text: str, places: _Places) -> str:
     return "".join([*pieces, text[end:]]) if pieces else text
 
 
-def _by_rules(words: frozenset[str], text: str) -> Iterator[tuple[int, int]]:
+def _by_notation(words: frozenset[str], text: str) -> Iterator[tuple[int, int]]:
     """Give the places of secrets in the notations of single programs, in order."""
     found: list[tuple[int, int]] = []
-    for name, start, end in places_by_rules(text, words):
+    for name, start, end in places_by_notation(text, words):
         value = text[start:end]
         if MARK not in value and not is_placeholder(value) and (name is None or is_secret_value(name, value)):
             found.append((start, end))
     if not words.isdisjoint(_COLUMNS):
-        found += [(start, end) for name, start, end in columns(text) if _is_mixed(name, text[start:end])]
+        for name, start, end in columns(text):
+            value = text[start:end]
+            if _MIXED.match(value) is not None and is_secret_value(name, value):
+                found.append((start, end))
     yield from sorted(found)
 
 
 _COLUMNS: Final = _words("password passwd passphrase secret secrets token tokens apikey api credential credentials")
-
-
-def _is_mixed(name: str, value: str) -> bool:
-    return _MIXED.match(value) is not None and is_secret_value(name, value)
 
 
 def _by_head(text: str) -> Iterator[tuple[int, int]]:

@@ -31,7 +31,8 @@ def mark_codes(text: str, mark: str, clean: Callable[[str], str]) -> str:
 
     parts, end = list[str](), 0
     for start, stop in _escaped_words(text):
-        if not is_clean(_unescape(text[start:stop])):
+        plain = _UNICODE.sub(lambda found: chr(int(found[1], 16)), text[start : min(stop, start + _LONGEST)])
+        if not is_clean(unescape(unquote(plain, errors="replace"))):
             parts += [text[end:start], mark]
             end = stop
     text = "".join([*parts, text[end:]]) if parts else text
@@ -52,13 +53,6 @@ def _escaped_words(text: str) -> Iterator[tuple[int, int]]:
         rest = _REST.match(text, found.end())
         end = found.end() if rest is None else rest.end()
         yield start, end
-
-
-def _unescape(word: str) -> str | None:
-    if len(word) > _LONGEST:
-        return None
-    plain = _UNICODE.sub(lambda found: chr(int(found[1], 16)), word)
-    return unescape(unquote(plain, errors="replace"))
 
 
 def _decode(word: str) -> str | None:
@@ -84,11 +78,7 @@ def _text_of(data: bytes) -> str | None:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        if error.start < max(len(data) - 3, 12):  # the beginning of a long word may end within a character
+        if error.start < len(data) - 3:  # the beginning of a long word may end within a character
             return None
         text = data[: error.start].decode()
-    return text if all(map(_is_printable, text.splitlines())) else None
-
-
-def _is_printable(line: str) -> bool:
-    return line.replace("\t", " ").isprintable()
+    return text if all(line.isprintable() for line in text.replace("\t", " ").splitlines()) else None
