@@ -323,3 +323,20 @@ async def test_names_that_hold_escape_sequences_are_told_without_them(place: Pat
     assert "refused to change" in notes
     assert notes.isprintable(), notes
     player.workspace.close()
+
+
+@pytest.mark.parametrize("sandbox", ["required", None])
+async def test_the_program_that_searches_only_reads_where_commands_have_a_box(
+    place: Path, sandbox: "SandboxChoice | None"
+) -> None:
+    program = place / "search"
+    program.write_text("#!/bin/sh\ntouch new ../outside-too 2>/dev/null\ncat ../outside >&2\nprintf './a\\0'\n")
+    program.chmod(0o755)
+    (place / "work/a").write_text("found\n")
+    player = Player(Workspace(place / "work", sandbox=sandbox, ripgrep=str(program)))
+    assert "a" in await player.text("grep", pattern="found")
+    assert {each.name for each in place.rglob("*")} == {
+        *("outside", "work", "a", "search"),
+        *(("new", "outside-too") if sandbox is None else ()),
+    }
+    player.workspace.close()

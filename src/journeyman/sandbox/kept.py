@@ -185,7 +185,10 @@ class KeptSandbox:
 
     async def _begin(self, program: str, descriptors: Sequence[int]) -> KeptProcess:
         """Give a keeper its command, and wait until it starts that."""
-        told = self._idle.pop() if self._idle else await self._start_keeper()
+        told: socket.socket | None = None
+        with suppress(IndexError):  # another thread may take the last one
+            told = self._idle.pop()
+        told = told or await self._start_keeper()
         process = KeptProcess(told, program, self)
         waking = asyncio.get_running_loop().call_later(_STOPPED_S, self.wake)
         has_begun = False

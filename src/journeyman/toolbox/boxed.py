@@ -106,9 +106,9 @@ class WorkspaceBox:
         self.given: Final[dict[str, None]] = {}
         """All needs that commands were given beyond it."""
         self.root: Final = root
-        writes = tuple([os.path.realpath(Path(each).expanduser()) for each in also])
+        self._also: Final = tuple([os.path.realpath(Path(each).expanduser()) for each in also])
         path = (os.environ if environment is None else environment).get("PATH")
-        usual = sandboxes.Box(work=root, writes=writes, hidden=sandboxes.secrets_of_home(), path=path)
+        usual = sandboxes.Box(work=root, writes=self._also, hidden=sandboxes.secrets_of_home(), path=path)
         self._is_optional: Final = choice == "auto"
         self._box: Final = usual if isinstance(choice, str) or is_sandbox else choice
         self._sandbox: Sandbox | None = choice if is_sandbox else None
@@ -117,6 +117,8 @@ class WorkspaceBox:
         """The box of the workspace, and those that differ from it."""
         self._left: Final[list[_OpenBox]] = []
         """Those that no other command is started in, and in which something still runs."""
+        self._searching: OpenSandbox | None = None
+        """The box of the program that searches."""
         self._opening: Final = Lock()
         if isinstance(self._box, sandboxes.Box):
             self._refuse_other_folder(self._box)
@@ -251,8 +253,28 @@ class WorkspaceBox:
             self._open_boxes[wish] = _OpenBox(sandbox.open(wanted))
             return self._open_boxes[wish]
 
+    def open_for_search(self, program: str, folder: str) -> OpenSandbox | None:
+        """Return a box in which a program reads the files of the workspace, and does nothing else. None: no sandbox
+        holds enough here, or the folder is none of the workspace.
+
+        Raises:
+            SandboxUnavailable: it cannot be opened.
+        """
+        with self._opening:
+            if not sandboxes.Box(work=self.root, writes=self._also).may_change(folder):
+                return None
+            if not self._chosen().holds().is_enough:
+                return None
+            if self._searching is None or not self._searching.is_open:
+                path = os.path.dirname(program)
+                box = sandboxes.Box(work=self.root, changes=False, reads="system", readable=self._also, path=path)
+                self._searching = self._chosen().open(box)
+            return self._searching
+
     def close(self) -> None:
         """End all that runs in its boxes. With the next command another one is opened."""
+        if self._searching is not None:
+            self._searching.close()
         for each in [*self._open_boxes.values(), *self._left]:
             each.opened.close()
         self._open_boxes.clear()

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
@@ -22,6 +21,9 @@ from typing import Final
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from journeyman.errors import count
+from journeyman.processes import select_environment
+from journeyman.sandbox.sandbox import SandboxUnavailable
+from journeyman.sandbox.whole_run import run_whole
 from journeyman.toolbox.files import DirEntry, FileSystem, LocalFiles, Located, ToolRefused
 from journeyman.toolbox.workspace_state import Bench
 from journeyman.tools.results import encodable
@@ -112,30 +114,33 @@ def files_below(bench: Bench, located: Located, deadline: Deadline, pattern: str
     if pattern is not None and not _NOT_BY_LINE.search(pattern):
         search = ["--files-with-matches", "--crlf", "--", pattern, "./"]
     is_all = not any(above.kinds)
-    found = _by_ripgrep(bench.ripgrep, search, located.path if is_all else bench.reach.root, deadline)
+    found = _by_ripgrep(bench, search, located.path if is_all else bench.reach.root, deadline)
     if found is None:
         return _walk(located, prefix, above, deadline)
     return iter(found) if is_all else (path[len(prefix) + 1 :] for path in found if path.startswith(f"{prefix}/"))
 
 
-def _by_ripgrep(program: str, search: Sequence[str], folder: str, deadline: Deadline) -> list[str] | None:
-    """Return the paths that it finds; None if it cannot be started, or finds nothing and fails."""
+def _by_ripgrep(bench: Bench, search: Sequence[str], folder: str, deadline: Deadline) -> list[str] | None:
+    """Return the paths that it finds; None if it cannot be started, or finds nothing and fails. Where commands have a
+    box, it has one in which it can only read."""
+    program = bench.ripgrep or "rg"
     try:
-        done = subprocess.run(
-            [program, *_OPTIONS, *search],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=max(0.0, deadline.at - monotonic()),
-            check=False,
+        opened = None if bench.box is None else bench.box.open_for_search(program, folder)
+        code, output = run_whole(
+            opened or bench.unboxed,
+            program,
+            [*_OPTIONS, *search],
+            folder=folder,
+            environment=select_environment(),
+            timeout_s=max(0.0, deadline.at - monotonic()),
         )
-    except subprocess.TimeoutExpired:
+    except TimeoutError:
         raise _late() from None
-    except OSError:
+    except (OSError, SandboxUnavailable):
         return None
-    if done.returncode not in (0, 1) and not done.stdout:  # 1: nothing was found
+    if code not in (0, 1) and not output:  # 1: nothing was found
         return None
-    return [os.fsdecode(path).removeprefix("./") for path in done.stdout.split(b"\0") if path]
+    return [os.fsdecode(path).removeprefix("./") for path in output.split(b"\0") if path]
 
 
 # -- without ripgrep ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,44 @@
+"""A program that is started, waited for and read as a whole, for callers that wait in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from journeyman.sandbox.sandbox import OpenSandbox
+    from journeyman.sandbox.unboxed import Unboxed
+
+
+def run_whole(
+    opened: OpenSandbox | Unboxed,
+    program: str,
+    arguments: Sequence[str],
+    *,
+    folder: str,
+    environment: Mapping[str, str],
+    timeout_s: float,
+) -> tuple[int, bytes]:
+    """Start a program without input, in a box or in none, and return its exit code and its output.
+
+    Raises:
+        OSError: it cannot be started.
+        SandboxUnavailable: the box is closed or broken.
+        TimeoutError: it took too long, and was ended.
+    """
+
+    async def run(output: int) -> int:
+        process = await opened.spawn(program, arguments, folder=folder, environment=environment, stdout=output)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await process.wait()
+        finally:
+            process.close()
+
+    with tempfile.TemporaryFile() as output, ThreadPoolExecutor(1) as thread:  # an event loop may run in this one
+        code = thread.submit(lambda: asyncio.run(run(output.fileno()))).result()
+        output.seek(0)
+        return code, output.read()
