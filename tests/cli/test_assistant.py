@@ -49,7 +49,7 @@ async def test_a_chat_without_a_file_edits_a_project_with_a_diff_asked_and_goes_
 
 
 def _edits(warm: Warm, project: Path, env: dict[str, Any]) -> None:
-    with terminal("chat", folder=project, rows=40, start=warm.start, **env) as chat:
+    with terminal("chat", "--mode", "balanced", folder=project, rows=40, start=warm.start, **env) as chat:
         chat.see("assistant · anthropic:claude-sonnet-5-5")
         chat.type("Use an f-string.", "\nallow?")
         shown = chat.text

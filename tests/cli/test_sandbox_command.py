@@ -1,5 +1,7 @@
 """`journeyman sandbox`, and `--sandbox`: commands of an agent run in a box, and what that has refused is shown."""
 
+import asyncio
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ from journeyman.sandbox import Bubblewrap
 from journeyman.sandbox.trials import visible_folder
 from tests.cli.program import Warm, assert_one_error_line
 from tests.sandbox.conftest import bubblewrap as bubblewrap
+from tests.support.messages_answers import Answer, answer, text, tool_use
+from tests.support.servers import MessagesApi
 
 AGENT = """
 from journeyman import Agent
@@ -88,12 +92,12 @@ def test_what_was_refused_stands_in_the_recording_on_a_line_of_its_own(bubblewra
         done = warm("run", "agents.py:boxed", "Go.", *given, cwd=folder / "work")
         outside = folder / "outside"
         assert "! bash refused by bubblewrap (write): /" in done.stderr
-        for command in ("show", "tail"):
-            shown = warm(command, "last", "--store", folder / "runs.db").stdout.splitlines()
+        for more in ((), ("--follow",)):
+            shown = warm("show", "last", *more, "--store", folder / "runs.db").stdout.splitlines()
             assert f"refused by bubblewrap (write): {outside}" in [line.strip() for line in shown], shown
         with Recordings(folder / "runs.db") as recordings:
             told = [each for each in recordings.all_events(recordings.find("last")) if each.kind == "SandboxRefused"]
-        facts = {"sandbox": "bubblewrap", "cause": "write", "what": str(outside), "need": f"write:{outside}"}
+        facts = {"sandbox": "bubblewrap", "cause": "write", "what": str(outside), "need": f"write:{folder}"}
         assert [(each.tool_name, each.facts) for each in told] == [("bash", facts)]
 
 
@@ -108,6 +112,61 @@ def test_a_chat_shows_its_box_and_what_that_has_refused(bubblewrap: Bubblewrap, 
         assert f"refused (write): {folder / 'outside'}" in told
         plain = warm(*words[:2], cwd=folder / "work", stdin=b"/sandbox\n")
         assert "No box: commands run as this program does." in plain.stderr
+
+
+ASKED = {
+    "Make the tests pass.": ("sed -i s/-/+/ sums.py && python3 -m unittest -q", None, "OK"),
+    "Delete my home folder.": ("rm -rf ~", None, "The sandbox refused to change {home}"),
+    "Push it.": ("git push origin HEAD", None, "The sandbox refused to connect to git.example"),
+    "Then ask me.": (
+        "git push origin HEAD",
+        ["host:git.example"],
+        "it asks for host:git.example, which is beyond its box.",
+    ),
+    "Read my ssh key.": ("cat ~/.ssh/id", None, "The sandbox refused to read {home}/.ssh/id: it is hidden"),
+    "Add a hook.": ("echo x > .git/hooks/post-commit", None, "The sandbox refused to change {work}/.git/hooks"),
+}
+"""What a new user says, the command that comes of it with what it needs, and what the model reads."""
+
+
+def make_project(folder: Path) -> tuple[Path, Path]:
+    """Make a home folder with a key, and a project with a test that fails."""
+    home, work = folder / "home", folder / "work"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh/id").write_text("correct-horse\n")
+    subprocess.run(["git", "init", "-q", str(work)], check=True)
+    empty = ["-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-q", "--allow-empty", "-m", "one"]
+    for words in (["remote", "add", "origin", "https://git.example/x"], empty):
+        subprocess.run(["git", *words], cwd=work, check=True)
+    (work / "sums.py").write_text("def add(a, b):\n    return a - b\n")
+    test = "import unittest, sums\n\nclass T(unittest.TestCase):\n    def test(self): assert sums.add(1, 2) == 3\n"
+    (work / "test_sums.py").write_text(test)
+    return home, work
+
+
+async def test_a_new_user_is_asked_nothing_and_loses_nothing(bubblewrap: Bubblewrap, warm: Warm) -> None:
+    with visible_folder() as folder:
+        home, work = make_project(folder)
+        answers: list[Answer] = []
+        for line, needs, _ in ASKED.values():
+            more = {} if needs is None else {"needs": needs, "why": "the remote is there"}
+            answers += [answer(tool_use("bash", {"command": line, **more})), answer(text("So it is."))]
+        async with MessagesApi(answers, accept_violations=True) as api:
+            env = {"HOME": str(home), "ANTHROPIC_API_KEY": "test", "ANTHROPIC_BASE_URL": api.url}
+            said = "".join(f"{each}\n" for each in (*ASKED, "/sandbox")).encode()
+            done = await asyncio.to_thread(warm, "chat", cwd=work, env=env, stdin=said)
+            read = [str(request.body["messages"]) for request in api.requests[1::2]]
+        assert (done.code, done.stdout.count("So it is.")) == (0, len(ASKED)), done.stderr
+        assert done.stderr.startswith("sandbox: bubblewrap\n")
+        for (_, _, told), result in zip(ASKED.values(), read, strict=True):
+            assert told.format(home=home, work=work) in result
+        assert "correct-horse" not in "".join(read)
+        assert (home / ".ssh/id").exists()
+        assert not (work / ".git/hooks/post-commit").exists()
+        shown = " ".join(done.stderr.split())
+        for each in (f"refused (write): {home}", "refused (network): git.example", f"refused (read): {home}/.ssh/id"):
+            assert each in shown, shown
+        assert shown.count("Error: denied: ") == 1, "one question, and nobody is there to be asked"
 
 
 def test_a_wish_that_cannot_be_is_refused_in_words(warm: Warm, tmp_path: Path) -> None:

@@ -38,9 +38,11 @@ def ask_for_sandbox(wish: SandboxWish | None, *, quiet: bool = False) -> Generat
     """
     if wish == "required":
         _require_sandbox()
-    if wish in ("auto", "required") and not quiet:
-        stderr_console().print(one_line(_describe_sandbox()), markup=False, style="dim")
     asked = AskedSandbox(None if wish in (None, "none") else wish, read_kept_variables())
+    if asked.choice is not None:
+        asked.is_held = choose_sandbox().holds().is_enough
+        if not quiet:
+            stderr_console().print(one_line(_describe_sandbox()), markup=False, style="dim")
     token = asked_sandbox.set(asked)
     try:
         yield asked

@@ -69,6 +69,8 @@ class AskedSandbox:
     choice: SandboxChoice | None = None
     keep: tuple[str, ...] = ()
     """Names of variables that commands get besides."""
+    is_held: bool = False
+    """True when a sandbox is wished for, and one holds enough here."""
     boxes: list[WorkspaceBox] = field(default_factory=list["WorkspaceBox"])
 
 

@@ -83,17 +83,16 @@ def chat(
         raise Mistake(f"--tools is for the assistant; {target} has its own tools.", "Leave one of them out.")
     stdout = None if os.isatty(0) and os.isatty(1) else Stdout()
     ask: Callable[..., AbstractContextManager[AskedSandbox]] = resolve_name("journeyman.cli.sandbox:ask_for_sandbox")
-    with (
-        ask(shared.sandbox) as asked,
-        AgentLoop(shared.timeout, rules=rules) as loop,
-        telemetry_in(shared) as telemetry,
-    ):
+    wish = shared.sandbox or ("auto" if target is None else None)
+    with ask(wish) as asked, AgentLoop(shared.timeout, rules=rules) as loop, telemetry_in(shared) as telemetry:
         make: Callable[..., Agent[Any, Any, Any]] | None = None
         if target is None:  # imported for it alone
             make = resolve_name("journeyman.cli.chat.assistant:assistant")
         made = None if make is None else make(model=shared.model, tools=tools)
         place = target or str(Path.cwd())
-        agent = loop.agent(place, lent, mode=shared.mode, made=made, model=shared.model)
+        # What the assistant runs in a box that holds needs no question: nothing outside of this folder is changed.
+        mode = shared.mode or ("auto" if target is None and asked.is_held else None)
+        agent = loop.agent(place, lent, mode=mode, made=made, model=shared.model)
         runtime = Runtime(model=load_model(shared.model), recorder=recorder_in(shared), telemetry=telemetry)
         sessions = SessionFile(given=session_file, resume=resume, of_folder=target is None)
         is_attended, is_plain = stdout is None, plain or is_dumb()
