@@ -1,6 +1,6 @@
 """`journeyman cassette record`, `replay` and `test`: runs that are shown or run again, and tests made of them.
 
-A cassette that is shown without its agent is turned back into events: what was asked, said and called, as it went.
+A cassette that is shown without its agent is one line for each request and each call, as it went.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
@@ -23,7 +23,6 @@ from cyclopts import Parameter
 from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json, to_json, to_jsonable_python
 
-from journeyman import events
 from journeyman.agent import Agent, Runtime
 from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.durable import find_store, tell
@@ -31,10 +30,9 @@ from journeyman.cli.load_agent import AgentLoop, find_object
 from journeyman.cli.options import AgentName, ForceFlag, GivenOptions, InputText, RunName, TreeFlag
 from journeyman.cli.recorded import open_recordings, refuse_existing, write_new
 from journeyman.cli.run import Job, Stdout, perform, read_text
-from journeyman.cli.show.lines import EMPTY, Line, duration, one_line, usage_sentence
+from journeyman.cli.show.lines import EMPTY, Line, arguments, duration, one_line, ran, short_usage, usage_sentence
 from journeyman.cli.show.played import cassette_lines
-from journeyman.cli.show.screen import Screen, open_screen
-from journeyman.cli.show.seen import SeenRun, SeenRuns
+from journeyman.cli.show.screen import open_screen
 from journeyman.errors import ProviderError, count
 from journeyman.loop.run import run as run_agent
 from journeyman.model import Collector
@@ -44,7 +42,7 @@ from journeyman.models.transport import offline
 from journeyman.narrowing import is_json_object
 from journeyman.record.reading import RecordedRun, Recordings
 from journeyman.result import Failure, Success
-from journeyman.types import JsonObject, Message, RunPath, Text, Usage, adapter_of
+from journeyman.types import NOTHING_USED, JsonObject, Message, ToolUse, Usage, adapter_of
 
 
 def record(
@@ -132,12 +130,17 @@ def replay(
 
 
 def _show(cassette: Cassette, stdout: Stdout, *, quiet: bool) -> int:
+    """Show all of it, and print what the first run said last, or handed in."""
+    runs: dict[int, _ShownRun] = {}
     screen = open_screen(quiet=quiet)
     try:
-        said = ShownCassette(cassette, screen).show()
+        for line in _shown_lines(cassette, runs):
+            screen.say([line])
     finally:
         screen.close()
-    stdout.write_text(said)
+    first = next(iter(runs.values()), _ShownRun(""))
+    handed_in = [call.input for call in first.calls.values()]
+    stdout.write_text(to_json(handed_in[-1], indent=2).decode() if handed_in else first.said)
     return 0
 
 
@@ -386,114 +389,80 @@ def _literal(value: JsonValue) -> str:
 # -- a cassette by itself ---------------------------------------------------------------------------------------------
 
 
-class ShownCassette:
-    """A cassette that is shown by itself, without the agent that was recorded."""
+@dataclass(slots=True)
+class _ShownRun:
+    """The part of a run that was shown so far."""
 
-    def __init__(self, cassette: Cassette, screen: Screen) -> None:
-        self._cassette = cassette
-        self._screen = screen
-        self._seen = SeenRuns()
-        self._usage = Usage()
-        self._took_s = {
-            (call.call.run, call.call.key.rpartition("/")[2]): call.call.ms / 1000 for call in cassette.calls
-        }
-        self._has_several = len({request.run for request in cassette.requests}) > 1
-        name = (cassette.header.agent or "").rpartition(":")[2] if cassette.header is not None else ""
-        self._name = name or "recorded"
+    name: str
+    n_requests: int = 0
+    said: str = ""
+    """The model's last words."""
+    calls: dict[str, ToolUse] = field(default_factory=dict[str, ToolUse])
+    """The calls of its last answer that have no result yet."""
+    usage: Usage = NOTHING_USED
 
-    def show(self) -> str:
-        """Show all of it. Return what the first run said last, or handed in."""
-        for request in self._cassette.requests:
-            self._show(request)
-        runs = [*self._seen.open.values()]
-        for call in [call for run in runs for call in run.open_calls]:
-            self._screen.say([Line(indent=4, mark="step", name=call.name, text=call.given)])
-        asked = f"{count(len(self._cassette.requests), 'request')}, {count(len(self._cassette.calls), 'recorded call')}"
-        end = Line(mark="done", name="end of the recording", text=f"· {asked}")
-        self._screen.say([EMPTY, end, Line(indent=2, text=usage_sentence(self._usage), style="dim")])
-        handed_in = [call.input for call in runs[0].open_calls] if runs else []
-        return to_json(handed_in[-1], indent=2).decode() if handed_in else runs[0].said if runs else ""
 
-    def _show(self, request: RecordedRequest) -> None:
-        path = (f"{self._name}#{request.run}" if self._has_several else self._name,)
-        run = self._seen.open.get(path) or self._begin(path, request)
-        for event in self._results(run, request):
-            self._tell(event)
-        self._tell(events.IterationStarted(path=path, attempt=1, iteration=len(run.iterations) + 1))
-        self._answer(run, request)
-
-    def _begin(self, path: RunPath, request: RecordedRequest) -> SeenRun:
-        prompt = "\n".join(str(block["text"]) for block in _blocks_in(messages_of(request.body)[:1]) if "text" in block)
-        model = str(request.body["model"])
-        self._tell(events.RunStarted(path=path, agent=path[0], model=model, max_attempts=1, max_iterations=0))
-        self._tell(events.MessageCommitted(path=path, message=Message("user", (Text(prompt),))))
-        return self._seen.open[path]
-
-    def _tell(self, event: events.Event) -> None:
-        self._seen.follow(event)
-        self._screen.show(event)
-
-    def _results(self, run: SeenRun, request: RecordedRequest) -> Iterator[events.Event]:
-        """Give the results that the last message holds."""
-        calls = {call.id: call for call in run.open_calls}
+def _shown_lines(cassette: Cassette, runs: dict[int, _ShownRun]) -> Iterator[Line]:
+    """Give the lines of what a cassette holds, and keep in `runs` how far each run of it came."""
+    agent = (cassette.header.agent or "") if cassette.header is not None else ""
+    name, took_s, last = agent.rpartition(":")[2] or "recorded", _seconds_of_calls(cassette), None
+    has_several = len({request.run for request in cassette.requests}) > 1
+    for request in cassette.requests:
+        if request.run not in runs:
+            runs[request.run] = _ShownRun(f"{name}#{request.run}" if has_several else name)
+            yield from _begin_lines(runs[request.run], request)
+        elif request.run != last:
+            yield Line(text=runs[request.run].name, style="dim")
+        run, last = runs[request.run], request.run
         for block in _blocks_in(messages_of(request.body)[-1:]):
-            call = calls.get(str(block.get("tool_use_id")))
-            if call is None or call.is_error is not None:
-                continue
-            took_s = self._took_s.get((request.run, call.id), 0.0)
-            yield events.ToolFinished(
-                path=run.path,
-                attempt=1,
-                iteration=len(run.iterations),
-                tool_use_id=call.id,
-                tool_name=call.name,
-                kind="tool",
-                tool_result=_text_of_content(block.get("content")),
-                is_error=block.get("is_error") is True,
-                cached=False,
-                duration_s=took_s,
-            )
-
-    def _answer(self, run: SeenRun, request: RecordedRequest) -> None:
-        collector = Collector()
-        for part in request.parts:
-            collector.add(part)
-        self._usage += collector.sum_usage()
-        if (error := request.error()) is not None:
-            text = f"{error.kind}: {error} ({duration((request.answer.ms if request.answer else 0) / 1000)})"
-            self._screen.say([Line(indent=4, mark="failed", text=text, rows=4)])
-            return
-        try:
-            response = collector.response()
-        except ProviderError:
-            self._screen.say([Line(indent=4, mark="stopped", text="the run that was recorded was stopped here")])
-            return
-        said = Message("assistant", response.content)
-        for event in _answer_events(run, said, response.usage, response.model):
-            self._tell(event)
+            if (call := run.calls.pop(str(block.get("tool_use_id")), None)) is not None:
+                yield from _call_lines(call, block, took_s.get((request.run, call.id), 0.0))
+        run.n_requests += 1
+        yield _answer_line(run, request)
+    for call in [call for run in runs.values() for call in run.calls.values()]:
+        yield Line(indent=4, mark="step", name=call.name, text=arguments(call.input))
+    asked = f"{count(len(cassette.requests), 'request')}, {count(len(cassette.calls), 'recorded call')}"
+    yield EMPTY
+    yield Line(mark="done", name="end of the recording", text=f"· {asked}")
+    yield Line(indent=2, text=usage_sentence(Usage.total([run.usage for run in runs.values()])), style="dim")
 
 
-def _answer_events(run: SeenRun, said: Message, usage: Usage, model: str) -> Iterator[events.Event]:
-    iteration = len(run.iterations)
-    yield events.ModelResponded(
-        path=run.path,
-        attempt=1,
-        iteration=iteration,
-        stop_reason="tool_use" if said.tool_uses else "end_turn",
-        text=said.text,
-        usage=usage,
-        model=model,
-    )
-    for use in said.tool_uses:
-        yield events.ToolCalled(
-            path=run.path,
-            attempt=1,
-            iteration=iteration,
-            tool_use_id=use.id,
-            tool_name=use.name,
-            kind="tool",
-            tool_input=use.input,
-        )
+def _seconds_of_calls(cassette: Cassette) -> dict[tuple[int, str], float]:
+    return {(call.call.run, call.call.key.rpartition("/")[2]): call.call.ms / 1000 for call in cassette.calls}
+
+
+def _begin_lines(run: _ShownRun, request: RecordedRequest) -> Iterator[Line]:
+    prompt = "\n".join(str(block["text"]) for block in _blocks_in(messages_of(request.body)[:1]) if "text" in block)
+    yield Line(name=run.name, text=f"· {request.body['model']}")
+    yield Line(text=prompt.strip(), style="dim", rows=3)
+
+
+def _call_lines(call: ToolUse, block: JsonObject, took_s: float) -> Iterator[Line]:
+    result, is_error = _text_of_content(block.get("content")), block.get("is_error") is True
+    mark, given = "failed" if is_error else "done", ran(arguments(call.input), result)
+    note = duration(took_s) if took_s else ""
+    yield Line(indent=4, mark=mark, name=call.name, text=given, style="dim", note=note)
+    if is_error:
+        yield Line(indent=6, mark="bar", text=result.strip("\n"), style="red", rows=4)
+
+
+def _answer_line(run: _ShownRun, request: RecordedRequest) -> Line:
+    """Return the line of what came of a request, and keep what it says."""
+    collector = Collector()
+    for part in request.parts:
+        collector.add(part)
+    run.usage += collector.sum_usage()
+    if (error := request.error()) is not None:
+        text = f"{error.kind}: {error} ({duration((request.answer.ms if request.answer else 0) / 1000)})"
+        return Line(indent=4, mark="failed", text=text, rows=4)
+    try:
+        response = collector.response()
+    except ProviderError:
+        return Line(indent=4, mark="stopped", text="the run that was recorded was stopped here")
+    said = Message("assistant", response.content)
+    run.said, run.calls = said.text, {use.id: use for use in said.tool_uses}
+    note = short_usage(response.usage)
+    return Line(indent=2, name=f"{run.n_requests}", text=one_line(said.text), note=note, rows=3)
 
 
 def _blocks_in(messages: list[JsonValue]) -> Iterator[JsonObject]:
