@@ -20,7 +20,6 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, Final, Generic, Literal, Protocol, Self, TypeAlias, Unpack, cast, get_args, overload
 
 from typing_extensions import TypeVar
@@ -292,9 +291,7 @@ class Batch(Generic[Given, Handed]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:

@@ -22,7 +22,11 @@ from journeyman.foreign import OLD_COMMANDS, OLD_OPTIONS
 from journeyman.version import package_version
 
 USAGE, INTERRUPTED = 2, 130
-_EXTRAS = {"mcp": "journeyman[mcp]", **dict.fromkeys(("starlette", "uvicorn", "ag_ui"), "journeyman[serve]")}
+_EXTRAS = {
+    "mcp": "journeyman[mcp]",
+    "prompt_toolkit": "journeyman[cli]",
+    **dict.fromkeys(("starlette", "uvicorn", "ag_ui"), "journeyman[serve]"),
+}
 """What to install for a package that only some commands need."""
 _NEEDED = {"serve": ("starlette", "uvicorn", "ag_ui"), "view": ("starlette", "uvicorn")}
 """The packages without which the options of a command cannot be told."""

@@ -22,7 +22,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from itertools import islice
 from pathlib import Path
 from pkgutil import resolve_name
-from types import FrameType, ModuleType, TracebackType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from journeyman.agent import Agent
@@ -331,9 +331,7 @@ class AgentLoop:
     def __enter__(self) -> AgentLoop:
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -38,17 +38,12 @@ class Definition:
 
     def digests(self) -> dict[str, str]:
         """Return the digest of each field."""
-        return {
-            "title": _digest_of_value(self.title),
-            "description": _digest_of_value(self.description),
-            "input_schema": _digest_of_value(self.input_schema),
-            "output_schema": _digest_of_value(self.output_schema),
-            "annotations": _digest_of_value(self.annotations),
-        }
+        texts = {name: canonical(getattr(self, name)).encode("utf-8", "surrogatepass") for name in _PINNED}
+        return {name: sha256(text).hexdigest() for name, text in texts.items()}
 
 
-def _digest_of_value(value: object) -> str:
-    return sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()
+_PINNED: Final = ("title", "description", "input_schema", "output_schema", "annotations")
+"""The fields of a tool that are pinned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

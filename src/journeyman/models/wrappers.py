@@ -441,17 +441,6 @@ class RateLimitedModel(WrapperModel):
 # -- who may go when ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Queue:
-    """Those who wait in one event loop. Its locks belong to that loop."""
-
-    loop: asyncio.AbstractEventLoop
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by the one who goes next. Locks are fair."""
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when a call has ended."""
-
-
 @dataclass(slots=True, repr=False, eq=False)
 class _Window:
     """The calls under way and those of the last minute."""
@@ -459,7 +448,12 @@ class _Window:
     requests: int | None
     tokens: int | None
     concurrency: int | None
-    _queue: _Queue | None = None
+    _loop: asyncio.AbstractEventLoop | None = None
+    """To whom the next two belong."""
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the one who goes next. Locks are fair."""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a call has ended."""
     _starts: deque[float] = field(default_factory=deque[float])
     """When the calls of the last minute began."""
     _ended: deque[tuple[float, int]] = field(default_factory=deque[tuple[float, int]])
@@ -470,26 +464,27 @@ class _Window:
 
     async def enter(self, tokens: int) -> None:
         """Wait until one more call of so many tokens is allowed, and count it."""
-        queue = self._queue_here()
-        async with queue.turn:
-            while (wait_until_s := self._next_chance_s(tokens, queue.loop.time())) is not None:
-                queue.changed.clear()
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._begin_in(loop)
+        async with self._turn:
+            while (wait_until_s := self._next_chance_s(tokens, loop.time())) is not None:
+                self._changed.clear()
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(None if wait_until_s == float("inf") else wait_until_s):
-                        await queue.changed.wait()
+                        await self._changed.wait()
             self._in_flight += 1
             self._tokens += tokens
             if self.requests is not None:
-                self._starts.append(queue.loop.time())
+                self._starts.append(loop.time())
 
     def leave(self, held: int, used: int) -> None:
         """Count a call that has ended with what it used, instead of what was held for it."""
-        queue = self._queue_here()
         self._in_flight -= 1
         self._tokens += used - held
         if self.tokens is not None:
-            self._ended.append((queue.loop.time(), used))
-        queue.changed.set()
+            self._ended.append((asyncio.get_running_loop().time(), used))
+        self._changed.set()
 
     def _next_chance_s(self, tokens: int, now_s: float) -> float | None:
         """Return the moment to look again, on the loop's clock: None for at once, infinity for when a call has
@@ -506,14 +501,11 @@ class _Window:
             return self._ended[0][0] + _MINUTE_S + _MARGIN_S if self._ended else float("inf")
         return None
 
-    def _queue_here(self) -> _Queue:
-        loop = asyncio.get_running_loop()
-        if self._queue is None or self._queue.loop is not loop:
-            self._queue = _Queue(loop)
-            now_s = loop.time()  # the clocks of loops agree; one that is behind must not make anyone wait for longer
-            self._starts = deque(min(start_s, now_s) for start_s in self._starts)
-            self._ended = deque((min(end_s, now_s), tokens) for end_s, tokens in self._ended)
-        return self._queue
+    def _begin_in(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop, self._turn, self._changed = loop, asyncio.Lock(), asyncio.Event()
+        now_s = loop.time()  # the clocks of loops agree; one that is behind must not make anyone wait for longer
+        self._starts = deque(min(start_s, now_s) for start_s in self._starts)
+        self._ended = deque((min(end_s, now_s), tokens) for end_s, tokens in self._ended)
 
 
 # -- tokens ------------------------------------------------------------------------------------------------------------

@@ -531,17 +531,11 @@ def match_answers(batch: Iterable[tuple[RecordingRow, float, object]]) -> None:
 
 def _in_common(before: Sequence[bytes], now: Sequence[bytes]) -> int:
     """Return how many pieces two requests begin with in common."""
-    low, high = 0, min(len(before), len(now))
+    most = min(len(before), len(now))
     # First what is usual: the conversation has only grown. Whole lists are compared quickly, single pieces are not.
-    if before[:high] == now[:high]:
-        return high
-    while low < high:
-        middle = (low + high + 1) // 2
-        if before[low:middle] == now[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    if before[:most] == now[:most]:
+        return most
+    return next(n for n, (one, other) in enumerate(zip(before, now, strict=False)) if one != other)
 
 
 def _neutral(

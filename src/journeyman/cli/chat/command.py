@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import replace
@@ -181,14 +180,7 @@ def _keys(dialog: Dialog, loop: asyncio.AbstractEventLoop) -> Keys:
 
 
 def _terminal(dialog: Dialog, keys: Keys) -> AnyTerminal:
-    try:
-        open_terminal: Callable[..., Terminal] = resolve_name("journeyman.cli.chat.terminal:Terminal")
-    except ModuleNotFoundError as error:
-        missing = (error.name or "a package").partition(".")[0]
-        install = f"Install it where journeyman is: {sys.executable} -m pip install 'journeyman[cli]'"
-        raise Mistake(
-            f"A chat in a terminal needs {missing}, which is not installed.", f"{install}; or chat with --plain."
-        ) from error
+    open_terminal: Callable[..., Terminal] = resolve_name("journeyman.cli.chat.terminal:Terminal")
     return open_terminal(dialog.view, keys, partial(suggest_completions, dialog), history=_file_of_entries())
 
 

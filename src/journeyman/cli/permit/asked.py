@@ -476,13 +476,12 @@ class TerminalAsker:
 
     async def _enter(self, prompt: Prompt, *, is_new: bool) -> str | None:
         """Return the line that is entered; None: there will be none."""
-        edit = _editor() if prompt.given else None
-        shown = [prompt.hint] if edit is not None else [prompt.hint, prompt.given]
-        self._say([Line(text=text, style="cyan", rows=30) for text in shown if text and is_new])
-        if edit is not None:
-            return await edit(self._terminal, prompt.label, prompt.given) or ""
-        text = await self._line(prompt.label)
-        return text or "" if prompt.given else text
+        if prompt.hint and is_new:
+            self._say([Line(text=prompt.hint, style="cyan", rows=30)])
+        if not prompt.given:
+            return await self._line(prompt.label)
+        edit: Edit = resolve_name("journeyman.cli.permit.editing:edit")  # imported for it alone
+        return await edit(self._terminal, prompt.label, prompt.given) or ""
 
     def _say(self, lines: Iterable[Line]) -> None:
         with os.fdopen(os.dup(self._terminal), "w", encoding="utf-8", errors="replace") as file:
@@ -516,15 +515,6 @@ async def _readable(descriptor: int) -> AsyncGenerator[None]:
     finally:
         loop.remove_reader(descriptor)
     yield
-
-
-def _editor() -> Edit | None:
-    """Return what edits a line; None where its package is not installed."""
-    try:
-        edit: Edit = resolve_name("journeyman.cli.permit.editing:edit")
-    except ModuleNotFoundError:
-        return None
-    return edit
 
 
 def _event_of(approval: Approval) -> ApprovalRequested:

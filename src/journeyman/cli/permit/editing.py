@@ -1,4 +1,4 @@
-"""Lets a person edit a line on a terminal. Its package is an extra: where it is missing, the line is typed again."""
+"""Lets a person edit a line on a terminal."""
 
 from __future__ import annotations
 
