@@ -167,7 +167,7 @@ LOADS = {
 import asyncio
 from journeyman.testing.scripted import ScriptedModel
 asyncio.run(run(Agent(name="scout", model=ScriptedModel(["Done."])), "Go."))
-""": {"opentelemetry", "journeyman.otel", "griffe", "jsonschema_rs"},
+""": {"opentelemetry", "journeyman.otel", "jsonschema_rs"},
     """
 @tool
 def plain(a: int) -> int:
@@ -175,8 +175,8 @@ def plain(a: int) -> int:
     return a
 from journeyman.tools import Tool
 raw = Tool("raw", "Args: none.", {"type": "object"}, lambda arguments: arguments)
-""": {"griffe", "jsonschema_rs"},
-    "raw.parse('{}'); assert 'jsonschema_rs' in sys.modules": {"griffe"},
+""": {"jsonschema_rs"},
+    "raw.parse('{}'); assert 'jsonschema_rs' in sys.modules": set[str](),
     "from journeyman.toolbox import Workspace; Workspace('.').tools()": {"aiohttp"},
     "from journeyman.connect import connect; connect('anthropic:claude-opus-5-5', api_key='key-1234')": {
         *("anthropic", "httpx2", "pydantic_ai", "openai")

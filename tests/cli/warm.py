@@ -39,7 +39,7 @@ _USED_BY_COMMANDS = (
 )
 _USED_BY_THESE = (
     *("anyio._backends._asyncio", "concurrent.futures.thread", "cyclopts.config", "cyclopts.help", "docstring_parser"),
-    *("filelock", "griffe", "importlib.readers", "rich._emoji_codes", "rich.panel"),
+    *("filelock", "importlib.readers", "rich._emoji_codes", "rich.panel"),
 )
 """Loaded when a command is under way, or when its help is shown."""
 _AGENTS = '''

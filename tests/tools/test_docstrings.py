@@ -93,6 +93,7 @@ def test_the_parameter_section_goes_to_the_parameters_and_the_rest_stays(functio
         ("Do.\n\nParameters\n----------\na, b : int\n    both", "Do.", {"a": "both", "b": "both"}),
         ("Do.\n\nNotes\n-----\nParameters matter.", "Do.\n\nNotes\n-----\nParameters matter.", {}),
         (":param a: one\n:param b:\n:returns: c", ":returns: c", {"a": "one"}),
+        (":param a: one\n\n    And more.\n\n:returns: c", ":returns: c", {"a": "one And more."}),
     ],
 )
 def test_odd_docstrings(docstring: str | None, description: str, parameters: dict[str, str]) -> None:
@@ -150,6 +151,8 @@ UNREADABLE = [
     "Parameters\n----------\nIn its own language. Counts from 1.",
     ":param title - In its own language.\n:param page - Counts from 1.",
     "@param title In its own language.\n@param page Counts from 1.",
+    "Args:\n    others:\n        In its own language. Counts from 1.",
+    ":param others:\n    In its own language. Counts from 1.",
     "Inputs:\n    title: In its own language.\n    page: Counts from 1.",
 ]
 

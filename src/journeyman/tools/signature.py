@@ -11,11 +11,10 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import field
 from inspect import Parameter as Declared
-from itertools import pairwise, takewhile
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem
@@ -250,19 +249,19 @@ def _form_problem(declared: Declared) -> Problem | None:
 # -- what a docstring says ---------------------------------------------------------------------------------------------
 
 
-Style: TypeAlias = Literal["google", "numpy", "sphinx"]
-
 _GOOGLE = re.compile(r"(?:args|arguments|params|parameters|(?:keyword|other) (?:args|arguments|parameters)):\s*", re.I)
 _NUMPY = re.compile(r"(?:Other )?Parameters\s*")
 _UNDERLINE = re.compile(r"-{3,}\s*")
-_NAME = re.compile(r"\W*(\w+)")
-_SPHINX_NAME = re.compile(r":[^:]*?(\w+)\s*:")
-_OFF = re.compile(
-    r"^\s+(?:[-*+•]\s+)?[`*]*([A-Za-z_]\w*)[`*]*(\s*\([^()]*(?:\([^()]*\)[^()]*)*\))?"
-    r"[`*]*(?:\s*:[`*]*\s+|\s+(?:--?|[\u2013\u2014])\s+)"
-)
-"""An entry of Google's style, with a bullet, marks, a blank before its colon, or a dash in its place."""
 _SPHINX = re.compile(r":(?:param|parameter|arg|argument|key|keyword|type)\s")
+_GOOGLE_ENTRY = re.compile(
+    r"\s+(?:[-*+•]\s+)?[`*]*(?P<names>\w+)[`*]*(?:\s*\([^()]*(?:\([^()]*\)[^()]*)*\))?"
+    r"[`*]*(?:\s*:[`*]*|\s+(?:--?|[\u2013\u2014])(?=\s))(?P<text>.*)"
+)
+"""Also a little off: with a bullet, marks, a blank before its colon, or a dash in its place."""
+_NUMPY_ENTRY = re.compile(r"(?P<names>\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)(?:\s*:.*)?(?P<text>)")
+_SPHINX_ENTRY = re.compile(r":(?!type)\w+\s(?:[^:]*[\s*])?(?P<names>\w+)\s*:(?P<text>.*)")
+_SAYS_NOTHING = re.compile(r":type\s.*|:[^:]*:|\s*\w+:")
+"""The first line of an entry that may go, if it is all of it."""
 
 
 @lazy_dataclass(frozen=True)
@@ -278,85 +277,54 @@ class Described:
 def describe(docstring: str | None, names: Collection[str] | None = None) -> Described:
     """Take a cleaned docstring apart. What it says of no parameter that can be read, or of none of these `names`, stays
     in the description."""
-    lines = (docstring or "").splitlines()
-    for style, find in _FINDERS.items():
-        numbers = sorted(set(find(lines)))
-        if numbers:
-            section = [lines[number] for number in numbers]
-            found = _described_parameters("\n".join(_usual(section) if style == "google" else section), style)
-            read = {name: text for name, text in found.items() if names is None or name in names}
-            cut = {*numbers} - _unread(lines, numbers, read, style)
-            return Described(_paragraphs([line for n, line in enumerate(lines) if n not in cut]), read)
-    return Described(_paragraphs(lines))
+    lines, at = (docstring or "").splitlines(), 0
+    kept, parameters = list[str](), dict[str, str]()
+    while at < len(lines):
+        if (section := _section_at(lines, at)) is None:
+            kept.append(lines[at])
+            at += 1
+            continue
+        n_header, end, form = section
+        unread = list[str]()
+        for entry in _entries(lines[at + n_header : end]):
+            found = form.fullmatch(entry[0])
+            text = " ".join(" ".join([found["text"], *entry[1:]]).split()) if found else ""
+            named = re.findall(r"\w+", found["names"]) if found else []
+            known = [name for name in named if names is None or name in names]
+            if known and text:
+                parameters |= dict.fromkeys(known, text)
+            elif any(entry[1:]) or not _SAYS_NOTHING.fullmatch(entry[0]):
+                unread += entry
+        if unread:
+            kept += [*lines[at : at + n_header], *unread]
+        elif not lines[end - 1].strip():
+            kept.append("")
+        at = end
+    return Described(re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip(), parameters)
 
 
-def _usual(section: list[str]) -> list[str]:
-    """Return a section in Google's style with its entries in their usual form, where they are a little off."""
-    section = [line for n, line in enumerate(section) if line.strip() or not _GOOGLE.fullmatch(section[n - 1])]
-    depths = [len(line) - len(line.lstrip()) for line in section if line and line[0].isspace()]
-    indent = " " * min(depths, default=0)
-    return [
-        _OFF.sub(rf"{indent}\1\2: ", line) if indent and len(line) - len(line.lstrip()) == len(indent) else line
-        for line in section
-    ]
+def _section_at(lines: list[str], at: int) -> tuple[int, int, re.Pattern[str]] | None:
+    """Return how many lines head the parameter section that begins at a line, where it ends, and the form of its
+    entries; None if none begins there."""
+    indented_to = next((n for n in range(at + 1, len(lines)) if lines[n][:1].strip()), len(lines))
+    if _GOOGLE.fullmatch(lines[at]):
+        return 1, indented_to, _GOOGLE_ENTRY
+    if _SPHINX.match(lines[at]):
+        return 0, indented_to, _SPHINX_ENTRY
+    if _NUMPY.fullmatch(lines[at]) and _UNDERLINE.fullmatch("".join(lines[at + 1 : at + 2])):
+        headers = (n - 1 for n in range(at + 3, len(lines)) if _UNDERLINE.fullmatch(lines[n]))
+        return 2, next(headers, len(lines)), _NUMPY_ENTRY
+    return None
 
 
-def _unread(lines: list[str], numbers: list[int], read: Mapping[str, str], style: Style) -> set[int]:
-    """Return the numbers of those lines of a section whose entry was not read, and of its header."""
-    kept, header, entry = set[int](), list[int](), list[int]()
-    indent, is_read = -1, True
-    for number in numbers:
-        line = lines[number]
-        depth = len(line) - len(line.lstrip())
-        if style != "sphinx" and (_GOOGLE.fullmatch(line) or _NUMPY.fullmatch(line)):
-            header, indent, is_read = [number], -1, True
-        elif style == "numpy" and _UNDERLINE.fullmatch(line):
-            header.append(number)
-        elif line and (indent < 0 or depth <= indent):
-            indent = depth
-            found = _SPHINX_NAME.match(line) if style == "sphinx" else _NAME.match(line)
-            is_empty = line.endswith(":") and (line.startswith(":") or line.strip()[:-1].isidentifier())
-            is_read = line.startswith(":type") or is_empty or (found is not None and found[1] in read)
-            entry = [] if is_read else [*header]
-        if not is_read:
-            kept.update([*entry, number])
-    return kept
-
-
-def _google(lines: list[str]) -> Iterator[int]:
-    for number, line in enumerate(lines):
-        if _GOOGLE.fullmatch(line):
-            yield number
-            yield from takewhile(lambda n: not lines[n] or lines[n][0].isspace(), range(number + 1, len(lines)))
-
-
-def _numpy(lines: list[str]) -> Iterator[int]:
-    headers = [number for number in range(len(lines) - 1) if _UNDERLINE.fullmatch(lines[number + 1])]
-    for number, following in pairwise([*headers, len(lines)]):
-        if _NUMPY.fullmatch(lines[number]):
-            yield from range(number, following)
-
-
-def _sphinx(lines: list[str]) -> Iterator[int]:
-    for number, line in enumerate(lines):
-        if _SPHINX.match(line):
-            yield number
-            yield from takewhile(lambda n: lines[n][:1].isspace(), range(number + 1, len(lines)))
-
-
-_FINDERS: dict[Style, Callable[[list[str]], Iterator[int]]] = {"google": _google, "numpy": _numpy, "sphinx": _sphinx}
-"""For each style, what gives the numbers of the lines that belong to a parameter section."""
-
-
-def _paragraphs(lines: list[str]) -> str:
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
-
-
-def _described_parameters(section: str, style: Style) -> dict[str, str]:
-    from griffe import Docstring, DocstringSectionParameters
-
-    # Without a first line of its own, griffe takes the section's indentation away.
-    parsed = Docstring(f"Parameters follow.\n\n{section}").parse(style, warnings=False)
-    found = [part.value for part in parsed if isinstance(part, DocstringSectionParameters)]
-    described = ((entry.name, " ".join(entry.description.split())) for entries in found for entry in entries)
-    return {name: text for name, text in described if text}
+def _entries(section: list[str]) -> list[list[str]]:
+    """Return the lines of each entry: what is indented further than its first line belongs to it."""
+    entries, depth = list[list[str]](), 0
+    for line in section:
+        indent = len(line) - len(line.lstrip())
+        if line.strip() and (not entries or indent <= depth):
+            entries.append([])
+            depth = indent
+        if entries:
+            entries[-1].append(line)
+    return entries
