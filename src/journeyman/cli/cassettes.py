@@ -405,7 +405,8 @@ class _ShownRun:
 def _shown_lines(cassette: Cassette, runs: dict[int, _ShownRun]) -> Iterator[Line]:
     """Give the lines of what a cassette holds, and keep in `runs` how far each run of it came."""
     agent = (cassette.header.agent or "") if cassette.header is not None else ""
-    name, took_s, last = agent.rpartition(":")[2] or "recorded", _seconds_of_calls(cassette), None
+    name, last = agent.rpartition(":")[2] or "recorded", None
+    took_s = {(call.call.run, call.call.key.rpartition("/")[2]): call.call.ms / 1000 for call in cassette.calls}
     has_several = len({request.run for request in cassette.requests}) > 1
     for request in cassette.requests:
         if request.run not in runs:
@@ -425,10 +426,6 @@ def _shown_lines(cassette: Cassette, runs: dict[int, _ShownRun]) -> Iterator[Lin
     yield EMPTY
     yield Line(mark="done", name="end of the recording", text=f"· {asked}")
     yield Line(indent=2, text=usage_sentence(Usage.total([run.usage for run in runs.values()])), style="dim")
-
-
-def _seconds_of_calls(cassette: Cassette) -> dict[tuple[int, str], float]:
-    return {(call.call.run, call.call.key.rpartition("/")[2]): call.call.ms / 1000 for call in cassette.calls}
 
 
 def _begin_lines(run: _ShownRun, request: RecordedRequest) -> Iterator[Line]:
