@@ -269,7 +269,7 @@ class DecisionCodec:
     def document_of(self, decision: Decision) -> dict[str, Any]:
         """Return a decision as plain JSON values."""
         facts = {each.name: getattr(decision, each.name) for each in fields(decision)}
-        return {"decision": _WORDS[type(decision)], **facts}
+        return {"decision": DECISION_WORDS[type(decision)], **facts}
 
     def read(self, named: object) -> Decision:
         """Return the decision that plain JSON values are.
@@ -279,10 +279,10 @@ class DecisionCodec:
         """
         if not is_json_object(named):
             raise ValueError(f"a decision is an object, not {named!r:.100}")
-        kind = next((kind for kind, word in _WORDS.items() if word == named.get("decision")), None)
+        kind = next((kind for kind, word in DECISION_WORDS.items() if word == named.get("decision")), None)
         if kind is None:
             raise ValueError(
-                f"there is no decision {named.get('decision')!r}: it is one of {', '.join(_WORDS.values())}"
+                f"there is no decision {named.get('decision')!r}: it is one of {', '.join(DECISION_WORDS.values())}"
             )
         try:
             return adapter_of(kind).validate_python(
@@ -292,7 +292,7 @@ class DecisionCodec:
             raise ValueError(str(error)) from error
 
 
-_WORDS: Final[dict[type[Decision], str]] = {Allow: "allow", Deny: "deny", Rewrite: "rewrite", Stop: "stop"}
+DECISION_WORDS: Final[Mapping[type[Decision], str]] = {Allow: "allow", Deny: "deny", Rewrite: "rewrite", Stop: "stop"}
 DECISION: Final = DecisionCodec()
 
 

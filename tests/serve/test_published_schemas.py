@@ -15,8 +15,8 @@ from typing_extensions import TypedDict
 
 from journeyman import Agent, Output
 from journeyman.mcp_server import create_mcp_server
-from journeyman.serve import ServeLimits
-from journeyman.serve.openapi import openapi
+from journeyman.serve.api import OPERATIONS
+from journeyman.serve.openapi import document
 from journeyman.testing.scripted import ScriptedModel
 
 JSON_TYPE = "application/json"
@@ -113,19 +113,19 @@ def accepts(document: dict[str, Any], schema: dict[str, Any], value: object) -> 
 
 @pytest.mark.parametrize(("form", "value"), TYPES.values(), ids=TYPES)
 def test_every_reference_of_the_openapi_document_leads_to_a_schema(form: Any, value: object) -> None:  # noqa: ANN401 - a type
-    document = openapi({"clerk": agent(form)}, ServeLimits())
-    for reference in {*references(document)}:
-        assert isinstance(resolved(document, reference), dict), reference
+    published = document(OPERATIONS, {"clerk": agent(form)}, 1_000)
+    for reference in {*references(published)}:
+        assert isinstance(resolved(published, reference), dict), reference
     for path in ("runs", "chats/{id}/turns"):
-        body = document["paths"][f"/agents/clerk/{path}"]["post"]["requestBody"]["content"][JSON_TYPE]["schema"]
-        assert accepts(document, body, {"input": value})
-        assert not accepts(document, body, {"input": {"no": ["such", "thing"]}})
-    props = document["paths"]["/agents/clerk/agui"]["post"]["requestBody"]["content"][JSON_TYPE]["schema"]
-    assert accepts(document, props["properties"]["forwardedProps"], {"input": value})
+        body = published["paths"][f"/agents/clerk/{path}"]["post"]["requestBody"]["content"][JSON_TYPE]["schema"]
+        assert accepts(published, body, {"input": value})
+        assert not accepts(published, body, {"input": {"no": ["such", "thing"]}})
+    props = published["paths"]["/agents/clerk/agui"]["post"]["requestBody"]["content"][JSON_TYPE]["schema"]
+    assert accepts(published, props["properties"]["forwardedProps"], {"input": value})
 
 
 def test_an_example_that_looks_like_a_reference_stays_as_it_is() -> None:
-    schemas = openapi({"clerk": agent(Held)}, ServeLimits())["components"]["schemas"]
+    schemas = document(OPERATIONS, {"clerk": agent(Held)}, 1_000)["components"]["schemas"]
     assert schemas["clerk.input"]["properties"]["leaf"]["examples"] == [{"$ref": "#/no/reference"}]
 
 

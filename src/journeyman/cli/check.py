@@ -210,7 +210,7 @@ def _tool_words(tool: AnyTool | Toolset[Any]) -> str:
 def _tool_lines(agent: Agent[Any, Any, Any]) -> Iterator[str]:
     yield "Input, as JSON Schema:" if agent.input is not str else "Input: any text."
     if agent.input is not str:
-        yield to_json(_input_schema(agent), indent=2).decode()
+        yield to_json(agent.plan.input.described(), indent=2).decode()
     yield ""
     specs = sent_tools(agent.plan.specs, loads_tools=False)
     also = ", and those of toolsets" if agent.plan.sources else ""
@@ -219,11 +219,3 @@ def _tool_lines(agent: Agent[Any, Any, Any]) -> Iterator[str]:
         shown = {"name": spec.name, "description": spec.description, "input_schema": spec.input_schema}
         yield ""
         yield to_json(shown | ({"strict": True} if spec.strict else {}), indent=2).decode()
-
-
-def _input_schema(agent: Agent[Any, Any, Any]) -> object:
-    schema = agent.plan.input
-    if not schema.is_wrapped:
-        return schema.input_schema
-    properties = schema.input_schema["properties"]
-    return properties["value"] if isinstance(properties, dict) else properties

@@ -12,11 +12,12 @@ import re
 import secrets
 import signal
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import orjson
 from ag_ui.core.types import RunAgentInput
@@ -33,8 +34,10 @@ from journeyman.durable.records import OVER, KeptSession, ListPlace, Row, info_o
 from journeyman.errors import DefinitionError, InvalidArguments, SessionInUse, StoreError
 from journeyman.events import QuestionAsked
 from journeyman.foreign import refuse_old_arguments
+from journeyman.gate import DECISION_WORDS
 from journeyman.json_numbers import write_json
 from journeyman.loop.prepare import runtime_problems
+from journeyman.serve import documents, openapi, refusals
 from journeyman.serve.agui import Agui, Threads, run_error
 from journeyman.serve.bodies import (
     after_of,
@@ -44,27 +47,25 @@ from journeyman.serve.bodies import (
     input_of_body,
     is_id,
     parse_body,
+    parse_object,
     results_of,
     run_input,
     seen_of,
-    text_of_body,
     typed_input,
     with_tools,
-    wrong,
 )
 from journeyman.serve.hosting import STORE_AWAY, Deps, Hosting, OnDisconnect
 from journeyman.serve.http_guard import Unwelcome, check_encoding, check_type, read_body
 from journeyman.serve.live import Live, Past, ServeLimits
-from journeyman.serve.openapi import ID, MOST, PLACE, openapi
+from journeyman.serve.openapi import MOST, PLACE, Operation
 from journeyman.serve.refusals import RETRY_S, Refusal, invalid_input, key_of, nothing, owner_key, served_problems
 from journeyman.serve.streams import EventStream, Plain, check_followers
 from journeyman.session import TURN, turn_name
 from journeyman.tools.external import external_question
-from journeyman.types import JsonObject, Message, adapter_of
+from journeyman.types import Message, adapter_of
 
-Page: TypeAlias = tuple[list[dict[str, object]], str | None]
-"""What is listed, and where the next page begins; None: there is none."""
 _PLACE: Final = re.compile(PLACE)
+D = TypeVar("D")
 
 Authorize: TypeAlias = Callable[[Request], "str | Awaitable[str | None] | None"]
 """Returns the owner of a request; None refuses the request (401)."""
@@ -130,12 +131,12 @@ class AgentApp:
 
     def __init__(self, hosting: Hosting, authorize: Authorize | None) -> None:
         self._hosting: Final = hosting
-        table = _Endpoints(hosting).table()
-        self.routes: Final = tuple((method, path) for method, path, _, _ in table)
+        endpoints = _Endpoints(hosting)
+        self.routes: Final = tuple((each.method, each.path) for each in OPERATIONS)
         """The method and the path of each route."""
         routes = [
-            Route(path, _Endpoint(hosting, authorize, handler, is_open=is_open), methods=[method])
-            for method, path, handler, is_open in table
+            Route(each.path, _Endpoint(hosting, authorize, endpoints, each), methods=[each.method])
+            for each in OPERATIONS
         ]
         self._router: Final = Router(routes=routes, lifespan=self.lifespan, redirect_slashes=False)
 
@@ -245,9 +246,6 @@ class ApiRequest:
         return "respond-async" in self.request.headers.get("prefer", "")
 
 
-Handler: TypeAlias = Callable[[ApiRequest], Awaitable[ASGIApp]]
-
-
 @runtime_checkable
 class TakesPart(Protocol):
     """A telemetry that can tell of a run as a part of what its client does."""
@@ -263,9 +261,8 @@ class _Endpoint:
 
     hosting: Hosting
     authorize: Authorize | None
-    handler: Handler
-    is_open: bool = False
-    """True when nobody is asked who they are."""
+    endpoints: _Endpoints
+    operation: Operation
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -290,7 +287,7 @@ class _Endpoint:
 
     async def _answer(self, request: Request) -> ASGIApp:
         asked = ApiRequest(request, owner=_EVERYBODY, who=_EVERYBODY)
-        if not self.is_open:
+        if not self.operation.is_open:
             await self.hosting.open_for_request()
             _ = self.hosting.durable  # it must be open
             if self.authorize is not None:
@@ -309,9 +306,9 @@ class _Endpoint:
             asked.body = parse_body(asked.raw)
         above, telemetry = request.headers.get("traceparent"), self.hosting.runtime.telemetry
         if above is None or not isinstance(telemetry, TakesPart):
-            return await self.handler(asked)
+            return await self.operation.handler(self.endpoints, asked)
         with telemetry.within(above):
-            return await self.handler(asked)
+            return await self.operation.handler(self.endpoints, asked)
 
     async def _owner(self, authorize: Authorize, request: Request) -> str | None:
         try:
@@ -331,7 +328,7 @@ class _Endpoint:
 
 def refusal_response(refusal: Refusal) -> Response:
     """Return the response that tells a client why its request is refused."""
-    error: dict[str, object] = {"code": refusal.code, "message": refusal.message, "hint": refusal.hint}
+    error = documents.RefusedDocument(code=refusal.code, message=refusal.message, hint=refusal.hint)
     if refusal.issues:
         error["issues"] = refusal.issues
     headers = dict(refusal.headers)
@@ -339,15 +336,14 @@ def refusal_response(refusal: Refusal) -> Response:
         headers["Retry-After"] = str(refusal.retry_s)
     if refusal.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return Response(write_json({"error": error}), refusal.status, headers, media_type=_JSON)
+    return Response(write_json(documents.ErrorDocument(error=error)), refusal.status, headers, media_type=_JSON)
 
 
 def http_error(error: HTTPException) -> Response:
     """Return the response to a request for a route or a method that does not exist."""
-    codes = {404: "NOT_FOUND", 405: "WRONG_METHOD"}
-    code = codes.get(error.status_code, "REFUSED")
-    body = {"error": {"code": code, "message": f"{error.detail}.", "hint": "See /openapi.json."}}
-    return Response(write_json(body), error.status_code, error.headers, media_type=_JSON)
+    code = {404: "NOT_FOUND", 405: "WRONG_METHOD"}.get(error.status_code, "REFUSED")
+    headers = error.headers or {}
+    return refusal_response(Refusal(error.status_code, code, f"{error.detail}.", "See /openapi.json.", headers=headers))
 
 
 def json_response(value: object, status: int = 200, **headers: str) -> Response:
@@ -365,38 +361,12 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
     def __init__(self, hosting: Hosting) -> None:
         self._hosting: Final = hosting
         self._threads: Final = Threads()
-        self._document: Final = write_json(openapi(hosting.agents, hosting.limits))
-
-    def table(self) -> Sequence[tuple[str, str, Handler, bool]]:
-        """Return each route: its method, its path, what answers it, and whether anybody may ask."""
-        return (
-            ("GET", "/health", self.health, True),
-            ("GET", "/ready", self.ready, True),
-            ("GET", "/openapi.json", self.openapi, True),
-            ("GET", "/agents", self.agents, False),
-            ("POST", "/agents/{agent}/runs", self.begin, False),
-            ("POST", "/agents/{agent}/agui", self.agui, False),
-            ("POST", "/agents/{agent}/chats/{id}/turns", self.turn, False),
-            ("GET", "/runs", self.runs, False),
-            ("GET", "/runs/{id}", self.run, False),
-            ("DELETE", "/runs/{id}", self.delete, False),
-            ("GET", "/runs/{id}/events", self.events, False),
-            ("POST", "/runs/{id}/stop", self.stop, False),
-            ("POST", "/runs/{id}/steer", self.steer, False),
-            ("POST", "/runs/{id}/answers/{question}", self.answer, False),
-            ("GET", "/chats", self.chats, False),
-            ("GET", "/chats/{id}", self.chat, False),
-            ("DELETE", "/chats/{id}", self.delete, False),
-            ("GET", "/chats/{id}/events", self.chat_events, False),
-            ("POST", "/chats/{id}/stop", self.stop, False),
-            ("POST", "/chats/{id}/steer", self.steer, False),
-            ("POST", "/chats/{id}/answers/{question}", self.answer, False),
-        )
+        self._document: bytes | None = None
 
     # -- about the server
 
     async def health(self, asked: ApiRequest) -> ASGIApp:
-        return json_response({"status": "ok"})
+        return json_response(documents.Said(status="ok"))
 
     async def ready(self, asked: ApiRequest) -> ASGIApp:
         hosting = self._hosting
@@ -405,14 +375,17 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
             text = "The server is closing."
             raise Refusal(503, "CLOSING", text, "Ask another one.", retry_s=RETRY_S)
         await hosting.durable.hub.engine.forget(())  # writes nothing, where something could be written
-        return json_response({"status": "ready"})
+        return json_response(documents.Said(status="ready"))
 
     async def openapi(self, asked: ApiRequest) -> ASGIApp:
+        agents, most = self._hosting.agents, self._hosting.limits.body_bytes
+        if self._document is None:
+            self._document = write_json(await asyncio.to_thread(openapi.document, OPERATIONS, agents, most))
         return json_response(self._document)
 
     async def agents(self, asked: ApiRequest) -> ASGIApp:
-        listed = [{"name": each.name, "description": each.description} for each in self._hosting.agents.values()]
-        return json_response({"agents": listed})
+        listed = [_fill(documents.ServedAgent, each) for each in self._hosting.agents.values()]
+        return json_response(documents.AgentList(agents=listed))
 
     # -- runs
 
@@ -430,9 +403,8 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
             headers = [(b"location", place.encode()), (b"x-run-id", live.name.partition(":")[2].encode())]
             return EventStream(self._hosting, live, Plain(live, 0), headers=headers)
         if asked.is_detached:
-            return json_response(
-                {"id": key_of(live.name), "agent": live.agent.name, "status": "running"}, 202, location=place
-            )
+            begun = documents.BegunDocument(id=key_of(live.name), agent=live.agent.name, status="running")
+            return json_response(begun, 202, location=place)
         check_followers(self._hosting)
         self._hosting.n_followers += 1
         try:
@@ -443,12 +415,23 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         return ended_response(live, location=place)
 
     async def runs(self, asked: ApiRequest) -> ASGIApp:
-        lines, further = await list_runs(self._hosting, asked.owner, *page_of(asked.request))
-        return json_response({"runs": lines, "next": further})
+        before, limit = page_of(asked.request)
+        engine, prefix = self._hosting.durable.hub.engine, f"{asked.owner}:"
+        found = await engine.rows(prefix=prefix, older_than=before, limit=limit)
+        infos = [info_of(each) for each in found if each.agent in self._hosting.agents]
+        runs = [_fill(documents.RunLine, each, id=key_of(each.name or "")) for each in infos]
+        return json_response(documents.RunList(runs=runs, next=_next_place(found, limit)))
 
     async def chats(self, asked: ApiRequest) -> ASGIApp:
-        lines, further = await list_chats(self._hosting, asked.owner, *page_of(asked.request))
-        return json_response({"chats": lines, "next": further})
+        before, limit = page_of(asked.request)
+        found = await self._hosting.durable.hub.engine.sessions(f"{asked.owner}:", older_than=before, limit=limit)
+        line, going = documents.ChatLine, self._is_running
+        chats = [_fill(line, each, id=key_of(each.id), is_running=going(each.id)) for each in found]
+        return json_response(documents.ChatList(chats=chats, next=_next_place(found, limit)))
+
+    def _is_running(self, chat: str) -> bool:
+        live = self._hosting.live(TURN + chat)
+        return live is not None and live.ended is None
 
     async def delete(self, asked: ApiRequest) -> ASGIApp:
         delete = delete_chat if "/chats/" in asked.request.scope["route"].path else delete_run
@@ -458,20 +441,14 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
     async def run(self, asked: ApiRequest) -> ASGIApp:
         info = await self._hosting.info(asked.name)
         result = await self._hosting.result(asked.name) if info.is_over else None
-        document: dict[str, object] = {
-            "id": asked.key,
-            "agent": info.agent,
-            "status": info.status,
-            "created": info.created,
-            "ended": info.ended,
-            "attempt": info.attempt,
-            "iteration": info.iteration,
-            "tokens": info.tokens,
-            "cost": info.cost,
-            "reason": None if info.status == "blocked" else info.reason,  # its words are for the operator
-            "questions": [question_document(each) for each in info.pending],
-            "result": None if result is None else orjson.Fragment(result),
-        }
+        document = _fill(
+            documents.RunDocument,
+            info,
+            id=asked.key,
+            reason=None if info.status == "blocked" else info.reason,  # its words are for the operator
+            questions=[_question(each) for each in info.pending],
+            result=None if result is None else orjson.Fragment(result),
+        )
         return json_response(document)
 
     async def events(self, asked: ApiRequest) -> ASGIApp:
@@ -486,23 +463,23 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         return asked.name, self._hosting.live(asked.name)
 
     async def stop(self, asked: ApiRequest) -> ASGIApp:
-        reason = text_of_body(asked.body, "reason", default="stopped by the user")
+        reason = parse_object(documents.StopBody, asked.body).reason
         run, live = await self._target(asked)
         await self._hosting.handle(run)
         await self._hosting.stop(run, live, reason, who=asked.who)
-        return json_response({"status": "stopping"}, 202)
+        return json_response(documents.Said(status="stopping"), 202)
 
     async def steer(self, asked: ApiRequest) -> ASGIApp:
-        text = text_of_body(asked.body, "text")
+        text = parse_object(documents.TextBody, asked.body).text
         run, _ = await self._target(asked)
         await self._hosting.steer(run, text, who=asked.who)
-        return json_response({"status": "said"}, 202)
+        return json_response(documents.Said(status="said"), 202)
 
     async def answer(self, asked: ApiRequest) -> ASGIApp:
         answer = answer_of(asked.body)
         run, live = await self._target(asked)
         await self._hosting.answer(run, live, asked.request.path_params["question"], answer, who=asked.who)
-        return json_response({"status": "answered"}, 202)
+        return json_response(documents.Said(status="answered"), 202)
 
     # -- chats
 
@@ -521,16 +498,14 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
 
     async def chat(self, asked: ApiRequest) -> ASGIApp:
         snapshot = await self._hosting.conversation(asked.name)
-        live = self._hosting.live(TURN + asked.name)
         questions = await self._hosting.questions(await self._hosting.turn_run(asked.name))
-        messages = adapter_of(tuple[Message, ...]).dump_python(tuple(snapshot.messages), mode="json", fallback=repr)
-        document: dict[str, object] = {
-            "id": asked.key,
-            "is_running": live is not None and live.ended is None,
-            "messages": messages,
-            "usage": snapshot.usage,
-            "questions": [question_document(each) for each in questions],
-        }
+        document = documents.ChatDocument(
+            id=asked.key,
+            is_running=self._is_running(asked.name),
+            messages=adapter_of(tuple[Message, ...]).dump_python(tuple(snapshot.messages), mode="json", fallback=repr),
+            usage=snapshot.usage,
+            questions=[_question(each) for each in questions],
+        )
         return json_response(document)
 
     async def chat_events(self, asked: ApiRequest) -> ASGIApp:
@@ -545,7 +520,7 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         given = read.given
         agent = with_tools(self._hosting.agent(asked.request.path_params["agent"]), given)
         if not is_id(given.thread_id):
-            raise wrong("threadId", f"it is not of the form {ID}")
+            raise refusals.wrong("threadId", f"it is not of the form {documents.ID}")
         id, results, answered = f"{asked.owner}:{given.thread_id}", results_of(read), set[str]()
         live = self._hosting.live(TURN + id)
         is_known = self._threads.find(live, given.run_id) is not None
@@ -601,6 +576,39 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         return live, {*answers}
 
 
+def _operations() -> Iterator[Operation]:
+    of, ok, get, post = _Endpoints, openapi.answer_ok, partial(Operation, "GET"), partial(Operation, "POST")
+    yield get("/health", of.health, "The server is alive", ok(documents.Said), is_open=True)
+    yield get("/ready", of.ready, "The server takes requests", ok(documents.Said), errors=(503,), is_open=True)
+    yield get("/openapi.json", of.openapi, is_open=True)
+    yield get("/agents", of.agents, "The agents that are served", ok(documents.AgentList))
+    begin = partial(post, answers=openapi.ENDED, parameters=openapi.RUN_HEADERS, errors=(429,))
+    yield begin("/agents/{agent}/runs", of.begin, "Run {agent}", bodies=(documents.RunBody,))
+    about = "Say something to {agent}"
+    yield begin("/agents/{agent}/chats/{id}/turns", of.turn, about, bodies=(documents.RunBody,))
+    about = "{agent}, by the AG-UI protocol"
+    yield post("/agents/{agent}/agui", of.agui, about, openapi.EVENTS, (documents.AguiBody,), errors=(429,))
+    listed = partial(get, parameters=openapi.PAGE, errors=(400, 503))
+    yield listed("/runs", of.runs, "Your runs, newest first", ok(documents.RunList))
+    yield listed("/chats", of.chats, "Your chats, newest first", ok(documents.ChatList))
+    yield get("/runs/{id}", of.run, "A run", ok(documents.RunDocument))
+    yield get("/chats/{id}", of.chat, "A chat", ok(documents.ChatDocument))
+    for what, events in (("run", of.events), ("chat", of.chat_events)):
+        one, about = f"/{what}s/{{id}}", f"The events of a {what}"
+        yield get(f"{one}/events", events, about, openapi.EVENTS, (), openapi.AFTER, (400, 409, 429, 503))
+        about = f"Delete a {what} that has ended"
+        yield Operation("DELETE", one, of.delete, about, openapi.DELETED, errors=(409, 503))
+        yield post(f"{one}/stop", of.stop, f"Stop a {what}", bodies=(documents.StopBody,))
+        about = f"Say something to a {what} that goes on"
+        yield post(f"{one}/steer", of.steer, about, bodies=(documents.TextBody,))
+        answers = (documents.TextBody, *DECISION_WORDS)
+        yield post(f"{one}/answers/{{question}}", of.answer, "Answer what waits", bodies=answers)
+
+
+OPERATIONS: Final = tuple(_operations())
+"""All that clients may ask for."""
+
+
 def _failed_run(given: RunAgentInput, refusal: Refusal) -> Response:
     """Return a run of AG-UI that fails at once, as the protocol asks for where a resume cannot be used."""
     body = run_error(refusal, thread_id=given.thread_id, run_id=given.run_id)
@@ -617,18 +625,14 @@ def ended_response(live: Live | Past, *, location: str) -> Response:
     return json_response(ended.document, 422 if is_invalid else 200, location=location)
 
 
-def question_document(question: PendingQuestion) -> JsonObject:
-    """Return a question that waits for an answer, as the document that clients get."""
-    return {
-        "id": question.question_id,
-        "kind": question.kind,
-        "path": list(question.path),
-        "tool": question.tool,
-        "arguments": question.arguments,
-        "question": question.question,
-        "options": list(question.options),
-        "expires_at": question.expires_at,
-    }
+def _fill(kind: type[D], source: object, **given: object) -> D:
+    """Return a document: what is not given stands in an object, under the same names."""
+    names = kind.__annotations__
+    return kind(**{name: given[name] if name in given else getattr(source, name) for name in names})
+
+
+def _question(question: PendingQuestion) -> documents.QuestionDocument:
+    return _fill(documents.QuestionDocument, question, id=question.question_id)
 
 
 # -- what an owner has -------------------------------------------------------------------------------------------------
@@ -641,33 +645,12 @@ def page_of(request: Request) -> tuple[ListPlace | None, int]:
         Refusal: it is none.
     """
     place, limit = request.query_params.get("before"), request.query_params.get("limit", "50")
-    if not limit.isascii() or not limit.isdecimal() or not 1 <= int(limit[:9]) <= MOST or len(limit) > 9:
+    if re.fullmatch("[0-9]{1,9}", limit) is None or not 1 <= int(limit) <= MOST:
         raise Refusal(400, "BAD_NUMBER", f"{limit[:80]!r} is no limit.", f"Give a number from 1 to {MOST}.")
     if place is not None and _PLACE.fullmatch(place) is None:
         raise Refusal(400, "BAD_PLACE", f"{place[:80]!r} is no place in a list.", "Give the `next` of the page before.")
     created, _, id = (place or "").partition("_")
     return None if place is None else ListPlace(float(created), id), int(limit)
-
-
-async def list_runs(hosting: Hosting, owner: str, before: ListPlace | None, limit: int) -> Page:
-    """Return the runs of an owner, newest first."""
-    found = await hosting.durable.hub.engine.rows(prefix=f"{owner}:", older_than=before, limit=limit)
-    lines: list[dict[str, object]] = []
-    for run in [info_of(each) for each in found if each.agent in hosting.agents]:
-        facts = {"agent": run.agent, "status": run.status, "created": run.created, "ended": run.ended}
-        lines.append({"id": key_of(run.name or ""), **facts, "tokens": run.tokens, "cost": run.cost})
-    return lines, _next_place(found, limit)
-
-
-async def list_chats(hosting: Hosting, owner: str, before: ListPlace | None, limit: int) -> Page:
-    """Return the chats of an owner in which something was said, newest first."""
-    found = await hosting.durable.hub.engine.sessions(f"{owner}:", older_than=before, limit=limit)
-    lines: list[dict[str, object]] = []
-    for each in found:
-        live = hosting.live(TURN + each.id)
-        is_running = live is not None and live.ended is None
-        lines.append({"id": key_of(each.id), "agent": each.agent, "created": each.created, "is_running": is_running})
-    return lines, _next_place(found, limit)
 
 
 def _next_place(found: Sequence[Row | KeptSession], limit: int) -> str | None:

@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, Final, NamedTuple, cast
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
-from ag_ui.core.types import RunAgentInput
+from ag_ui.core.types import Message, RunAgentInput
 from pydantic import ValidationError
 from starlette.requests import Request
 
 from journeyman.agent import Agent
 from journeyman.errors import DefinitionError
-from journeyman.gate import DECISION, Allow, Decision, Deny, Rewrite
+from journeyman.gate import DECISION_WORDS, Allow, Decision, Deny, Rewrite
 from journeyman.json_numbers import read_json, write_json
 from journeyman.model import ToolSpec
 from journeyman.narrowing import as_list, is_json_object, is_list_of_texts, is_str_dict
-from journeyman.serve.openapi import ID, KEY
-from journeyman.serve.refusals import Refusal
+from journeyman.serve.documents import ID, Issue, RunBody, TextBody
+from journeyman.serve.openapi import KEY
+from journeyman.serve.refusals import Refusal, misfit, wrong
+from journeyman.texts import shorten_line
 from journeyman.tools.external import ExternalTools
-from journeyman.types import JsonObject
+from journeyman.tools.issues import Fault, faults_of, told_fault
+from journeyman.types import JsonObject, adapter_of
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+B = TypeVar("B", bound="DataclassInstance")
 
 _ID: Final = re.compile(ID)
 _KEY: Final = re.compile(KEY)
+_NUMBER: Final = re.compile("[0-9]{1,15}")
+_LEVELS: Final = 254
+"""So many levels of JSON can be written. More can be read."""
 
 
 def is_id(text: str) -> bool:
@@ -40,29 +51,37 @@ def parse_body(raw: bytes) -> object:
     if not raw:
         return {}
     try:
-        return read_json(raw)
+        body = read_json(raw)
+        if raw.count(b"[") + raw.count(b"{") > _LEVELS:
+            write_json(body)  # what cannot be written cannot be kept
     except ValueError as error:
         raise Refusal(400, "NOT_JSON", f"The body is not JSON: {error}.", "Send JSON in UTF-8.") from None
+    except (TypeError, RecursionError):
+        raise wrong("", f"it has more than {_LEVELS} levels", "Send less at a time.") from None
+    return body
 
 
-def wrong(path: str, what: str) -> Refusal:
-    """Return the refusal of a body, for the value at this path."""
-    issues = [{"path": path, "message": what}]
-    return Refusal(422, "INVALID_INPUT", f"The body does not fit: {path}: {what}.", "See /openapi.json.", issues=issues)
-
-
-def object_of(body: object, known: Sequence[str]) -> JsonObject:
-    """Return the object that a body is.
+def parse_object(kind: type[B], body: object, path: str = "") -> B:
+    """Return what a body, or the value at a path in one, says, as an object of a class.
 
     Raises:
-        Refusal: it is none, or has other properties.
+        Refusal: it does not fit the fields of the class, or has others.
     """
     if not is_json_object(body):
-        raise wrong("", "it is not an object")
+        raise wrong(path, "it is not an object")
+    known = [each.name for each in fields(kind)]
     for name in body:
         if name not in known:
-            raise wrong(name[:80], f"it is not known. Known are: {', '.join(known)}")
-    return body
+            unknown = f"{path}.{shorten_line(name, 80)}".lstrip(".")
+            raise wrong(unknown, f"it is not known. Known are: {', '.join(known)}")
+    try:
+        return adapter_of(kind).validate_python(body)
+    except ValidationError as error:
+        raise misfit([_issue(each, [path] if path else []) for each in faults_of(error)]) from None
+
+
+def _issue(fault: Fault, before: Sequence[str] = ()) -> Issue:
+    return Issue(path=".".join([*before, *map(str, fault.path)]), message=told_fault(fault))
 
 
 def input_of_body(agent: Agent[Any, Any, Any], body: object) -> object:
@@ -72,10 +91,7 @@ def input_of_body(agent: Agent[Any, Any, Any], body: object) -> object:
         Refusal: it is missing, or is no text where the agent takes text.
         InvalidArguments: it does not fit the agent's type.
     """
-    given = object_of(body, ("input",))
-    if "input" not in given:
-        raise wrong("input", "it is missing")
-    value = given["input"]
+    value = parse_object(RunBody, body).input
     if agent.input is str:
         if not isinstance(value, str) or not value.strip():
             raise wrong("input", "it is not a text, or is blank")
@@ -84,30 +100,29 @@ def input_of_body(agent: Agent[Any, Any, Any], body: object) -> object:
     return schema.parse_checked(write_json({"value": value} if schema.is_wrapped else value))
 
 
-def text_of_body(body: object, name: str, *, default: str | None = None) -> str:
-    """Return a text that a body holds.
-
-    Raises:
-        Refusal: it is missing, blank, or no text.
-    """
-    value = object_of(body, (name,)).get(name, default)
-    if not isinstance(value, str) or not value.strip():
-        raise wrong(name, "it is not a text, or is blank")
-    return value
-
-
 def answer_of(body: object) -> Decision | str:
     """Return the answer to a question: a decision, or a text.
 
     Raises:
         Refusal: it is neither.
     """
-    given = object_of(body, ("text", "decision", "reason", "arguments", "extent"))
-    if "text" in given:
-        return text_of_body(given, "text")
-    if "decision" not in given:
-        raise wrong("decision", "it is missing, and there is no text")
-    return decision_of(given, "decision")
+    if is_json_object(body) and "text" not in body:
+        return decision_of(body)
+    return parse_object(TextBody, body).text
+
+
+def decision_of(given: JsonObject, path: str = "") -> Decision:
+    """Return the decision that is a body, or the value at a path in one.
+
+    Raises:
+        Refusal: it is none.
+    """
+    rest = dict(given)
+    word = rest.pop("decision", None)
+    for kind, known in DECISION_WORDS.items():
+        if known == word:
+            return parse_object(kind, rest, path)
+    raise wrong(f"{path}.decision".lstrip("."), f"it is none of {', '.join(DECISION_WORDS.values())}")
 
 
 class RunInput(NamedTuple):
@@ -117,6 +132,11 @@ class RunInput(NamedTuple):
     """Its messages are the last ones only: the server has the conversation."""
     n_before: int
     """How many messages stood before those."""
+
+    def from_last(self) -> Iterator[tuple[str, Message]]:
+        """Give the messages, the last one first, with their paths."""
+        for number, message in reversed([*enumerate(self.given.messages, self.n_before)]):
+            yield f"messages.{number}", message
 
 
 def run_input(body: object) -> RunInput:
@@ -128,30 +148,32 @@ def run_input(body: object) -> RunInput:
     Raises:
         Refusal: it does not fit the protocol, or has too many parts; it lists the first issues.
     """
-    n_before, fields = 0, body
-    if is_str_dict(body):
-        fields = {**body, "state": None, "context": None}
-        for name, most in _MOST.items():
-            if (n_items := len(as_list(fields.get(name)))) > most:
-                raise wrong(name, f"it has {n_items:,} items, and may have {most:,}")
-        if _count_parts(fields.get("tools"), _MOST_PARTS) > _MOST_PARTS:
-            raise wrong("tools", f"they have more than {_MOST_PARTS:,} parts, with those of their schemas")
-        if messages := as_list(fields.get("messages")):
-            fields["messages"] = last = _last_messages(messages)
-            n_before = len(messages) - len(last)
-            if _count_parts(last, _MOST_SAID) > _MOST_SAID:
-                raise wrong(f"messages.{n_before}", f"from there on they have more than {_MOST_SAID:,} parts")
+    hint = "See the AG-UI protocol."
+    if not is_str_dict(body):
+        raise wrong("", "it is not an object", hint)
+    fields = {**body, "state": None, "context": None}
+    for name, most in _MOST.items():
+        if (n_items := len(as_list(fields.get(name)))) > most:
+            raise wrong(name, f"it has {n_items:,} items, and may have {most:,}")
+    if _count_parts(fields.get("tools"), _MOST_PARTS) > _MOST_PARTS:
+        raise wrong("tools", f"they have more than {_MOST_PARTS:,} parts, with those of their schemas")
+    messages = as_list(fields.get("messages"))
+    last = _last_messages(messages)
+    n_before = len(messages) - len(last)
+    if _count_parts(last, _MOST_SAID) > _MOST_SAID:
+        raise wrong(f"messages.{n_before}", f"from there on they have more than {_MOST_SAID:,} parts")
     try:
-        return RunInput(RunAgentInput.model_validate(fields), n_before)
+        return RunInput(RunAgentInput.model_validate(fields | ({"messages": last} if last else {})), n_before)
     except ValidationError as error:
-        issues: list[dict[str, str]] = []
-        for each in error.errors(include_url=False, include_input=False, include_context=False)[:20]:
-            first, *rest = each["loc"] or ("",)
-            if first == "messages" and rest and isinstance(rest[0], int):
-                rest[0] += n_before  # of the body, whose first messages were left out
-            issues.append({"path": ".".join(map(str, (first, *rest))), "message": each["msg"]})
-        text = f"The body is not a RunAgentInput: {issues[0]['path']}: {issues[0]['message']}."
-        raise Refusal(422, "INVALID_INPUT", text, "See the AG-UI protocol.", issues=issues) from None
+        issues: list[Issue] = []
+        for fault in faults_of(error):
+            match fault.path:
+                case ("messages", int(number), *rest):  # of the body, whose first messages were left out
+                    fault = replace(fault, path=("messages", number + n_before, *rest))
+                case _:
+                    pass
+            issues.append(_issue(fault))
+        raise misfit(issues, hint) from None
 
 
 _MOST: Final = {"messages": 100_000, "tools": 128, "resume": 256}
@@ -209,19 +231,12 @@ def after_of(request: Request) -> int:
     Raises:
         Refusal: it is no number.
     """
-    numbers = [0]
-    for given in (request.query_params.get("after"), request.headers.get("last-event-id")):
-        number = "0" if given is None else given
-        if not number.isascii() or not number.isdecimal() or len(number) > 15:
-            shown = repr((given or "")[:80])
-            raise Refusal(
-                400,
-                "BAD_NUMBER",
-                f"{shown} is not the number of an event.",
-                "Give the number of the last event that came.",
-            )
-        numbers.append(int(number))
-    return max(numbers)
+    given = (request.query_params.get("after", "0"), request.headers.get("last-event-id", "0"))
+    for number in given:
+        if _NUMBER.fullmatch(number) is None:
+            text = f"{number[:80]!r} is not the number of an event."
+            raise Refusal(400, "BAD_NUMBER", text, "Give the number of the last event that came.")
+    return max(map(int, given))
 
 
 def seen_of(request: Request) -> tuple[int, int]:
@@ -267,9 +282,8 @@ def with_tools(agent: Agent[Any, Any, Any], given: RunAgentInput) -> Agent[Any, 
     try:
         return replace(agent, tools=[*agent.tools, ExternalTools(specs)])
     except DefinitionError as error:
-        issues = [{"path": "tools", "message": each.message} for each in error.problems[:20]]
-        text = f"The tools cannot be used: {issues[0]['message']}"
-        raise Refusal(422, "INVALID_INPUT", text, "Change the client's tools.", issues=issues) from None
+        issues = [Issue(path="tools", message=each.message) for each in error.problems]
+        raise misfit(issues, "Change the client's tools.") from None
 
 
 def results_of(asked: RunInput) -> dict[str, str]:
@@ -279,16 +293,19 @@ def results_of(asked: RunInput) -> dict[str, str]:
         Refusal: one is no text.
     """
     results: dict[str, str] = {}
-    for number, message in reversed(list(enumerate(asked.given.messages, asked.n_before))):
+    for path, message in asked.from_last():
         if message.role != "tool":
             break
-        content = message.content
-        parts = [content] if isinstance(content, str) else [getattr(part, "text", None) for part in content]
-        if not is_list_of_texts(parts):
-            raise wrong(f"messages.{number}.content", "it holds more than text")
-        text = "\n".join(parts)
+        text = _text_of(message.content, path)
         results[message.tool_call_id] = f"It failed: {message.error}" if message.error else text or "(nothing)"
     return dict(reversed(results.items()))
+
+
+def _text_of(content: str | Sequence[object], path: str) -> str:
+    parts = [content] if isinstance(content, str) else [getattr(part, "text", None) for part in content]
+    if not is_list_of_texts(parts):
+        raise wrong(f"{path}.content", "it holds more than text")
+    return "\n".join(parts)
 
 
 def _read_answer(payload: object, path: str) -> Decision | str:
@@ -305,33 +322,8 @@ def _read_answer(payload: object, path: str) -> Decision | str:
         case _ if "decision" in given:
             return decision_of(given, path)
         case _:
-            wrong = "it is neither a text nor an object with 'approved'"
-            raise Refusal(
-                422,
-                "INVALID_INPUT",
-                f"The answer cannot be used: {wrong}.",
-                "Send what the interrupt's responseSchema says.",
-                issues=[{"path": path, "message": wrong}],
-            )
-
-
-def decision_of(payload: JsonObject, path: str) -> Decision:
-    """Return the decision that a client sends.
-
-    Raises:
-        Refusal: it is none.
-    """
-    try:
-        return DECISION.read(payload)
-    except ValueError as error:
-        what = str(error).splitlines()[0]
-        raise Refusal(
-            422,
-            "INVALID_INPUT",
-            f"The decision cannot be used: {what}.",
-            "Send decision: allow, deny, rewrite or stop.",
-            issues=[{"path": path, "message": what}],
-        ) from None
+            hint = "Send what the interrupt's responseSchema says."
+            raise wrong(path, "it is neither a text nor an object with 'approved'", hint)
 
 
 def prompt_of(asked: RunInput) -> str:
@@ -340,24 +332,15 @@ def prompt_of(asked: RunInput) -> str:
     Raises:
         Refusal: it is not the user's, or says nothing.
     """
-    wrong = "there is no message"
-    for number, message in reversed(list(enumerate(asked.given.messages, asked.n_before))):
-        path = f"messages.{number}"
+    hint = "Send a text of the user last."
+    for path, message in asked.from_last():
         if message.role != "user":
-            wrong, path = "the last message is not the user's", f"{path}.role"
-        else:
-            content = message.content
-            parts = [content] if isinstance(content, str) else [getattr(part, "text", None) for part in content]
-            if is_list_of_texts(parts) and "".join(parts).strip():
-                return "\n".join(parts)
-            wrong, path = "it holds no text, or more than text", f"{path}.content"
-        break
-    else:
-        path = "messages"
-    issues = [{"path": path, "message": wrong}]
-    raise Refusal(
-        422, "INVALID_INPUT", f"Nothing can be answered: {wrong}.", "Send a text of the user last.", issues=issues
-    )
+            raise wrong(f"{path}.role", "the last message is not the user's", hint)
+        text = _text_of(message.content, path)
+        if not text.strip():
+            raise wrong(f"{path}.content", "it holds no text", hint)
+        return text
+    raise wrong("messages", "there is no message", hint)
 
 
 def typed_input(agent: Agent[Any, Any, Any], asked: RunInput) -> object:

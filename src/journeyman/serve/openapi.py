@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from copy import deepcopy
-from functools import cache
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, is_dataclass
 from typing import Any, Final, TypeAlias
 
-from pydantic import JsonValue
-from pydantic_core import from_json
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
+from starlette.types import ASGIApp
 
 from journeyman.agent import Agent
-from journeyman.files import read_text
-from journeyman.serve.live import ServeLimits
-from journeyman.types import JsonObject
+from journeyman.gate import DECISION_WORDS
+from journeyman.serve import documents
 from journeyman.version import package_version
 
 Schema: TypeAlias = dict[str, Any]
 """JSON that is written here, and parsed by nobody."""
 
-ID: Final = "^[A-Za-z0-9._~-]{1,100}$"
-"""The form of what clients call their runs, chats and requests."""
 KEY: Final = r'^[ \t]*(?:[A-Za-z0-9._~-]{1,100}|"[A-Za-z0-9._~-]{1,100}")[ \t]*$'
 """The form of an Idempotency-Key: such a name, in quotes as its draft has it, or without, as most clients send it.
 
@@ -31,208 +29,173 @@ MOST: Final = 100
 PLACE: Final = r"^[0-9]{1,15}\.[0-9]{9}_[ -~]{1,300}$"
 """The form of a place in a list."""
 
+Answers: TypeAlias = tuple[tuple[Any, ...], ...]
+"""What an operation answers: each a status, a description, and the classes of the document. `bytes` are events."""
+TAKEN: Final[Answers] = ((202, "It was taken", documents.Said),)
+DELETED: Final[Answers] = ((204, "It is deleted"),)
+EVENTS: Final[Answers] = ((200, "Events", bytes), (204, "The client has the last event, and no more will come"))
+ENDED: Final[Answers] = (
+    (200, "How it has ended", documents.ResultDocument, bytes),
+    (202, "It has begun", documents.BegunDocument),
+)
+_ERRORS: Final = {
+    400: "The body is not JSON, or a header or number cannot be used.",
+    401: "The server does not know who asks.",
+    404: "There is no such thing, or it is another owner's.",
+    408: "The body did not come in time.",
+    409: "It is in use, has ended, or waits for nothing of the kind.",
+    413: "The body is too long.",
+    415: "The body has another type than JSON, or is encoded.",
+    422: "The body does not fit: `issues` says where.",
+    429: "Too many runs are under way: see `Retry-After`.",
+    500: "The request failed.",
+    503: "The server is closing, or too many clients follow runs.",
+}
+_REFUSED: Final = {400, 401, 404, 408, 409, 413, 415, 422, 503}
+"""The statuses of refused bodies."""
 
-@cache
-def _read_parts() -> Mapping[str, Any]:
-    """Return the parts of the document that are the same for all agents."""
-    return from_json(read_text("journeyman.serve", "openapi.json"))
+
+def _parameter(name: str, place: str, **schema: object) -> Schema:
+    return {"name": name, "in": place, "required": place == "path", "schema": schema}
 
 
-def openapi(agents: Mapping[str, Agent[Any, Any, Any]], limits: ServeLimits) -> Schema:
-    """Return the document."""
-    said, text = _read_parts()["said"], _read_parts()["text"]
-    paths: dict[str, Schema] = {
-        "/health": _get("The server is alive", said, errors=()),
-        "/ready": _get("The server takes requests", said, errors=(503,)),
-        "/agents": _get("The agents that are served", {"type": "object", "required": ["agents"]}, errors=(401,)),
-    }
+PAGE: Final = (
+    _parameter("limit", "query", type="integer", minimum=1, maximum=MOST, default=50),
+    _parameter("before", "query", type="string", pattern=PLACE),
+)
+AFTER: Final = (
+    _parameter("after", "query", type="integer", minimum=0, maximum=10**15 - 1),
+    _parameter("Last-Event-ID", "header", type="string", pattern=r"^[ \t]*[0-9]{1,15}[ \t]*$"),
+)
+RUN_HEADERS: Final = (
+    _parameter("Idempotency-Key", "header", type="string", pattern=KEY),
+    _parameter("Prefer", "header", type="string"),
+)
+_IN_PATH: Final = {
+    "id": _parameter("id", "path", type="string", pattern=documents.ID),
+    "question": _parameter("question", "path", type="string", pattern=documents.QUESTION),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method of a path: what it takes and answers, and what does it."""
+
+    method: str
+    path: str
+    handler: Callable[..., Awaitable[ASGIApp]]
+    summary: str = ""
+    """It has `{agent}` for the name of an agent. Empty: the document does not tell of the operation."""
+    answers: Answers = TAKEN
+    bodies: tuple[type, ...] = ()
+    """The classes of which its body is one."""
+    parameters: tuple[Schema, ...] = ()
+    errors: tuple[int, ...] = ()
+    """The statuses of errors, beside those of all with such a path or body."""
+    is_open: bool = False
+    """True when nobody is asked who they are."""
+
+
+def answer_ok(kind: type) -> Answers:
+    """Return the answers of an operation that shows something."""
+    return ((200, "OK", kind),)
+
+
+def document(operations: Iterable[Operation], agents: Mapping[str, Agent[Any, Any, Any]], n_bytes: int) -> Schema:
+    """Return the document. Bodies have `n_bytes` at most."""
+    schemas, paths = _schemas_of_classes(operations), dict[str, Schema]()
+    for each in [each for each in operations if each.summary]:
+        for name, agent in agents.items() if "{agent}" in each.path else [("", None)]:
+            told = {} if agent is None else {"description": agent.description}
+            described = told | _describe_operation(each, name, _body_schema(each, schemas, agent))
+            paths.setdefault(each.path.replace("{agent}", name), {})[each.method.lower()] = described
     for name, agent in agents.items():
-        body = {"type": "object", "required": ["input"], "properties": {"input": {"$ref": _input_place(name)}}}
-        given = _json_body({**body, "additionalProperties": False})
-        paths[f"/agents/{name}/runs"] = _run_operation(f"Run {name}", agent.description, given)
-        paths[f"/agents/{name}/chats/{{id}}/turns"] = _run_operation(
-            f"Say something to {name}", agent.description, given, "id"
-        )
-        paths[f"/agents/{name}/agui"] = _agui(name, agent)
-    for place, what, document in (("runs", "run", "Run"), ("chats", "chat", "Chat")):
-        paths[f"/{place}"] = _list_operation(place)
-        shown: Schema = {"$ref": f"#/components/schemas/{document}"}
-        gone = {key: each for key, each in _answers(204, "", {}, (401, 404, 409, 503)).items() if key != "204"}
-        delete: Schema = {"summary": f"Delete a {what} that has ended", "parameters": _path_parameters("id")}
-        delete["responses"] = {"204": {"description": "It is deleted"}, **gone}
-        paths[f"/{place}/{{id}}"] = _get(f"A {what}", shown, "id", errors=(401, 404)) | {"delete": delete}
-        paths[f"/{place}/{{id}}/events"] = _events(what)
-        reason: Schema = {"type": "object", "properties": {"reason": text}, "additionalProperties": False}
-        words: Schema = {**reason, "required": ["text"], "properties": {"text": text}}
-        paths[f"/{place}/{{id}}/stop"] = _post(f"Stop a {what}", reason, "id")
-        paths[f"/{place}/{{id}}/steer"] = _post(f"Say something to a {what} that goes on", words, "id")
-        paths[f"/{place}/{{id}}/answers/{{question}}"] = _post(
-            "Answer what waits", _read_parts()["answer"], "id", "question"
-        )
-    components: dict[str, Schema] = _read_parts()["schemas"] | {
-        _input_place(name).rpartition("/")[2]: _move_references(_input_schema(agent), _input_place(name))
-        for name, agent in agents.items()
-    }
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Agents",
-            "version": package_version(),
-            "description": f"Bodies have {limits.body_bytes:,} bytes at most.",
-        },
-        "paths": paths,
-        "components": {"schemas": components},
-    }
+        described = documents.WORDS if agent.input is str else agent.plan.input.described(_place(name))
+        schemas[f"{name}.input"] = described
+    description = f"Bodies have {n_bytes:,} bytes at most."
+    info = {"title": "Agents", "version": package_version(), "description": description}
+    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
 
 
-def _input_place(name: str) -> str:
-    """Return where the schema of an agent's input stands in the document."""
-    return f"#/components/schemas/{name}.input"
+def _describe_operation(operation: Operation, agent: str, body: Schema | None) -> Schema:
+    in_path = [_IN_PATH[name] for name in re.findall(r"\{(\w+)\}", operation.path) if name in _IN_PATH]
+    described: Schema = {"summary": operation.summary.format(agent=agent)}
+    described["parameters"] = [*in_path, *operation.parameters]
+    errors = {*operation.errors, 500, *(() if operation.is_open else (401,)), *((404,) if in_path else ())}
+    if body is not None:
+        errors |= _REFUSED
+        described["requestBody"] = {"required": operation.bodies != (documents.StopBody,), "content": _json(body)}
+    answers = {str(each): _answer(_ERRORS[each], documents.ErrorDocument) for each in sorted(errors)}
+    answers |= {str(status): _answer(*answer) for status, *answer in operation.answers}
+    if operation.answers is ENDED:  # what an agent's own input check refuses is a result, too
+        answers["422"]["content"] = _json({"anyOf": [_ref(documents.ErrorDocument), _ref(documents.ResultDocument)]})
+    return {**described, "responses": answers}
 
 
-_NAMED: Final = frozenset(("properties", "$defs", "patternProperties", "dependentSchemas"))
-"""Keywords whose values hold schemas under names."""
-_DATA: Final = frozenset(("const", "default", "enum", "examples"))
-"""Keywords whose values are no schemas."""
-
-
-def _move_references(schema: JsonValue, place: str) -> JsonValue:
-    """Return a schema that is no document of its own any more: its references begin at its new place."""
-    if isinstance(schema, list):
-        return [_move_references(each, place) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    moved: JsonObject = {}
-    for key, value in schema.items():
-        if key == "$ref" and isinstance(value, str) and value.startswith("#"):
-            moved[key] = f"{place}{value[1:]}"
-        elif key in _NAMED and isinstance(value, dict):
-            moved[key] = {name: _move_references(each, place) for name, each in value.items()}
-        else:
-            moved[key] = value if key in _DATA else _move_references(value, place)
-    return moved
-
-
-def _input_schema(agent: Agent[Any, Any, Any]) -> Schema:
+def _body_schema(operation: Operation, schemas: Schema, agent: Agent[Any, Any, Any] | None) -> Schema | None:
+    """Return the schema of a body; of one with the input of an agent, for this one."""
+    refs = [_ref(kind) for kind in operation.bodies]
+    if agent is None:
+        return {"oneOf": refs} if len(refs) > 1 else refs[0] if refs else None
+    (kind,) = operation.bodies
+    schema, given = schemas[kind.__name__], {"input": {"$ref": _place(agent.name)}}
+    if kind is documents.RunBody:
+        return {**schema, "properties": given}
     if agent.input is str:
-        return _read_parts()["text"]
-    schema: Schema = agent.plan.input.input_schema
-    if not agent.plan.input.is_wrapped:
         return schema
-    properties = schema["properties"]
-    definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
-    return {**properties["value"], **definitions}
+    forwarded = {"forwardedProps": {"type": "object", "required": ["input"], "properties": given}}
+    required = [*schema["required"], *forwarded]
+    return {**schema, "required": required, "properties": schema["properties"] | forwarded}
 
 
-def _list_operation(place: str) -> Schema:
-    limit: Schema = {"type": "integer", "minimum": 1, "maximum": MOST, "default": 50}
-    parameters: list[Schema] = [
-        {"name": "limit", "in": "query", "required": False, "schema": limit},
-        {"name": "before", "in": "query", "required": False, "schema": {"type": "string", "pattern": PLACE}},
-    ]
-    further: Schema = {"type": ["string", "null"], "description": "The `before` of the next page."}
-    properties: Schema = {place: {"type": "array", "items": {"type": "object", "required": ["id"]}}, "next": further}
-    schema: Schema = {"type": "object", "required": [place, "next"], "properties": properties}
-    operation = _get(f"Your {place}, newest first", schema, errors=(400, 401, 503))
-    operation["get"]["parameters"] = parameters
-    return operation
+def _answer(description: str, *kinds: type) -> Schema:
+    content: Schema = {}
+    for kind in kinds:
+        content |= {"text/event-stream": {}} if kind is bytes else _json(_ref(kind))
+    return {"description": description, "content": content}
 
 
-def _json_body(schema: Schema) -> Schema:
-    return {"required": True, "content": {"application/json": {"schema": schema}}}
+def _json(schema: Schema) -> Schema:
+    return {"application/json": {"schema": schema}}
 
 
-def _answers(status: int, what: str, schema: Schema, errors: tuple[int, ...]) -> Schema:
-    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-    told = _read_parts()["errors"]
-    listed = {str(each): {"description": told[str(each)], "content": error} for each in (*errors, 500)}
-    answers: dict[str, Any] = {str(status): {"description": what, "content": {"application/json": {"schema": schema}}}}
-    return answers | listed
+def _ref(kind: type) -> Schema:
+    return {"$ref": _REF.format(model=kind.__name__.removesuffix("Document"))}
 
 
-def _path_parameters(*names: str) -> list[Schema]:
-    question: Schema = _read_parts()["schemas"]["Question"]["properties"]["id"]
-    forms: dict[str, Schema] = {"id": {"type": "string", "pattern": ID}, "question": question}
-    return [{"name": name, "in": "path", "required": True, "schema": forms[name]} for name in names]
+_REF: Final = "#/components/schemas/{model}"
 
 
-def _get(summary: str, schema: Schema, *names: str, errors: tuple[int, ...]) -> Schema:
-    operation = {
-        "summary": summary,
-        "parameters": _path_parameters(*names),
-        "responses": _answers(200, "OK", schema, errors),
-    }
-    return {"get": operation}
+class _Describing(GenerateJsonSchema):
+    """Writes no titles, which would only repeat the names of classes and fields."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:
+        return False
+
+    def normalize_name(self, name: str) -> str:
+        return super().normalize_name(name).removesuffix("Document")
 
 
-_REFUSED: Final = (400, 401, 404, 408, 409, 413, 422, 503)
+def _schemas_of_classes(operations: Iterable[Operation]) -> Schema:
+    """Return the schemas of all bodies and answers, by their names."""
+    bodies = {kind: None for each in operations for kind in each.bodies}
+    answers = {kind: None for each in operations for _, _, *kinds in each.answers for kind in kinds}
+    kinds = [kind for kind in {**bodies, **answers, documents.ErrorDocument: None} if kind is not bytes]
+    adapters: list[tuple[Any, JsonSchemaMode, TypeAdapter[Any]]]
+    adapters = [(kind, "validation", TypeAdapter(kind)) for kind in kinds]
+    _, found = TypeAdapter.json_schemas(adapters, ref_template=_REF, schema_generator=_Describing)
+    schemas: Schema = found["$defs"]
+    for schema in schemas.values():
+        schema.pop("title", None)
+    for kind in [kind for kind in bodies if is_dataclass(kind)]:
+        schemas[kind.__name__]["additionalProperties"] = False
+    for kind, word in DECISION_WORDS.items():
+        schema = schemas[kind.__name__]
+        schema["properties"] = {"decision": {"const": word}, **schema["properties"]}
+        schema["required"] = ["decision", *schema.get("required", ())]
+    return schemas
 
 
-def _post(summary: str, body: Schema, *names: str) -> Schema:
-    responses = _answers(202, "It was taken", _read_parts()["said"], _REFUSED)
-    content = _json_body(body) | {"required": "required" in body or "oneOf" in body}
-    operation = {
-        "summary": summary,
-        "parameters": _path_parameters(*names),
-        "requestBody": content,
-        "responses": responses,
-    }
-    return {"post": operation}
-
-
-def _run_operation(summary: str, description: str, content: Schema, *names: str) -> Schema:
-    result: Schema = {"$ref": "#/components/schemas/Result"}
-    responses = _answers(200, "How it has ended", result, (*_REFUSED, 429))
-    answers = responses
-    answers["200"]["content"]["text/event-stream"] = {}
-    begun = {"type": "object", "required": ["id", "agent", "status"]}
-    answers |= {"202": {"description": "It has begun", "content": {"application/json": {"schema": begun}}}}
-    # What an agent's own input check refuses is a result, too.
-    both: list[Schema] = [{"$ref": "#/components/schemas/Error"}, result]
-    answers["422"]["content"] = {"application/json": {"schema": {"anyOf": both}}}
-    headers: list[Schema] = [
-        {"name": "Idempotency-Key", "in": "header", "required": False, "schema": {"type": "string", "pattern": KEY}},
-        {"name": "Prefer", "in": "header", "required": False, "schema": {"type": "string"}},
-    ]
-    parameters = [*_path_parameters(*names), *headers]
-    operation = {"summary": summary, "description": description, "parameters": parameters, "requestBody": content}
-    return {"post": {**operation, "responses": responses}}
-
-
-def _stream(operation: dict[str, Any], errors: tuple[int, ...]) -> dict[str, Any]:
-    answers = _answers(200, "Events", {}, errors)
-    answers["200"]["content"] = {"text/event-stream": {}}
-    answers["204"] = {"description": "The client has the last event, and no more will come"}
-    return {**operation, "responses": answers}
-
-
-def _events(what: str) -> Schema:
-    after: Schema = {
-        "name": "after",
-        "in": "query",
-        "required": False,
-        "schema": {"type": "integer", "minimum": 0, "maximum": 10**15 - 1},
-    }
-    last: Schema = {
-        "name": "Last-Event-ID",
-        "in": "header",
-        "required": False,
-        "schema": {"type": "string", "pattern": r"^[ \t]*[0-9]{1,15}[ \t]*$"},
-    }
-    operation = {"summary": f"The events of a {what}", "parameters": [*_path_parameters("id"), after, last]}
-    return {"get": _stream(operation, (400, 401, 404, 409, 429, 503))}
-
-
-def _agui(name: str, agent: Agent[Any, Any, Any]) -> Schema:
-    given = deepcopy(_read_parts()["agui"])
-    given["properties"]["threadId"]["pattern"] = ID
-    if agent.input is not str:
-        forwarded: Schema = {
-            "type": "object",
-            "required": ["input"],
-            "properties": {"input": {"$ref": _input_place(name)}},
-        }
-        given["required"].append("forwardedProps")
-        given["properties"]["forwardedProps"] = forwarded
-    operation = {"summary": f"{name}, by the AG-UI protocol", "requestBody": _json_body(given)}
-    return {"post": _stream(operation, (*_REFUSED, 429))}
+def _place(name: str) -> str:
+    """Return where the schema of an agent's input stands in the document."""
+    return _REF.format(model=f"{name}.input")

@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 
 from journeyman.agent import Agent, Runtime
 from journeyman.errors import Hinted, InvalidArguments, Problem
+from journeyman.serve.documents import Issue
 from journeyman.session import TURN
 from journeyman.texts import shorten
 from journeyman.tools.deps import deps_of_run, lacks_deps
@@ -57,7 +58,7 @@ class Refusal(Hinted):
         message: str,
         hint: str,
         *,
-        issues: Sequence[Mapping[str, str]] = (),
+        issues: Sequence[Issue] = (),
         retry_s: int | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
@@ -96,15 +97,25 @@ def owner_of(name: str) -> str:
     return unquote(name.removeprefix(TURN).partition(":")[0])
 
 
+def misfit(issues: Sequence[Issue], hint: str = "See /openapi.json.") -> Refusal:
+    """Return the refusal of a body that does not fit: its issues, the first of which the message tells."""
+    shown = "; ".join([": ".join(filter(None, (each["path"], each["message"]))) for each in issues[:3]])
+    return Refusal(422, "INVALID_INPUT", f"The body does not fit: {shown}.", hint, issues=issues[:20])
+
+
+def wrong(path: str, what: str, hint: str = "See /openapi.json.") -> Refusal:
+    """Return the refusal of a body, for the value at this path."""
+    return misfit([Issue(path=path, message=what)], hint)
+
+
 def invalid_input(invalid: InvalidArguments) -> Refusal:
     """Return the refusal of an input that does not fit."""
-    issues: list[dict[str, str]] = []
+    issues: list[Issue] = []
     for issue in invalid.issues:
         path, is_named, what = issue.partition(": ")
         is_path = bool(is_named) and " " not in path
-        issues.append({"path": f"input.{path}" if is_path else "input", "message": what if is_path else issue})
-    shown = "; ".join([f"{each['path']}: {each['message']}" for each in issues[:3]])
-    return Refusal(422, "INVALID_INPUT", f"The input does not fit: {shown}.", "See /openapi.json.", issues=issues)
+        issues.append(Issue(path=f"input.{path}" if is_path else "input", message=what if is_path else issue))
+    return misfit(issues)
 
 
 def nothing(what: str, name: str) -> Refusal:

@@ -321,6 +321,11 @@ class OutputSchema(Generic[T]):
         """Return a checked value for people and logs: a text as it is, any other as JSON."""
         return value if isinstance(value, str) else self.dump(value).decode()
 
+    def described(self, place: str = "#") -> JsonObject:
+        """Return the schema of the type, not wrapped. `place` is where it stands in a document: its references begin
+        there."""
+        return _inline_reference(_json_schema(self._adapter, place=place))
+
     def dumped_schema(self) -> JsonObject | None:
         """Return the schema of what `dump` gives, not wrapped; None where it cannot be described."""
         try:
@@ -523,8 +528,9 @@ class _Generator(GenerateJsonSchema):
         """Stay silent: a default that is no JSON is left out of the schema, and that is all."""
 
 
-def _json_schema(adapter: TypeAdapter[T], mode: JsonSchemaMode = "validation") -> JsonObject:
-    schema: JsonObject = adapter.json_schema(schema_generator=_Generator, mode=mode)
+def _json_schema(adapter: TypeAdapter[T], mode: JsonSchemaMode = "validation", place: str = "#") -> JsonObject:
+    template = f"{place}/$defs/{{model}}"
+    schema: JsonObject = adapter.json_schema(schema_generator=_Generator, mode=mode, ref_template=template)
     schema.pop("title", None)
     definitions = schema.get("$defs")
     for name, definition in definitions.items() if isinstance(definitions, dict) else ():
@@ -538,7 +544,7 @@ def _inline_reference(schema: JsonObject) -> JsonObject:
     reference, definitions = schema.get("$ref"), schema.get("$defs")
     if not isinstance(reference, str) or not isinstance(definitions, dict):
         return schema
-    definition = definitions.get(reference.removeprefix("#/$defs/"))
+    definition = definitions.get(reference.rpartition("/$defs/")[2])
     if not isinstance(definition, dict) or "$ref" in definition:
         return schema
     return {**definition, **{key: value for key, value in schema.items() if key != "$ref"}}
