@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from ag_ui.core.types import Message, RunAgentInput
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 from starlette.requests import Request
 
 from journeyman.agent import Agent
@@ -16,7 +16,7 @@ from journeyman.errors import DefinitionError
 from journeyman.gate import DECISION_WORDS, Allow, Decision, Deny, Rewrite
 from journeyman.json_numbers import read_json, write_json
 from journeyman.model import ToolSpec
-from journeyman.narrowing import as_list, is_json_object, is_list_of_texts, is_str_dict
+from journeyman.narrowing import as_list, is_json_object, is_list_of_texts
 from journeyman.serve.documents import ID, Issue, RunBody, TextBody
 from journeyman.serve.openapi import KEY
 from journeyman.serve.refusals import Refusal, misfit, wrong
@@ -34,7 +34,7 @@ _ID: Final = re.compile(ID)
 _KEY: Final = re.compile(KEY)
 _NUMBER: Final = re.compile("[0-9]{1,15}")
 _LEVELS: Final = 254
-"""So many levels of JSON can be written. More can be read."""
+"""So many levels of JSON can be written."""
 
 
 def is_id(text: str) -> bool:
@@ -46,19 +46,22 @@ def parse_body(raw: bytes) -> object:
     """Return what a body says; an empty one says an empty object.
 
     Raises:
-        Refusal: it is not JSON, or nested too deeply.
+        Refusal: it is not JSON.
     """
     if not raw:
         return {}
     try:
-        body = read_json(raw)
-        if raw.count(b"[") + raw.count(b"{") > _LEVELS:
-            write_json(body)  # what cannot be written cannot be kept
+        return read_json(raw)
     except ValueError as error:
         raise Refusal(400, "NOT_JSON", f"The body is not JSON: {error}.", "Send JSON in UTF-8.") from None
+
+
+def _check_levels(value: JsonObject) -> None:
+    """Check that a value can be written again, and so be kept: deeper JSON can be read than written."""
+    try:
+        write_json(value)
     except (TypeError, RecursionError):
         raise wrong("", f"it has more than {_LEVELS} levels", "Send less at a time.") from None
-    return body
 
 
 def parse_object(kind: type[B], body: object, path: str = "") -> B:
@@ -69,7 +72,8 @@ def parse_object(kind: type[B], body: object, path: str = "") -> B:
     """
     if not is_json_object(body):
         raise wrong(path, "it is not an object")
-    known = [each.name for each in fields(kind)]
+    _check_levels(body)
+    known = kind.__dataclass_fields__
     for name in body:
         if name not in known:
             unknown = f"{path}.{shorten_line(name, 80)}".lstrip(".")
@@ -149,9 +153,9 @@ def run_input(body: object) -> RunInput:
         Refusal: it does not fit the protocol, or has too many parts; it lists the first issues.
     """
     hint = "See the AG-UI protocol."
-    if not is_str_dict(body):
+    if not is_json_object(body):
         raise wrong("", "it is not an object", hint)
-    fields = {**body, "state": None, "context": None}
+    fields: JsonObject = {**body, "state": None, "context": None}
     for name, most in _MOST.items():
         if (n_items := len(as_list(fields.get(name)))) > most:
             raise wrong(name, f"it has {n_items:,} items, and may have {most:,}")
@@ -162,8 +166,11 @@ def run_input(body: object) -> RunInput:
     n_before = len(messages) - len(last)
     if _count_parts(last, _MOST_SAID) > _MOST_SAID:
         raise wrong(f"messages.{n_before}", f"from there on they have more than {_MOST_SAID:,} parts")
+    if last:
+        fields["messages"] = last
+    _check_levels(fields)
     try:
-        return RunInput(RunAgentInput.model_validate(fields | ({"messages": last} if last else {})), n_before)
+        return RunInput(RunAgentInput.model_validate(fields), n_before)
     except ValidationError as error:
         issues: list[Issue] = []
         for fault in faults_of(error):
@@ -186,7 +193,7 @@ _MOST_PARTS: Final = 4_000
 """How many values the tools of a client may be made of, all together."""
 
 
-def _last_messages(messages: Sequence[object]) -> Sequence[object]:
+def _last_messages(messages: list[JsonValue]) -> list[JsonValue]:
     """Return the messages that are read: the results at the end, and the one before them."""
     n_results = 0
     for message in reversed(messages):
