@@ -210,7 +210,7 @@ def _tool_words(tool: AnyTool | Toolset[Any]) -> str:
 def _tool_lines(agent: Agent[Any, Any, Any]) -> Iterator[str]:
     yield "Input, as JSON Schema:" if agent.input is not str else "Input: any text."
     if agent.input is not str:
-        yield to_json(agent.plan.input.described(), indent=2).decode()
+        yield to_json(agent.plan.input.describe(), indent=2).decode()
     yield ""
     specs = sent_tools(agent.plan.specs, loads_tools=False)
     also = ", and those of toolsets" if agent.plan.sources else ""

@@ -22,7 +22,7 @@ from journeyman.serve.openapi import KEY
 from journeyman.serve.refusals import Refusal, misfit, wrong
 from journeyman.texts import shorten_line
 from journeyman.tools.external import ExternalTools
-from journeyman.tools.issues import Fault, faults_of, told_fault
+from journeyman.tools.issues import Fault, faults_of, text_of_fault
 from journeyman.types import JsonObject, adapter_of
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def parse_object(kind: type[B], body: object, path: str = "") -> B:
 
 
 def _issue(fault: Fault, before: Sequence[str] = ()) -> Issue:
-    return Issue(path=".".join([*before, *map(str, fault.path)]), message=told_fault(fault))
+    return Issue(path=".".join([*before, *map(str, fault.path)]), message=text_of_fault(fault))
 
 
 def input_of_body(agent: Agent[Any, Any, Any], body: object) -> object:

@@ -110,7 +110,7 @@ def document(operations: Iterable[Operation], agents: Mapping[str, Agent[Any, An
             described = told | _describe_operation(each, name, _body_schema(each, schemas, agent))
             paths.setdefault(each.path.replace("{agent}", name), {})[each.method.lower()] = described
     for name, agent in agents.items():
-        described = documents.WORDS if agent.input is str else agent.plan.input.described(_place(name))
+        described = documents.WORDS if agent.input is str else agent.plan.input.describe(_place(name))
         schemas[f"{name}.input"] = described
     description = f"Bodies have {n_bytes:,} bytes at most."
     info = {"title": "Agents", "version": package_version(), "description": description}

@@ -205,10 +205,10 @@ def _sort_key(path: Path) -> list[tuple[bool, int, str]]:
 
 def _line_of_fault(fault: Fault) -> str:
     place = f"{written_path(fault.path)}: " if fault.path else "it "
-    return f"{place}{told_fault(fault)}"
+    return f"{place}{text_of_fault(fault)}"
 
 
-def told_fault(fault: Fault) -> str:
+def text_of_fault(fault: Fault) -> str:
     """Return what is wrong, and what came instead, so that it reads on after the path."""
     found = f", got {fault.found}" if fault.found else ""
     hint = "; send the value itself, not a string that holds JSON" if fault.is_quoted else ""

@@ -321,7 +321,7 @@ class OutputSchema(Generic[T]):
         """Return a checked value for people and logs: a text as it is, any other as JSON."""
         return value if isinstance(value, str) else self.dump(value).decode()
 
-    def described(self, place: str = "#") -> JsonObject:
+    def describe(self, place: str = "#") -> JsonObject:
         """Return the schema of the type, not wrapped. `place` is where it stands in a document: its references begin
         there."""
         return _inline_reference(_json_schema(self._adapter, place=place))
