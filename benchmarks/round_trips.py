@@ -9,7 +9,6 @@ figure.
 from __future__ import annotations
 
 import asyncio
-import gc
 import sys
 import time
 from collections.abc import AsyncGenerator
@@ -116,7 +115,7 @@ async def _serve(which: str, path: str) -> None:
 
     from journeyman import Agent  # noqa: PLC0415
     from journeyman.serve import ServeLimits, create_app  # noqa: PLC0415
-    from journeyman.serve.http_guard import listen, serve_on  # noqa: PLC0415
+    from journeyman.serve.http_guard import listen, serve_on, spare_collections  # noqa: PLC0415
     from journeyman.testing.scripted import FunctionModel  # noqa: PLC0415
 
     document = b'{"version":1,"agent":"echo","code":"SUCCESS","output":"Gone.","history":"%b"}' % (b"." * 1_500)
@@ -129,8 +128,7 @@ async def _serve(which: str, path: str) -> None:
     echo = Agent(name="echo", model=FunctionModel(lambda _: "Gone."))
     store = path if which == "file" else None
     served = bare if which == "bare" else create_app([echo], store=store, limits=ServeLimits(runs=1_000))
-    gc.collect()
-    gc.freeze()  # as the command does, before it takes a port
+    spare_collections()  # as the command does, before it takes a port
     with listen("127.0.0.1", 0) as listening:
         sys.stdout.write(f"{listening.getsockname()[1]}\n")
         sys.stdout.flush()

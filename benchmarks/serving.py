@@ -8,7 +8,7 @@ process.
 from __future__ import annotations
 
 import asyncio
-import gc
+import socket
 import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -159,16 +159,14 @@ class _Pieces:
 
 
 async def _serve(which: str) -> None:
-    import socket  # noqa: PLC0415 - only what is measured is loaded
-
-    from starlette.applications import Starlette  # noqa: PLC0415
+    from starlette.applications import Starlette  # noqa: PLC0415 - only what is measured is loaded
     from starlette.requests import Request as HttpRequest  # noqa: PLC0415
     from starlette.responses import PlainTextResponse, StreamingResponse  # noqa: PLC0415
     from starlette.routing import Route  # noqa: PLC0415
     from starlette.types import Receive, Scope, Send  # noqa: PLC0415
 
     from journeyman.serve import ServeLimits, create_app  # noqa: PLC0415
-    from journeyman.serve.http_guard import serve_on  # noqa: PLC0415
+    from journeyman.serve.http_guard import serve_on, spare_collections  # noqa: PLC0415
 
     may_go, body = asyncio.Event(), b""
 
@@ -213,6 +211,7 @@ async def _serve(which: str) -> None:
         is_ours = which == "agents" and scope.get("path") not in ("/go", "/cpu", "/body")
         await (agents if is_ours else bare)(scope, receive, send)
 
+    spare_collections()
     with socket.create_server(("127.0.0.1", 0), backlog=2_000) as listening:
         sys.stdout.write(f"http://127.0.0.1:{listening.getsockname()[1]}\n")
         sys.stdout.flush()
@@ -221,6 +220,4 @@ async def _serve(which: str) -> None:
 
 if __name__ == "__main__":
     import_module("journeyman.serve.api")  # as the command does, before it takes a port
-    gc.collect()
-    gc.freeze()
     asyncio.run(_serve(sys.argv[1]))

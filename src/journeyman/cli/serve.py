@@ -7,7 +7,6 @@ The second signal does so at once.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 from collections.abc import Sequence
 from functools import partial
@@ -23,7 +22,15 @@ from journeyman.cli.options import AgentNames, Flag, GivenOptions, HostNames, Ma
 from journeyman.cli.run import Stdout
 from journeyman.cli.serving import Frame, check_named, frame_of, listening_told, mistake_of, tell_stopping, until_told
 from journeyman.serve.api import AgentApp, Authorize, create_app
-from journeyman.serve.http_guard import HttpGuard, address_problems, in_url, known_hosts, listen, serve_on
+from journeyman.serve.http_guard import (
+    HttpGuard,
+    address_problems,
+    in_url,
+    known_hosts,
+    listen,
+    serve_on,
+    spare_collections,
+)
 from journeyman.serve.live import ServeLimits
 
 TOKEN: Final = "JOURNEYMAN_SERVE_TOKEN"
@@ -101,8 +108,7 @@ def _serve(frame: Frame, made: AgentApp, guarded: HttpGuard, place: tuple[str, i
     def hurry() -> None:
         asyncio.run_coroutine_threadsafe(made.drain(0.0), frame.loop.runner.get_loop())
 
-    gc.collect()
-    gc.freeze()  # what lives as long as the server is not looked through again: that would delay events
+    spare_collections()
     on_first = partial(tell_stopping, grace_s, "stopped")
     until_told(frame.loop, serve_agents, on_first, end=frame.end, hurry=hurry)
 

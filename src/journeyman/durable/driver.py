@@ -603,7 +603,7 @@ class RunDriver:
         # The conversation of a turn has its history, which is not stored again with every turn.
         kept = result if turn is None else replace(result, history=())
         dumped = dump_result(kept, self.program.agent, written=run.hand_in.last_raw)
-        change = replace(self._change(run, life, status, why=why), result=dumped)
+        change = self._change(run, life, status, why=why, result=dumped)
         posts = told(self.claim.row, head, self.program.agent, result, now=self.now()) if turn is None else None
         step, written = (None, None) if turn is None else turn.ended(run.ledger.usage)
         unsaid = [n for n, receipt in self.receipts.items() if receipt.status == "queued"]
@@ -665,7 +665,14 @@ class RunDriver:
         return leaving if is_ours else Exit(how="fenced", why=_ANOTHERS)
 
     def _change(
-        self, run: Run, life: Lease, status: Status, *, why: str | None = None, wake: float | None = None
+        self,
+        run: Run,
+        life: Lease,
+        status: Status,
+        *,
+        why: str | None = None,
+        wake: float | None = None,
+        result: bytes | None = None,
     ) -> Change:
         # Of the steps that are stored, and the place where it is: what is not kept tells nothing.
         attempt, iteration = max(life.place, (run.attempt.number, run.attempt.iteration))
@@ -678,6 +685,7 @@ class RunDriver:
             usage=run.ledger.usage + self._beyond(run),
             attempt=attempt,
             iteration=iteration,
+            result=result,
         )
 
     def _beyond(self, run: Run) -> Usage:

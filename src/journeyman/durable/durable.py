@@ -342,7 +342,8 @@ class Durable:
             history=history,
             runtime=DEFAULT_RUNTIME if runtime is None else runtime,
         )
-        head = replace(head, target=target, model=model, mode=mode)
+        if target or model or mode:
+            head = replace(head, target=target, model=model, mode=mode)
         later_s = LATE_S if here else after_s
         wake = self.hub.now() + later_s if later_s > 0 else None
         options = {"queue": queue, "priority": priority, "wake": wake, "dedup": idempotency_key}

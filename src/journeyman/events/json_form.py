@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
 _DEPTH: Final = 64
+_PLAIN: Final = frozenset({str, int, float, bool})
+"""The types of which a value is JSON as it is."""
 
 
 def to_json(event: object) -> bytes:
@@ -74,18 +76,21 @@ def plain_fields(value: object, depth: int = 0) -> JsonObject:
         fact = getattr(value, name)
         if fact is None or fact is usual or (usual is not MISSING and fact == usual):
             continue
-        if type(fact) is str or type(fact) is int:  # in a hurry: each piece of an answer is an event
-            facts[name] = fact
-        else:
-            facts[name] = round(fact, 6) if is_time and type(fact) is float else plain(fact, depth + 1)
+        if is_time and type(fact) is float:
+            facts[name] = round(fact, 6)
+        else:  # in a hurry: each piece of an answer is an event
+            facts[name] = fact if type(fact) in _PLAIN else plain(fact, depth + 1)
     return facts
 
 
 def plain(value: object, depth: int = 0) -> JsonValue:
     """Return a value as plain JSON."""
-    if type(value) is str or type(value) is int:
+    kind = type(value)
+    if kind in _PLAIN and isinstance(value, (str, int, float)):
         return value
-    has_fields = depth <= _DEPTH and _has_plain_fields(type(value))
+    if kind is tuple and depth <= _DEPTH and is_list_or_tuple(value):
+        return [plain(each, depth + 1) for each in value]
+    has_fields = depth <= _DEPTH and _has_plain_fields(kind)
     return plain_fields(value, depth) if has_fields else _plain_other(value, depth)
 
 

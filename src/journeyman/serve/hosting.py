@@ -15,12 +15,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapp
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from contextvars import Context
 from dataclasses import replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 from journeyman.agent import Agent, Runtime
-from journeyman.cancellation import cancel_within, is_awaited
+from journeyman.cancellation import Abort, cancel_within, is_awaited
 from journeyman.chat import Chat
-from journeyman.chat.questions import UNANSWERED, answered_event
+from journeyman.chat.questions import UNANSWERED, Questions, answered_event
 from journeyman.closing import TimeToEnd, time_of_work
 from journeyman.connect import connect
 from journeyman.durable import Durable, InMemoryEngine, Memory, PendingQuestion, RunHandle, RunInfo, Worker
@@ -41,7 +41,7 @@ from journeyman.errors import (
     StoreError,
     name_and_words,
 )
-from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked, TextDelta
+from journeyman.events import ApprovalAnswered, ApprovalRequested, Listener, QuestionAnswered, QuestionAsked, TextDelta
 from journeyman.gate import DECISION, Decision, Deny
 from journeyman.model import opened
 from journeyman.serve.live import KeptRuns, Live, Past, ServeLimits
@@ -333,7 +333,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     async def _drive(self, live: Live, id: str, deps: object) -> None:
         """Drive a run until it is over, or has left this process."""
         try:
-            program = self._program(live, Program(agent=live.agent, runtime=self.runtime, is_checked=True), deps)
+            program = Program(agent=live.agent, runtime=self.runtime, is_checked=True, **_ears(live, deps))
             outcome = await self.durable.hub.driven(id, program, also=("ready",))
         except RunInUse:
             outcome = Exit(how="held", why="")
@@ -357,9 +357,6 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         live.is_suspended, live.is_driven, live.task = True, False, None
         if live.n_followers:
             self._watch(live)
-
-    def _program(self, live: Live, program: Program, deps: object) -> Program:
-        return replace(program, deps=deps, on_event=live.hear, abort=live.abort, questions=live.ask_here())
 
     async def _deps_of(self, name: str) -> object:
         """Make what the agents use for the owner of a run, or of a chat.
@@ -395,7 +392,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         live = self._kept.get(name)
         if live is None or live.ended is not None:
             live = self._kept.add(name, self._live(name, program.agent, base=row.epoch))
-        return self._program(live, program, deps)
+        return replace(program, **_ears(live, deps))
 
     def _watch(self, live: Live) -> None:
         """Wait for the end of a run that is not driven by a task of ours, for those who follow it."""
@@ -770,6 +767,19 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             await (await self.handle(run)).steer(text, who=who)
         except RunOver as over:
             raise Refusal(409, "OVER", f"{_describe_run(run)} has ended.", "Begin another one.") from over
+
+
+class _Ears(TypedDict):
+    """The parts of a program that let clients follow a run, stop it and answer it."""
+
+    deps: object
+    on_event: Listener
+    abort: Abort
+    questions: Questions
+
+
+def _ears(live: Live, deps: object) -> _Ears:
+    return {"deps": deps, "on_event": live.hear, "abort": live.abort, "questions": live.ask_here()}
 
 
 STORE_AWAY: Final = "The store cannot be used at the moment."

@@ -191,7 +191,7 @@ class Past(Followed[Sent]):
 
     def __init__(self, live: Live, ended: Ended) -> None:
         super().__init__(live.name, live.agent, first=live.first)
-        self.ended: Ended | None = replace(ended, metadata=None)
+        self.ended: Ended | None = Ended(code=ended.code, document=ended.document)
         # A tuple of bytes, which no collection of garbage looks through after its first.
         self._sent: Final = tuple([each.sent() for each in live.entries])
 
