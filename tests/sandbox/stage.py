@@ -50,6 +50,7 @@ class Stage:
             (socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
             (socket.AF_UNIX, socket.SOCK_STREAM, f"\0journeyman-{self.folder.name}"),
             (socket.AF_UNIX, socket.SOCK_STREAM, "work/socket"),
+            (socket.AF_UNIX, socket.SOCK_DGRAM, "work/datagrams"),
         ):
             server = socket.socket(family, kind)
             before = Path.cwd()

@@ -81,6 +81,8 @@ ESCAPES: dict[Harm, tuple[str, ...]] = {
         "echo x > /dev/udp/127.0.0.1/$UDP",
         f'{PYTHON} \'import os, socket; socket.socket(socket.AF_UNIX).connect("\\0" + os.environ["ABSTRACT"])\'',
         f"{PYTHON} 'import socket; socket.socket(socket.AF_UNIX).connect(\"socket\")'",
+        f'{PYTHON} \'import socket; socket.socketpair(1, 2)[0].sendto(b"x", "datagrams")\'',
+        f'{PYTHON} \'import socket; a, b = socket.socketpair(1, 3); a.connect("datagrams"); a.send(b"x")\'',
         'nsenter -t "$PID" -n bash -c "exec 9<> /dev/tcp/127.0.0.1/$TCP"; exec 9<> /dev/tcp/127.0.0.1/$TCP',
     ),
     "process": (

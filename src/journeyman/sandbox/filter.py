@@ -25,7 +25,7 @@ _X32: Final = 0x40000000
 
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
 _NETLINK_ROUTE: Final = 0
-_SOCK_STREAM, _KIND, _IPPROTO_TCP = 1, 0xF, 6
+_SOCK_STREAM, _SOCK_SEQPACKET, _KIND, _IPPROTO_TCP = 1, 5, 0xF, 6
 _CLONE_NAMESPACES: Final = 0x7E020000  # CLONE_NEW*; the lowest bits of clone's own flags are a signal
 _NAMESPACES: Final = _CLONE_NAMESPACES | 0x80
 _SETUID_BITS: Final = 0o6000
@@ -99,10 +99,13 @@ def _conditions(*, datagrams: bool) -> dict[str, list[_Instruction]]:
     internet: list[_Instruction] = [_ALLOW] if datagrams else stream
     families = {_AF_INET: internet, _AF_INET6: internet, _AF_NETLINK: netlink}
     sockets = [each for family, block in families.items() for each in _when(_EQUAL, family, block)]
+    # A pair of datagram sockets is connected, and yet one of them sends to whatever name it is given.
+    connected = [each for kind in (_SOCK_STREAM, _SOCK_SEQPACKET) for each in _when(_EQUAL, kind, [_ALLOW])]
+    pair = [_load(1), (_AND, 0, 0, _KIND), *connected, _REFUSE]
     typing = [each for request in (_TIOCSTI, _TIOCLINUX) for each in _when(_EQUAL, request, [_REFUSE])]
     return {
         "socket": [_load(0), *sockets, _REFUSE],
-        "socketpair": [_load(0), *_when(_EQUAL, _AF_UNIX, [_ALLOW]), _REFUSE],
+        "socketpair": [_load(0), *_when(_EQUAL, _AF_UNIX, pair), _REFUSE],
         "clone": _refuse_bits(0, _CLONE_NAMESPACES),
         "unshare": _refuse_bits(0, _NAMESPACES),
         "ioctl": [_load(1), *typing, _ALLOW],
