@@ -120,12 +120,33 @@ async def test_each_need_that_was_answered_holds_by_itself_and_a_question_says_w
     first = boxed(box, "pip install a", needs=needs, why="the tests\x1b[2K need it")
     asked = await rules.decide(first)
     assert isinstance(asked, Ask)
-    assert "it asks for host:packages.example, write:../lib, which is beyond its box. It says why: " in asked.question
+    resolved = [*PIP, f"write:{tmp_path.parent / 'lib'}"]
+    assert f"it asks for {', '.join(resolved)}, which is beyond its box. It says why: " in asked.question
     assert "the tests\\x1b[2K need it" in asked.question
     approval = Approval(request=first, question=asked.question, question_id=first.digest, offers=asked.offers, rule="")
     rules.settle(approval, Allow("session"))
     assert [await verdict(rules, box, "make", needs=each) for each in (PIP, needs, needs[1:])] == ["allow"] * 3
-    assert sorted(rules.approvals.granted().values()) == [f"any command in its box with {each}" for each in needs]
+    assert sorted(rules.approvals.granted().values()) == [f"any command in its box with {each}" for each in resolved]
+
+
+async def test_an_answer_about_a_path_holds_for_where_it_leads(tmp_path: Path) -> None:
+    work, one, other = (tmp_path / each for each in ("work", "one", "other"))
+    for each in (work, one, other):
+        each.mkdir()
+    (work / "link").symlink_to(one)
+    (work / "sub").mkdir()
+    rules = Permission(mode="auto", roots=[work])
+    rules.approvals.grant(f"needs:write:{one}", "session")
+    box, needs = make_box(rules), ["write:link"]
+    assert await verdict(rules, box, "make", needs=needs) == "allow"
+    (work / "link").unlink()
+    (work / "link").symlink_to(other)
+    assert await verdict(rules, box, "make", needs=needs) == "ask", "it leads elsewhere now"
+    inner = Box(work=str(work / "sub"))
+    denied = Permission(mode="auto", roots=[work], deny=["Edit(sub/a)"])
+    assert await verdict(denied, inner, "make", needs=["write:a"]) == "deny", (
+        "a path is one below the folder of the box"
+    )
 
 
 @pytest.mark.parametrize("extent", ["session", "always"])
@@ -136,7 +157,8 @@ async def test_an_answer_to_a_question_that_waits_holds_for_each_need(tmp_path: 
     assert await verdict(rules, box, "pip install a", needs=needs) == "ask"
     (asked,) = approvals.pending()
     approvals.answer(asked.question_id, Allow(extent))
-    assert approvals.granted() == {f"needs:{each}": f"any command in its box with {each}" for each in needs}
+    resolved = [*PIP, f"write:{tmp_path.parent / 'lib'}"]
+    assert approvals.granted() == {f"needs:{each}": f"any command in its box with {each}" for each in resolved}
     assert [await verdict(rules, box, "make", needs=each) for each in (PIP, needs[1:], needs)] == ["allow"] * 3
 
 

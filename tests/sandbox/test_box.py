@@ -54,10 +54,25 @@ def test_a_box_is_widened_by_what_is_needed_and_by_nothing_else() -> None:
     assert box.wider(["socket:/run/a.sock"]).sockets == ("/run/a.sock",)
 
 
-@pytest.mark.parametrize("need", ["outside", "host:", "write", "exec:rm", "", "host:1.2.3.4", "write:/"])
+@pytest.mark.parametrize(
+    "need", ["outside", "host:", "write", "exec:rm", "", "host:1.2.3.4", "write:/", "write:~nobody/.."]
+)
 def test_what_is_no_need_is_refused(need: str) -> None:
     with pytest.raises(DefinitionError):
         Box(work=WORK).wider([need])
+
+
+@pytest.mark.parametrize("need", ["write:link", "write:link/a", "read:link/../x", "write:./link", "write:sub/../link"])
+def test_a_need_does_not_lead_by_a_link_that_a_command_may_change(tmp_path: Path, need: str) -> None:
+    work, outside = tmp_path.resolve() / "work", tmp_path.resolve() / "outside"
+    for each in (outside, work / "sub"):
+        each.mkdir(parents=True)
+    (work / "link").symlink_to(outside)
+    (tmp_path / "steady").symlink_to(outside)
+    with pytest.raises(DefinitionError, match="by a link that a command may change"):
+        Box(work=str(work)).wider([need])
+    assert Box(work=str(work)).wider(["write:../steady"]).writes == (str(outside),)
+    assert Box(work=str(work), changes=False).wider(["write:link"]).writes == (str(outside),)
 
 
 def test_a_box_tells_what_it_lets_change() -> None:

@@ -183,7 +183,7 @@ async def test_a_command_is_given_exactly_what_it_needs_and_what_it_lacks_is_tol
     assert "Read-only" in await player.text("bash", command=line), "what was given to one command, the next has not"
     assert await player.text("bash", command="rm ../outside", needs=["outside"]) == "[exit code 0]"
     assert not outside.exists()
-    for needs in (["anything"], ["outside", "write:../a"], ["socket:/run/x"], ["write:~"]):
+    for needs in (["anything"], ["outside", "write:../a"], ["socket:/run/x"], ["write:~"], ["write:/"], ["write:a\0b"]):
         await player.refused("bash", command="true", needs=needs)
     workspace.close()
 
@@ -213,7 +213,7 @@ async def test_a_gate_that_knows_the_box_lets_an_agent_run_what_it_holds(place: 
         found[has_box] = [result_text(message) for message in result.history if result_text(message)]
     assert found[True][0] == "one\n[exit code 0]"
     assert "The sandbox refused to run sqlite3" in found[True][1]
-    assert "it asks for write:../outside, which is beyond its box" in found[True][2]
+    assert f"it asks for write:{place / 'outside'}, which is beyond its box" in found[True][2]
     assert all(each.startswith("Error: denied: ") for each in found[False][:2]), found[False]
     assert (place / "outside").read_text() == "as it was\n"
 

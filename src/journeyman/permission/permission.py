@@ -35,7 +35,7 @@ from journeyman.permission.capability import Action, Capability, Classifier, cla
 from journeyman.permission.programs import only_looks
 from journeyman.permission.protected import Protected, is_loaded
 from journeyman.permission.rules import Roots, Rules, Whereabouts, WorkingFolder, fold_path, plain_host, rule_problems
-from journeyman.sandbox.box import NEED_HINT, Box, read_need, secrets_of_home
+from journeyman.sandbox.box import NEED_HINT, Box, read_need, resolve_need, secrets_of_home
 from journeyman.sandbox.sandbox import SandboxUnavailable
 from journeyman.startup_files import starts_by_itself
 from journeyman.types import RunPath
@@ -217,7 +217,9 @@ class Permission:
     def _action(self, request: GateRequest) -> Action:
         action = self._classify(request)
         names = request.server_names if action.tool == request.tool_name else ()
-        return replace(action, digest=request.digest, server_names=names)
+        work = request.box.work if request.box is not None else self._roots.folders[0][0]
+        needs = tuple([resolve_need(need, work) for need in action.needs])
+        return replace(action, digest=request.digest, server_names=names, needs=needs)
 
     def _borders(self) -> Box:
         """Return the box that the rules become, for the files that are there now.

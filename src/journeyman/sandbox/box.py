@@ -89,16 +89,18 @@ class Box:
         A relative path is one below the folder.
 
         Raises:
-            DefinitionError: something is no need, or is hidden or protected.
+            DefinitionError: something is no need, is hidden or protected, or leads by a link that a command may change.
         """
         added: dict[str, list[str]] = {"host": [], "write": [], "read": [], "socket": []}
         for need in needs:
-            found = read_need(need)
+            found = read_need(resolve_need(need, self.work))
             if found is None or found[0] == "outside":
                 raise DefinitionError("needs", [Problem("UNKNOWN_NEED", f"{need!r} is no need.", NEED_HINT)])
             kind, value = found
-            path = os.path.realpath(Path(self.work) / Path(value).expanduser())
-            added[kind].append(value.lower() if kind == "host" else path)
+            if kind != "host" and self._passes_own_link(Path(self.work, _path_of_need(need))):
+                told = f"{need!r} leads to {value} by a link that a command may change."
+                raise DefinitionError("needs", [Problem("LINKED_NEED", told, "Name where it leads to.")])
+            added[kind].append(value)
         writes_work = self.work in added["write"]
         return replace(
             self,
@@ -110,6 +112,16 @@ class Box:
             hosts=_join(self.hosts, added["host"]),
             sockets=_join(self.sockets, added["socket"]),
         )
+
+    def _passes_own_link(self, path: Path) -> bool:
+        """Tell whether a link on the way is one that a command may change, between the answer and the start."""
+        place = "/"
+        for part in path.parts[1:]:
+            here = os.path.normpath(Path(place, part))
+            if Path(here).is_symlink() and self.may_change(place):
+                return True
+            place = os.path.realpath(here)
+        return False
 
     def may_change(self, path: str) -> bool:
         """Tell whether a path, absolute and with links followed, lies in a folder that may be changed."""
@@ -141,6 +153,21 @@ def read_need(need: str) -> tuple[NeedKind, str] | None:
     known: NeedKind | None = next((each for each in get_args(NeedKind) if each == kind), None)
     is_need = bool(value) == (known != "outside") and "\0" not in need
     return (known, value) if known is not None and is_need else None
+
+
+def resolve_need(need: str, work: str) -> str:
+    """Return a need with where its path leads: absolute, with links followed, from a folder if it is relative."""
+    match read_need(need):
+        case ("host", name):
+            return f"host:{name.lower()}"
+        case ("write" | "read" | "socket" as kind, _):
+            return f"{kind}:{os.path.realpath(Path(work, _path_of_need(need)))}"
+        case _:
+            return need
+
+
+def _path_of_need(need: str) -> str:
+    return os.path.expanduser(need.partition(":")[2])
 
 
 def _join(given: tuple[str, ...], added: Iterable[str]) -> tuple[str, ...]:
