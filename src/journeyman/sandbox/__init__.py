@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from journeyman.sandbox.choose import choose_sandbox
     from journeyman.sandbox.container import Container
     from journeyman.sandbox.exam import sandbox_exam
+    from journeyman.sandbox.kept import NoSandbox
     from journeyman.sandbox.landlock import Landlock
-    from journeyman.sandbox.no_sandbox import NoSandbox
     from journeyman.sandbox.refusals import find_refusals
     from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxProcess, SandboxUnavailable, TellsRefusals
     from journeyman.sandbox.seatbelt import Seatbelt
@@ -55,8 +55,8 @@ if not TYPE_CHECKING:
             "choose": "choose_sandbox",
             "container": "Container",
             "exam": "sandbox_exam",
+            "kept": "NoSandbox",
             "landlock": "Landlock",
-            "no_sandbox": "NoSandbox",
             "refusals": "find_refusals",
             "sandbox": "OpenSandbox Sandbox SandboxProcess SandboxUnavailable TellsRefusals",
             "seatbelt": "Seatbelt",

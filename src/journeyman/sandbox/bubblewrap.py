@@ -28,14 +28,8 @@ from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxUnavailable
 
 _PLACES: Final = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap", "/run/current-system/sw/bin/bwrap")
 _NEEDED: Final = (
-    "--unshare-all",
-    "--as-pid-1",
-    "--cap-drop",
-    "--new-session",
-    "--seccomp",
-    "--args",
-    "--ro-bind",
-    "--ro-bind-data",
+    *("--unshare-all", "--as-pid-1", "--cap-drop", "--new-session", "--seccomp", "--args", "--ro-bind"),
+    *("--ro-bind-data", "--remount-ro"),
 )
 _ALWAYS: Final = ("--unshare-all", "--unshare-user", "--as-pid-1", "--cap-drop", "ALL", "--new-session")
 _SYSTEM: Final = (
@@ -136,8 +130,12 @@ class Bubblewrap(SandboxAdapter):
         if box.reads == "all":
             yield from ("--ro-bind", "/", "/")
         else:
-            yield from _system_mounts()
-        yield from ("--dev", "/dev", "--proc", "/proc", *_kernel_settings())
+            yield from (each for path in _SYSTEM for each in ("--ro-bind-try", path, path))
+            for path in filter(os.path.lexists, _ROOT_LINKS):
+                is_link = Path(path).is_symlink()
+                yield from ("--symlink", str(Path(path).readlink()), path) if is_link else ("--ro-bind", path, path)
+        # As root, a command could change settings of the kernel in `/proc`, which are those of the host.
+        yield from ("--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc")
         size = ("--size", str(box.limits.temporary_bytes)) if "--size" in offers else ()
         for folder in _NEW:
             if box.reads == "system" or Path(folder).is_dir():
@@ -158,29 +156,6 @@ class Bubblewrap(SandboxAdapter):
         empty_file, empty_folder = unreadable().paths() if masked else ("", "")
         for path in masked:
             yield from ("--ro-bind", empty_folder if Path(path).is_dir() else empty_file, path)
-
-
-def _system_mounts() -> Iterator[str]:
-    for folder in _SYSTEM:
-        yield from ("--ro-bind-try", folder, folder)
-    for path in _ROOT_LINKS:
-        if Path(path).is_symlink():
-            yield from ("--symlink", str(Path(path).readlink()), path)
-        else:
-            yield from ("--ro-bind-try", path, path)
-
-
-@cache
-def _kernel_settings() -> tuple[str, ...]:
-    """Return the mounts over what root could change in `/proc`: settings of the kernel, which are those of the host."""
-    found: list[str] = []
-    for path in sorted(Path("/proc").iterdir()):
-        with suppress(OSError):
-            mode = path.lstat().st_mode
-            is_ours = path.name.isdecimal() or stat.S_ISLNK(mode)
-            if not is_ours and (stat.S_ISDIR(mode) or mode & 0o222):
-                found += ("--ro-bind-try", str(path), str(path))
-    return tuple(found)
 
 
 def _protecting(box: Box) -> Iterator[str]:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from functools import cache
 
 from journeyman.sandbox.bubblewrap import Bubblewrap
+from journeyman.sandbox.kept import NoSandbox
 from journeyman.sandbox.landlock import Landlock
-from journeyman.sandbox.no_sandbox import NoSandbox
 from journeyman.sandbox.sandbox import Sandbox
 from journeyman.sandbox.seatbelt import Seatbelt
 
@@ -18,19 +18,13 @@ def choose_sandbox(sandboxes: Sequence[Sandbox] | None = None) -> Sandbox:
     Args:
         sandboxes: Those to try, the best one first; those of this system if not given.
     """
-    return _choose_usual() if sandboxes is None else _choose_of(sandboxes)
+    found = [(each, each.holds()) for each in (_usual() if sandboxes is None else sandboxes)]
+    good = [sandbox for sandbox, guarantees in found if guarantees.is_enough]
+    fair = [sandbox for sandbox, guarantees in found if guarantees.held]
+    none = NoSandbox("; ".join(f"{sandbox.name}: {guarantees}" for sandbox, guarantees in found))
+    return (good or fair or [none])[0]
 
 
 @cache
-def _choose_usual() -> Sandbox:
-    kinds: dict[str, tuple[type[Sandbox], ...]] = {"darwin": (Seatbelt,)}
-    return _choose_of([each() for each in kinds.get(sys.platform, (Bubblewrap, Landlock))])
-
-
-def _choose_of(sandboxes: Sequence[Sandbox]) -> Sandbox:
-    found = [(each, each.holds()) for each in sandboxes]
-    good = [sandbox for sandbox, guarantees in found if guarantees.is_enough]
-    fair = [sandbox for sandbox, guarantees in found if guarantees.held]
-    if good or fair:
-        return (good or fair)[0]
-    return NoSandbox("; ".join(f"{sandbox.name}: {guarantees}" for sandbox, guarantees in found))
+def _usual() -> tuple[Sandbox, ...]:
+    return (Seatbelt(),) if sys.platform == "darwin" else (Bubblewrap(), Landlock())

@@ -25,10 +25,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, Protocol
 from weakref import WeakSet, finalize
 
+from journeyman.definition import explain_arguments
 from journeyman.processes import signal_name
-from journeyman.sandbox.box import Box, SandboxGuarantees, SandboxRefusal, need_of_host
+from journeyman.sandbox.box import GUARANTEES, Box, SandboxGuarantees, SandboxRefusal, need_of_host
 from journeyman.sandbox.proxy import HostProxy
-from journeyman.sandbox.sandbox import OpenSandbox, SandboxProcess, SandboxUnavailable, TellsRefusals
+from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxProcess, SandboxUnavailable, TellsRefusals
 from journeyman.sandbox.trials import find_guarantees
 
 KEEPER: Final = Path(__file__).with_name("keeper.py")
@@ -258,9 +259,14 @@ class KeptSandbox:
 
 def _end_keeper(control: socket.socket, idle: list[socket.socket], keeper: subprocess.Popen[bytes]) -> None:
     """Let the keeper of a box end, and all that runs in it."""
-    for each in (*idle, control):
+    for each in idle:
         each.close()
     idle.clear()
+    with suppress(OSError):  # it has ended
+        control.shutdown(socket.SHUT_WR)
+        control.settimeout(_END_S)
+        control.recv(1)  # until it ends: to wait for a process, Python sleeps and asks again
+    control.close()
     try:
         keeper.wait(_END_S)
     except subprocess.TimeoutExpired:  # the system may not let go of it
@@ -330,6 +336,25 @@ class SandboxAdapter(Protocol):
         """Close all boxes that it has opened."""
         for each in [*self._opened]:
             each.close()
+
+
+@explain_arguments
+class NoSandbox(SandboxAdapter):
+    """The sandbox of systems that have none. Commands are started and ended as in a box, and nothing is refused."""
+
+    def __init__(self, reason: str = "there is no sandbox") -> None:
+        """`reason` says why there is none, and what would help."""
+        self.name = "none"
+        self.lets_through = ("hosts", "sockets")
+        self._reason: Final = reason
+
+    def holds(self) -> SandboxGuarantees:
+        """Return that nothing is held, and why."""
+        return SandboxGuarantees(reasons=dict.fromkeys(GUARANTEES, self._reason))
+
+    def open_box(self, box: Box) -> OpenSandbox:
+        """Open what draws no borders: see `Sandbox.open`."""
+        return KeptSandbox(box)
 
 
 class KeptProcess:
@@ -409,6 +434,7 @@ class KeptProcess:
 
 
 if TYPE_CHECKING:
+    _sandbox: type[Sandbox] = NoSandbox
     _opened: type[OpenSandbox] = KeptSandbox
     _telling: type[TellsRefusals] = KeptSandbox
     _process: type[SandboxProcess] = KeptProcess

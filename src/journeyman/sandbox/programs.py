@@ -19,10 +19,10 @@ _MOST_NAMES: Final = 16
 """A file with more names is many programs in one: to take it away would take away all of them."""
 
 
-def folders_of_programs(path: str | None = None) -> list[str]:
+def folders_of_programs(path: str | None = None, *, besides: Sequence[str] = _SYSTEM) -> list[str]:
     """Return the folders in which programs are: those of `PATH`, and those of systems; each once, without links."""
     named = (os.environ.get("PATH", "") if path is None else path).split(os.pathsep)
-    real = [os.path.realpath(each) for each in (*named, *_SYSTEM) if each.startswith("/")]
+    real = [os.path.realpath(each) for each in dict.fromkeys((*named, *besides)) if each.startswith("/")]
     return [each for each in dict.fromkeys(real) if Path(each).is_dir()]
 
 
@@ -61,7 +61,7 @@ def needed_for_programs(path: str | None, gone: Sequence[str]) -> Iterator[str]:
     """Give the folders that programs of `PATH` and this interpreter need, of those in folders that are `gone` for a
     command: their own, the libraries beside them, and what a virtual environment was made of."""
     bases = [sys.base_prefix, sys.prefix]
-    for folder in folders_of_programs(path):
+    for folder in folders_of_programs(path, besides=()):  # those of systems are shown whole
         prefix = Path(folder).parent
         settings = prefix / "pyvenv.cfg"
         if settings.is_file():
