@@ -84,7 +84,7 @@ class Stage:
                 found.add("protected" if path.startswith("work/") else "outside")
         if any(map(_was_reached, self.servers)):
             found.add("network")
-        if self.bystander.poll() is not None or "State:\tt" in self._state():
+        if self.bystander.poll() is not None or "state:\tt" in self._state().lower():
             found.add("process")
         return found
 

@@ -4,12 +4,13 @@ import asyncio
 import os
 import signal
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from journeyman.sandbox import Bubblewrap, NoSandbox, OpenSandbox, Sandbox, SandboxUnavailable
+from journeyman.sandbox import Bubblewrap, Landlock, NoSandbox, OpenSandbox, Sandbox, SandboxUnavailable
 from journeyman.sandbox.trials import run_in_sandbox
 from tests.sandbox.stage import Stage
 
@@ -160,3 +161,53 @@ async def test_a_box_that_shows_the_system_has_its_programs_and_hides_the_rest(
         code, output = await run_in_sandbox(opened, line, environment)
         assert (code != 0, "No such file" in output) == (True, True), line
     opened.close()
+
+
+async def test_a_protected_path_may_be_a_link_a_folder_a_pipe_or_missing(bubblewrap: Bubblewrap, stage: Stage) -> None:
+    os.mkfifo(stage.work / "pipe")
+    (stage.work / "link").symlink_to("f")
+    protected = tuple(str(stage.work / each) for each in ("link", "a/b", "pipe", "missing", "missing/deep"))
+    opened = bubblewrap.open(replace(stage.box(), protected=protected))
+    code, output = await run_in_sandbox(opened, "rm pipe; echo x > a/b/new; echo x > f; echo new > other", PATH)
+    opened.close()
+    assert code == 0, output
+    assert (stage.work / "f").read_text() == "b\na\nc\n", "the link leads to it"
+    assert [(stage.work / each).exists() for each in ("pipe", "a/b/new", "missing", "other")] == [
+        True,
+        False,
+        False,
+        True,
+    ]
+
+
+async def test_more_protected_files_than_can_be_mounted_are_refused_in_words(
+    bubblewrap: Bubblewrap, stage: Stage
+) -> None:
+    (stage.work / "many").mkdir()
+    for number in range(4_001):
+        (stage.work / f"many/{number}").touch()
+    protected = tuple(str(stage.work / f"many/{number}") for number in range(4_001))
+    with pytest.raises(SandboxUnavailable, match=r"4,002 files and folders would .* Use patterns"):
+        bubblewrap.open(replace(stage.box(), protected=protected))
+
+
+async def test_a_forked_process_opens_boxes_of_its_own(bubblewrap: Bubblewrap, stage: Stage) -> None:
+    child = os.fork()
+    if not child:
+        os._exit(0 if can_open(stage) else 1)
+    assert os.waitstatus_to_exitcode(await asyncio.to_thread(lambda: os.waitpid(child, 0)[1])) == 0
+
+
+def can_open(stage: Stage) -> bool:
+    opened = Bubblewrap().open(stage.box())
+    is_open = opened.is_open
+    opened.close()
+    return is_open and not opened.is_open
+
+
+async def test_no_space_for_temporary_files_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not Landlock().holds().held:
+        pytest.skip(f"Landlock does not hold here: {Landlock().holds()}")
+    monkeypatch.setattr(tempfile, "tempdir", "/proc")
+    with pytest.raises(SandboxUnavailable, match=r"The sandbox cannot be started: .*'/proc/journeyman-box-"):
+        Landlock().open(stage.box())

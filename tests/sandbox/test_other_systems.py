@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
@@ -146,6 +147,13 @@ def test_the_options_of_a_container() -> None:
 def test_a_path_that_no_mount_can_hold_is_refused() -> None:
     with pytest.raises(SandboxUnavailable, match="'/srv/a,b' has characters that no mount of a container can hold"):
         list(container_arguments(Box(work="/srv/a,b"), "name", "/temporary"))
+
+
+def test_an_image_that_is_missing_is_told(tmp_path: Path) -> None:
+    (tmp_path / "docker").write_text("#!/bin/sh\necho No such image >&2; exit 1")
+    (tmp_path / "docker").chmod(0o755)
+    with pytest.raises(SandboxUnavailable, match=r"There is no image 'debian' here \(No such image\)\. Fetch it: /"):
+        Container("debian", program=str(tmp_path / "docker")).open(Box(work="/srv/a"))
 
 
 def test_what_is_not_there_is_told() -> None:

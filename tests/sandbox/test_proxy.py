@@ -4,6 +4,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -13,6 +14,7 @@ from journeyman.sandbox.proxy import HostProxy, RefusedHost, allows, may_be_reac
 from journeyman.sandbox.trials import run_in_sandbox
 from tests.sandbox.stage import Stage
 
+PYTHON = "python3 -I -S -c"
 PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
@@ -22,10 +24,16 @@ class Served:
 
     port: int = 0
     received: list[str] = field(default_factory=list[str])
+    leads_to: str = ""
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.received.append((await reader.readuntil(b"\r\n\r\n")).decode())
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+        status = f"302 Found\r\nLocation: {self.leads_to}" if self.leads_to else "200 OK"
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 5\r\n\r\nhello".encode())
+        with suppress(TimeoutError, OSError):  # a server may go on reading, whatever it was told of the connection
+            async with asyncio.timeout(0.02):
+                while chunk := await reader.read(1_000):
+                    self.received.append(chunk.decode("latin-1"))
         writer.close()
 
 
@@ -75,43 +83,121 @@ async def test_an_allowed_host_is_reached_and_told_its_own_name(server: Served, 
     assert "Proxy" not in received
 
 
-WAYS_ROUND = (
+FIRST = "POST http://localhost:PORT/ HTTP/1.1\r\n"
+SECOND = "GET http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n"
+LINES = (
     *("CONNECT 127.0.0.1:PORT", "CONNECT [::1]:PORT", "CONNECT 2130706433:PORT", "CONNECT 0x7f.1:PORT"),
     *("CONNECT 0177.0.0.1:PORT", "CONNECT 127.1:PORT", "CONNECT [::ffff:127.0.0.1]:PORT", "CONNECT localhost:PORT:443"),
-    *(
-        "CONNECT localhost:22",
-        "CONNECT localhost:80",
-        "CONNECT localhost:443",
-        "CONNECT localhost",
-        "CONNECT localhost:",
-    ),
-    *("CONNECT evil.test:443", "CONNECT localhost.evil.test:PORT", "CONNECT notexample.org:443"),
+    *("CONNECT localhost:22", "CONNECT localhost:80", "CONNECT localhost:443", "CONNECT localhost"),
+    *("CONNECT localhost:", "CONNECT evil.test:443", "CONNECT localhost.evil.test:PORT", "CONNECT notexample.org:443"),
     *("CONNECT example.org:443", "CONNECT *.example.org:443", "CONNECT user@localhost:PORT"),
     *("CONNECT localhost@evil.test:PORT", "CONNECT evil.test#localhost:PORT", "CONNECT loc\u0430lhost:PORT"),
     *("CONNECT localhost..:PORT", "CONNECT localhost%00.evil.test:PORT", "CONNECT localhost/evil.test:PORT"),
-    *(
-        "CONNECT localhost:+PORT",
-        "CONNECT localhost:99999",
-        "CONNECT \u24db\u24debcalhost:PORT",
-        "CONNECT ip6-localhost:PORT",
-    ),
-    *("GET http://127.0.0.1:PORT/", "GET http://user@localhost:PORT/", "GET http://localhost:PORT@127.0.0.1:PORT/"),
-    *("GET http://evil.test/", "GET https://localhost:PORT/", "GET /", "GET //localhost:PORT/", "OPTIONS *"),
-    *(
-        "GET http://evil.test\\@localhost:PORT/",
-        "GET http://localhost\t:PORT/",
-        "GET http:///",
-        "get http://localhost:PORT/",
-    ),
-    *("GET http://[::1]:PORT/", "GET http://localhost:PORT\x0b/", "GET ftp://localhost:PORT/", "GET http://0:PORT/"),
+    *("CONNECT localhost:+PORT", "CONNECT localhost:99999", "CONNECT \u24db\u24debcalhost:PORT"),
+    *("CONNECT ip6-localhost:PORT", "GET http://127.0.0.1:PORT/", "GET http://user@localhost:PORT/"),
+    *("GET http://localhost:PORT@127.0.0.1:PORT/", "GET http://evil.test/", "GET https://localhost:PORT/", "GET /"),
+    *("GET //localhost:PORT/", "OPTIONS *", "GET http://evil.test\\@localhost:PORT/", "GET http://localhost\t:PORT/"),
+    *("GET http:///", "get http://localhost:PORT/", "GET http://[::1]:PORT/", "GET http://localhost:PORT\x0b/"),
+    *("GET ftp://localhost:PORT/", "GET http://0:PORT/", "CONNECT evil.test.:443", "CONNECT EVIL.TEST:443"),
+    *("CONNECT localhost%2eevil.test:PORT", "CONNECT [localhost]:PORT", "CONNECT localhost\0.evil.test:PORT"),
+    *("CONNECT [::ffff:7f00:1]:PORT", "CONNECT 127.0.0.1.:PORT", "CONNECT 0.0.0.0:PORT", "CONNECT [::]:PORT"),
+    *("CONNECT localhost.localdomain:PORT", "CONNECT 127.0.0.1.nip.test:PORT", "CONNECT xn--locl-5qa.test:443"),
+    *("CONNECT \u2460\u2461\u2466.0.0.1:PORT", "CONNECT localhost :PORT", "CONNECT localhost:\uff14\uff14\uff13"),
+    *("TRACE http://evil.test/", "GET http:\\\\evil.test/"),
+    *("GET http:/evil.test/", "GET http://localhost:PORT@evil.test/", "GET http://evil.test%2f@localhost:PORT/"),
+    *("GET HTTP://evil.test/", "GET ws://localhost:PORT/", "GET file:///etc/passwd", "GET http://localhost:99999/"),
+    *("GET http://localhost:-1/", "GET http://localhost:PORT:80/", "GET http://127.0.0.1:PORT%2f@localhost/"),
+    *("GET http://[::ffff:127.0.0.1%25lo]:PORT/", "GET gopher://localhost:PORT/", "CONNECT localhost:65536"),
 )
+"""First lines of a request to the proxy, each of which is refused."""
+TEXTS = (
+    "GET http://localhost:PORT#@evil.test:80/ HTTP/1.1\r\n\r\n",
+    f"GET http://localhost:PORT/ HTTP/1.1\r\n\r\n{SECOND}",
+    f"GET http://localhost:PORT/ HTTP/1.1\r\nConnection: keep-alive\r\n\r\n{SECOND}",
+    f"{FIRST}Content-Length: 3\r\n\r\nabc{SECOND}",
+    f"{FIRST}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{SECOND}",
+    f"{FIRST}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n{SECOND}",
+    f"{FIRST}Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n{SECOND}",
+    f"{FIRST}transfer-encoding:\tidentity, chunked\r\n\r\n0\r\n\r\n{SECOND}",
+    *(f"{FIRST}Content-Length: {each}\r\n\r\n{SECOND}" for each in ("+99", "0x63", "-1", "9, 99", "", "9 9", "\u0669")),
+    f"{FIRST}Content-Length: 0\r\nContent-Length: 99\r\n\r\n{SECOND}",
+    f"{FIRST}Content-Length: 0\r\ncontent-length: 99\r\n\r\n{SECOND}",
+    "GET http://localhost:PORT/ HTTP/1.1\r\nHost: localhost\r\nHost: evil.test\r\n\r\n",
+    "GET http://localhost:PORT/ HTTP/1.1\r\nHOST:evil.test\r\n\r\n",
+    "GET http://localhost:PORT/ HTTP/1.1\r\nA: b\nHost: evil.test\r\n\r\n",
+    "GET http://localhost:PORT/ HTTP/1.1\r\nA: b\rHost: evil.test\r\n\r\n",
+    "GET http://localhost:PORT/ HTTP/1.1\r\n Host: evil.test\r\n\r\n",
+    "GET http://localhost:PORT/\rHost:evil.test HTTP/1.1\r\n\r\n",
+    "GET http://localhost:PORT/ HTTP/1.1\r\nProxy-Connection: x\r\nUpgrade: evil.test\r\n\r\n",
+    f"GET http://localhost:PORT/\r\n\r\n{SECOND}",
+    f"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n{SECOND}",
+    f"\x05\x01\x00\x05\x01\x00\x03\x09localhost\x01\xbb\r\n\r\n{SECOND}",
+    f"\x04\x01\x01\xbb\x7f\x00\x00\x01\x00\r\n\r\n{SECOND}",
+)
+"""Whole texts, with something in them that no server may see. What is before it may come through."""
+WAYS_ROUND = [*(f"{line} HTTP/1.1\r\nHost: localhost:PORT\r\n\r\n" for line in LINES), *TEXTS]
 
 
-@pytest.mark.parametrize("line", WAYS_ROUND)
-async def test_no_way_round_the_list_of_hosts_is_open(server: Served, line: str) -> None:
-    answer, _ = await ask(server, f"{line} HTTP/1.1\r\nHost: localhost:PORT\r\n\r\n", "*.example.org")
-    assert answer.startswith(("HTTP/1.1 403 ", "HTTP/1.1 400 ")), answer
-    assert server.received == []
+@pytest.mark.share(one_in=3)
+@pytest.mark.parametrize("number", range(len(WAYS_ROUND)))
+async def test_no_way_round_the_list_of_hosts_is_open(server: Served, number: int) -> None:
+    answer, _ = await ask(server, WAYS_ROUND[number], "*.example.org")
+    assert "evil" not in "".join(server.received)
+    if number < len(LINES):
+        assert answer.startswith(("HTTP/1.1 403 ", "HTTP/1.1 400 ")), answer
+        assert server.received == []
+
+
+IN_A_BOX = (
+    "exec 9<> /dev/tcp/127.0.0.1/$EVIL",
+    "exec 9<> /dev/tcp/localhost/$EVIL",
+    "exec 9<> /dev/tcp/::1/$EVIL; exec 9<> /dev/tcp/::ffff:127.0.0.1/$EVIL",
+    "exec 9<> /dev/tcp/0.0.0.0/$EVIL; exec 9<> /dev/tcp/127.1.2.3/$EVIL",
+    "echo x > /dev/udp/127.0.0.1/$UDP; echo x > /dev/udp/127.0.0.53/$UDP",
+    "curl -m 2 http://127.0.0.1:$EVIL/",
+    "curl -m 2 http://localhost:$EVIL/",
+    "curl -m 2 --noproxy '*' http://localhost:$EVIL/",
+    "no_proxy='*' NO_PROXY='*' curl -m 2 http://localhost:$EVIL/",
+    "env -u http_proxy -u all_proxy -u ALL_PROXY curl -m 2 http://localhost:$EVIL/",
+    "curl -m 2 -p -x $http_proxy http://localhost:$EVIL/",
+    "curl -m 2 -p -x $http_proxy http://127.0.0.1:$EVIL/",
+    "curl -m 2 -x socks5h://${http_proxy#*//} http://localhost:$EVIL/",
+    "curl -m 2 -x socks4a://${http_proxy#*//} http://localhost:$EVIL/",
+    "curl -m 2 -x http://evil@${http_proxy#*//} http://localhost:$EVIL/",
+    "curl -m 2 -L -x $http_proxy http://localhost:$GOOD/",
+    "curl -m 2 -x $http_proxy -H Host:\\ localhost:$EVIL http://localhost:$GOOD/plain",
+    "curl -m 2 -x $http_proxy --connect-to localhost:$GOOD:localhost:$EVIL http://localhost:$GOOD/plain",
+    "curl -m 2 -x $http_proxy --resolve localhost:$EVIL:127.0.0.1 http://localhost:$EVIL/",
+    "curl -m 2 -x $http_proxy --preproxy socks5://localhost:$EVIL http://localhost:$GOOD/plain",
+    "curl -m 2 --unix-socket socket http://localhost/",
+    "curl -m 2 --abstract-unix-socket $ABSTRACT http://localhost/",
+    "git -c http.proxy=$http_proxy ls-remote http://localhost:$EVIL/x",
+    "timeout 2 git ls-remote git://localhost:$EVIL/x",
+    "(setsid sh -c 'curl -m 2 http://localhost:$EVIL/' &); sleep 0.3",
+    f'{PYTHON} \'import os, socket; socket.socket(2, 1, 262).connect(("127.0.0.1", int(os.environ["EVIL"])))\'',
+    f'{PYTHON} \'import os, socket; socket.socket(2, 1, 132).connect(("127.0.0.1", int(os.environ["EVIL"])))\'',
+    f"{PYTHON} 'import os, socket; socket.socket(40, 1).connect((2, int(os.environ[\"EVIL\"])))'",
+    f'{PYTHON} \'import os, socket; socket.socket(2, 2, 1).sendto(b"x", ("127.0.0.1", 0)); print("sent")\'',
+    f"{PYTHON} 'import socket; socket.socket(16, 3, 0).bind((0, 0))'; ip route add default dev lo; ip link set lo down",
+    "unshare -rn true; nsenter -t 1 -n curl -m 2 http://localhost:$EVIL/",
+)
+"""Lines of a command in a box that may reach one server alone: another one is at the port $EVIL, and $UDP."""
+
+
+@pytest.mark.share(one_in=8)
+@pytest.mark.parametrize("number", range(len(IN_A_BOX)))
+async def test_no_command_gets_past_its_proxy(
+    bubblewrap: Bubblewrap, stage: Stage, server: Served, number: int
+) -> None:
+    ports = {"GOOD": str(server.port), "EVIL": stage.environment["TCP"]}
+    server.leads_to = f"http://localhost:{ports['EVIL']}/"
+    opened = bubblewrap.open(replace(stage.box(), hosts=(f"localhost:{server.port}",)))
+    _, output = await run_in_sandbox(
+        opened, 'exec bash -c "$LINE"', {**stage.environment, **ports, "LINE": IN_A_BOX[number]}
+    )
+    opened.close()
+    assert stage.harms(output) == set(), output
+    assert ports["EVIL"] not in "".join(server.received)
 
 
 async def test_what_is_no_request_is_refused_in_words(server: Served) -> None:
@@ -133,6 +219,10 @@ async def test_what_is_no_request_is_refused_in_words(server: Served) -> None:
             ("fe80::1%eth0", (False, False)),
             ("::ffff:169.254.1.1", (False, False)),
         ),
+        *(("2002:a00:1::", (False, True)), ("64:ff9b::a00:1", (False, True)), ("::10.0.0.1", (False, True))),
+        *(("64:ff9b::5db8:d822", (True, True)), ("64:ff9b::a9fe:a9fe", (False, False)), ("ff02::1", (False, False))),
+        *(("::ffff:0:10.0.0.1", (False, True)), ("64:ff9b:1::a00:1", (False, True)), ("fd00::1", (False, True))),
+        *(("2001:0:a00:1::", (False, True)), ("255.255.255.255", (False, True)), ("198.18.0.1", (False, True))),
         *(("0.0.0.0", (False, False)), ("224.0.0.1", (False, False)), ("100.64.0.1", (False, True))),
     ],
 )

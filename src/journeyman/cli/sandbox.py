@@ -19,7 +19,7 @@ from journeyman.cli.show.screen import stderr_console
 from journeyman.errors import DefinitionError
 from journeyman.processes import select_environment
 from journeyman.sandbox import Box, OpenSandbox, Sandbox, SandboxUnavailable, choose_sandbox, secrets_of_home
-from journeyman.sandbox.exam import try_escapes
+from journeyman.sandbox.trials import try_escapes
 from journeyman.startup_files import StartupFiles
 from journeyman.toolbox.boxed import AskedSandbox, asked_sandbox
 

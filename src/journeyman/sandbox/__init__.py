@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from journeyman.sandbox.bubblewrap import Bubblewrap
     from journeyman.sandbox.choose import choose_sandbox
     from journeyman.sandbox.container import Container
-    from journeyman.sandbox.exam import sandbox_exam
     from journeyman.sandbox.kept import NoSandbox
     from journeyman.sandbox.landlock import Landlock
     from journeyman.sandbox.refusals import find_refusals
     from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxProcess, SandboxUnavailable, TellsRefusals
     from journeyman.sandbox.seatbelt import Seatbelt
+    from journeyman.sandbox.trials import sandbox_exam
     from journeyman.sandbox.unboxed import Unboxed
 
 __all__ = [
@@ -54,12 +54,12 @@ if not TYPE_CHECKING:
             "bubblewrap": "Bubblewrap",
             "choose": "choose_sandbox",
             "container": "Container",
-            "exam": "sandbox_exam",
             "kept": "NoSandbox",
             "landlock": "Landlock",
             "refusals": "find_refusals",
             "sandbox": "OpenSandbox Sandbox SandboxProcess SandboxUnavailable TellsRefusals",
             "seatbelt": "Seatbelt",
+            "trials": "sandbox_exam",
             "unboxed": "Unboxed",
         },
     )

@@ -244,7 +244,7 @@ def _identify(path: str) -> tuple[int, int] | None:
 def _existing(paths: Iterable[str]) -> list[str]:
     """Return the paths at which something is, each once and without links, which no mount can stand on."""
     real = dict.fromkeys(os.path.realpath(path) for path in paths)
-    return [path for path in real if Path(path).exists()]
+    return [path for path in real if os.access(path, os.F_OK)]  # not those in a folder of another user
 
 
 class UnreadablePaths:

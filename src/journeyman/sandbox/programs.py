@@ -23,7 +23,7 @@ def folders_of_programs(path: str | None = None, *, besides: Sequence[str] = _SY
     """Return the folders in which programs are: those of `PATH`, and those of systems; each once, without links."""
     named = (os.environ.get("PATH", "") if path is None else path).split(os.pathsep)
     real = [os.path.realpath(each) for each in dict.fromkeys((*named, *besides)) if each.startswith("/")]
-    return [each for each in dict.fromkeys(real) if Path(each).is_dir()]
+    return [each for each in dict.fromkeys(real) if os.access(f"{each}/.", os.X_OK)]  # some are another user's
 
 
 def files_of_programs(names: Iterable[str], folders: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -33,7 +33,8 @@ _REQUEST: Final = re.compile(rb"([A-Z]{1,32}) ([!-~]+) HTTP/1\.[01]")
 _HEADER: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[ \t]*[^\x00-\x08\x0a-\x1f\x7f]*")
 _OURS: Final = (b"host", b"connection", b"keep-alive", b"upgrade", b"te", b"proxy-connection", b"proxy-authorization")
 _METADATA: Final = (ipaddress.ip_network("169.254.0.0/16"), ipaddress.ip_network("fe80::/10"))
-_WITH_IPV4: Final = [ipaddress.ip_network(each) for each in ("::/96", "::ffff:0:0/96", "64:ff9b::/96")]
+_BEFORE_IPV4: Final = ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
+_WITH_IPV4: Final = [ipaddress.ip_network(each) for each in _BEFORE_IPV4]
 """The addresses of IPv6 that are one of IPv4 with something before it."""
 
 

@@ -2,20 +2,22 @@
 
 That a program is installed, or that it starts, proves nothing. So a guarantee holds only where its trial was seen to
 fail, in a box in which what is allowed was seen to work. The probe tries the first line of each guarantee, all in one
-box; the exam tries every line, each in a box of its own.
+box. The exam, which whoever writes an adapter lets it sit, tries every line of what it claims, each in a box of its
+own; and commands have to work in a box, and to end with it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -25,8 +27,7 @@ from journeyman.sandbox.box import GUARANTEES, Box, Guarantee, SandboxGuarantees
 from journeyman.sandbox.programs import files_of_programs, folders_of_programs
 from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxUnavailable
 
-COMMAND_S: Final = 30.0
-"""How long a line may take."""
+_COMMAND_S: Final = 30.0
 _DENIED: Final = "mkfifo"
 """A program that every system has, and that nobody needs for a trial."""
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
@@ -93,6 +94,26 @@ for family, kind, address in {}:
     except OSError as error:
         print(address, error.strerror)
 """
+
+
+_NO_PROGRAM: Final = 127  # as shells end
+_LINES: Final[tuple[tuple[str, int, str], ...]] = (
+    ("exit 7", 7, ""),
+    ("kill -TERM $$", -signal.SIGTERM, ""),
+    ('echo "$WORD"; echo x >&2; cat', 0, "a b\nc\nx\n"),
+    ('[ "$(pwd)" = "$WORK" ] && echo here', 0, "here\n"),
+    ("mkdir -p a/b && echo x > a/b/c && mv a d && cat d/b/c", 0, "x\n"),
+    ('echo x > "${TMPDIR:-/tmp}/$NAME"', 0, ""),
+    ('cat "${TMPDIR:-/tmp}/$NAME"; rm "${TMPDIR:-/tmp}/$NAME"', 0, "x\n"),
+    (
+        "setsid sh -c 'exec 9> lock; flock 9; echo > locked; sleep 60' > /dev/null 2>&1 & "
+        "while ! [ -e locked ]; do sleep 0.01; done",
+        0,
+        "",
+    ),
+)
+"""Lines of a shell that work in every box, one after the other, each with its exit code and what it writes. The last
+one leaves a process aside, which locks a file as long as it lives."""
 
 
 class TrialStage:
@@ -216,7 +237,7 @@ async def run_in_sandbox(
         number = output.fileno()
         process = await opened.spawn("sh", ["-c", line], environment=environment, stdout=number, stderr=number)
         try:
-            code = await asyncio.wait_for(process.wait(), COMMAND_S)
+            code = await asyncio.wait_for(process.wait(), _COMMAND_S)
         finally:
             process.close()
         output.seek(0)
@@ -251,3 +272,51 @@ def find_guarantees(sandbox: Sandbox, help: str = "") -> SandboxGuarantees:
     if not files_of_programs([_DENIED], folders_of_programs())[0]:
         breaches["programs"] = f"{_DENIED} is not a program of its own here, so it was not tried"
     return SandboxGuarantees(held=frozenset(GUARANTEES) - breaches.keys(), reasons=breaches)
+
+
+async def sandbox_exam(make: Callable[[], Sandbox]) -> SandboxGuarantees:
+    """Let the sandbox that `make` makes sit the exam, and return what it holds.
+
+    Raises:
+        AssertionError: it does not keep its promises; each is named.
+    """
+    sandbox = make()
+    guarantees = await asyncio.to_thread(sandbox.holds)
+    try:
+        faults = await _faults_of_commands(sandbox)
+        for guarantee in sorted(guarantees.held):
+            for line in TRIALS[guarantee]:
+                _, breaches = await try_lines(sandbox, line)
+                faults += [f"{each}: {line}: {breaches[each]}" for each in sorted(breaches.keys() & guarantees.held)]
+    finally:
+        sandbox.close()
+    if faults:
+        raise AssertionError("\n".join([f"{sandbox.name} does not keep its promises:", *faults]))
+    return guarantees
+
+
+async def try_escapes(sandbox: Sandbox) -> AsyncIterator[tuple[Guarantee, str, str, bool]]:
+    """Give for each guarantee a way out of a box, what came of it, and whether it is broken."""
+    for guarantee, (line, *_) in TRIALS.items():
+        output, breaches = await try_lines(sandbox, line)
+        yield guarantee, line, output, guarantee in breaches
+
+
+async def _faults_of_commands(sandbox: Sandbox) -> list[str]:
+    with ExitStack() as stack:
+        stage = TrialStage(stack.enter_context(visible_folder()), stack)
+        opened = sandbox.open(stage.box)
+        stack.callback(opened.close)
+        environment = {**stage.environment, "WORD": "a b\nc", "WORK": str(stage.work), "NAME": stage.work.parent.name}
+        found: list[str] = []
+        for line, *expected in _LINES:
+            done = [*await run_in_sandbox(opened, line, environment)]
+            found += [] if done == expected else [f"{line!r} ends with {done}, not with {expected}"]
+        with suppress(OSError):
+            process = await opened.spawn("no-such-program", environment=stage.environment)
+            code = await process.wait()
+            found += [] if code == _NO_PROGRAM else [f"a missing program ends with {code}"]
+        opened.close()
+        waiting = ["flock", "-w", "2", str(stage.work / "lock"), "true"]
+        done = await asyncio.to_thread(subprocess.run, waiting, check=False)
+        return found + ([] if done.returncode == 0 else ["a process lives on when the box is closed"])
