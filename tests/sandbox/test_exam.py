@@ -86,19 +86,19 @@ if "--args" in given:
 os.execv({bwrap!r}, ["bwrap", *given])
 """
 DROP = """
-    def drop(ending, options=options):
+    def drop_mount(ending, options=options):
         places = [at for at, each in enumerate(options) if each.endswith("bind") and options[at + 2].endswith(ending)]
         assert places, options
         for at in reversed(places):
             del options[at : at + 3]
-    drop({!r})"""
+    drop_mount({!r})"""
 SHARE = 'at = options.index("--unshare-all"); options[at : at + 1] = [{}]'
 BREACHES: tuple[tuple[Guarantee, str], ...] = (
     ("files", 'options[options.index("--ro-bind")] = "--bind"'),
     ("files", 'options[-3:-3] = ["--bind", "/usr", "/usr"]'),
     ("protected", DROP.format("/kept/deep/file")),
-    ("protected", DROP.format("/work/kept/deep")),
-    ("protected", DROP.format("/work/kept")),
+    ("protected", DROP.format("work/kept/deep")),
+    ("protected", DROP.format("work/kept")),
     ("secrets", DROP.format("/out/secret")),
     ("secrets", DROP.format("/out/alone")),
     ("programs", DROP.format("/mkfifo")),
