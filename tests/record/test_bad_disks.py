@@ -12,7 +12,7 @@ from journeyman import Agent, Runtime, ToolContext, run, tool
 from journeyman.endings import START
 from journeyman.events import RecordingEnded
 from journeyman.record import Recorder, Recordings
-from journeyman.record.writer import MOST_WAITING
+from journeyman.record.recorder import MOST_WAITING
 from journeyman.testing.scripted import ScriptedModel, call, say
 from tests.cli.program import Warm
 from tests.play import Recorder as Heard
