@@ -83,6 +83,14 @@ async def test_what_is_answered_fits_the_document() -> None:
             await ask("GET", path)
 
 
+async def test_a_wrong_method_is_told_all_that_the_document_has() -> None:
+    async with serving([clerk()]) as served:
+        for path, operations in (await published(served))["paths"].items():
+            async with served.client.put(served.url + path.format(id="one", question="abcdef")) as response:
+                allowed = {each.strip().lower() for each in response.headers["allow"].split(",")}
+                assert (response.status, allowed - {"head"}) == (405, {*operations}), path
+
+
 HOSTILE: dict[str, tuple[bytes, int, str]] = {
     "levels in an input": (b'{"input": %s}' % (b'{"city":' * 300 + b"1" + b"}" * 300), 422, "254 levels"),
     "levels in arguments": (b'{"decision": "rewrite", "arguments": %s}' % (b"[" * 900 + b"]" * 900), 422, "254 levels"),

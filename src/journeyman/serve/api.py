@@ -134,9 +134,13 @@ class AgentApp:
         endpoints = _Endpoints(hosting)
         self.routes: Final = tuple((each.method, each.path) for each in OPERATIONS)
         """The method and the path of each route."""
+        by_path: dict[str, dict[str, Operation]] = {}
+        for each in OPERATIONS:
+            by_path.setdefault(each.path, {})[each.method] = each
+        # One route for each path, so that a wrong method is told all that are there.
         routes = [
-            Route(each.path, _Endpoint(hosting, authorize, endpoints, each), methods=[each.method])
-            for each in OPERATIONS
+            Route(path, _Endpoint(hosting, authorize, endpoints, operations), methods=[*operations])
+            for path, operations in by_path.items()
         ]
         self._router: Final = Router(routes=routes, lifespan=self.lifespan, redirect_slashes=False)
 
@@ -262,7 +266,8 @@ class _Endpoint:
     hosting: Hosting
     authorize: Authorize | None
     endpoints: _Endpoints
-    operation: Operation
+    operations: Mapping[str, Operation]
+    """By their methods."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -287,7 +292,8 @@ class _Endpoint:
 
     async def _answer(self, request: Request) -> ASGIApp:
         asked = ApiRequest(request, owner=_EVERYBODY, who=_EVERYBODY)
-        if not self.operation.is_open:
+        operation = self.operations["GET" if request.method == "HEAD" else request.method]
+        if not operation.is_open:
             await self.hosting.open_for_request()
             _ = self.hosting.durable  # it must be open
             if self.authorize is not None:
@@ -306,9 +312,9 @@ class _Endpoint:
             asked.body = parse_body(asked.raw)
         above, telemetry = request.headers.get("traceparent"), self.hosting.runtime.telemetry
         if above is None or not isinstance(telemetry, TakesPart):
-            return await self.operation.handler(self.endpoints, asked)
+            return await operation.handler(self.endpoints, asked)
         with telemetry.within(above):
-            return await self.operation.handler(self.endpoints, asked)
+            return await operation.handler(self.endpoints, asked)
 
     async def _owner(self, authorize: Authorize, request: Request) -> str | None:
         try:
