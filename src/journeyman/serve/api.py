@@ -57,7 +57,7 @@ from journeyman.serve.bodies import (
 from journeyman.serve.hosting import STORE_AWAY, Deps, Hosting, OnDisconnect
 from journeyman.serve.http_guard import Unwelcome, check_encoding, check_type, read_body
 from journeyman.serve.live import Live, Past, ServeLimits
-from journeyman.serve.openapi import MOST, PLACE, Operation
+from journeyman.serve.openapi import LISTED, MOST, PLACE, Operation
 from journeyman.serve.refusals import RETRY_S, Refusal, invalid_input, key_of, nothing, owner_key, served_problems
 from journeyman.serve.streams import EventStream, Plain, check_followers
 from journeyman.session import TURN, turn_name
@@ -650,7 +650,7 @@ def page_of(request: Request) -> tuple[ListPlace | None, int]:
     Raises:
         Refusal: it is none.
     """
-    place, limit = request.query_params.get("before"), request.query_params.get("limit", "50")
+    place, limit = request.query_params.get("before"), request.query_params.get("limit", str(LISTED))
     if re.fullmatch("[0-9]{1,9}", limit) is None or not 1 <= int(limit) <= MOST:
         raise Refusal(400, "BAD_NUMBER", f"{limit[:80]!r} is no limit.", f"Give a number from 1 to {MOST}.")
     if place is not None and _PLACE.fullmatch(place) is None:

@@ -18,7 +18,7 @@ from journeyman.json_numbers import read_json, write_json
 from journeyman.model import ToolSpec
 from journeyman.narrowing import as_list, is_json_object, is_list_of_texts
 from journeyman.serve.documents import ID, Issue, RunBody, TextBody
-from journeyman.serve.openapi import KEY
+from journeyman.serve.openapi import KEY, NUMBER
 from journeyman.serve.refusals import Refusal, misfit, wrong
 from journeyman.texts import shorten_line
 from journeyman.tools.external import ExternalTools
@@ -32,7 +32,7 @@ B = TypeVar("B", bound="DataclassInstance")
 
 _ID: Final = re.compile(ID)
 _KEY: Final = re.compile(KEY)
-_NUMBER: Final = re.compile("[0-9]{1,15}")
+_NUMBER: Final = re.compile(NUMBER)
 _LEVELS: Final = 254
 """So many levels of JSON can be written."""
 

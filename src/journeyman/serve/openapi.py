@@ -26,6 +26,10 @@ Blanks around the value of a header are no part of it: HTTP leaves them out.
 """
 MOST: Final = 100
 """How much of a list is given at once."""
+LISTED: Final = 50
+"""How much of it is given to whoever does not say."""
+NUMBER: Final = "[0-9]{1,15}"
+"""The form of the number of an event."""
 PLACE: Final = r"^[0-9]{1,15}\.[0-9]{9}_[ -~]{1,300}$"
 """The form of a place in a list."""
 
@@ -60,12 +64,12 @@ def _parameter(name: str, place: str, **schema: object) -> Schema:
 
 
 PAGE: Final = (
-    _parameter("limit", "query", type="integer", minimum=1, maximum=MOST, default=50),
+    _parameter("limit", "query", type="integer", minimum=1, maximum=MOST, default=LISTED),
     _parameter("before", "query", type="string", pattern=PLACE),
 )
 AFTER: Final = (
     _parameter("after", "query", type="integer", minimum=0, maximum=10**15 - 1),
-    _parameter("Last-Event-ID", "header", type="string", pattern=r"^[ \t]*[0-9]{1,15}[ \t]*$"),
+    _parameter("Last-Event-ID", "header", type="string", pattern=rf"^[ \t]*{NUMBER}[ \t]*$"),
 )
 RUN_HEADERS: Final = (
     _parameter("Idempotency-Key", "header", type="string", pattern=KEY),
