@@ -44,11 +44,7 @@ def test_a_box_is_widened_by_what_is_needed_and_by_nothing_else() -> None:
     box = Box(work=WORK, changes=False, hidden=("/home/a/.ssh",), protected=(f"{WORK}/.git/config",))
     wider = box.wider(["host:Example.org", "write:../lib", "write:.", "read:/home/a/.ssh", "write:.git/config"])
     assert wider == Box(
-        work=WORK,
-        changes=True,
-        writes=("/srv/lib", f"{WORK}/.git/config"),
-        readable=("/home/a/.ssh",),
-        hosts=("example.org",),
+        work=WORK, changes=True, writes=("/srv/lib",), readable=("/home/a/.ssh",), hosts=("example.org",)
     )
     assert box.wider([]) == box
     assert box.wider(["socket:/run/a.sock"]).sockets == ("/run/a.sock",)

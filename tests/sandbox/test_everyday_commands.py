@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from journeyman.sandbox import Bubblewrap, NoSandbox
+from journeyman.sandbox import Bubblewrap, NoSandbox, SandboxRefusal, find_refusals
 from journeyman.sandbox.trials import run_in_sandbox
 from tests.sandbox.everyday import BUILDS, DIFFER, FILES, GIT
 from tests.sandbox.stage import staged
@@ -16,6 +16,7 @@ LINES = (*GIT, *FILES, *BUILDS)
 @pytest.mark.parametrize("line", [*LINES, *DIFFER])
 async def test_an_everyday_command_ends_in_a_box_as_outside(bubblewrap: Bubblewrap, template: Path, line: str) -> None:
     codes: list[int] = []
+    told: list[SandboxRefusal] = []
     for sandbox in (NoSandbox(), bubblewrap):
         with staged(template) as stage:
             opened = sandbox.open(stage.box())
@@ -23,8 +24,10 @@ async def test_an_everyday_command_ends_in_a_box_as_outside(bubblewrap: Bubblewr
             code, output = await run_in_sandbox(opened, 'exec bash -c "$LINE"', given)
             opened.close()
             codes.append(code)
+            told = [each for each in find_refusals(opened.box, output) if each.need is not None]
     assert codes[0] == 0, output
     assert (codes[1] == 0) == (line not in DIFFER), output
+    assert bool(told) == (line in DIFFER), "it is told what to ask for"
 
 
 def test_at_least_ninety_three_of_a_hundred_end_as_outside() -> None:

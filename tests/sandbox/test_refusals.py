@@ -105,7 +105,7 @@ def test_a_refusal_says_what_would_have_to_be_asked_for() -> None:
     box = Box(work="/srv/a", hidden=("/srv/keys",))
     output = "cat: /srv/keys/one: Permission denied\n" * 3 + "touch: cannot touch '../b': Read-only file system\n"
     assert find_refusals(box, output) == (
-        SandboxRefusal(cause="read", what="/srv/keys/one", need="read:/srv/keys/one"),
+        SandboxRefusal(cause="read", what="/srv/keys/one", need="read:/srv/keys"),
         SandboxRefusal(cause="write", what="/srv/b", need="write:/srv"),
     )
     output = f"mkdir: cannot create directory '{Path.home()}/new/x': Read-only file system\n"

@@ -188,6 +188,34 @@ async def test_a_command_is_given_exactly_what_it_needs_and_what_it_lacks_is_tol
     workspace.close()
 
 
+NEEDED = {
+    "git config user.name ada && git config user.name": ("write:{}/.git/config", "ada\n[exit code 0]"),
+    "git remote add origin ../x && git remote": ("write:{}/.git/config", "origin\n[exit code 0]"),
+    "git config core.editor vi": ("write:{}/.git/config", "[exit code 0]\n[{0}/.git/config was put aside as"),
+    "echo true > .git/hooks/pre-push": ("write:{}/.git/hooks", "[exit code 0]\n[{0}/.git/hooks/pre-push was put"),
+    "cat ../keys/one": ("read:{}/keys", "a key\n[exit code 0]"),
+    "su nobody -s /bin/sh -c 'echo it works'": ("outside", "it works\n[exit code 0]"),
+    "python3 -c 'import socket; socket.socket(1).bind(\"s\")'": ("outside", "[exit code 0]"),
+}
+"""Ordinary commands that a box refuses, each with the need that it tells of, and what comes of it then."""
+
+
+@pytest.mark.parametrize("line", NEEDED)
+async def test_what_is_refused_tells_of_the_need_with_which_it_works(place: Path, line: str) -> None:
+    work, keys = place / "work", place / "keys"
+    keys.mkdir()
+    (keys / "one").write_text("a key\n")
+    given, told = NEEDED[line]
+    if line.startswith("su ") and os.geteuid() != 0:
+        pytest.skip("only root becomes another user without a password")
+    player = Player(Workspace(work, sandbox=Box(work=str(work), hidden=(str(keys),)), confined=False))
+    await player.text("bash", command="git init -q .")
+    need = given.format(keys.parent if "keys" in line else work)
+    assert f'Ask with needs=["{need}"].' in await player.text("bash", command=line)
+    assert (await player.text("bash", command=line, needs=[need])).startswith(told.format(work))
+    player.workspace.close()
+
+
 async def test_nothing_is_given_where_nobody_decides(place: Path) -> None:
     player = player_in(place, "required")
     assert "needs" not in str(player.workspace.tools("bash")[0].input_schema)

@@ -101,11 +101,12 @@ class Box:
                 told = f"{need!r} leads to {value} by a link that a command may change."
                 raise DefinitionError("needs", [Problem("LINKED_NEED", told, "Name where it leads to.")])
             added[kind].append(value)
-        writes_work = self.work in added["write"]
+        wider = replace(self, changes=self.changes or self.work in added["write"])
         return replace(
-            self,
-            changes=self.changes or writes_work,
-            writes=_join(self.writes, [path for path in added["write"] if path != self.work]),
+            wider,
+            # What lies in a folder that may be changed is given by protecting it no longer: a mount of its own could
+            # not be replaced, as git does with its config.
+            writes=_join(self.writes, [path for path in added["write"] if not wider.may_change(path)]),
             protected=tuple([path for path in self.protected if path not in added["write"]]),
             readable=_join(self.readable, added["read"]),
             hidden=tuple([path for path in self.hidden if path not in added["read"]]),

@@ -104,19 +104,23 @@ def _refusal_of(box: Box, phrase: str, name: str, folder: str) -> SandboxRefusal
         beside = [each for each in box.protected if Path(each).parent == Path(path).parent and Path(each).is_file()]
         path = beside[0] if len(beside) == 1 else path
     is_there = "/" in name or Path(path).exists()
-    is_protected = any(is_within(path, each) or is_within(each, path) for each in box.protected)
-    if phrase == _DENIED:
-        if Path(name).name in box.denied:
-            return SandboxRefusal(cause="program", what=Path(name).name)
-        if any(is_within(path, each) for each in box.hidden):
-            return SandboxRefusal(cause="read", what=path, need=f"read:{path}")
-    elif phrase == _BUSY and path in box.hidden:  # it cannot be moved or removed, either
-        return SandboxRefusal(cause="protected", what=path, need=f"read:{path}")
-    elif is_there and box.may_change(path) and is_protected:
-        return SandboxRefusal(cause="protected", what=path, need=f"write:{path}")
-    elif is_there and phrase == _READ_ONLY and not box.may_change(path):
-        return SandboxRefusal(cause="write", what=path, need=_need_to_write(path))
-    return None
+    hiding = next((each for each in box.hidden if is_within(path, each)), None)
+    protecting = next((each for each in box.protected if is_within(path, each)), None)
+    is_protected = protecting is not None or any(is_within(each, path) for each in box.protected)
+    if phrase == _DENIED and Path(name).name in box.denied:
+        return SandboxRefusal(cause="program", what=Path(name).name)
+    if hiding is not None and phrase in (_DENIED, _BUSY):  # what is hidden cannot be moved or removed, either
+        cause = "read" if phrase == _DENIED else "protected"
+        return SandboxRefusal(cause=cause, what=path, need=f"read:{hiding}")
+    if phrase == _DENIED or not is_there:
+        return None
+    if box.may_change(path) and is_protected:
+        need = _OUTSIDE if protecting is None else f"write:{protecting}"
+        return SandboxRefusal(cause="protected", what=path, need=need)
+    if path in box.writes and Path(path).is_file():  # whoever puts another file in its place needs its folder
+        return SandboxRefusal(cause="write", what=path, need=_need_to_write(str(Path(path).parent)))
+    is_outside = phrase == _READ_ONLY and not box.may_change(path)
+    return SandboxRefusal(cause="write", what=path, need=_need_to_write(path)) if is_outside else None
 
 
 def _need_to_write(path: str) -> str:
