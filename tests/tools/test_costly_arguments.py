@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
 from sys import hash_info
 from typing import Annotated, Literal, Never, Union, cast
 from uuid import UUID
@@ -165,6 +166,33 @@ def named(item: str, size: int = 200_000) -> str:
 
 
 OF_ONE_HASH = [n * hash_info.modulus for n in range(1, 9_000)]
+
+
+class Pair(BaseModel):
+    model_config = ConfigDict(frozen=True)
+    a: int
+    b: int
+
+
+class Marked(BaseModel):
+    mark: int
+    numbers: set[int]
+
+
+def pairs_of_one_hash() -> list[tuple[int, int]]:
+    """Return pairs of other numbers, which have other hashes: of the tuple of each, the hash is the same."""
+    first, second, start, size = 11400714785074694791, 14029467366897019727, 2870177450012600261, 1 << 64
+
+    def mix(number: int) -> int:
+        mixed = (start + number * second) % size
+        return (mixed << 31 | mixed >> 33) * first % size
+
+    tails = [(n, (mix(0) - mix(n)) * pow(second, -1, size) % size) for n in range(1, 40_000)]
+    signed = [(n, tail - size if tail >= size // 2 else tail) for n, tail in tails]
+    return [(n, tail) for n, tail in signed if abs(tail) < hash_info.modulus][:9_000]
+
+
+PAIRS = pairs_of_one_hash()
 models = [create_model(f"M{n}", **cast("dict[str, Never]", {f"f{n}": (int, ...), "x": list[int]})) for n in range(20)]
 Twenty = cast("TypeForm[object]", Union[tuple(models)])  # noqa: UP007 - of a list
 
@@ -207,6 +235,11 @@ HOSTILE: dict[str, tuple[TypeForm[object], str]] = {
     "keys of one hash": (dict[int, int], json.dumps(dict.fromkeys(map(str, OF_ONE_HASH), 1))),
     "ids of one hash": (list[frozenset[UUID]], json.dumps([[str(UUID(int=each)) for each in OF_ONE_HASH[:5_000]]])),
     "decimals of one hash": (set[Decimal], json.dumps([f"{pow(10, -n, hash_info.modulus)}e{n}" for n in range(8_000)])),
+    "tuples of one hash": (set[tuple[int, int]], json.dumps(PAIRS)),
+    "keys of one hash in tuples": (list[frozenset[tuple[int, int]]], json.dumps([PAIRS])),
+    "models of one hash": (set[Pair], json.dumps([{"a": a, "b": b} for a, b in PAIRS])),
+    "few of one hash, very often": (set[int], json.dumps([*OF_ONE_HASH[:499], *OF_ONE_HASH[498:499] * 30_000])),
+    "numbers of one hash behind a fault": (Marked, json.dumps({"mark": "x", "numbers": OF_ONE_HASH})),
     "twenty models around much": (Twenty, '{"x":' + many("1")[:-1] + ',"x"]}'),
     "twenty models of many": (cast("TypeForm[object]", list.__class_getitem__(Twenty)), many('{"f3":1,"x":["x"]}')),
 }
@@ -235,6 +268,18 @@ def test_a_python_value_that_is_wrong_costs_as_little() -> None:
         "[0]: should be a valid string, got 1",
         "there may be more: of a long value, only the first faults are told",
     )
+
+
+def test_tuples_of_one_hash_are_what_they_are_called() -> None:
+    assert len({*PAIRS}) == 9_000
+    assert len({hash(each) for each in PAIRS}) == 1
+
+
+def test_values_that_are_equal_or_few_are_taken_into_sets() -> None:
+    equal, powers = [2**62] * 50_000, {2**n for n in range(1_000)}
+    assert output_schema(set[int]).parse(json.dumps({"value": [*equal, *powers]})) == powers
+    assert output_schema(frozenset[Pair]).parse(json.dumps({"value": [{"a": 1, "b": 2}] * 5_000})) == {Pair(a=1, b=2)}
+    assert "[1]" in issues(lambda: output_schema(set[Fraction]).check(["1/2", []]))[0]
 
 
 def test_numbers_that_are_only_large_are_taken_into_sets_and_as_keys() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from decimal import Decimal
 from functools import cached_property
@@ -25,7 +25,7 @@ from journeyman.json_numbers import holds_long_numbers
 from journeyman.narrowing import is_dict, is_list, is_list_or_tuple, is_set, is_str_dict
 from journeyman.texts import shorten_line
 from journeyman.tools.collection import collecting_later
-from journeyman.tools.collisions import LEAST_CHARS, collide, hashes_numbers
+from journeyman.tools.collisions import TooManyCollide, bounded_collisions, counting_collisions, hashes_numbers
 from journeyman.tools.issues import faults_of, issue_lines
 from journeyman.tools.shape import Shape
 
@@ -72,14 +72,13 @@ class BoundedValidator(Generic[T]):
                 the first ones of a large value.
         """
         try:
-            if self._hashes_numbers and len(input_json) >= LEAST_CHARS and collide(input_json):
-                raise _TooCostly
-            value = self._checked_json(input_json)
+            with self._collisions():
+                value = self._checked_json(input_json)
             if _may_hold_nan(input_json):
                 from_json(input_json, allow_inf_nan=False)
         except ValidationError as error:
             raise InvalidArguments(subject, self._issues(error, input_json)) from None
-        except _TooCostly:
+        except (_TooCostly, TooManyCollide):
             raise InvalidArguments(subject, [_TOO_LONG]) from None
         except _DoesNotFit:
             raise InvalidArguments(subject, self._first_issues(from_json(input_json), "json")) from None
@@ -92,9 +91,9 @@ class BoundedValidator(Generic[T]):
     def _checked_json(self, input_json: str | bytes) -> object:
         is_cheap = self._is_cheap_json(input_json)
         if "decimal" not in self._kinds or not may_be_rounded(input_json):
-            return (self._adapter.validator if is_cheap else self._verdict).validate_json(input_json)
+            return (self._validator if is_cheap else self._verdict).validate_json(input_json)
         if is_cheap not in self._exact:
-            schema = reading_digits(_core_of(self._adapter), _copy_schema)
+            schema = reading_digits(self._core, _copy_schema)
             self._exact[is_cheap] = _build_validator(schema) if is_cheap else _judging(schema)
         with written_numbers(input_json, in_texts="json" in self._kinds):
             return self._exact[is_cheap].validate_json(input_json)
@@ -106,15 +105,14 @@ class BoundedValidator(Generic[T]):
             InvalidArguments: it does not fit; it lists every issue, or the first ones of a large value.
         """
         try:
-            if self._hashes_numbers and not isinstance(value, str | bytes) and collide(value):
-                raise _TooCostly
-            if self._is_cheap(value):
-                return self._adapter.validate_python(value)
-            with collecting_later():
-                return cast("T", self._verdict.validate_python(value))
+            with self._collisions():
+                if self._is_cheap(value):
+                    return cast("T", self._validator.validate_python(value))
+                with collecting_later():
+                    return cast("T", self._verdict.validate_python(value))
         except ValidationError as error:
             raise InvalidArguments(subject, self._issues(error)) from None
-        except _TooCostly:
+        except (_TooCostly, TooManyCollide):
             raise InvalidArguments(subject, [_TOO_LONG]) from None
         except _DoesNotFit:
             raise InvalidArguments(subject, self._first_issues(value, "python")) from None
@@ -173,9 +171,12 @@ class BoundedValidator(Generic[T]):
             self._names.n_told = 0
             if origin not in self._explainers:
                 rewriter = _Explaining(origin, self._names, drops_references=self._shape.branches)
-                self._explainers[origin] = _build_validator(rewriter.rewrite(_core_of(self._adapter)))
+                self._explainers[origin] = _build_validator(rewriter.rewrite(self._core))
             try:
-                self._explainers[origin].validate_python(value)
+                with self._collisions():
+                    self._explainers[origin].validate_python(value)
+            except TooManyCollide:
+                return [_TOO_LONG]
             except ValidationError as error:
                 first = self._issues(error)
             except Exception as error:  # noqa: BLE001 - as in `check_json`
@@ -188,9 +189,23 @@ class BoundedValidator(Generic[T]):
     def _shape(self) -> Shape:
         return Shape(self._adapter.core_schema)
 
+    def _collisions(self) -> AbstractContextManager[None]:
+        return bounded_collisions() if self._hashes_numbers else nullcontext()
+
     @cached_property
     def _hashes_numbers(self) -> bool:
         return hashes_numbers(self._adapter.core_schema)
+
+    @cached_property
+    def _core(self) -> _Json:
+        """What the type is made of, with a look at what is put into sets."""
+        core = cast("_Json", self._adapter.core_schema)
+        return counting_collisions(core, _copy_schema) if self._hashes_numbers else core
+
+    @cached_property
+    def _validator(self) -> SchemaValidator:
+        made = _build_validator(self._core) if self._hashes_numbers else self._adapter.validator
+        return cast("SchemaValidator", made)
 
     @cached_property
     def _kinds(self) -> frozenset[str]:
@@ -198,7 +213,7 @@ class BoundedValidator(Generic[T]):
 
     @cached_property
     def _verdict(self) -> SchemaValidator:
-        return _judging(_core_of(self._adapter))
+        return _judging(self._core)
 
 
 class _TooCostly(Exception):
@@ -286,10 +301,6 @@ _HELD: Final = (
 )
 """Where a core schema holds others: one, a list, or a dict of them."""
 _MAX_NAMES_TOLD: Final = 20
-
-
-def _core_of(adapter: TypeAdapter[Any]) -> _Json:
-    return cast("_Json", adapter.core_schema)
 
 
 def _build_validator(schema: _Json) -> SchemaValidator:

@@ -1,29 +1,30 @@
-"""Numbers that share a hash: Python's hashes of numbers are no secret, so a stranger can choose thousands that have the
-same one, and a set of them, or a dict, takes as many comparisons as the square of their number."""
+"""Values that share a hash: Python's hashes of numbers, and of tuples and objects of them, are no secret, so a stranger
+can choose thousands that have the same one, and a set of them, or a dict, takes as many comparisons as the square of
+their number. Each value is looked at before it gets there, as it is by then."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from decimal import Decimal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from sys import hash_info
 from typing import Any, Final
 
 from pydantic_core import CoreSchema
 
-from journeyman.narrowing import is_dict, is_list_or_tuple, is_set, is_str_dict
+from journeyman.narrowing import is_list_or_tuple, is_str_dict
 
-_MOST: Final = 500
-"""So many of one hash take some 100,000 comparisons: a few milliseconds."""
-_SHORTEST: Final = 15
-"""Of shorter numbers, too few have the same hash."""
-_LONGEST: Final = 5_000
-"""Of longer ones, too few fit into what is checked."""
-LEAST_CHARS: Final = _MOST * _SHORTEST
-"""A shorter text holds too few."""
-_TOKEN: Final = re.compile(rf"[0-9A-Fa-f][0-9A-Fa-f_.+-]{{{_SHORTEST - 1},{_LONGEST}}}")
-_UUID_DIGITS: Final = 32
+_MOST_COMPARISONS: Final = 20_000
+"""How often the values of one check may be compared: as often as 200 of one hash are. It takes a millisecond for
+numbers, and 30 for models."""
+_SETS: Final = frozenset({"set", "frozenset"})
 _KEYS_WITH_SECRET_HASHES: Final = frozenset({"str", "bytes", "literal", "enum"})
+
+_Json = dict[str, Any]
+
+
+class TooManyCollide(Exception):
+    """A set, or a dict, would be slow."""
 
 
 def hashes_numbers(schema: CoreSchema) -> bool:
@@ -32,10 +33,7 @@ def hashes_numbers(schema: CoreSchema) -> bool:
     while waiting:
         found = waiting.pop()
         if is_str_dict(found):
-            kind, keys = found.get("type"), found.get("keys_schema")
-            if kind in ("set", "frozenset") or (
-                kind == "dict" and is_str_dict(keys) and keys.get("type") not in _KEYS_WITH_SECRET_HASHES
-            ):
+            if found.get("type") in _SETS or _has_open_keys(found):
                 return True
             waiting += [inner for key, inner in found.items() if key != "metadata"]
         elif is_list_or_tuple(found):
@@ -43,39 +41,81 @@ def hashes_numbers(schema: CoreSchema) -> bool:
     return False
 
 
-def collide(value: object) -> bool:
-    """Tell whether so many numbers of a JSON text, or of a Python value, have one hash that a set would be slow."""
-    texts = (value,) if isinstance(value, str | bytes) else _leaves(value)
-    hashes = Counter(_hashes({token for text in texts for token in _tokens(text)}))
-    return bool(hashes) and max(hashes.values()) > _MOST
+def _has_open_keys(schema: _Json) -> bool:
+    keys = schema.get("keys_schema")
+    return schema.get("type") == "dict" and is_str_dict(keys) and keys.get("type") not in _KEYS_WITH_SECRET_HASHES
 
 
-def _tokens(value: str | bytes) -> Iterable[str]:
-    return _TOKEN.findall(value if isinstance(value, str) else value.decode("latin-1"))
+def counting_collisions(schema: _Json, copied: Callable[[_Json, Callable[[_Json], _Json]], _Json]) -> _Json:
+    """Return a core schema that takes the same values, and raises `TooManyCollide` in `bounded_collisions`.
+
+    `copied` returns a copy of a schema, with all that it holds changed by a function.
+    """
+    new = copied(schema, lambda held: counting_collisions(held, copied))
+    if schema.get("type") in _SETS:
+        new["items_schema"] = _counted(new.get("items_schema", {"type": "any"}))
+    elif _has_open_keys(schema):
+        new["keys_schema"] = _counted(new["keys_schema"])
+    return new
 
 
-def _leaves(value: object) -> Iterator[str]:
-    waiting: list[Any] = [value]
-    while waiting:
-        found = waiting.pop()
-        if is_dict(found):
-            waiting += [*found, *found.values()]
-        elif is_list_or_tuple(found) or is_set(found):
-            waiting += found
-        elif isinstance(found, str):
-            yield found
-        elif isinstance(found, int) and abs(found) >= 2**60 and found.bit_length() < _LONGEST:
-            yield str(found)
+def _counted(schema: _Json) -> _Json:
+    return {"type": "function-after", "function": {"type": "no-info", "function": _count}, "schema": schema}
 
 
-def _hashes(tokens: Iterable[str]) -> Iterator[int]:
-    for token in tokens:
+@contextmanager
+def bounded_collisions() -> Generator[None]:
+    """Bound how often the values that are checked in this block are compared for their hashes.
+
+    Raises:
+        TooManyCollide: it is too often, whatever else is raised.
+    """
+    tally = _Tally()
+    token = _tally.set(tally)
+    try:
+        yield
+    finally:
+        _tally.reset(token)
+        if tally.is_full:  # pydantic may have taken what was raised for a value that does not fit
+            raise TooManyCollide
+
+
+class _Tally:
+    """The values of one check by their hashes, and how often they had to be compared."""
+
+    def __init__(self) -> None:
+        self._first: dict[int, object] = {}
+        self._others: dict[int, set[object]] = {}
+        """Those that have the hash of another one."""
+        self._n_comparisons = 0
+
+    def count(self, value: object) -> None:
+        number = hash(value)
+        first = self._first.setdefault(number, value)
+        if first is value or first == value:  # an equal one is found at once
+            return
+        others = self._others.setdefault(number, set())
+        others.add(value)
+        self._n_comparisons += len(others)
+        if self.is_full:
+            raise TooManyCollide
+
+    @property
+    def is_full(self) -> bool:
+        return self._n_comparisons > _MOST_COMPARISONS
+
+
+_tally: ContextVar[_Tally | None] = ContextVar("journeyman_tally_of_hashes", default=None)
+
+
+def _count(value: Any) -> Any:  # noqa: ANN401 - whatever a set holds
+    kind = type(value)
+    if kind is str or (kind is int and -hash_info.modulus < value < hash_info.modulus):
+        return value  # a secret hash, or that of no other such number
+    tally = _tally.get()
+    if tally is not None:
         try:
-            yield hash(Decimal(token))
-        except (ArithmeticError, ValueError):
-            digits = token.replace("-", "")
-            if len(digits) == _UUID_DIGITS:
-                try:
-                    yield hash(int(digits, 16))
-                except ValueError:
-                    continue
+            tally.count(value)
+        except TypeError:  # it has no hash, and whoever makes the set says so
+            return value
+    return value
