@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, Generic, Literal, NoReturn, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -39,6 +39,8 @@ _MAX_CHARS_COPIED: Final = 30_000_000
 _MAX_LOOKS: Final = 120_000
 """How often values may be looked at where types multiply: some 20 ms. Of a long value, some for each."""
 _MAX_LOOKS_AT_EACH: Final = 10
+_MAX_LOOKS_AT_ALL: Final = 600_000
+"""How often values may be looked at where types multiply, however many they are: some 50 ms."""
 _MAX_VISITS: Final = 1_000
 """How often each single value may be looked at, before it is counted how many there are."""
 _MAX_LOOKS_UNCOUNTED: Final = 500_000
@@ -60,7 +62,7 @@ class BoundedValidator(Generic[T]):
         self._adapter = adapter
         self._hides = hides
         self._explainers: dict[Origin, SchemaValidator] = {}
-        self._names = _UnknownNames()
+        self._told = _Told()
         self._exact: dict[bool, SchemaValidator] = {}
         """Those whose decimals keep their digits: the one that keeps every error, and the one that keeps none."""
 
@@ -156,6 +158,8 @@ class BoundedValidator(Generic[T]):
 
     def _count_looks(self, value: object, n_values: int, n_chars: int = 0) -> float:
         most = max(_MAX_LOOKS, n_values * _MAX_LOOKS_AT_EACH)
+        if self._shape.n_visits > _MAX_VISITS:
+            most = min(most, _MAX_LOOKS_AT_ALL)
         n_looks = self._shape.n_looks(value, most)
         if n_looks > most or n_looks / n_values * n_chars > _MAX_CHARS_COPIED:
             raise _TooCostly
@@ -168,15 +172,17 @@ class BoundedValidator(Generic[T]):
         """Find the first faults of a large value that does not fit, in objects: a text would be copied for each."""
         first: Sequence[str] = ()
         if not (origin == "json" and self._shape.is_strict):  # a strict type takes other JSON than Python's objects
-            self._names.n_told = 0
+            self._told.n_names = self._told.n_looks = 0
             if origin not in self._explainers:
-                rewriter = _Explaining(origin, self._names, drops_references=self._shape.branches)
+                rewriter = _Explaining(origin, self._told, drops_references=self._shape.branches)
                 self._explainers[origin] = _build_validator(rewriter.rewrite(self._core))
             try:
                 with self._collisions():
                     self._explainers[origin].validate_python(value)
             except TooManyCollide:
                 return [_TOO_LONG]
+            except _IsFarBehind:
+                first = ()
             except ValidationError as error:
                 first = self._issues(error)
             except Exception as error:  # noqa: BLE001 - as in `check_json`
@@ -301,6 +307,10 @@ _HELD: Final = (
 )
 """Where a core schema holds others: one, a list, or a dict of them."""
 _MAX_NAMES_TOLD: Final = 20
+_MAX_LOOKS_TOLD: Final = 100_000
+"""How many values are looked through for the first fault: some 15 ms."""
+_COST_OF_HOLDER: Final = 4
+"""The cost of a value that may hold others, or be one of several types, in values that do not."""
 
 
 def _build_validator(schema: _Json) -> SchemaValidator:
@@ -407,26 +417,37 @@ def _with_one_error(schema: _Json) -> _Json:
     }
 
 
-class _UnknownNames:
-    """Tells the first unknown names of a value, and lets the others pass."""
+class _IsFarBehind(Exception):
+    """The first fault stands behind more than may be looked through for it."""
+
+
+class _Told:
+    """Bounds what is told of a value, and how far it is looked through for that."""
 
     def __init__(self) -> None:
-        self.n_told = 0
+        self.n_names = self.n_looks = 0
 
-    def refuse(self, value: object) -> object:
-        self.n_told += 1
-        if self.n_told <= _MAX_NAMES_TOLD:
+    def refuse_name(self, value: object) -> object:
+        """Tell of the first unknown names, and let the others pass."""
+        self.n_names += 1
+        if self.n_names <= _MAX_NAMES_TOLD:
             raise PydanticCustomError("extra_forbidden", "Extra inputs are not permitted")
+        return value
+
+    def look(self, value: object, *, cost: int) -> object:
+        self.n_looks += cost
+        if self.n_looks > _MAX_LOOKS_TOLD:
+            raise _IsFarBehind
         return value
 
 
 class _Explaining:
     """Makes core schemas that tell the first faults of values that others refuse."""
 
-    def __init__(self, origin: Origin, names: _UnknownNames, *, drops_references: bool) -> None:
+    def __init__(self, origin: Origin, told: _Told, *, drops_references: bool) -> None:
         """`drops_references`: of a value that holds others of its type, only the first is explained."""
         self._origin = origin
-        self._names = names
+        self._told = told
         self._drops_references = drops_references
 
     def rewrite(self, schema: _Json, *, is_referred: bool = False, is_closed: bool = False) -> _Json:
@@ -440,15 +461,24 @@ class _Explaining:
             ]
             return {**schema, "schema": self.rewrite(schema["schema"]), "definitions": definitions}
         if kind == "definition-ref":
-            return _with_one_error({**schema}) if is_referred and self._drops_references else schema
+            return self._looked(_with_one_error({**schema}) if is_referred and self._drops_references else schema)
         is_closed = config.get("extra_fields_behavior") == "forbid" if kind in _OBJECTS else is_closed
         new = _with_held(schema, lambda held: self.rewrite(held, is_referred=is_referred, is_closed=is_closed))
+        for key in ("items_schema", "values_schema"):
+            if is_str_dict(items := new.get(key)):
+                new[key] = self._looked(items)
         if "extra_fields_behavior" in config:
             new["config"] = {**config, "extra_fields_behavior": "ignore"}
         if kind in _FIELDS and schema.get("extra_behavior", "forbid" if is_closed else "") == "forbid":
-            unknown = {"type": "no-info", "function": self._names.refuse}
+            unknown = {"type": "no-info", "function": self._told.refuse_name}
             new |= {"extra_behavior": "allow", "extras_schema": {"type": "function-plain", "function": unknown}}
         return new
+
+    def _looked(self, schema: _Json) -> _Json:
+        """Count each value that a schema looks at."""
+        holds = schema["type"] == "definition-ref" or any(key in schema for key in _HELD)
+        look = partial(self._told.look, cost=_COST_OF_HOLDER if holds else 1)
+        return {"type": "function-before", "function": {"type": "no-info", "function": look}, "schema": schema}
 
 
 # -- decimals that keep their digits -----------------------------------------------------------------------------------

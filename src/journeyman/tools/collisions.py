@@ -108,9 +108,8 @@ class _Tally:
 _tally: ContextVar[_Tally | None] = ContextVar("journeyman_tally_of_hashes", default=None)
 
 
-def _count(value: Any) -> Any:  # noqa: ANN401 - whatever a set holds
-    kind = type(value)
-    if kind is str or (kind is int and -hash_info.modulus < value < hash_info.modulus):
+def _count(value: object) -> object:
+    if type(value) is str or (type(value) is int and abs(value) < hash_info.modulus):
         return value  # a secret hash, or that of no other such number
     tally = _tally.get()
     if tally is not None:

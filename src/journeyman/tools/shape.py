@@ -21,6 +21,7 @@ _MAX_STEPS: Final = 30_000
 """How many objects and lists are looked at, by each type that looks at them, to count a cost: some 20 ms."""
 _FIELDS: Final = frozenset({"dataclass-args", "model-fields", "typed-dict"})
 _HOLDERS: Final = (dict, list, tuple, set, frozenset)
+_SHORT: Final = 16
 _ITEMS: Final = frozenset({"frozenset", "generator", "list", "set"})
 
 
@@ -286,7 +287,8 @@ class _Count:
             return sum([self.of(node, each) for each in values])
         large = self._large.get(id(holder))
         if large is None:
-            has_large = any([issubclass(kind, _HOLDERS) for kind in set(map(type, values))])
+            is_short = len(values) < _SHORT  # not worth a look at its types
+            has_large = is_short or any([issubclass(kind, _HOLDERS) for kind in set(map(type, values))])
             found = [cast("object", each) for each in values if isinstance(each, _HOLDERS)] if has_large else []
             large = self._large[id(holder)] = found
         n_looks = (len(values) - len(large)) * node.cost
