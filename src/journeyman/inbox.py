@@ -250,6 +250,7 @@ class Inbox:  # noqa: PLR0904 - one verb for each thing that becomes of a text
         """Withdraw all that waits, because the chat was left: nobody will read it, nor what comes later."""
         with self._lock:
             self.is_left = True
+            self.on_put = None  # it holds whoever keeps the texts, who holds this inbox
         self.clear("steering", "follow_ups", status=status)
 
     def open(self) -> None:

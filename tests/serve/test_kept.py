@@ -112,17 +112,19 @@ async def test_what_is_kept_is_little_that_a_collection_of_garbage_has_to_look_t
         assert 1 < min(costs) <= most
 
 
-async def test_what_a_run_was_made_of_is_freed_without_a_collection_of_garbage() -> None:
+@pytest.mark.parametrize("path", ["/agents/echo/runs", "/agents/echo/chats/{}/turns"], ids=["runs", "chats"])
+async def test_what_a_run_was_made_of_is_freed_without_a_collection_of_garbage(path: str) -> None:
     served = create_app([echo()])
     async with served.lifespan():
-        for _ in range(5):
-            await answered(served, "/agents/echo/runs")
+        for number in range(5):
+            await answered(served, path.format(number))
         gc.collect()
         gc.disable()
         try:
-            for _ in range(5):
-                await answered(served, "/agents/echo/runs")
-            await asyncio.sleep(0)  # what drove the last one ends
+            for number in range(5, 10):
+                await answered(served, path.format(number))
+            for _ in range(10):
+                await asyncio.sleep(0)  # what drove the last one ends
             assert gc.collect() == 0
         finally:
             gc.enable()

@@ -188,8 +188,8 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         assert durable is not None
         assert life is not None
 
-        def adopt_run(run: Run) -> None:
-            turn.run, self.history, run.digests = run, life.history, self._digests
+        def adopt_run(run: Run, history: History) -> None:
+            turn.run, self.history, run.digests = run, history, self._digests
 
         life.told = adopt_run
         life.around = lambda options: replace(

@@ -245,8 +245,8 @@ class TurnLife:
     """Where the user of the chat is asked; None: nobody is there."""
     around: Callable[[Options], Options] = lambda options: options
     """Adds what a chat gives its runs."""
-    told: Callable[[Run], None] = lambda run: None
-    """Is told of the run of each life."""
+    told: Callable[[Run, History], None] = lambda run, history: None
+    """Is told of the run of each life, and of the conversation with which it begins."""
     is_begun: bool = False
     """True once this process has driven it."""
     is_ended: bool = False

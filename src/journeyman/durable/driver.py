@@ -398,7 +398,7 @@ class RunDriver:
             program.guard(head, head.above, self.abort.abort)
         run = begin(program.agent, given, options)
         if self.turn is not None:
-            self.turn.told(run)
+            self.turn.told(run, self.turn.history)
         if program.abort is not None:
             abort = program.abort
             self.unsubscribe = abort.subscribe(lambda: self._stop(abort.reason or ""))
