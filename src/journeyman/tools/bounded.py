@@ -62,7 +62,7 @@ class BoundedValidator(Generic[T]):
         self._adapter = adapter
         self._hides = hides
         self._explainers: dict[Origin, SchemaValidator] = {}
-        self._told = _Told()
+        self._bounds = _ExplanationBounds()
         self._exact: dict[bool, SchemaValidator] = {}
         """Those whose decimals keep their digits: the one that keeps every error, and the one that keeps none."""
 
@@ -172,9 +172,9 @@ class BoundedValidator(Generic[T]):
         """Find the first faults of a large value that does not fit, in objects: a text would be copied for each."""
         first: Sequence[str] = ()
         if not (origin == "json" and self._shape.is_strict):  # a strict type takes other JSON than Python's objects
-            self._told.n_names = self._told.n_looks = 0
+            self._bounds.n_names = self._bounds.n_looks = 0
             if origin not in self._explainers:
-                rewriter = _Explaining(origin, self._told, drops_references=self._shape.branches)
+                rewriter = _Explaining(origin, self._bounds, drops_references=self._shape.branches)
                 self._explainers[origin] = _build_validator(rewriter.rewrite(self._core))
             try:
                 with self._collisions():
@@ -421,7 +421,7 @@ class _IsFarBehind(Exception):
     """The first fault stands behind more than may be looked through for it."""
 
 
-class _Told:
+class _ExplanationBounds:
     """Bounds what is told of a value, and how far it is looked through for that."""
 
     def __init__(self) -> None:
@@ -444,10 +444,10 @@ class _Told:
 class _Explaining:
     """Makes core schemas that tell the first faults of values that others refuse."""
 
-    def __init__(self, origin: Origin, told: _Told, *, drops_references: bool) -> None:
+    def __init__(self, origin: Origin, bounds: _ExplanationBounds, *, drops_references: bool) -> None:
         """`drops_references`: of a value that holds others of its type, only the first is explained."""
         self._origin = origin
-        self._told = told
+        self._bounds = bounds
         self._drops_references = drops_references
 
     def rewrite(self, schema: _Json, *, is_referred: bool = False, is_closed: bool = False) -> _Json:
@@ -461,23 +461,23 @@ class _Explaining:
             ]
             return {**schema, "schema": self.rewrite(schema["schema"]), "definitions": definitions}
         if kind == "definition-ref":
-            return self._looked(_with_one_error({**schema}) if is_referred and self._drops_references else schema)
+            return self._bound_looks(_with_one_error({**schema}) if is_referred and self._drops_references else schema)
         is_closed = config.get("extra_fields_behavior") == "forbid" if kind in _OBJECTS else is_closed
         new = _with_held(schema, lambda held: self.rewrite(held, is_referred=is_referred, is_closed=is_closed))
         for key in ("items_schema", "values_schema"):
             if is_str_dict(items := new.get(key)):
-                new[key] = self._looked(items)
+                new[key] = self._bound_looks(items)
         if "extra_fields_behavior" in config:
             new["config"] = {**config, "extra_fields_behavior": "ignore"}
         if kind in _FIELDS and schema.get("extra_behavior", "forbid" if is_closed else "") == "forbid":
-            unknown = {"type": "no-info", "function": self._told.refuse_name}
+            unknown = {"type": "no-info", "function": self._bounds.refuse_name}
             new |= {"extra_behavior": "allow", "extras_schema": {"type": "function-plain", "function": unknown}}
         return new
 
-    def _looked(self, schema: _Json) -> _Json:
+    def _bound_looks(self, schema: _Json) -> _Json:
         """Count each value that a schema looks at."""
         holds = schema["type"] == "definition-ref" or any(key in schema for key in _HELD)
-        look = partial(self._told.look, cost=_COST_OF_HOLDER if holds else 1)
+        look = partial(self._bounds.look, cost=_COST_OF_HOLDER if holds else 1)
         return {"type": "function-before", "function": {"type": "no-info", "function": look}, "schema": schema}
 
 

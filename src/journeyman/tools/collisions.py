@@ -53,13 +53,13 @@ def counting_collisions(schema: _Json, copied: Callable[[_Json, Callable[[_Json]
     """
     new = copied(schema, lambda held: counting_collisions(held, copied))
     if schema.get("type") in _SETS:
-        new["items_schema"] = _counted(new.get("items_schema", {"type": "any"}))
+        new["items_schema"] = _count_values(new.get("items_schema", {"type": "any"}))
     elif _has_open_keys(schema):
-        new["keys_schema"] = _counted(new["keys_schema"])
+        new["keys_schema"] = _count_values(new["keys_schema"])
     return new
 
 
-def _counted(schema: _Json) -> _Json:
+def _count_values(schema: _Json) -> _Json:
     return {"type": "function-after", "function": {"type": "no-info", "function": _count}, "schema": schema}
 
 
@@ -70,7 +70,7 @@ def bounded_collisions() -> Generator[None]:
     Raises:
         TooManyCollide: it is too often, whatever else is raised.
     """
-    tally = _Tally()
+    tally = _HashTally()
     token = _tally.set(tally)
     try:
         yield
@@ -80,7 +80,7 @@ def bounded_collisions() -> Generator[None]:
             raise TooManyCollide
 
 
-class _Tally:
+class _HashTally:
     """The values of one check by their hashes, and how often they had to be compared."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class _Tally:
         return self._n_comparisons > _MOST_COMPARISONS
 
 
-_tally: ContextVar[_Tally | None] = ContextVar("journeyman_tally_of_hashes", default=None)
+_tally: ContextVar[_HashTally | None] = ContextVar("journeyman_tally_of_hashes", default=None)
 
 
 def _count(value: object) -> object:
