@@ -37,6 +37,17 @@ def test_the_definition_the_limits_and_the_exact_tools_are_shown(warm: Warm) -> 
     assert shown[1]["input_schema"] == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
+def test_the_schema_of_an_input_that_is_no_object_has_all_to_which_it_refers(warm: Warm, tmp_path: Path) -> None:
+    (tmp_path / "lists.py").write_text(
+        "from journeyman import Agent\nfrom journeyman.testing import ScriptedModel\nfrom pydantic import BaseModel\n"
+        "class Leaf(BaseModel):\n    size: int\n"
+        "a = Agent(name='a', model=ScriptedModel([]), input=list[Leaf])\n"
+    )
+    shown = warm("check", "lists.py:a", cwd=tmp_path).stdout
+    schema = from_json(shown.partition("Input, as JSON Schema:\n")[2].partition("\n\n")[0])
+    assert (schema["items"], [*schema["$defs"]]) == ({"$ref": "#/$defs/Leaf"}, ["Leaf"])
+
+
 def test_an_output_without_a_tool_is_read_out_of_the_answer(warm: Warm, tmp_path: Path) -> None:
     begun = (
         "from journeyman import Agent, Output\nfrom journeyman.testing import ScriptedModel\nm = ScriptedModel([])\n"
