@@ -143,7 +143,8 @@ def hearing(hear: Callable[[signal.Signals], None]) -> Generator[None]:
     heard, told = socket.socketpair()
     told.setblocking(False)
     numbers = [number for number in _REASONS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, _do_nothing) for number in numbers}
+    # Python's own handler would raise KeyboardInterrupt.
+    before = {number: signal.signal(number, lambda number, frame: None) for number in numbers}
     wakeup_before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
     Thread(target=_listen, args=(heard, hear), name="journeyman-signals", daemon=True).start()
     try:
@@ -160,10 +161,6 @@ def _listen(heard: socket.socket, hear: Callable[[signal.Signals], None]) -> Non
         while received := heard.recv(1):
             if received[0] in _REASONS:
                 hear(signal.Signals(received[0]))
-
-
-def _do_nothing(number: int, frame: object) -> None:
-    """Stand where Python's own handler would raise KeyboardInterrupt."""
 
 
 def end_process(exit_code: int, *, terminal: int, last: bytes) -> NoReturn:
