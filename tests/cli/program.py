@@ -27,8 +27,11 @@ _DATA = tempfile.mkdtemp(prefix="journeyman-tests-")
 """Where commands keep what outlives them, if a test does not say: not where the user's own is."""
 QUICK_PYTEST = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "journeyman.pytest_plugin"}
 """An environment in which `journeyman test` does not load the plugins of others, which takes longer than its tests."""
+_SETTINGS = Path(__file__).parent / "settings"
+"""The settings of whoever runs commands in tests: commands of agents have no box, if a test does not say."""
 _PATIENCE_S = 30.0
 _LEFT_OUT = (
+    "XDG_CONFIG_HOME",
     "XDG_DATA_HOME",
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
@@ -58,7 +61,8 @@ def command(*words: str | Path) -> list[str]:
 def environment(**more: str) -> dict[str, str]:
     """Return an environment without keys and without wishes about colour."""
     kept = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
-    return {"XDG_DATA_HOME": _DATA, **kept, "PYTHONUTF8": "1", **more}
+    config = os.environ.get("XDG_CONFIG_HOME", str(_SETTINGS))
+    return {"XDG_CONFIG_HOME": config, "XDG_DATA_HOME": _DATA, **kept, "PYTHONUTF8": "1", **more}
 
 
 def timeless(text: str) -> str:
@@ -277,6 +281,11 @@ class Running:
         self._readers = [Thread(target=self._read, args=each, daemon=True) for each in streams]
         for reader in self._readers:
             reader.start()
+
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        return self._process.pid
 
     def _read(self, name: str, stream: IO[bytes]) -> None:
         while data := _next(stream):

@@ -2,6 +2,7 @@
 
 import asyncio
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,18 @@ from journeyman.toolbox import Workspace
 
 model = ScriptedModel([call("bash", command="echo x > inside; echo x > ../outside"), "Done."])
 boxed = Agent(name="boxed", model=model, tools=Workspace(".").tools("bash"), gate=Permission(mode="trust"))
+ungated = Agent(name="ungated", model=model, tools=Workspace(".").tools("bash"))
+line = "echo $http_proxy > ../given/new"
+fetching = Agent(
+    name="fetching", model=ScriptedModel([call("bash", command=line), "Done."]), tools=Workspace(".").tools("bash")
+)
+"""
+
+NO_COMMANDS = """
+from journeyman import Agent
+from journeyman.testing import ScriptedModel
+
+none = Agent(name="none", model=ScriptedModel(["Done."]))
 """
 
 
@@ -79,9 +92,71 @@ def test_a_run_has_the_box_that_is_wished_for(bubblewrap: Bubblewrap, warm: Warm
         (folder / "work/agents.py").write_text(AGENT)
         done = warm("run", "agents.py:boxed", "Go.", "--sandbox", wish, cwd=folder / "work")
         assert done.stdout == "Done.\n", done.stderr
-        assert ("sandbox: bubblewrap" in done.stderr) == (wish != "none")
+        assert done.stderr.startswith("sandbox: bubblewrap\n") == (wish != "none")
         assert (folder / "work/inside").exists()
         assert (folder / "outside").exists() == (wish == "none")
+
+
+@pytest.fixture
+def place(bubblewrap: Bubblewrap, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with agents in it, of a person whose settings are in the folder beside it."""
+    with visible_folder() as folder:
+        for name in ("work", "given", "settings/journeyman"):
+            (folder / name).mkdir(parents=True)
+        (folder / "work/agents.py").write_text(AGENT)
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "settings"))
+        yield folder / "work"
+
+
+@pytest.mark.parametrize("settings", ["", "[sandbox]\nuse = 'auto'\n", "[other]\nx = 1\n"])
+def test_a_run_begins_with_auto_in_a_box_where_that_holds_and_says_so_on_its_first_line(
+    place: Path, warm: Warm, settings: str
+) -> None:
+    (place.parent / "settings/journeyman/settings.toml").write_text(settings)
+    done = warm("run", "agents.py:ungated", "Go.", cwd=place)
+    assert done.stdout == "Done.\n", done.stderr
+    assert done.stderr.splitlines()[0] == "mode: auto · sandbox: bubblewrap"
+    assert (place / "inside").exists()
+    assert not (place.parent / "outside").exists()
+    chat = warm("chat", "agents.py:ungated", cwd=place, stdin=b"Go.\n").stderr
+    assert chat.splitlines()[0] == "mode: auto · sandbox: bubblewrap"
+    (place / "none.py").write_text(NO_COMMANDS)
+    assert "mode:" not in warm("run", "none.py:none", "Go.", cwd=place).stderr, "it has no commands"
+    assert "mode:" not in warm("run", "agents.py:ungated", "Go.", "--quiet", cwd=place).stderr
+
+
+def test_without_a_box_a_run_begins_with_balanced(place: Path, warm: Warm) -> None:
+    done = warm("run", "agents.py:ungated", "Go.", "--sandbox", "none", cwd=place)
+    assert "the mode is balanced" in " ".join(done.stderr.split())
+    assert not (place / "inside").exists()
+
+
+@pytest.mark.parametrize("by", ["options", "settings"])
+def test_a_person_widens_the_box_by_options_and_by_settings(place: Path, warm: Warm, by: str) -> None:
+    given = place.parent / "given"
+    options = ["--sandbox", "write:../given,host:a.example"] if by == "options" else []
+    if by == "settings":
+        text = f"[sandbox]\nneeds = ['host:a.example', 'write:{given}']\n"
+        (place.parent / "settings/journeyman/settings.toml").write_text(text)
+    done = warm("run", "agents.py:fetching", "Go.", *options, cwd=place)
+    assert (given / "new").read_text().startswith("http://127.0.0.1:"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ("[sandbox]\nuse = 'always'\n", "is wrong at sandbox.use"),
+        ("[sandbox]\nwrite = ['x']\n", "is wrong at sandbox.write"),
+        ("[sandbox]\nneeds = ['host:1.2.3.4']\n", "no name of a host"),
+        ("[sandbox]\nneeds = ['write:/']\n", "may not change /"),
+        ("[sandbox]\nneeds = ['write:/no/such']\n", "nothing is there"),
+        ("[sandbox]\nneeds = ['outside']\n", "cannot be 'outside'"),
+        ("[sandbox\n", "is no TOML"),
+    ],
+)
+def test_settings_that_name_a_box_that_cannot_be_are_told(place: Path, warm: Warm, settings: str, told: str) -> None:
+    (place.parent / "settings/journeyman/settings.toml").write_text(settings)
+    assert_one_error_line(warm("run", "agents.py:ungated", "Go.", cwd=place), 2, [told])
 
 
 def test_what_was_refused_stands_in_the_recording_on_a_line_of_its_own(bubblewrap: Bubblewrap, warm: Warm) -> None:
@@ -111,6 +186,7 @@ def test_a_chat_shows_its_box_and_what_that_has_refused(bubblewrap: Bubblewrap, 
         assert f"{folder / 'work'} may be changed by commands" in told, done.stderr
         assert f"refused (write): {folder / 'outside'}" in told
         plain = warm(*words[:2], cwd=folder / "work", stdin=b"/sandbox\n")
+        assert "mode:" not in plain.stderr
         assert "No box: commands run as this program does." in plain.stderr
 
 
@@ -152,12 +228,12 @@ async def test_a_new_user_is_asked_nothing_and_loses_nothing(bubblewrap: Bubblew
             more = {} if needs is None else {"needs": needs, "why": "the remote is there"}
             answers += [answer(tool_use("bash", {"command": line, **more})), answer(text("So it is."))]
         async with MessagesApi(answers, accept_violations=True) as api:
-            env = {"HOME": str(home), "ANTHROPIC_API_KEY": "test", "ANTHROPIC_BASE_URL": api.url}
+            env = {"HOME": str(home), "XDG_CONFIG_HOME": "", "ANTHROPIC_API_KEY": "test", "ANTHROPIC_BASE_URL": api.url}
             said = "".join(f"{each}\n" for each in (*ASKED, "/sandbox")).encode()
             done = await asyncio.to_thread(warm, "chat", cwd=work, env=env, stdin=said)
             read = [str(request.body["messages"]) for request in api.requests[1::2]]
         assert (done.code, done.stdout.count("So it is.")) == (0, len(ASKED)), done.stderr
-        assert done.stderr.startswith("sandbox: bubblewrap\n")
+        assert done.stderr.startswith("mode: auto · sandbox: bubblewrap\n")
         for (_, _, told), result in zip(ASKED.values(), read, strict=True):
             assert told.format(home=home, work=work) in result
         assert "correct-horse" not in "".join(read)
@@ -173,5 +249,6 @@ def test_a_wish_that_cannot_be_is_refused_in_words(warm: Warm, tmp_path: Path) -
     (tmp_path / "agents.py").write_text(AGENT)
     run = ("run", "agents.py:boxed", "Go.", "--sandbox")
     assert_one_error_line(warm(*run, "maybe", cwd=tmp_path), 2, ["maybe", "auto"])
+    assert_one_error_line(warm(*run, "none,host:a.example", cwd=tmp_path), 2, ["says two things"])
     assert_one_error_line(warm(*run, "auto", "--durable", cwd=tmp_path), 2, ["--sandbox is not for a durable run"])
     assert_one_error_line(warm("check", "agents.py:boxed", "--sandbox", "auto", cwd=tmp_path), 2, ["--sandbox"])

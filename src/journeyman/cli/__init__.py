@@ -110,7 +110,9 @@ SHARED: Final = {
         "Do unasked: strict, balanced (else), auto, trust, plan.",
         ("run", "batch", "chat", "worker", "mcp", "resume", "cassette record"),
     ),
-    "--sandbox": SharedText("WISH", "Run commands in a box: auto, required, none (else).", ("run", "chat")),
+    "--sandbox": SharedText(
+        "WISH", "Box commands: auto, required, none; host:NAME, write:PATH.", ("run", "chat", "worker", "serve")
+    ),
     "--store": SharedText(
         "PLACE",
         "A file or URL; else JOURNEYMAN_STORE, .journeyman/runs.db.",

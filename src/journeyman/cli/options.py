@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from inspect import Parameter as SignatureParameter
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias, get_type_hints
+from typing import Annotated, Final, TypeAlias, get_type_hints
 
 from cyclopts import App, Parameter
 
@@ -24,7 +24,6 @@ OPENING_S: Final = 30.0
 _SWITCHES: Final = {"-m": "--model", "--no-record": "--record"}
 """The other spellings of an option."""
 
-SandboxWish: TypeAlias = Literal["auto", "required", "none"]
 Flag: TypeAlias = Annotated[bool, Parameter(negative=())]
 
 
@@ -50,7 +49,7 @@ class SharedOptions:
 
     model: Annotated[str | None, Parameter(name=("--model", "-m"))] = None
     mode: PermissionMode | None = None
-    sandbox: SandboxWish | None = None
+    sandbox: str | None = None
     store: str | None = None
     record: bool | None = None
     otel: Flag = False

@@ -39,6 +39,7 @@ from journeyman.cli.options import (
 )
 from journeyman.cli.outputs import OutputLost, guard_stream
 from journeyman.cli.permit.asked import asked_by, asking
+from journeyman.cli.permit.policy import Policy
 from journeyman.cli.show.lines import EMPTY, Line, clean, one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, Screen, open_screen, print_error, stderr_console
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from journeyman.models.cassette.cassette import Cassette
     from journeyman.otel.export import Exporting
     from journeyman.otel.telemetry import OpenTelemetry
+    from journeyman.toolbox.boxed import AskedSandbox
 
 StreamName = Annotated[Literal["jsonl"] | None, Parameter(help="Print each event as it happens: jsonl.")]
 Files = Annotated[
@@ -116,12 +118,22 @@ def run(  # noqa: PLR0913 - one for each option, all by name
     if kept.durable and shared.sandbox is not None:
         hint = "Give it in code: Workspace(…, sandbox=…)."
         raise Mistake("--sandbox is not for a durable run: it would go on without the box.", hint)
-    with sandbox_in(shared), AgentLoop(shared.timeout, rules=rules) as loop, telemetry_in(shared) as telemetry:
+    with (
+        nullcontext() if kept.durable else sandbox_in(shared) as asked,
+        AgentLoop(shared.timeout, rules=rules) as loop,
+        telemetry_in(shared) as telemetry,
+    ):
+        stdout = Stdout(drop_others=shared.quiet)  # before the agent's file prints
+        text = read_text(input)
+        files: list[UserContent] = [*read_files(file or ()), *([] if input is None else piped_document())]
+        agent = loop.agent(target, lent, durable=kept.durable, mode=shared.mode, model=shared.model)
+        if asked is not None:
+            tell_sandbox_in(asked, agent, shared)
         job = Job(
-            stdout=Stdout(drop_others=shared.quiet),  # before the agent's file prints
-            text=read_text(input),
-            files=[*read_files(file or ()), *([] if input is None else piped_document())],
-            agent=loop.agent(target, lent, durable=kept.durable, mode=shared.mode, model=shared.model),
+            stdout=stdout,
+            text=text,
+            files=files,
+            agent=agent,
             loop=loop,
             check=f"journeyman check {target}",
             options=shared,
@@ -259,15 +271,22 @@ def recording_in(options: SharedOptions) -> Generator[OpenRecords | None]:
             made.close()
 
 
-def sandbox_in(options: SharedOptions) -> AbstractContextManager[object]:
-    """Return a block in which workspaces have the sandbox that the command line wishes for.
+def sandbox_in(options: SharedOptions, *, is_usual: bool = True) -> AbstractContextManager[AskedSandbox]:
+    """Return a block in which workspaces have the sandbox that the command line wishes for. `is_usual`: without a wish,
+    they have one where it holds.
 
     Raises:
-        Mistake: one is required, and none holds enough here.
+        Mistake: one is required, and none holds enough here; or such a box cannot be.
     """
-    if options.sandbox is None:
-        return nullcontext()
-    return resolve_name("journeyman.cli.sandbox:ask_for_sandbox")(options.sandbox, quiet=options.quiet)
+    return resolve_name("journeyman.cli.sandbox:ask_for_sandbox")(options.sandbox, is_usual=is_usual)
+
+
+def tell_sandbox_in(asked: AskedSandbox, agent: Agent[Any, Any, Any], options: SharedOptions) -> None:
+    """Say what keeps the commands of an agent, and in which mode it is judged, unless only results are wanted."""
+    if not options.quiet:
+        gates = agent.gate if isinstance(agent.gate, Sequence) else [agent.gate]
+        modes = [each.mode for each in gates if isinstance(each, Policy)]
+        resolve_name("journeyman.cli.sandbox:tell_sandbox")(asked, modes[0] if modes else None)
 
 
 @contextmanager

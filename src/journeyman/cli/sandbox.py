@@ -5,49 +5,138 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import tomllib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import Parameter
+from pydantic import BaseModel, ValidationError
 
+from journeyman import sandbox as sandboxes  # whose modules are loaded when somebody asks for a box
 from journeyman.cli.app import Mistake
-from journeyman.cli.options import SandboxWish
 from journeyman.cli.show.lines import Line, one_line
 from journeyman.cli.show.screen import stderr_console
-from journeyman.errors import DefinitionError
+from journeyman.errors import DefinitionError, name_and_words
 from journeyman.processes import select_environment
-from journeyman.sandbox import Box, OpenSandbox, Sandbox, SandboxUnavailable, choose_sandbox, secrets_of_home
-from journeyman.sandbox.trials import try_escapes
+from journeyman.sandbox.box import Box, host_problem, read_need, secrets_of_home
+from journeyman.sandbox.sandbox import SandboxUnavailable
 from journeyman.startup_files import StartupFiles
-from journeyman.toolbox.boxed import AskedSandbox, asked_sandbox
+from journeyman.toolbox.boxed import AskedSandbox, SandboxChoice, asked_sandbox
+
+if TYPE_CHECKING:
+    from journeyman.sandbox import OpenSandbox, Sandbox
 
 KEPT: Final = "JOURNEYMAN_KEEP_ENV"
 """The variable that names others, which commands get in a box although its list has them not: `NPM_TOKEN,GH_TOKEN`."""
+_TRIES: Final = "journeyman.sandbox.trials:try_escapes"
+_WISHES: Final = (
+    "Write auto, required or none, and what commands need besides: host:NAME, write:PATH, with commas between."
+)
 _NO_PROGRAM: Final = 127
 _SIGNALLED: Final = 128
 
 
-@contextmanager
-def ask_for_sandbox(wish: SandboxWish | None, *, quiet: bool = False) -> Generator[AskedSandbox]:
-    """Let the workspaces that are made in a block have the sandbox that the command line wishes for, which is told.
+class SandboxSettings(BaseModel, extra="forbid", frozen=True):
+    """The table `sandbox` of a person's settings."""
+
+    use: Literal["auto", "required", "none"] | None = None
+    needs: list[str] = []
+
+
+class _Settings(BaseModel):
+    sandbox: SandboxSettings = SandboxSettings()
+
+
+def load_settings() -> SandboxSettings:
+    """Return what the person's settings say of sandboxes.
 
     Raises:
-        Mistake: one is required, and none holds enough here.
+        Mistake: they cannot be read, or name a box that cannot be.
     """
-    if wish == "required":
+    base = os.environ.get("XDG_CONFIG_HOME") or ""
+    try:
+        path = (Path(base) if base.startswith("/") else Path("~/.config").expanduser()) / "journeyman" / "settings.toml"
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError, RuntimeError):  # the last one: its user has no home
+        return SandboxSettings()
+    except (OSError, ValueError) as error:
+        raise Mistake(
+            f"The settings cannot be read: {name_and_words(error)}.", "Correct the file, or remove it."
+        ) from error
+    try:
+        return _Settings.model_validate(tomllib.loads(text)).sandbox
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        told = f"{path} is wrong at {'.'.join(map(str, first['loc']))}: {first['msg']}."
+        raise Mistake(
+            told, 'It holds [sandbox] with use = "auto", "required" or "none", and needs = ["host:NAME"].'
+        ) from None
+    except tomllib.TOMLDecodeError as error:
+        raise Mistake(f"{path} is no TOML: {error}.", "Correct the file, or remove it.") from None
+
+
+@contextmanager
+def ask_for_sandbox(wish: str | None, *, is_usual: bool = True) -> Generator[AskedSandbox]:
+    """Let the workspaces that are made in a block have the sandbox that the command line, or else the person's
+    settings, wish for. `is_usual`: without a wish they have one where it holds.
+
+    Args:
+        wish: `auto`, `required` or `none`, and what commands need beyond the usual box, with commas between.
+
+    Raises:
+        Mistake: one is required, and none holds enough here; or such a box cannot be.
+    """
+    settings, words = load_settings(), [] if wish is None else [each.strip() for each in wish.split(",")]
+    uses = [each for each in words if each in ("auto", "required", "none")]
+    needs = [_read_wish(each) for each in (*settings.needs, *words) if each not in uses]
+    if len(uses) > 1 or (uses == ["none"] and len(words) > 1):
+        raise Mistake(f"--sandbox {wish} says two things.", _WISHES)
+    said: str | None = uses[0] if uses else ("auto" if words else settings.use)
+    if said == "required":
         _require_sandbox()
-    asked = AskedSandbox(None if wish in (None, "none") else wish, read_kept_variables())
-    if asked.choice is not None:
-        asked.is_held = choose_sandbox().holds().is_enough
-        if not quiet:
-            stderr_console().print(one_line(_describe_sandbox()), markup=False, style="dim")
+    chosen = said or ("auto" if is_usual else "none")
+    choice: SandboxChoice | None = "required" if chosen == "required" else "auto" if chosen == "auto" else None
+    asked = AskedSandbox(choice, read_kept_variables(), tuple(needs if choice else ()), is_usual=said is None)
     token = asked_sandbox.set(asked)
     try:
         yield asked
     finally:
         asked_sandbox.reset(token)
+
+
+def _read_wish(word: str) -> str:
+    """Return a need with an absolute path.
+
+    Raises:
+        Mistake: it is none, or cannot be given.
+    """
+    kind, value = read_need(word) or ("", "")
+    if kind == "host":
+        if (problem := host_problem(value.lower())) is not None:
+            raise Mistake(problem.message, problem.hint)
+        return f"host:{value.lower()}"
+    if kind not in ("write", "read"):
+        raise Mistake(f"A sandbox cannot be {word!r}.", _WISHES)
+    path = str(Path(value).expanduser().resolve())
+    if not Path(path).exists():
+        raise Mistake(f"Commands cannot be given {path}: nothing is there.", "Make it first, or name another.")
+    try:
+        Box(work=path if kind == "write" else os.devnull)
+    except DefinitionError as error:
+        raise Mistake(error.problems[0].message, error.problems[0].hint) from error
+    return f"{kind}:{path}"
+
+
+def tell_sandbox(asked: AskedSandbox, mode: str | None) -> None:
+    """Print on one line what an agent that was opened does unasked, and what keeps its commands, if it has any."""
+    if asked.choice is None or not (asked.boxes or asked.problem):
+        return
+    told = f"no sandbox: {asked.problem}" if asked.problem else _describe_sandbox()
+    line = told if mode is None else f"mode: {mode} · {told}"
+    stderr_console().print(one_line(line), markup=False, style="dim")
 
 
 def read_kept_variables() -> tuple[str, ...]:
@@ -56,14 +145,14 @@ def read_kept_variables() -> tuple[str, ...]:
 
 
 def _describe_sandbox() -> str:
-    sandbox = choose_sandbox()
+    sandbox = sandboxes.choose_sandbox()
     if sandbox.holds().is_enough:
         return f"sandbox: {sandbox.name}"
-    return f"no sandbox: every command is asked about by mode ({sandbox.holds()})"
+    return f"no sandbox: every command is asked about ({sandbox.holds()})"
 
 
 def _require_sandbox() -> Sandbox:
-    sandbox = choose_sandbox()
+    sandbox = sandboxes.choose_sandbox()
     if not sandbox.holds().is_enough:
         raise Mistake(
             f"No sandbox holds enough here: {sandbox.holds()}.", "Do what is said there, or use another system."
@@ -104,11 +193,11 @@ def sandbox(
 
 
 async def _show_escapes() -> int:
-    chosen = choose_sandbox()
+    chosen = sandboxes.choose_sandbox()
     held = chosen.holds().held
     print(f"{chosen.name} {chosen.holds()}")
     is_as_promised = True
-    async for guarantee, line, output, is_broken in try_escapes(chosen):
+    async for guarantee, line, output, is_broken in resolve_name(_TRIES)(chosen):
         last = one_line(output.strip().rpartition("\n")[2], 60) or "nothing is written"
         print(f"{'NOT HELD' if is_broken else 'held':<9} {guarantee:<10} {line}  ->  {last}")
         is_as_promised = is_as_promised and not (is_broken and guarantee in held)

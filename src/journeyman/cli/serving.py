@@ -13,7 +13,7 @@ from journeyman.cli.durable import tell
 from journeyman.cli.ending import Interrupt, TimedEnd, ending_in_time
 from journeyman.cli.load_agent import AgentLoop, load_model
 from journeyman.cli.options import SharedOptions
-from journeyman.cli.run import recording_in, telemetry_in
+from journeyman.cli.run import recording_in, sandbox_in, telemetry_in
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, stderr_console
@@ -59,6 +59,7 @@ def frame_of(options: SharedOptions, *, grace: float, shows_log: bool = True) ->
             log_shown(screen.say, debug=options.debug) if shows_log else nullcontext(),
             recording_in(options) as tape,
             telemetry_in(options, end) as telemetry,
+            sandbox_in(options, is_usual=False),
             AgentLoop(options.timeout, end=end) as loop,
         ):
             runtime = Runtime(model=load_model(options.model), recorder=tape, telemetry=telemetry)

@@ -22,6 +22,7 @@ from journeyman import sandbox as sandboxes  # whose modules are loaded when som
 from journeyman.mcp.servers import Stdio
 from journeyman.processes import is_secret, select_environment
 from journeyman.proxies import VARIABLES
+from journeyman.sandbox.unboxed import Unboxed
 from journeyman.startup_files import StartupFiles
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class ServerBox:
         """The folder that it starts in, where it is given none."""
         self._opened: OpenSandbox | None = None
         self._startup: Final[list[StartupFiles]] = []
-        self._unboxed: Final = sandboxes.Unboxed()
+        self._unboxed: Final = Unboxed()
 
     async def spawn(self, stdin: int, stdout: int, stderr: int) -> SandboxProcess:
         """Start the server: in its box, or as this process runs, where there is none, and none is required.

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxProcess, SandboxUnavailable, TellsRefusals
     from journeyman.sandbox.seatbelt import Seatbelt
     from journeyman.sandbox.trials import sandbox_exam
-    from journeyman.sandbox.unboxed import Unboxed
 
 __all__ = [
     "Box",
@@ -39,7 +38,6 @@ __all__ = [
     "SandboxUnavailable",
     "Seatbelt",
     "TellsRefusals",
-    "Unboxed",
     "choose_sandbox",
     "find_refusals",
     "sandbox_exam",
@@ -60,6 +58,5 @@ if not TYPE_CHECKING:
             "sandbox": "OpenSandbox Sandbox SandboxProcess SandboxUnavailable TellsRefusals",
             "seatbelt": "Seatbelt",
             "trials": "sandbox_exam",
-            "unboxed": "Unboxed",
         },
     )

@@ -69,8 +69,12 @@ class AskedSandbox:
     choice: SandboxChoice | None = None
     keep: tuple[str, ...] = ()
     """Names of variables that commands get besides."""
-    is_held: bool = False
-    """True when a sandbox is wished for, and one holds enough here."""
+    needs: tuple[str, ...] = ()
+    """What commands are given beyond the usual borders: hosts, and absolute paths."""
+    is_usual: bool = False
+    """True: nobody has said so, and a workspace that no box can hold goes without one."""
+    problem: str = ""
+    """Why a workspace goes without one."""
     boxes: list[WorkspaceBox] = field(default_factory=list["WorkspaceBox"])
 
 
@@ -89,9 +93,11 @@ class WorkspaceBox:
         also: Sequence[str | os.PathLike[str]] = (),
         environment: Mapping[str, str] | None = None,
         may_widen: bool = False,
+        needs: Sequence[str] = (),
     ) -> None:
         """Choose the sandbox now, unless it is `auto`, which is looked at with the first command. `also` may be changed
-        besides the root; in `environment` is the `PATH` of commands, in this process's if None.
+        besides the root; in `environment` is the `PATH` of commands, in this process's if None. `needs` widen the usual
+        borders.
 
         Raises:
             DefinitionError: no sandbox holds enough here for what was asked.
@@ -110,7 +116,8 @@ class WorkspaceBox:
         self.root: Final = root
         self._also: Final = tuple([os.path.realpath(Path(each).expanduser()) for each in also])
         path = (os.environ if environment is None else environment).get("PATH")
-        usual = sandboxes.Box(work=root, writes=self._also, hidden=sandboxes.secrets_of_home(), path=path)
+        hidden = sandboxes.secrets_of_home()
+        usual = sandboxes.Box(work=root, writes=self._also, hidden=hidden, path=path).wider(needs)
         self._is_optional: Final = choice == "auto"
         self._box: Final = usual if isinstance(choice, str) or is_sandbox else choice
         self._sandbox: Sandbox | None = choice if is_sandbox else None

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias, get_args
 
 from journeyman.definition import explain_arguments, raise_problems
 from journeyman.errors import DefinitionError, Problem
-from journeyman.toolbox.boxed import SandboxChoice, WorkspaceBox, asked_sandbox
+from journeyman.toolbox.boxed import AskedSandbox, SandboxChoice, WorkspaceBox, asked_sandbox
 from journeyman.toolbox.command import bash_tool
 from journeyman.toolbox.edit import edit_tool
 from journeyman.toolbox.files import FileSystem, LocalFiles, Reach, Spill
@@ -83,7 +84,6 @@ class Workspace(Toolset):
         self._refuse_unless_folder(reach)
         asked = asked_sandbox.get()
         if asked is not None:
-            sandbox = asked.choice if sandbox is None else sandbox
             shell = replace(shell, keep=(*shell.keep, *asked.keep))
         self.bench: Final = Bench(
             reach=reach,
@@ -92,12 +92,37 @@ class Workspace(Toolset):
             shell=shell,
             ripgrep=None if ripgrep is None else shutil.which(ripgrep),
             untrusted=untrusted,
-            box=None
-            if sandbox is None
-            else WorkspaceBox(sandbox, reach.root, also=also, environment=shell.environment, may_widen=not confined),
+            box=self._make_box(sandbox, asked, reach, also=also, environment=shell.environment, confined=confined),
         )
-        if asked is not None and self.bench.box is not None:
-            asked.boxes.append(self.bench.box)
+
+    def _make_box(
+        self,
+        sandbox: SandboxChoice | None,
+        asked: AskedSandbox | None,
+        reach: Reach,
+        *,
+        also: Sequence[str | os.PathLike[str]],
+        environment: Mapping[str, str] | None,
+        confined: bool,
+    ) -> WorkspaceBox | None:
+        """Return the box of commands: the one that is given, else the one that whoever started the program asks for."""
+        given = partial(WorkspaceBox, root=reach.root, environment=environment)
+        if sandbox is not None:
+            box = given(sandbox, also=also, may_widen=not confined)
+        elif asked is None or asked.choice is None or not self._has_commands:
+            return None
+        else:
+            widens = asked.is_usual or not confined  # a gate decides, which a command line always has
+            try:
+                box = given(asked.choice, also=also, may_widen=widens, needs=asked.needs)
+            except DefinitionError as error:
+                if not asked.is_usual:
+                    raise
+                asked.problem = error.problems[0].message
+                return None
+        if asked is not None:
+            asked.boxes.append(box)
+        return box
 
     @property
     def root(self) -> str:

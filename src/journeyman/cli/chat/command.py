@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from journeyman.cli.load_agent import AgentLoop, load_model
 from journeyman.cli.options import Flag, GivenOptions, LentOptions, RulesFile
 from journeyman.cli.permit.asked import Prompt, TerminalAsker, asking
 from journeyman.cli.permit.policy import Nobody, data_folder
-from journeyman.cli.run import Stdout, output_json, parse_input, recorder_in, telemetry_in
+from journeyman.cli.run import Stdout, output_json, parse_input, recorder_in, sandbox_in, telemetry_in, tell_sandbox_in
 from journeyman.cli.show.lines import EMPTY, Line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, is_dumb, plain_console, print_error, stderr_console
@@ -49,7 +49,6 @@ from journeyman.result import Failure, Result, Success
 
 if TYPE_CHECKING:
     from journeyman.cli.chat.terminal import Terminal
-    from journeyman.toolbox.boxed import AskedSandbox
 
 AnyTerminal: TypeAlias = "Terminal | PlainTerminal"
 _TERMINATED: Final = 143  # 128 and the number of SIGTERM, as shells report it
@@ -81,17 +80,14 @@ def chat(
     if tools is not None and target is not None:
         raise Mistake(f"--tools is for the assistant; {target} has its own tools.", "Leave one of them out.")
     stdout = None if os.isatty(0) and os.isatty(1) else Stdout()
-    ask: Callable[..., AbstractContextManager[AskedSandbox]] = resolve_name("journeyman.cli.sandbox:ask_for_sandbox")
-    wish = shared.sandbox or ("auto" if target is None else None)
-    with ask(wish) as asked, AgentLoop(shared.timeout, rules=rules) as loop, telemetry_in(shared) as telemetry:
+    with sandbox_in(shared) as asked, AgentLoop(shared.timeout, rules=rules) as loop, telemetry_in(shared) as telemetry:
         make: Callable[..., Agent[Any, Any, Any]] | None = None
         if target is None:  # imported for it alone
             make = resolve_name("journeyman.cli.chat.assistant:assistant")
         made = None if make is None else make(model=shared.model, tools=tools)
         place = target or str(Path.cwd())
-        # What the assistant runs in a box that holds needs no question: nothing outside of this folder is changed.
-        mode = shared.mode or ("auto" if target is None and asked.is_held else None)
-        agent = loop.agent(place, lent, mode=mode, made=made, model=shared.model)
+        agent = loop.agent(place, lent, mode=shared.mode, made=made, model=shared.model)
+        tell_sandbox_in(asked, agent, shared)
         runtime = Runtime(model=load_model(shared.model), recorder=recorder_in(shared), telemetry=telemetry)
         sessions = SessionFile(given=session_file, resume=resume, of_folder=target is None)
         is_attended, is_plain = stdout is None, plain or is_dumb()

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
+from journeyman import sandbox as sandboxes  # whose modules are loaded where an agent has a box
 from journeyman.agent import Agent
 from journeyman.cli.app import Mistake
 from journeyman.cli.show.lines import Line, one_line
@@ -29,10 +30,9 @@ from journeyman.loop.state import current_run
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action, classify
 from journeyman.permission.permission import Permission, PermissionMode
+from journeyman.toolbox.boxed import asked_sandbox
 from journeyman.types import RunPath
 
-DEFAULT: Final[PermissionMode] = "balanced"
-"""The mode where none is said."""
 _EXPIRES_S: Final = 30 * 86_400.0
 """How long a question is good for, in seconds: a person may come back to it after days."""
 _DENIALS_SHOWN: Final = 5
@@ -97,8 +97,16 @@ def with_policy(
         return agent
     own = [] if agent.gate is None else [*agent.gate] if isinstance(agent.gate, Sequence) else [agent.gate]
     if mode is None:
-        mode = "trust" if own else DEFAULT  # beside a gate of its own, rules alone only narrow
+        mode = "trust" if own else usual_mode()  # beside a gate of its own, rules alone only narrow
     return replace(agent, gate=[*own, _permission(agent.name, target, mode, rules or FileRules())])
+
+
+def usual_mode() -> PermissionMode:
+    """Return the mode where none is said: `auto`, where commands have a box that the command line has asked for, and
+    that holds; else `balanced`."""
+    asked = asked_sandbox.get()
+    is_boxed = asked is not None and asked.choice is not None and bool(asked.boxes)
+    return "auto" if is_boxed and sandboxes.choose_sandbox().holds().is_enough else "balanced"
 
 
 def _permission(name: str, target: str, mode: PermissionMode, rules: FileRules) -> Permission:
@@ -117,7 +125,13 @@ class Policy(Permission):
 
     def __init__(self, mode: PermissionMode, approvals: Approvals, rules: FileRules | None = None) -> None:
         given = dict(rules or FileRules())
-        super().__init__(mode=mode, approvals=approvals, classify=self._classify_call, **given)
+        asked = asked_sandbox.get()
+        needs = [need.partition(":") for need in (asked.needs if asked is not None else ())]
+        hosts = [value.partition(":")[0] for kind, _, value in needs if kind == "host"]
+        # One list for commands and for the tools of this process.
+        given["allow"] = [*given.get("allow", []), *[f"WebFetch({host})" for host in hosts]]
+        roots = [Path.cwd(), *[Path(value) for kind, _, value in needs if kind == "write"]]
+        super().__init__(mode=mode, roots=roots, approvals=approvals, classify=self._classify_call, **given)
 
     def _classify_call(self, request: GateRequest) -> Action:
         if self.mode == "strict":
