@@ -156,10 +156,10 @@ class ServerBox:
         if opened is None:
             return []
         box = opened.box
-        needs: dict[str, None] = {}
-        if isinstance(opened, sandboxes.TellsRefusals):
-            needs |= dict.fromkeys([each.need for each in opened.take_refusals() if each.need is not None])
-        needs |= dict.fromkeys([each.need for each in sandboxes.find_refusals(box, text) if each.need is not None])
+        refusals = [*opened.take_refusals()] if isinstance(opened, sandboxes.TellsRefusals) else []
+        refusals += sandboxes.find_refusals(box, text)
+        # What no box gives is not told as one that helps.
+        needs = dict.fromkeys([each.need for each in refusals if each.need is not None and each.need != "outside"])
         if _REFUSED.search(text):
             for path in dict.fromkeys(_PATHS.findall(text[-_LONGEST:])):
                 needs |= dict.fromkeys(_needs_of_path(box, path))
