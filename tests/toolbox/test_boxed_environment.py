@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from journeyman.sandbox import Bubblewrap
-from journeyman.sandbox.probe import visible_folder
+from journeyman.sandbox.trials import visible_folder
 from journeyman.toolbox import Shell, Workspace
 from tests.sandbox.conftest import bubblewrap as bubblewrap
 from tests.toolbox.player import Player

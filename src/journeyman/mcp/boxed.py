@@ -163,6 +163,7 @@ class ServerBox:
         if _REFUSED.search(text):
             for path in dict.fromkeys(_PATHS.findall(text[-_LONGEST:])):
                 needs |= dict.fromkeys(_needs_of_path(box, path))
+        needs.pop("outside", None)  # all that is given by `sandbox=None`, and not by a need
         return [*needs][:_MOST]
 
     @property

@@ -63,9 +63,7 @@ class Bubblewrap(SandboxAdapter):
 
     def __init__(self, program: str | None = None) -> None:
         """Use the `bwrap` of the system, or the one at an absolute path, whose owner is root or the caller."""
-        self.name = "bubblewrap"
-        self.help = _HELP
-        self.lets_through = ("hosts",)
+        super().__init__("bubblewrap", help=_HELP, lets_through=("hosts",))
         self._given: Final = program
         self._offers: str | None = None
 

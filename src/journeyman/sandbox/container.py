@@ -36,7 +36,7 @@ class Container(SandboxAdapter):
     def __init__(self, image: str, *, program: str | None = None) -> None:
         """Use an image that is on this machine: nothing is fetched. `program` is docker or podman, the first that is
         installed if not given."""
-        self.name = "container"
+        super().__init__("container")
         self._image: Final = image
         self._given: Final = program
 

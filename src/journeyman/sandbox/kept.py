@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -22,7 +23,7 @@ from functools import cache, cached_property
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
 from weakref import WeakSet, finalize
 
 from journeyman.definition import explain_arguments
@@ -298,17 +299,21 @@ def memory_of(content: bytes) -> BinaryIO:
     return file
 
 
-class SandboxAdapter(Protocol):
+class SandboxAdapter(ABC):
     """The part of a `Sandbox` that all of ours have in common: they are tried once, and close what they have opened."""
 
-    name: str
-    """The name that is shown."""
-    help: str = ""
-    """What makes it work where it does not."""
-    lets_through: Collection[Literal["hosts", "sockets"]] = ()
-    """Those that its boxes reach, if they are allowed."""
-    _guarantees: SandboxGuarantees | None = None
+    def __init__(
+        self, name: str, *, help: str = "", lets_through: Collection[Literal["hosts", "sockets"]] = ()
+    ) -> None:
+        self.name: Final = name
+        """The name that is shown."""
+        self.help: Final = help
+        """The way to make it work where it does not."""
+        self.lets_through: Final = lets_through
+        """Those that its boxes reach, if they are allowed."""
+        self._guarantees: SandboxGuarantees | None = None
 
+    @abstractmethod
     def open_box(self, box: Box) -> OpenSandbox:
         """Open a box: see `Sandbox.open`."""
         ...
@@ -344,8 +349,7 @@ class NoSandbox(SandboxAdapter):
 
     def __init__(self, reason: str = "there is no sandbox") -> None:
         """`reason` says why there is none, and what would help."""
-        self.name = "none"
-        self.lets_through = ("hosts", "sockets")
+        super().__init__("none", lets_through=("hosts", "sockets"))
         self._reason: Final = reason
 
     def holds(self) -> SandboxGuarantees:

@@ -34,7 +34,7 @@ class Landlock(SandboxAdapter):
     protects or denies."""
 
     def __init__(self) -> None:
-        self.name = "landlock"
+        super().__init__("landlock")
 
     def open_box(self, box: Box) -> OpenSandbox:
         """Open a box: see `Sandbox.open`."""

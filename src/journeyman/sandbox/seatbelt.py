@@ -33,7 +33,7 @@ class Seatbelt(SandboxAdapter):
     """Sandboxes of macOS, by `sandbox-exec`."""
 
     def __init__(self) -> None:
-        self.name = "seatbelt"
+        super().__init__("seatbelt")
 
     def open_box(self, box: Box) -> OpenSandbox:
         """Open a box: see `Sandbox.open`."""
