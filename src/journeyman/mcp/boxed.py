@@ -163,8 +163,8 @@ class ServerBox:
         if _REFUSED.search(text):
             for path in dict.fromkeys(_PATHS.findall(text[-_LONGEST:])):
                 needs |= dict.fromkeys(_needs_of_path(box, path))
-        needs.pop("outside", None)  # all that is given by `sandbox=None`, and not by a need
-        return [*needs][:_MOST]
+        # Sockets and all the rest are given by a box of its own, or by none: not by a need.
+        return [each for each in needs if each != "outside" and not each.startswith("socket:")][:_MOST]
 
     @property
     def borders(self) -> str:

@@ -62,7 +62,7 @@ class Stdio:
     cwd: str | Path | None = None
     """The folder in which the server is started, which it may change. None: the current folder, if its command line
     names something there; else, in a box, an empty one."""
-    sandbox: Literal['auto', 'required'] | Box | Sandbox | None = field(default="auto", repr=False)
+    sandbox: Literal["auto", "required"] | Box | Sandbox | None = field(default="auto", repr=False)
     """The box that it runs in. `auto`: one of its own, where a sandbox holds enough; `required`: that, or it is not
     started; a box, or a sandbox; None: it runs as this process does."""
     needs: Sequence[str] = ()
