@@ -175,7 +175,7 @@ def is_secret(name: str, value: str) -> bool:
     return _SECRET_NAME.search(name) is not None or _SECRET_VALUE.search(value) is not None
 
 
-_PASSED: Final = frozenset(
+PASSED: Final = frozenset(
     (
         # the person and the terminal
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "SHLVL", "TMPDIR", "TMP", "TEMP", "TZ", "TERM"),
@@ -244,7 +244,7 @@ def select_environment(keep: Collection[str] = ()) -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name in keep or (name in _PASSED and _SECRET_VALUE.search(value) is None)
+        if name in keep or (name in PASSED and _SECRET_VALUE.search(value) is None)
     }
 
 

@@ -307,7 +307,7 @@ ENCODED: Final = (
 )
 
 
-def make(template: str, chosen: Random) -> str:
+def make_text(template: str, chosen: Random) -> str:
     """Return a text by its template."""
 
     def of_kind(found: re.Match[str]) -> str:
@@ -330,15 +330,15 @@ def secrets_of(seed: int) -> list[tuple[str, str]]:
     """Return texts, each with the secret in it."""
     chosen, found = Random(seed), list[tuple[str, str]]()
     for n, template in enumerate(KEYS.split("\n")[1:-1]):
-        key = make(template, chosen)
+        key = make_text(template, chosen)
         found.append((FORMS[n % len(FORMS)].replace("{}", key), key))
     for template in NOTATIONS:
-        marked = make(template, chosen)
+        marked = make_text(template, chosen)
         secret = re.search("«(.*)»", marked, re.DOTALL)
         assert secret is not None, template
         found.append((marked.replace("«", "").replace("»", ""), secret[1]))
     for way, template in ENCODED:
-        plain = make(template, chosen)
+        plain = make_text(template, chosen)
         encoded = {
             "b64": b64encode(plain.encode()).decode(),
             "b64url": urlsafe_b64encode(plain.encode()).decode().rstrip("="),
@@ -606,4 +606,4 @@ INNOCENT: Final = (
 def innocents_of(seed: int) -> list[str]:
     """Return texts without a secret."""
     chosen = Random(seed)
-    return [make(each, chosen) for each in INNOCENT]
+    return [make_text(each, chosen) for each in INNOCENT]

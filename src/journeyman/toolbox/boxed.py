@@ -20,6 +20,7 @@ from journeyman.errors import DefinitionError, Problem, quoted
 from journeyman.gate import may_change_files
 from journeyman.startup_files import StartupFiles
 from journeyman.toolbox.files import ToolRefused
+from journeyman.tools.known_secrets import known_secrets
 
 if TYPE_CHECKING:
     from journeyman.sandbox import Box, OpenSandbox, Sandbox, SandboxProcess, SandboxRefusal
@@ -182,6 +183,8 @@ class WorkspaceBox:
         self._refuse_other_folder(box)
         if self._startup is None:
             self._startup = StartupFiles(self.root)
+        # What a command cannot read nobody else shall: not in a log, not on a page.
+        known_secrets.hide_files(box.hidden)
         protected = tuple(dict.fromkeys([*box.protected, *self._startup.paths]))
         if not wish.changes:
             box = replace(box, changes=False, writes=(), hosts=(), readable=(*box.readable, *box.writes))

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from journeyman.tools.background import TaskContext
     from journeyman.tools.context import ToolContext, ToolsetContext
     from journeyman.tools.external import ExternalTools
+    from journeyman.tools.known_secrets import hide_values
     from journeyman.tools.tools import CallNext, MiddlewareCall, Tool, tool
     from journeyman.tools.toolsets import Toolset, toolset
 
@@ -20,6 +21,7 @@ __all__ = [
     "ToolContext",
     "Toolset",
     "ToolsetContext",
+    "hide_values",
     "tool",
     "toolset",
 ]
@@ -31,6 +33,7 @@ if not TYPE_CHECKING:
             "background": "TaskContext",
             "context": "ToolContext ToolsetContext",
             "external": "ExternalTools",
+            "known_secrets": "hide_values",
             "tools": "CallNext MiddlewareCall Tool tool",
             "toolsets": "Toolset toolset",
         },

@@ -9,22 +9,21 @@ step takes linear time, and taking secrets out twice changes nothing more.
 from __future__ import annotations
 
 import json
-import os
+import logging
 import re
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Final, Literal, TypeAlias
-from urllib.parse import quote
 
 from pydantic import JsonValue
 
 from journeyman.errors import words_of
 from journeyman.processes import SECRET_WORDS
+from journeyman.tools.known_secrets import MARK, known_secrets, refuse_short
 from journeyman.tools.secret_codes import mark_codes
 from journeyman.tools.secret_keys import key_pattern
 from journeyman.tools.secret_places import WORDS, columns, places_by_notation, shadow_of
-
-MARK: Final = "[redacted]"
 
 # -- by their shape ---------------------------------------------------------------------------------------------------
 
@@ -169,7 +168,7 @@ _OF_SENTENCES: Final = _words(
 _HEAD: Final = re.compile(
     r"(?P<name>(?<![\w.$-])(?<!\$\{)[A-Za-z_$.@-][\w.$-]*+|\[\\{0,16}[\"'][\w.-]{1,64}\\{0,16}[\"']\])"
     r"(?:\\{0,16}[\"'`])?(?P<before>\s{0,16})(?P<sign>===?|:=|=>|->|::(?=[ \t])|:(?!:)|=|%3[Dd])"
-    r"(?P<after>(?:[ \t\n]|\\{1,8}[n\n]){0,16})(?:(?:\[|\([ \t]{0,4}(?:\n|\\{1,8}n))\s{0,16}(?=\\{0,16}[\"']))?"
+    r"(?P<after>(?:[ \t\n\v]|\\{1,8}[n\n\v]){0,16})(?:(?:\[|\([ \t]{0,4}(?:[\n\v]|\\{1,8}n))\s{0,16}(?=\\{0,16}[\"']))?"
     r"(?:[rbfuRBFU]{0,2}(?=[\"']))?"
 )
 _TYPED: Final = re.compile(
@@ -177,14 +176,14 @@ _TYPED: Final = re.compile(
     r"(?=\\{0,16}[\"'])"
 )
 """A type between a name and its value: `token: &str = "…"`."""
-_BREAK: Final = re.compile(r"[\r\n]|\\n")  # the latter as in JSON
+_BREAK: Final = re.compile(r"[\r\n\v]|\\n")  # the latter as in JSON
 _OPENING: Final = re.compile(r"(\\{0,16})(\"{3}|'{3}|[\"'`])")
 _BARE: Final = re.compile(r"(?:[^\s\"'`,;&<>|\\]|\\(?![nrtux\"'`\\\s]|$))++")
-_FIELDS: Final = re.compile(r"(?:[^\r\n\\\"]|(?<==)\"[^\"\r\n\\]*+\"|\\{1,16}[\"'])++")  # inside JSON up to its end
+_FIELDS: Final = re.compile(r"(?:[^\r\n\v\\\"]|(?<==)\"[^\"\r\n\\]*+\"|\\{1,16}[\"'])++")  # inside JSON up to its end
 _SCHEME: Final = re.compile(r"(?:bearer|basic|token|digest|negotiate|apikey|key|aws4-hmac-sha256)[ \t]+", re.IGNORECASE)
 _OPTION: Final = re.compile(
     r"-(?<![\w-]-)-?(?P<name>[A-Za-z][\w-]{1,60})"
-    r"(?:[ \t]{0,4}\\{1,16}[n\n][ \t]{0,16}|[ \t]{1,4}|\\{0,16}[\"'],[ \t\n]{0,16}\\{0,16}[\"'])"
+    r"(?:[ \t]{0,4}\\{1,16}[n\n\v]\v?[ \t]{0,16}|[ \t]{1,4}|\\{0,16}[\"'],[ \t\n]{0,16}\\{0,16}[\"'])"
 )
 _ELEMENT: Final = re.compile(r"(<(?P<name>[A-Za-z][\w:.-]{0,63})(?:\s[^<>]{0,200})?>)(?P<value>[^<>]{1,4096})(?=</)")
 _NAMED: Final = re.compile(
@@ -230,9 +229,9 @@ _PROGRAM_WORDS: Final = (
 ) - _HTTPIE
 """Words of which a text holds one if it names such a program."""
 _PROGRAMS: Final = re.compile(rf"(?<![\w-])({'|'.join(_PROGRAM_NAMES)})(?=[\s\"'\\])")
-_END_OF_COMMAND: Final = re.compile(r"(?<!\\)\n|(?<!\\)\\n|[;|](?!\S)")
+_END_OF_COMMAND: Final = re.compile(r"(?<![\\\v])[\n\v]|(?<!\\)\\n|[;|](?!\S)")
 _VALUE: Final = r"(?P<quote>\\{0,16}[\"']?)(?P<value>(?!\[redacted\])[^\s\"'`\\;|<>]+)"
-_GAP: Final = r"(?:[ \t]{0,4}|[ \t\\\n]{1,8}|=|\\{0,16}[\"'],\s{0,16}(?=\\{0,16}[\"']))"
+_GAP: Final = r"(?:[ \t]{0,4}|[ \t\\\n\v]{1,8}|=|\\{0,16}[\"'],\s{0,16}(?=\\{0,16}[\"']))"
 _PAIR: Final = r"(?P<quote>\\{0,16}[\"']?)(?P<user>[^\s:\"'\\]*:)(?P<value>(?!\[redacted\])[^\s\"'\\]+)"
 _SHORT_OPTIONS: Final = {
     program: re.compile(rf"(?P<before>(?<![\w-])(?:{options}){_GAP}){value}")
@@ -251,16 +250,17 @@ _SHORT_OPTIONS: Final = {
 }
 _COOKIES: Final = re.compile(
     r"((?<![\w-])(?:set-)?cookie2?\\{0,16}[\"']?\s{0,4}:\s{0,4}\\{0,16}[\"']?)(?!\[redacted\])"
-    r"(?=[\w.%-]++=)[^\r\n\"'\\]++",
+    r"(?=[\w.%-]++=)[^\r\n\v\"'\\]++",
     re.IGNORECASE,
 )
 _CURL_COOKIE: Final = re.compile(
-    r"((?<![\w-])(?:-b|--cookie)(?:[ \t]{1,4}|=)\\{0,16}[\"']?)(?!\[redacted\])(?=[\w.%-]++=)[^\r\n\"'\\]++"
+    r"((?<![\w-])(?:-b|--cookie)(?:[ \t]{1,4}|=)\\{0,16}[\"']?)(?!\[redacted\])(?=[\w.%-]++=)[^\r\n\v\"'\\]++"
 )
 
 
 def without_secrets(text: str) -> str:
-    """Return a text in which each secret is replaced by a mark."""
+    """Return a text in which each secret is replaced by a mark: what is known by its text, and what looks like one."""
+    text = known_secrets.mark(text)
     # What is encoded may be encoded in something that is.
     return mark_codes(_mark_plain(text), MARK, lambda inner: mark_codes(_mark_plain(inner), MARK, _mark_plain))
 
@@ -268,19 +268,27 @@ def without_secrets(text: str) -> str:
 def _mark_plain(text: str) -> str:
     lowered = shadow_of(text).lower()
     words = frozenset(WORDS.findall(lowered))
+    for find in _ways_to_look(lowered, words, text):
+        lined = text
+        if "\\" in text:  # before a word that JSON puts on a line of its own stands an `n`, which belongs to no word
+            lined = text.replace("\\n", "\v\v").replace("\\r", "\v\v").replace("\\t", "  ")
+        text = _mark_places(text, find(lined))
+    return _mark_places(text, _by_notation(words, text))
+
+
+def _ways_to_look(lowered: str, words: frozenset[str], text: str) -> Iterator[_Places]:
+    """Give the ways to look for secrets in a text which holds what they need."""
     for needed, shape in _SHAPES:
-        if all([word in lowered for word in needed]):  # a text without these cannot hold the shape
-            text = shape.sub(rf"\g<1>{MARK}", text)
-    text = key_pattern().sub(MARK, text)
+        if all([word in lowered for word in needed]):
+            yield partial(_by_pattern, shape)
+    yield partial(_by_pattern, key_pattern())
     if "cookie" in lowered:
-        text = _COOKIES.sub(rf"\g<1>{MARK}", text)
-    for places in _by_names(lowered, words, text):
-        text = _mark_secrets(text, places)
+        yield partial(_by_pattern, _COOKIES)
+    yield from _by_names(lowered, words, text)
     if not words.isdisjoint(_SAYING_WORDS) and any([word in lowered for word in _SAID_WORDS]):
-        text = _mark_secrets(text, _by_saying)
+        yield _by_saying
     if not words.isdisjoint(_PROGRAM_WORDS) or (not words.isdisjoint(_HTTPIE) and _HTTPIE_CALL.search(lowered)):
-        text = _mark_secrets(text, _by_program)
-    return _mark_secrets(text, partial(_by_notation, words))
+        yield _by_program
 
 
 def _by_names(lowered: str, words: frozenset[str], text: str) -> Iterator[_Places]:
@@ -314,14 +322,20 @@ def words_without_secrets(error: BaseException) -> str:
 _Places: TypeAlias = Callable[[str], Iterator[tuple[int, int]]]
 
 
-def _mark_secrets(text: str, places: _Places) -> str:
+def _mark_places(text: str, places: Iterable[tuple[int, int]]) -> str:
     pieces: list[str] = []
     end = 0
-    for start, stop in places(text):
+    for start, stop in places:
         if start >= end:
             pieces += [text[end:start], MARK]
             end = stop
     return "".join([*pieces, text[end:]]) if pieces else text
+
+
+def _by_pattern(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    """Give what a pattern matches, behind its group if it has one."""
+    for found in pattern.finditer(text):
+        yield found.end(1) if pattern.groups else found.start(), found.end()
 
 
 def _by_notation(words: frozenset[str], text: str) -> Iterator[tuple[int, int]]:
@@ -417,7 +431,7 @@ def _is_literal(text: str, head: re.Match[str], value: str, end: int) -> bool:
     if head["sign"] == "=" and not head["after"]:
         return not (following == "," or value.endswith((")", "]", "}"))) or head["name"].isupper()
     line = _BREAK.split(text[max(0, head.start() - _LONGEST_NAME) : head.start()])[-1].strip(" \t-#")
-    is_alone = line[-1:] in ("", '"', "'") and (not following or following in "\r\n\\\"'")
+    is_alone = line[-1:] in ("", '"', "'") and (not following or following in "\r\n\v\\\"'")
     return is_alone and sureness(head["name"]) == "sure" and not head["name"].lower().endswith(("token", "key"))
 
 
@@ -504,12 +518,6 @@ Secret: TypeAlias = str | re.Pattern[str] | Callable[[str], str]
 """What else to take out: a text, everything that a pattern matches, or a function from a text to a text. Applied to its
 own result, the function must change nothing."""
 
-_SECRET_VARIABLE: Final = re.compile(
-    r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(?:_|$|\d)", re.IGNORECASE
-)
-_SHORTEST_VALUE: Final = 8
-"""A shorter value of a variable is a word that other texts hold as well."""
-
 _SHORT: Final = 1_000
 _REMEMBERED: Final = 5_000
 """How many texts of at most so many characters are known to be clean."""
@@ -519,78 +527,59 @@ _JSON_TEXTS: Final = frozenset({"input_json", "json"})
 
 
 class Redactor:
-    """Takes secrets out of texts and JSON.
-
-    The values of environment variables are those of the moment, since programs set them as they go.
-    """
+    """Takes secrets out of texts and JSON: those of `without_secrets`, and more."""
 
     def __init__(self, more: Sequence[Secret] = (), *, known: bool = True) -> None:
-        """With `known=False`, only what `more` says is taken out."""
+        """With `known=False`, only what `more` says is taken out.
+
+        Raises:
+            DefinitionError: a text in `more` is too short.
+        """
+        refuse_short(more)
         self._more = tuple(more)
         self._known = known
-        self._values: tuple[str, ...] = ()
-        self._of_values: re.Pattern[str] | None = None
+        self._version = 0
+        """The version of the known secrets without which short texts were clean."""
         self._clean: set[str] = set()
         """Short texts that hold no secret."""
         self._is_steady = all(isinstance(each, str | re.Pattern) for each in self._more)
         """False: a function of the program may say something else of the same text."""
 
-    def redacted(self, value: JsonValue) -> JsonValue:
-        """Return `value` without secrets, wherever in it they are."""
-        self._look_at_environment()
-        return self._json(value)
-
-    def redacted_text(self, text: str) -> str:
-        """Return `text` without secrets."""
-        self._look_at_environment()
-        return self._text(text)
-
     def redacted_texts(self, texts: Sequence[str]) -> list[str]:
         """Return each text as `redacted_text` does. Short ones that were clean before are not looked through again."""
-        self._look_at_environment()
+        known_secrets.current()
+        if known_secrets.version != self._version:
+            self._version = known_secrets.version
+            self._clean.clear()
         clean, done = self._clean, list[str]()
         if len(clean) > _REMEMBERED:
             clean.clear()
         for text in texts:
             if text not in clean:
-                redacted = self._text(text)
+                redacted = self.redacted_text(text)
                 if redacted == text and len(text) <= _SHORT and self._is_steady:
                     clean.add(text)
                 text = redacted
             done.append(text)
         return done
 
-    def redacted_json_text(self, text: str) -> str:
-        """Return a text that holds JSON without the secrets in it: unchanged if there are none."""
-        self._look_at_environment()
-        return self._json_text(text)
-
-    def _look_at_environment(self) -> None:
-        environment = os.environ.items() if self._known else ()
-        long = ((name, value) for name, value in environment if len(value) >= _SHORTEST_VALUE and value != MARK)
-        secret = (value for name, value in long if _SECRET_VARIABLE.search(name) or is_secret_value(name, value))
-        values = tuple(sorted(secret))
-        if values != self._values:
-            forms = sorted({form for value in values for form in _forms(value)}, key=len, reverse=True)
-            self._values = values
-            self._clean.clear()
-            self._of_values = re.compile("|".join(map(re.escape, forms))) if forms else None
-
-    def _json(self, value: JsonValue, field: str = "") -> JsonValue:
+    def redacted(self, value: JsonValue, field: str = "") -> JsonValue:
+        """Return `value` without secrets, wherever in it they are. `field`: what it is called."""
         match value:
             case str() | int() if not isinstance(value, bool) and self._known and is_secret_value(field, str(value)):
                 return MARK
             case str():
-                return self._json_text(value) if field in _JSON_TEXTS else self._text(value)
+                return self.redacted_json_text(value) if field in _JSON_TEXTS else self.redacted_text(value)
             case dict():
-                return {self._text(key): self._json(item, key) for key, item in value.items()}
+                return {self.redacted_text(key): self.redacted(item, key) for key, item in value.items()}
             case list():
-                return [self._json(item, field) for item in value]
+                return [self.redacted(item, field) for item in value]
             case _:
                 return value
 
-    def _json_text(self, text: str) -> str:
-        plain = self._text(text)
+    def redacted_json_text(self, text: str) -> str:
+        """Return a text that holds JSON without the secrets in it: unchanged if there are none."""
+        plain = self.redacted_text(text)
         try:
             value: JsonValue = json.loads(text)
         except (ValueError, RecursionError):
@@ -601,14 +590,13 @@ class Redactor:
             except ValueError:
                 plain = text
         try:
-            redacted = self._json(value)
+            redacted = self.redacted(value)
         except RecursionError:
-            return self._text(text)
+            return self.redacted_text(text)
         return plain if redacted == value else json.dumps(redacted, ensure_ascii=False)
 
-    def _text(self, text: str) -> str:
-        if self._of_values is not None:
-            text = self._of_values.sub(MARK, text)
+    def redacted_text(self, text: str) -> str:
+        """Return `text` without secrets."""
         text = without_secrets(text) if self._known else text
         for secret in self._more:
             match secret:
@@ -621,9 +609,26 @@ class Redactor:
         return text
 
 
-def _forms(value: str) -> Iterator[str]:
-    """Give a secret as it is, as it stands inside JSON, and as it stands in a URL."""
-    yield value
-    yield json.dumps(value)[1:-1]
-    yield json.dumps(value, ensure_ascii=False)[1:-1]
-    yield quote(value, safe="")
+# -- in logs ------------------------------------------------------------------------------------------------------
+
+
+def clear_record(record: logging.LogRecord) -> bool:
+    """Take secrets out of a record of the log: its message, and the traceback as it would be written. Filters are asked
+    before handlers, so no handler sees more."""
+    try:
+        message = record.getMessage()
+    except Exception:  # noqa: BLE001 - of an argument; the handlers will say so, as logging does
+        return True
+    clear = without_secrets(message)
+    if clear != message:
+        record.msg, record.args = clear, None
+    if record.exc_info and record.exc_info[1] is not None:
+        raised = "".join(traceback.format_exception(record.exc_info[1])).rstrip("\n")
+        clear = without_secrets(raised)
+        if clear != raised:  # the exception itself holds the secret: only its text is handed on
+            record.exc_text, record.exc_info = clear, None
+    return True
+
+
+for _name in ("journeyman", "journeyman.progress"):
+    logging.getLogger(_name).addFilter(clear_record)
