@@ -57,6 +57,8 @@ from journeyman.journal import OpenRecords, Telemetry
 from journeyman.json_numbers import read_json, write_json
 from journeyman.loop.run import run as run_agent
 from journeyman.result import Failure, Metadata, Result, plain_output
+from journeyman.tools.clear_events import ClearEvents
+from journeyman.tools.known_secrets import known_secrets
 from journeyman.types import Audio, Document, Image, Usage, UserContent
 
 if TYPE_CHECKING:
@@ -519,21 +521,25 @@ class Stdout:
         self.is_terminal = os.isatty(self._descriptor)
         self._encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
         self._is_lost = False
+        self._clear: Final = ClearEvents()
 
     def write_text(self, text: str) -> None:
         """Write `text` and a line break. A terminal gets it without escape sequences."""
+        text = known_secrets.mark(text)
         shown = clean(text) if self.is_terminal else text
         self._write(shown.encode(self._encoding, "replace") + b"\n")
 
     def write_json(self, document: bytes) -> None:
         """Write a JSON document and a line break. For a terminal, what it would not show is written out."""
+        document = known_secrets.mark_bytes(document)
         shown = visible_json(document.decode()).encode() if self.is_terminal else document
         self._write(shown + b"\n")
 
     def write_event(self, event: Event) -> None:
         """Write an event as one line of JSON."""
         if not self._is_lost:  # else whoever wanted to read it is told so with the result
-            self.write_json(events.to_json(event))
+            for each in self._clear.clear(event):
+                self.write_json(events.to_json(each))
 
     def _write(self, data: bytes) -> None:
         try:

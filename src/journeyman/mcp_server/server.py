@@ -44,6 +44,9 @@ from journeyman.loop.run import run
 from journeyman.model import opened
 from journeyman.result import Failure, Result, Success
 from journeyman.serve.refusals import served_problems
+from journeyman.tools.clear_events import without_known
+from journeyman.tools.known_secrets import known_secrets
+from journeyman.tools.redaction import without_secrets
 from journeyman.tools.schema import CheckedValue, Fields, OutputSchema, Parameter
 from journeyman.types import JsonObject, Usage
 from journeyman.version import package_version
@@ -139,7 +142,7 @@ class ServedCall:
 
     def hear(self, event: events.Event) -> None:
         """Make a note of an event that a person would want to know of."""
-        text = _note(event)
+        text = known_secrets.mark(_note(event))
         if text:
             self._n_notes += 1
             self._notes.append(ProgressReport(self._n_notes, text))
@@ -597,12 +600,14 @@ def _failure_result(ending: ErrorInfo, usage: Usage | None) -> types.CallToolRes
 def _tool_result(
     text: str, structured: object, usage: Usage | None, *, failure: dict[str, str] | None = None
 ) -> types.CallToolResult:
-    meta: dict[str, Any] = {} if failure is None else {FAILURE: failure}
+    # A failure is told without what looks like a secret, too: it may quote anything.
+    clear = known_secrets.mark if failure is None else without_secrets
+    meta: dict[str, Any] = {} if failure is None else {FAILURE: {name: clear(each) for name, each in failure.items()}}
     if usage is not None:
         meta[USAGE] = {**asdict(usage), "total_tokens": usage.total_tokens}
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)],
-        structured_content=structured,
+        content=[types.TextContent(type="text", text=clear(text))],
+        structured_content=without_known(structured),
         is_error=failure is not None,
         _meta=meta,
     )

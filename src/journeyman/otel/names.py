@@ -64,6 +64,8 @@ OUTPUT: Final = "gen_ai.output.messages"
 TOOLS: Final = "gen_ai.tool.definitions"
 ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 RESULT: Final = "gen_ai.tool.call.result"
+SHAPED: Final = frozenset((SYSTEM, INPUT, OUTPUT, TOOLS, ARGUMENTS, RESULT))
+"""The attributes with what was said."""
 
 RUN_ID: Final = "journeyman.run.id"
 PATH: Final = "journeyman.run.path"

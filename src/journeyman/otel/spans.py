@@ -41,10 +41,12 @@ from journeyman.events import (
 )
 from journeyman.journal import RecordingSink, TapeEnd, TapeKind, Where, as_json, new_id
 from journeyman.model import Model, ModelSettings, Request, Response, Tap, ToolSpec
+from journeyman.narrowing import is_list_or_tuple
 from journeyman.otel import names
 from journeyman.otel.content import Shapes
 from journeyman.otel.meter import Meter
 from journeyman.result import plain_output
+from journeyman.tools.redaction import Redactor
 from journeyman.types import RunPath, ToolUse, Usage
 
 P = ParamSpec("P")
@@ -64,6 +66,53 @@ class Instruments:
     meter: Meter
     shapes: Shapes | None
     """Makes what goes out of what is said; None: nothing of it does."""
+    redactor: Redactor = field(default_factory=Redactor)
+    """Takes secrets out of everything else that goes out."""
+
+    def start_span(
+        self,
+        name: str,
+        context: Context | None,
+        facts: Mapping[str, Any],
+        *,
+        kind: SpanKind = SpanKind.INTERNAL,
+        links: Sequence[Link] = (),
+        start_time: int | None = None,
+    ) -> Span:
+        """Start a span with attributes. Like the methods below, it is the only way out to OpenTelemetry."""
+        clear = self._clear({**facts})
+        return self.tracer.start_span(
+            self.redactor.redacted_texts([name])[0],
+            context,
+            kind=kind,
+            attributes=clear,
+            links=links,
+            start_time=start_time,
+        )
+
+    def tell(self, span: Span, facts: Mapping[str, Any]) -> None:
+        """Give a span more attributes."""
+        span.set_attributes(self._clear(facts))
+
+    def add_event(self, span: Span, name: str, facts: Mapping[str, Any]) -> None:
+        """Tell of what happened in a span."""
+        span.add_event(name, self._clear(facts))
+
+    def mark(self, span: Span, code: str, message: str = "") -> None:
+        """Mark the span of something that has failed, with the code and the message."""
+        self.tell(span, {names.ERROR: code})
+        span.set_status(Status(StatusCode.ERROR, self.redactor.redacted_text(message or code)))
+
+    def _clear(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return facts without secrets. What `shapes` has made has none any more."""
+        found = [name for name, value in facts.items() if isinstance(value, str) and name not in names.SHAPED]
+        clear = self.redactor.redacted_texts([facts[name] for name in found])
+        several = {
+            name: tuple(self.redactor.redacted_texts([str(each) for each in value]))
+            for name, value in facts.items()
+            if is_list_or_tuple(value)
+        }
+        return {**facts, **dict(zip(found, clear, strict=True)), **several}
 
 
 def context_with_links() -> tuple[Context, Sequence[Link]]:
@@ -149,7 +198,7 @@ class SpanTape:
         run = None if name is None else self._runs.get(where[0])
         span = None if run is None else run.calls.get(cast("str", facts.get("tool_use_id")))
         if name is not None and span is not None:
-            span.add_event(name, {names.DECISION: str(facts.get("decision"))})
+            self._instruments.add_event(span, name, {names.DECISION: str(facts.get("decision"))})
 
     def tap(self, where: Where, model: Model, request: Request) -> RequestSpan:
         path, place = where
@@ -204,7 +253,7 @@ class SpanTape:
                 continue  # nobody waits for it: it goes on
             run = self._runs[path]
             if status == "left" and code is None:
-                run.span.set_attribute(names.LEFT, True)
+                self._instruments.tell(run.span, {names.LEFT: True})
             self._close(path, run, None if status == "left" and code is None else code or _CANCELLED)
 
     def regret(self, error: Exception) -> None:
@@ -257,9 +306,7 @@ class SpanTape:
             del facts[names.AGENT_DESCRIPTION]
         if self._id is not None:
             facts[names.RUN_ID] = self._id
-        span = self._instruments.tracer.start_span(
-            f"{names.INVOKE_AGENT} {agent}", context, kind=SpanKind.INTERNAL, attributes=facts, links=links
-        )
+        span = self._instruments.start_span(f"{names.INVOKE_AGENT} {agent}", context, facts, links=links)
         self._runs[path] = run = OpenRun(span, agent, str(facts.get(names.REQUEST_MODEL, "")), is_apart)
         return run
 
@@ -267,7 +314,7 @@ class SpanTape:
         shapes = self._instruments.shapes
         if shapes is not None and not run.has_input and event.message.role == "user":
             run.has_input = True
-            run.span.set_attribute(names.INPUT, shapes.messages([event.message]))
+            self._instruments.tell(run.span, {names.INPUT: shapes.messages([event.message])})
 
     def _run_ended(self, run: OpenRun, event: RunSucceeded | RunFailed) -> None:
         shapes = self._instruments.shapes
@@ -282,7 +329,7 @@ class SpanTape:
             facts[names.OUTPUT] = shapes.text_message(
                 "assistant", output if isinstance(output, str) else as_json(output).decode()
             )
-        run.span.set_attributes(facts)
+        self._instruments.tell(run.span, facts)
         self._close(event.path, run, code, message)
 
     def _close(self, path: RunPath, run: OpenRun, code: str | None, message: str = "") -> None:
@@ -290,12 +337,12 @@ class SpanTape:
         del self._runs[path]
         for span in run.calls.values():
             if code is not None:
-                mark(span, code)
+                self._instruments.mark(span, code)
             span.end()
         if run.attempt is not None:
             run.attempt.end()
         if code is not None:
-            mark(run.span, code, message)
+            self._instruments.mark(run.span, code, message)
         run.span.end()
         self._instruments.meter.invoke(
             time.perf_counter() - run.began_s,
@@ -311,13 +358,13 @@ class SpanTape:
     def _attempt(self, run: OpenRun, event: AttemptStarted | AttemptCompleted) -> None:
         if isinstance(event, AttemptCompleted):
             if run.attempt is not None:
-                run.attempt.set_attribute(names.SUCCEEDED, event.succeeded)
+                self._instruments.tell(run.attempt, {names.SUCCEEDED: event.succeeded})
                 run.attempt.end()
                 run.attempt = None
         elif run.numbers_attempts:
             facts = {names.ATTEMPT: event.attempt, names.AGENT_NAME: run.agent, names.SPAN_KIND: names.CHAIN}
-            run.attempt = self._instruments.tracer.start_span(
-                f"attempt {event.attempt}", set_span_in_context(run.span), attributes={**facts, **self._common}
+            run.attempt = self._instruments.start_span(
+                f"attempt {event.attempt}", set_span_in_context(run.span), {**facts, **self._common}
             )
 
     # -- calls
@@ -326,17 +373,16 @@ class SpanTape:
         self._begin_call(run, event.tool_use_id, event.tool_name)
         if self._instruments.shapes is not None:
             given = self._instruments.shapes.text(as_json(event.tool_input).decode())
-            run.calls[event.tool_use_id].set_attribute(names.ARGUMENTS, given)
+            self._instruments.tell(run.calls[event.tool_use_id], {names.ARGUMENTS: given})
 
     def _begin_call(self, run: OpenRun, id: str, name: str, *, ago_s: float | None = None) -> None:
         """Begin the span of a call; `ago_s`: it began so many seconds ago."""
         run.n_calls += 1
         described = next((tool.description for tool in run.tools if tool.name == name), "")
-        run.calls[id] = self._instruments.tracer.start_span(
+        run.calls[id] = self._instruments.start_span(
             f"{names.EXECUTE_TOOL} {name}",
             set_span_in_context(run.attempt or run.span),
-            kind=SpanKind.INTERNAL,
-            attributes={
+            {
                 names.OPERATION: names.EXECUTE_TOOL,
                 names.TOOL_NAME: name,
                 names.TOOL_TYPE: names.FUNCTION,
@@ -356,12 +402,12 @@ class SpanTape:
         error = run.errors.pop(event.tool_use_id, None)
         facts = {names.TOOL_NAME: event.tool_name, names.TOOL_TYPE: names.FUNCTION, names.AGENT_NAME: run.agent}
         if event.is_error:
-            mark(span, error or "rejected")
+            self._instruments.mark(span, error or "rejected")
             facts[names.ERROR] = error or "rejected"
         if event.cached:
-            span.set_attribute(names.CACHED, True)
+            self._instruments.tell(span, {names.CACHED: True})
         if self._instruments.shapes is not None:
-            span.set_attribute(names.RESULT, self._instruments.shapes.text(event.tool_result))
+            self._instruments.tell(span, {names.RESULT: self._instruments.shapes.text(event.tool_result)})
         span.end()
         self._instruments.meter.tool_s.record(event.duration_s, facts)
 
@@ -385,7 +431,7 @@ class SpanTape:
                     facts |= {name: self._instruments.shapes.text(text) for name, text in told.items() if text}
             case CallAbandoned():
                 name, span = names.ABANDONED, run.calls.get(event.tool_use_id or "", span)
-        span.add_event(name, facts)
+        self._instruments.add_event(span, name, facts)
 
     takes = cast(
         "Mapping[type, Callable[[SpanTape, OpenRun, Any], None]]",
@@ -459,9 +505,7 @@ class RequestSpan:
             facts |= {names.TOOLS: shapes.tools(request.prefix)} if request.prefix.tools else {}
             facts[names.INPUT] = shapes.messages(request.messages)
         context = None if around is None else set_span_in_context(around)
-        self._span = self._instruments.tracer.start_span(
-            f"{names.CHAT} {model.name}", context, kind=SpanKind.CLIENT, attributes=facts
-        )
+        self._span = self._instruments.start_span(f"{names.CHAT} {model.name}", context, facts, kind=SpanKind.CLIENT)
         # Without a block: it ends where the answer, or the failure, is noted.
         self._active = Active(self._span)
         self._active.__enter__()
@@ -476,7 +520,7 @@ class RequestSpan:
             address = urlsplit(url)
             # The conventions want a port with each address.
             port = address.port or (443 if address.scheme == "https" else 80)
-            self._span.set_attributes({names.SERVER_ADDRESS: address.hostname or "", names.SERVER_PORT: port})
+            self._instruments.tell(self._span, {names.SERVER_ADDRESS: address.hostname or "", names.SERVER_PORT: port})
         except ValueError:
             return  # an address that the request itself will fail with
 
@@ -488,7 +532,7 @@ class RequestSpan:
         if self._first_s is None and not isinstance(data, bytes):
             self._first_s = time.perf_counter() - self._began_s
             if self._span is not None:
-                self._span.set_attribute(names.REQUEST_STREAM, True)
+                self._instruments.tell(self._span, {names.REQUEST_STREAM: True})
 
     def note_response(self, response: Response) -> None:
         reason = names.FINISHES.get(response.stop_reason, response.stop_reason)
@@ -516,9 +560,9 @@ class RequestSpan:
             facts[names.FIRST_CHUNK] = self._first_s
             self._instruments.meter.first_chunk.record(self._first_s, common)
         if self._span is not None:
-            self._span.set_attributes(facts)
+            self._instruments.tell(self._span, facts)
             if error is not None:
-                mark(self._span, error)
+                self._instruments.mark(self._span, error)
             self._span.end()
         if self._active is not None:
             self._active.__exit__(None, None, None)
@@ -542,12 +586,6 @@ def _settings_of(settings: ModelSettings) -> dict[str, Any]:
         if isinstance(value, int | float) and not isinstance(value, bool) and kind(value) == value:
             facts[attribute] = kind(value)
     return facts
-
-
-def mark(span: Span, code: str, message: str = "") -> None:
-    """Mark the span of something that has failed, with the code and the message."""
-    span.set_attribute(names.ERROR, code)
-    span.set_status(Status(StatusCode.ERROR, message or code))
 
 
 def usage_attributes(usage: Usage) -> dict[str, Any]:

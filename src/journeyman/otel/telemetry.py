@@ -49,13 +49,14 @@ class OpenTelemetry:
             content: True: the spans also hold what models and tools were told and what they answered, without texts
                 that look like a secret.
             max_content_bytes: About how many bytes each attribute with content may have.
-            redact: What to take out of content in addition, as for a cassette.
+            redact: What to take out in addition, as for a cassette.
 
         Raises:
             ValueError: `max_content_bytes` is less than 256.
         """
         if max_content_bytes < 256:
             raise ValueError(f"max_content_bytes is {max_content_bytes}. Give at least 256, or leave content off.")
+        redactor = Redactor(redact)
         self._instruments: Final = Instruments(
             tracer=trace.get_tracer(
                 names.SCOPE, version("journeyman"), tracer_provider=tracer_provider, attributes=names.SCOPE_FACTS
@@ -65,7 +66,8 @@ class OpenTelemetry:
                     names.SCOPE, version("journeyman"), meter_provider=meter_provider, attributes=names.SCOPE_FACTS
                 )
             ),
-            shapes=Shapes(Redactor(redact), max_bytes=max_content_bytes) if content else None,
+            shapes=Shapes(redactor, max_bytes=max_content_bytes) if content else None,
+            redactor=redactor,
         )
 
     def begin(
@@ -80,8 +82,8 @@ class OpenTelemetry:
         """Report that a run of the agent was stored, so that this process or another one does it. Return the W3C
         `traceparent` to whose trace all lives of the run belong."""
         here, links = context_with_links()
-        span = self._instruments.tracer.start_span(
-            f"queue {agent}", here, kind=trace.SpanKind.PRODUCER, links=links, attributes={names.AGENT_NAME: agent}
+        span = self._instruments.start_span(
+            f"queue {agent}", here, {names.AGENT_NAME: agent}, kind=trace.SpanKind.PRODUCER, links=links
         )
         # Over at once: the run itself has its own spans, perhaps in other processes.
         span.end()

@@ -62,6 +62,7 @@ from journeyman.serve.refusals import RETRY_S, Refusal, invalid_input, key_of, n
 from journeyman.serve.streams import EventStream, Plain, check_followers
 from journeyman.session import TURN, turn_name
 from journeyman.tools.external import external_question
+from journeyman.tools.known_secrets import known_secrets
 from journeyman.types import Message, adapter_of
 
 _PLACE: Final = re.compile(PLACE)
@@ -342,7 +343,8 @@ def refusal_response(refusal: Refusal) -> Response:
         headers["Retry-After"] = str(refusal.retry_s)
     if refusal.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return Response(write_json(documents.ErrorDocument(error=error)), refusal.status, headers, media_type=_JSON)
+    body = known_secrets.mark_bytes(write_json(documents.ErrorDocument(error=error)))
+    return Response(body, refusal.status, headers, media_type=_JSON)
 
 
 def http_error(error: HTTPException) -> Response:
@@ -354,7 +356,7 @@ def http_error(error: HTTPException) -> Response:
 
 def json_response(value: object, status: int = 200, **headers: str) -> Response:
     """Return a response that says a value."""
-    data = value if isinstance(value, bytes) else write_json(value, default=repr)
+    data = known_secrets.mark_bytes(value if isinstance(value, bytes) else write_json(value, default=repr))
     return Response(data, status, {name.title(): text for name, text in headers.items()}, media_type=_JSON)
 
 

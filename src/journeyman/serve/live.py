@@ -41,6 +41,8 @@ from journeyman.json_numbers import write_json
 from journeyman.loop.watch import Watch
 from journeyman.result import Metadata, Result, dump_document, plain_output, result_document
 from journeyman.session import TURN
+from journeyman.tools.clear_events import ClearEvents
+from journeyman.tools.known_secrets import known_secrets
 
 _LIFE: Final = 1 << 32
 """The numbers of events are those of a life, times this, and then from 1: they only grow."""
@@ -129,7 +131,7 @@ class Entry:
 def document_of(result: Result[Any], agent: Agent[Any, Any, Any]) -> bytes:
     """Return the document of a result, as JSON."""
     output = plain_output(getattr(result, "output", None), agent.plan.outputs.kind)
-    return dump_document(result_document(result, agent=agent.name, output=output))
+    return known_secrets.mark_bytes(dump_document(result_document(result, agent=agent.name, output=output)))
 
 
 E = TypeVar("E", bound=Numbered, covariant=True)
@@ -244,6 +246,7 @@ class Live(Followed[Entry]):
         self.over: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
         """Done when it has ended, or begun to be gone on with elsewhere only."""
         self._kept: Final = limits.kept_events
+        self._clear: Final = ClearEvents()
 
     def ask_here(self) -> Questions:
         """Return what asks those who follow, as long as it goes on."""
@@ -302,6 +305,11 @@ class Live(Followed[Entry]):
             self.over.set_result(None)
 
     def _add(self, event: Event | Ended) -> None:
+        """Keep what those who follow are told: without secrets that are known by their text, also over two pieces."""
+        for each in (event,) if isinstance(event, Ended) else self._clear.clear(event):
+            self._keep(each)
+
+    def _keep(self, event: Event | Ended) -> None:
         self.moved_s = time.monotonic()
         self.entries.append(Entry(self._next, event))
         self._next += 1

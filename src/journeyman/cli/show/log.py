@@ -54,7 +54,9 @@ class _LogHandler(logging.Handler):
         mark = "failed" if record.levelno >= logging.ERROR else "warning"
         is_progress = record.name == _PROGRESS and record.levelno == logging.INFO
         lines = [Line(text=text, style="dim", rows=_ROWS) if is_progress else Line(mark=mark, text=text, rows=_ROWS)]
+        raised = record.exc_text or ""  # it is there where a secret was taken out
         if record.exc_info and record.exc_info[1] is not None:
             raised = "".join(traceback.format_exception(record.exc_info[1]))
+        if raised:
             lines = [Line(mark="bar", text=row, rows=_ROWS) for row in raised.splitlines()]
         self._say(lines)
