@@ -5,7 +5,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -42,6 +42,9 @@ class Stage:
             **dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "a"),
             **dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), "a@example.org"),
         }
+        os.mkfifo(folder / "out/pipe")
+        self._pipe = os.open(folder / "out/pipe", os.O_RDONLY | os.O_NONBLOCK)
+        stack.callback(os.close, self._pipe)
         self._before = self._snapshot()
 
     def _servers(self) -> Iterator[socket.socket]:
@@ -84,6 +87,8 @@ class Stage:
                 found.add("protected" if path.startswith("work/") else "outside")
         if any(map(_was_reached, self.servers)):
             found.add("network")
+        with suppress(BlockingIOError):
+            found |= {"process"} if os.read(self._pipe, 1) else set()
         if self.bystander.poll() is not None or "state:\tt" in self._state().lower():
             found.add("process")
         return found

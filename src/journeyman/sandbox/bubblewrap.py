@@ -38,6 +38,7 @@ _SYSTEM: Final = (
 )
 _ROOT_LINKS: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _NEW: Final = ("/tmp", "/var/tmp", "/run")
+_WRITES, _MOVES = 1 << 1, 1 << 13  # as linux/landlock.h has them
 _CACHE: Final = f"{_NEW[0]}/.cache"
 _ADDS: Final = {
     **{"XDG_CACHE_HOME": _CACHE, "PIP_CACHE_DIR": f"{_CACHE}/pip", "UV_CACHE_DIR": f"{_CACHE}/uv"},
@@ -89,10 +90,14 @@ class Bubblewrap(SandboxAdapter):
                     mounts += ["--remount-ro", "/"]
                 mounts += ["--chdir", "/", ""]
                 told = show("\0".join(mounts).encode("utf-8", "surrogateescape"))
-                return [program, "--args", told, "--seccomp", show(filter), "--", *line], shown
+                return [program, "--args", told, "--seccomp", show(filter), "--", *line], [*shown, *terminals]
 
-            mounts = _mounts_of(box)
-            return KeptSandbox(box, launch, lambda _: {"mounts": mounts}, adds=_ADDS)
+            # A command that is given a terminal may open it by the name of its descriptor.
+            terminals = [os.dup(number) for number in range(3) if os.isatty(number)]
+            for number in terminals:
+                stack.callback(os.close, number)
+            settings = {"mounts": _mounts_of(box), "borders": _borders_of_pipes(box, terminals)}
+            return KeptSandbox(box, launch, lambda _: settings, adds=_ADDS)
 
     def _program(self, box: Box) -> str:
         """Return the path of bwrap.
@@ -215,6 +220,16 @@ def _mounts_of(box: Box) -> dict[str, object]:
     writable = [*roots, *[os.path.realpath(each) for each in _NEW], "/dev", "/proc"]
     encoded = {os.fsencode(path): identity for path, identity in found.items()}
     return {"expected": encoded, "writable": [*map(os.fsencode, writable)]}
+
+
+def _borders_of_pipes(box: Box, terminals: Sequence[int]) -> dict[str, object]:
+    """Return what Landlock lets a box write to, where the system has it: a named pipe that is mounted read-only takes
+    what is written to it nevertheless, and a program outside reads that. Landlock lets nobody move a file to another
+    folder unless it is told so."""
+    places = [*([box.work] if box.changes else []), *_existing(box.writes), *_existing(_NEW), "/dev", "/proc"]
+    rules = {"/": _MOVES} | {each: _WRITES | (_MOVES if Path(each).is_dir() else 0) for each in places}
+    given = [(number, _WRITES) for number in terminals]
+    return {"handled": [_MOVES | _WRITES], "rules": [*rules.items(), *given], "filter": None}
 
 
 def _identify(path: str) -> tuple[int, int] | None:

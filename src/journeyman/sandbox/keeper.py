@@ -30,6 +30,7 @@ else:
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36  # as linux/prctl.h has them
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 38, 22, 2
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _BELOW_A_PATH = 444, 445, 446, 1  # as linux/landlock.h has them
+_VERSION, _RENAMES_SINCE = 1, 2
 _N_DESCRIPTORS = 4  # the request, its input, its output, its errors
 _KILL_AGAIN_S = 0.005
 _MOST_KILLS = 2_000  # a process of another user cannot be ended
@@ -97,19 +98,24 @@ def restrict(limits: dict[int, int]) -> None:
         call("setrlimit", kind, most.to_bytes(8, sys.byteorder) * 2)  # a lower limit stays as it is
 
 
-def draw_borders(handled: list[int], rules: list[tuple[str, int]], filter: bytes) -> None:
+def draw_borders(handled: list[int], rules: list[tuple[str | int, int]], filter: bytes | None) -> None:
     """Let Landlock allow this process, and all that it starts, what the rules name, and nothing else of what it
-    handles; have the kernel run a filter before each of their calls. End if this system refuses that."""
+    handles; have the kernel run a filter before each of their calls. End if this system refuses that. Without a filter,
+    others have drawn the borders, and these come on top where the system has them."""
     attributes = b"".join([each.to_bytes(8, sys.byteorder) for each in handled])
+    if filter is None and call("syscall", _CREATE_RULESET, None, 0, _VERSION) < _RENAMES_SINCE:
+        return
     ruleset = require("syscall", _CREATE_RULESET, attributes, len(attributes), 0)
-    for path, rights in rules:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    for path, rights in rules:  # a number is that of a file that this process has inherited for it
+        place = path if isinstance(path, int) else os.open(path, os.O_PATH | os.O_CLOEXEC)
         rule = rights.to_bytes(8, sys.byteorder) + place.to_bytes(4, sys.byteorder)
         require("syscall", _ADD_RULE, ruleset, _BELOW_A_PATH, rule, 0)
         os.close(place)
     require("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     require("syscall", _RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
+    if filter is None:
+        return
     simple: Any = _ctypes._SimpleCData  # pyright: ignore[reportPrivateUsage] - `ctypes` takes as long as a command
     fields = [(each, type(each, (simple,), {"_type_": each})) for each in "Hz"]  # a length, and a pointer
     program: Any = type("FilterProgram", (_ctypes.Structure,), {"_fields_": fields})(len(filter) // 8, filter)
