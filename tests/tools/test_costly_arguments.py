@@ -288,6 +288,16 @@ def test_numbers_that_are_only_large_are_taken_into_sets_and_as_keys() -> None:
     assert output_schema(dict[int, int]).check(dict.fromkeys(large, 1)) == dict.fromkeys(large, 1)
 
 
+def test_a_field_may_be_called_as_what_schemas_are_made_of() -> None:
+    class FieldsOfSchemas(TypedDict):
+        type: int
+        keys_schema: int
+        cls: int
+
+    given = {"type": 1, "keys_schema": 2, "cls": 3}
+    assert output_schema(FieldsOfSchemas).parse(json.dumps(given)) == given
+
+
 def test_what_is_wrong_far_behind_is_told_only_where_it_is_cheap_to_look_for() -> None:
     flat, far = output_schema(list[int]), json.dumps({"value": [1] * 90_000 + ["x"]})
     assert "[90000]" in issues(lambda: flat.parse(far))[0]

@@ -85,6 +85,12 @@ def _join_path(above: str, path: str) -> str:
     return above + path
 
 
+def check_options(model: str, given: Mapping[str, object], known: type, *, hint: str = "") -> None:
+    """Raise a `TypeError` that names the options which a model has not; `known` declares those that it has."""
+    if unknown := given.keys() - known.__annotations__.keys():
+        raise TypeError(f"{model} has no options {sorted(unknown)}. It has: {sorted(known.__annotations__)}.{hint}")
+
+
 def missing(
     what: str, *, model: str, shown: str = "", hint: str, variables: Sequence[str | None] = ()
 ) -> ModelUnavailable:

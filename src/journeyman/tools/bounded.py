@@ -25,7 +25,13 @@ from journeyman.json_numbers import holds_long_numbers
 from journeyman.narrowing import is_dict, is_list, is_list_or_tuple, is_set, is_str_dict
 from journeyman.texts import shorten_line
 from journeyman.tools.collection import collecting_later
-from journeyman.tools.collisions import TooManyCollide, bounded_collisions, counting_collisions, hashes_numbers
+from journeyman.tools.collisions import (
+    TooManyCollide,
+    bounded_collisions,
+    counting_collisions,
+    each_schema,
+    hashes_numbers,
+)
 from journeyman.tools.issues import faults_of, issue_lines
 from journeyman.tools.shape import Shape
 
@@ -497,15 +503,7 @@ _IS_FRACTION: Final = re.compile(r"[.eE]")
 
 def kinds_in(schema: CoreSchema) -> frozenset[str]:
     """Return the kinds of schemas of which a core schema is made."""
-    kinds, waiting = set[str](), list[object]([schema])
-    while waiting:
-        found = waiting.pop()
-        if is_str_dict(found):
-            kinds |= {kind} if isinstance(kind := found.get("type"), str) else set()
-            waiting += [inner for key, inner in found.items() if key != "metadata"]
-        elif is_list_or_tuple(found):
-            waiting += found
-    return frozenset(kinds)
+    return frozenset([kind for each in each_schema(schema) if isinstance(kind := each.get("type"), str)])
 
 
 def reading_digits(schema: _Json, copied: Callable[[_Json, Callable[[_Json], _Json]], _Json]) -> _Json:

@@ -4,7 +4,7 @@ their number. Each value is looked at before it gets there, as it is by then."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from sys import hash_info
@@ -29,16 +29,19 @@ class TooManyCollide(Exception):
 
 def hashes_numbers(schema: CoreSchema) -> bool:
     """Tell whether a value of a type may hold numbers in a set, or as keys."""
+    return any(each.get("type") in ("set", "frozenset") or _has_open_keys(each) for each in each_schema(schema))
+
+
+def each_schema(schema: CoreSchema) -> Iterator[dict[str, object]]:
+    """Give a core schema, and each that is in it."""
     waiting: list[object] = [schema]
     while waiting:
         found = waiting.pop()
         if is_str_dict(found):
-            if found.get("type") in _SETS or _has_open_keys(found):
-                return True
+            yield found
             waiting += [inner for key, inner in found.items() if key != "metadata"]
         elif is_list_or_tuple(found):
             waiting += found
-    return False
 
 
 def _has_open_keys(schema: _Json) -> bool:

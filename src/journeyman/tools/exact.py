@@ -20,7 +20,8 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from journeyman.errors import InvalidArguments
-from journeyman.narrowing import is_dict, is_list_or_tuple, is_set, is_str_dict
+from journeyman.narrowing import is_dict, is_list_or_tuple, is_set
+from journeyman.tools.collisions import each_schema
 from journeyman.tools.schema import CheckedValue, OutputSchema
 from journeyman.types import adapter_of
 
@@ -122,17 +123,11 @@ def _attributes_of(value: DataclassInstance) -> dict[str, object]:
 
 def _classes_of(schema: OutputSchema[Any]) -> Mapping[str, type]:
     """Return the classes that a type is made of, by name. No other class is ever made from what is stored."""
-    found, twice, waiting = dict[str, type](), set[str](), list[object]([schema.core_schema])
-    while waiting:
-        node = waiting.pop()
-        if is_list_or_tuple(node):
-            waiting += node
-        if not is_str_dict(each := node):
-            continue
+    found, twice = dict[str, type](), set[str]()
+    for each in each_schema(schema.core_schema):
         cls = each.get("cls", each.get("function") if each.get("type") == "call" else None)
         if isinstance(cls, type) and found.setdefault(cls.__qualname__, cls) is not cls:
             twice.add(cls.__qualname__)
-        waiting += [inner for key, inner in each.items() if key != "metadata"]
     return {name: cls for name, cls in found.items() if name not in twice}
 
 

@@ -26,6 +26,7 @@ from journeyman.models.requests import (
     by_longest_prefix,
     check_hosted,
     check_key,
+    check_options,
     encode_location,
     environment,
     join_address,
@@ -261,10 +262,7 @@ def from_environment(
         ModelUnavailable: there is no key, or the address or the key cannot be one.
         TypeError: there are no such options.
     """
-    if unknown := options.keys() - AnthropicOptions.__annotations__.keys():
-        raise TypeError(
-            f"anthropic:{name} has no options {sorted(unknown)}. It has: {sorted(AnthropicOptions.__annotations__)}."
-        )
+    check_options(f"{PROVIDER}:{name}", options, AnthropicOptions)
     if api_key is None and auth_token is None:
         api_key = environment("ANTHROPIC_API_KEY")
         auth_token = environment("ANTHROPIC_AUTH_TOKEN") if api_key is None else None

@@ -32,6 +32,7 @@ from journeyman.models.requests import (
     by_longest_prefix,
     check_hosted,
     check_key,
+    check_options,
     environment,
     join_address,
     known_models,
@@ -445,10 +446,7 @@ def _made(
     api_key: str | None = None,
     token: TokenProvider | None = None,
 ) -> GoogleModel:
-    if unknown := options.keys() - GoogleOptions.__annotations__.keys():
-        raise TypeError(
-            f"{PROVIDER}:{name} has no options {sorted(unknown)}. It has: {sorted(GoogleOptions.__annotations__)}."
-        )
+    check_options(f"{PROVIDER}:{name}", options, GoogleOptions)
     price = options.get("price")
     return GoogleModel(
         name,

@@ -39,6 +39,7 @@ from journeyman.model import Facts, Part, Request, ToolSpec
 from journeyman.models.local.child import MARK
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import LLAMA_CPP
+from journeyman.models.requests import check_options
 from journeyman.models.transport import OverHttp, Timeouts
 from journeyman.models.wire import to_json
 from journeyman.narrowing import as_list, as_object
@@ -138,10 +139,7 @@ def from_name(name: str, **options: Unpack[LocalOptions]) -> LocalModel:
         ModelUnavailable: there are no such weights, or nothing here that could serve them.
         TypeError: there are no such options.
     """
-    if unknown := options.keys() - LocalOptions.__annotations__.keys():
-        raise TypeError(
-            f"local:{name} has no options {sorted(unknown)}. It has: {sorted(LocalOptions.__annotations__)}."
-        )
+    check_options(f"local:{name}", options, LocalOptions)
     path = _weights(name)
     _check_server(name)
     is_known = name in _PACKAGES

@@ -29,7 +29,7 @@ from journeyman.models.openai.endpoint import (
 )
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.prices import price_for
-from journeyman.models.requests import environment, missing
+from journeyman.models.requests import check_options, environment, missing
 from journeyman.models.transport import Network, Timeouts
 from journeyman.types import Price
 
@@ -72,12 +72,8 @@ def make_model(prefix: str, name: str, **options: Unpack[OpenAIOptions]) -> Open
         TypeError: there are no such options.
     """
     full_name = f"{prefix}:{name}"
-    if unknown := options.keys() - OpenAIOptions.__annotations__.keys():
-        raise TypeError(
-            f"{full_name} has no options {sorted(unknown)}. It has: {sorted(OpenAIOptions.__annotations__)}."
-            " What the service can do is said by endpoint=dataclasses.replace(…), with a preset of"
-            " journeyman.models.openai."
-        )
+    hint = " What it can do is said by endpoint=dataclasses.replace(…), with a preset of journeyman.models.openai."
+    check_options(full_name, options, OpenAIOptions, hint=hint)
     adapter, preset = PREFIXES[prefix]
     endpoint = options.get("endpoint", preset)
     if preset is AZURE:
