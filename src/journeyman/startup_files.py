@@ -11,8 +11,9 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -32,7 +33,7 @@ _FOLDERS: Final = frozenset(
     )
 )
 """Folders of which every file is one."""
-_NAMES: Final = re.compile(
+_NAMES: Final = (
     r"\.(bash_?\w+|profile|z(shrc|shenv|profile|login|logout)|m?kshrc|t?cshrc|login|logout|aliases|functions|exports"
     r"|xinitrc|xprofile|xsession(rc)?|pam_environment|envrc(\..*)?|direnvrc|inputrc|screenrc|tmux\.conf|xonshrc"
     r"|(g|l|local\.)?vimrc(\..*)?|nvimrc|nvim\.lua|exrc|ideavimrc|emacs|spacemacs|projectile|dir-locals(-2)?\.el|kakrc"
@@ -46,15 +47,13 @@ _NAMES: Final = re.compile(
     r"|_[gn]?vimrc|init\.vim|config\.fish|config\.worktree|\.?mcp(_config)?\.json|\.?lefthook(-local)?\.ya?ml"
     r"|\.?mise(\..*)?\.toml|ansible\.cfg|bunfig\.toml|(crush|opencode)\.jsonc?"
     r"|(agents?|claude|crush|gemini|qwen|warp)(\.local|\.override)?\.md|copilot-instructions\.md|.*\.code-workspace|.*\.pth"
-    r"|(site|user)customize\.py|\.?(microsoft\.\w+_)?profile\.ps1|ipython_config\.py|jupyter_\w+_config\.py",
-    re.IGNORECASE,
+    r"|(site|user)customize\.py|\.?(microsoft\.\w+_)?profile\.ps1|ipython_config\.py|jupyter_\w+_config\.py"
 )
-_PLACES: Final = re.compile(
+_PLACES: Final = (
     r"(.*/)?(\.cargo/config(\.toml)?|\.(aws|kube|docker|subversion)/config(\.json)?|\.gradle/init(\.d/.+|\.gradle.*)"
     r"|\.(hg/hgrc|(jj|jj/repo|sl|subversion|cabal|stack)/config(\.\w+)?|m2/settings\.xml|julia/config/startup\.jl|mise/.+)"
     r"|\.github/(instructions|prompts|agents|chatmodes)/.+"
-    r"|\.local/(bin/.+|share/(systemd|applications|dbus-1)/.+)|Library/Launch(Agents|Daemons)/.+)",
-    re.IGNORECASE | re.DOTALL,
+    r"|\.local/(bin/.+|share/(systemd|applications|dbus-1)/.+)|Library/Launch(Agents|Daemons)/.+)"
 )
 _AROUND_PLACES: Final = frozenset(
     (
@@ -67,12 +66,11 @@ names."""
 _OF_GIT: Final = frozenset({"objects", "refs"})
 """A folder of git has these. Its HEAD may be in another one, which names it as its `commondir`."""
 _SECTION: Final = re.compile(r'\[\s*([\w.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
-_HARMLESS: Final = re.compile(
+_HARMLESS: Final = (
     r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol)"
     r"|extensions\.(objectformat|refstorage|partialclone)|remote\..*\.(url|fetch|tagopt|prune|promisor)"
     r"|branch\..*\.(remote|merge|rebase|description)|submodule\..*\.(url|active|path|branch)|user\.(name|email)"
-    r"|init\.defaultbranch|pull\.rebase",
-    re.IGNORECASE | re.DOTALL,
+    r"|init\.defaultbranch|pull\.rebase"
 )
 """The keys of git that run nothing: of all others that is not known."""
 _TICK_NS: Final = 20_000_000
@@ -88,10 +86,16 @@ def starts_by_itself(path: str) -> bool:
     return ".git" in parts or parts[-1] == "head" or _has_startup_name(path)  # a HEAD makes a repository of any folder
 
 
+@cache
+def _matcher(pattern: str) -> Callable[[str], re.Match[str] | None]:
+    """Return what matches a pattern: to compile these takes longer than to import a module."""
+    return re.compile(pattern, re.IGNORECASE | re.DOTALL).fullmatch
+
+
 def _has_startup_name(path: str) -> bool:
     *folders, name = path.split("/")
     is_inside = not _FOLDERS.isdisjoint([each.lower() for each in (*folders, name)])
-    return is_inside or _NAMES.fullmatch(name) is not None or _PLACES.fullmatch(path) is not None
+    return is_inside or _matcher(_NAMES)(name) is not None or _matcher(_PLACES)(path) is not None
 
 
 class StartupFiles:
@@ -228,7 +232,7 @@ def _is_harmless(path: str) -> bool:
             text = file.read(_LONGEST_CONFIG + 1).decode()
     except (OSError, ValueError):
         return False
-    return len(text) <= _LONGEST_CONFIG and all(_HARMLESS.fullmatch(key) for key in _keys_of(text))
+    return len(text) <= _LONGEST_CONFIG and all(_matcher(_HARMLESS)(key) for key in _keys_of(text))
 
 
 def _keys_of(text: str) -> Iterator[str]:
