@@ -30,7 +30,7 @@ def write(path):
     with open(os.path.expanduser(path), "w") as file: return str(file.write("x"))
 def connect(port): return str(socket.create_connection(("127.0.0.1", int(port)), 2))
 def fetch(url): return urllib.request.urlopen(url, timeout=5).read(9).decode()
-def environment(_): return " ".join(sorted(os.environ))
+def variable(name): return os.environ[name]
 if sys.argv[-1].startswith("demand:"):
     read(sys.argv[-1][7:])
 for line in sys.stdin:
@@ -40,7 +40,7 @@ for line in sys.stdin:
     answer = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": ABOUT}
     if asked["method"] == "tools/list":
         schema = {"type": "object", "properties": {"of": {"type": "string"}}}
-        names = ("read", "write", "connect", "fetch", "environment")
+        names = ("read", "write", "connect", "fetch", "variable")
         answer = {"tools": [{"name": each, "inputSchema": schema} for each in names]}
     if asked["method"] == "tools/call":
         try:
@@ -141,7 +141,11 @@ async def test_a_server_without_a_folder_starts_in_an_empty_one_and_with_one_in_
     assert (wrote.text, read.text) == ("1", "x")
     assert f"needs=['write:{Path.home()}/.of-a-server']" in lost.text, "nothing is written that nobody finds again"
     assert not Path("here").exists()
-    await called(server_in(place, cwd=place / "given"), ("write", "here"))
+    caches = {"XDG_CACHE_HOME": str(place)}
+    _, cache = await called(
+        server_in(place, cwd=place / "given", env=caches), ("write", "here"), ("variable", "XDG_CACHE_HOME")
+    )
+    assert cache.text == str(place), "what it is given counts before what a box adds"
     assert (place / "given/here").read_text() == "x"
 
 

@@ -121,8 +121,9 @@ class ServerBox:
         box = replace(box, protected=tuple(dict.fromkeys([*box.protected, *protected])))
         if not box.hosts and sandbox.holds().has_proxy:
             box = replace(box, hosts=(_NO_HOST,))
-        if "NODE_USE_ENV_PROXY" not in box.environment:
-            box = replace(box, environment={**box.environment, "NODE_USE_ENV_PROXY": "1"})
+        # What a server is given counts before what a box adds, such as folders for caches.
+        given = {"NODE_USE_ENV_PROXY": "1", **self._server.env, **box.environment}
+        box = replace(box, environment=given)
         self._opened = sandbox.open(box)
         return self._opened
 
