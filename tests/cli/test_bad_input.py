@@ -291,6 +291,12 @@ MORE: dict[str, str] = {
     "mcp agents.py:analyst --http --allow-host 'a b'": "--allow-host 'a b' is no name of a machine.",
     "mcp agents.py:analyst --model nonsense": "The model name 'nonsense' is not of the form",
     "mcp agents.py:analyst --timeout 0": "for --timeout. Give a number above 0.",
+    "run agents.py:analyst hi --sandbox maybe": "A sandbox cannot be 'maybe'. Write auto, required or none",
+    "run agents.py:analyst hi --sandbox host:1.2.3.4": "which is no name of a host.",
+    "run agents.py:analyst hi --sandbox write:/no/such": "Commands cannot be given /no/such: nothing is there.",
+    "chat agents.py:analyst --sandbox none,auto": "--sandbox none,auto says two things.",
+    "serve agents.py:analyst --sandbox ''": "A sandbox cannot be ''.",
+    "worker agents.py:analyst --sandbox socket:/x --store w.db": "A sandbox cannot be 'socket:/x'.",
     "worker agents.py:analyst --slots 3": "--slots is called --max-concurrency now.",
     "batch agents.py:analyst narrow.csv --out out --at-once 3": "--at-once is called --max-concurrency now.",
     "mcp pin uvx mcp-server-git": "The server has no name. Give it the one that your program uses",
@@ -304,8 +310,6 @@ MORE: dict[str, str] = {
 """Words of the command line, and a part of the one line that says what is wrong; … is what the system says."""
 
 MALFORMED: dict[str, str] = {
-    "run agents.py:analyst hi --sandbox maybe": "--sandbox",
-    "chat agents.py:analyst --sandbox sure": "--sandbox",
     "sandbox --nope": "--nope",
     "chat agents.py:analyst --mode sure": "--mode",
     "batch agents.py:analyst narrow.csv --out out --mode x": "--mode",
