@@ -84,6 +84,7 @@ def test_a_signal_ends_a_server_whose_client_is_silent(warm: Warm, number: signa
 def server(kind: str, folder: Path) -> list[str]:
     """Return the words of a command that starts a small server."""
     program = SERVED.parent.parent / "mcp" / "servers" / "misbehaving.py"
+    (folder / "server.log").touch()  # what is there, and is named, its box lets it write
     return [sys.executable, str(program), kind, str(folder / "server.log")]
 
 

@@ -34,6 +34,7 @@ double = agent(tools=[echo])
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "agents.py").write_text(FILE)
     for kind in ("server", "mutated", "silent"):
+        (tmp_path / "server.log").touch()  # what is there, and is named, its box lets it write
         servers = {"small": {"command": sys.executable, "args": [str(SERVER), kind, str(tmp_path / "server.log")]}}
         (tmp_path / f"{kind}.json").write_text(json.dumps({"mcpServers": servers}))
     return tmp_path

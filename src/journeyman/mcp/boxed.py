@@ -161,8 +161,8 @@ class ServerBox:
         refusals += sandboxes.find_refusals(box, text)
         # What no box gives is not told as one that helps.
         needs = dict.fromkeys([each.need for each in refusals if each.need is not None and each.need != "outside"])
-        if _REFUSED.search(text):
-            for path in dict.fromkeys(_PATHS.findall(text[-_LONGEST:])):
+        for line in text[-_LONGEST:].splitlines():
+            for path in _PATHS.findall(line) if _REFUSED.search(line) else ():
                 needs |= dict.fromkeys(_needs_of_path(box, path))
         # Sockets and all the rest are given by a box of its own, or by none: not by a need.
         return [each for each in needs if each != "outside" and not each.startswith("socket:")][:_MOST]
