@@ -14,9 +14,10 @@ from typing import Any, Final, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 from ag_ui.core import events as ui
-from ag_ui.core.types import Interrupt
+from ag_ui.core.types import Interrupt, RunAgentInput
 from ag_ui.encoder import EventEncoder
 from pydantic_core import from_json, to_jsonable_python
+from starlette.responses import Response
 
 from journeyman import events
 from journeyman.events import Event
@@ -403,12 +404,13 @@ def _escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-def run_error(refusal: Refusal, *, thread_id: str, run_id: str) -> bytes:
-    """Return the events of a run that fails at once: so the protocol tells a client that its run cannot go on."""
+def failed_run(given: RunAgentInput, refusal: Refusal) -> Response:
+    """Return a run that fails at once: so the protocol tells a client that its run cannot go on."""
     encoder = EventEncoder()
-    begun = ui.RunStartedEvent(thread_id=thread_id, run_id=run_id, protocol_version=PROTOCOL)
+    begun = ui.RunStartedEvent(thread_id=given.thread_id, run_id=given.run_id, protocol_version=PROTOCOL)
     error = ui.RunErrorEvent(message=str(refusal), code=refusal.code)
-    return b"".join(encoder.encode(each).encode() for each in (begun, error))
+    body = "".join([encoder.encode(each) for each in (begun, error)])
+    return Response(body, headers={"Cache-Control": "no-store"}, media_type="text/event-stream")
 
 
 def token_usage_of(metadata: Metadata | None) -> list[ui.TokenUsage] | None:

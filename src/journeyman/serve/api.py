@@ -38,7 +38,7 @@ from journeyman.gate import DECISION_WORDS
 from journeyman.json_numbers import write_json
 from journeyman.loop.prepare import runtime_problems
 from journeyman.serve import documents, openapi, refusals
-from journeyman.serve.agui import Agui, Threads, run_error
+from journeyman.serve.agui import Agui, Threads, failed_run
 from journeyman.serve.bodies import (
     after_of,
     answer_of,
@@ -239,6 +239,11 @@ class ApiRequest:
     def name(self) -> str:
         """The name of the run, or the chat, in the path."""
         return f"{self.owner}:{self.key}"
+
+    @property
+    def is_about_chat(self) -> bool:
+        """True when the path is that of a chat, and not of a run."""
+        return self.request.scope["route"].path.startswith("/chats/")
 
     @property
     def is_stream(self) -> bool:
@@ -442,8 +447,7 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         return live is not None and live.ended is None
 
     async def delete(self, asked: ApiRequest) -> ASGIApp:
-        delete = delete_chat if "/chats/" in asked.request.scope["route"].path else delete_run
-        await delete(self._hosting, asked.name)
+        await (delete_chat if asked.is_about_chat else delete_run)(self._hosting, asked.name)
         return Response(status_code=204)
 
     async def run(self, asked: ApiRequest) -> ASGIApp:
@@ -461,12 +465,12 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
 
     async def events(self, asked: ApiRequest) -> ASGIApp:
         after = after_of(asked.request)
-        live = await self._hosting.find(asked.name)
+        live = await (self._hosting.go_on if asked.is_about_chat else self._hosting.find)(asked.name)
         return EventStream(self._hosting, live, Plain(live, after), after=after)
 
     async def _target(self, asked: ApiRequest) -> tuple[str, Live | None]:
         """Return the run that is meant, by its name; and what is followed of it."""
-        if "/chats/" in asked.request.scope["route"].path:
+        if asked.is_about_chat:
             return await self._hosting.turn_run(asked.name), self._hosting.live(TURN + asked.name)
         return asked.name, self._hosting.live(asked.name)
 
@@ -516,11 +520,6 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         )
         return json_response(document)
 
-    async def chat_events(self, asked: ApiRequest) -> ASGIApp:
-        after = after_of(asked.request)
-        live = await self._hosting.go_on(asked.name)
-        return EventStream(self._hosting, live, Plain(live, after), after=after)
-
     # -- AG-UI
 
     async def agui(self, asked: ApiRequest) -> ASGIApp:
@@ -539,7 +538,7 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
             key = (given.run_id, f"{agent.name} {value!r}")
             if live is not None and live.open and not is_known:
                 text = f"The thread {given.thread_id!r} waits for answers: {', '.join(live.open)}."
-                return _failed_run(given, Refusal(409, "NOT_ANSWERED", text, "Send them as resume."))
+                return failed_run(given, Refusal(409, "NOT_ANSWERED", text, "Send them as resume."))
             live = await self._hosting.turn(id, agent, value, key=key)
         else:
             if live is None or not is_known:
@@ -548,7 +547,7 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
                 except Refusal as refusal:
                     if not given.resume or refusal.status >= 500:
                         raise
-                    return _failed_run(given, refusal)
+                    return failed_run(given, refusal)
             if live.agent.name != agent.name:
                 text = f"The thread {given.thread_id!r} is one with {live.agent.name!r}, not with {agent.name!r}."
                 raise Refusal(409, "CHAT_UNUSABLE", text, "Take another thread for another agent.")
@@ -601,9 +600,9 @@ def _operations() -> Iterator[Operation]:
     yield listed("/chats", of.chats, "Your chats, newest first", ok(documents.ChatList))
     yield get("/runs/{id}", of.run, "A run", ok(documents.RunDocument))
     yield get("/chats/{id}", of.chat, "A chat", ok(documents.ChatDocument))
-    for what, events in (("run", of.events), ("chat", of.chat_events)):
+    for what in ("run", "chat"):
         one, about = f"/{what}s/{{id}}", f"The events of a {what}"
-        yield get(f"{one}/events", events, about, openapi.EVENTS, (), openapi.AFTER, (400, 409, 429, 503))
+        yield get(f"{one}/events", of.events, about, openapi.EVENTS, (), openapi.AFTER, (400, 409, 429, 503))
         about = f"Delete a {what} that has ended"
         yield Operation("DELETE", one, of.delete, about, openapi.DELETED, errors=(409, 503))
         yield post(f"{one}/stop", of.stop, f"Stop a {what}", bodies=(documents.StopBody,))
@@ -615,12 +614,6 @@ def _operations() -> Iterator[Operation]:
 
 OPERATIONS: Final = tuple(_operations())
 """All that clients may ask for."""
-
-
-def _failed_run(given: RunAgentInput, refusal: Refusal) -> Response:
-    """Return a run of AG-UI that fails at once, as the protocol asks for where a resume cannot be used."""
-    body = run_error(refusal, thread_id=given.thread_id, run_id=given.run_id)
-    return Response(body, headers={"Cache-Control": "no-store"}, media_type="text/event-stream")
 
 
 def ended_response(live: Live | Past, *, location: str) -> Response:
