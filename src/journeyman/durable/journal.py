@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from hashlib import sha256
 from json import dumps, loads
 from typing import Final, Literal, NoReturn, TypeVar
 
@@ -34,6 +33,7 @@ from journeyman.durable.records import (
     Row,
     Signal,
     check_record,
+    digest_question,
     dump_questions,
     packed,
     questions_of,
@@ -647,7 +647,7 @@ def _question_in_words(path: RunPath, question: str, call: str) -> PendingQuesti
     return PendingQuestion(
         key="/".join(("answer", *path[1:], call, "text")),  # it must not look like that of the call, which is counted
         kind="answer",
-        question_id=sha256("\n".join((*path, question)).encode("utf-8", "surrogatepass")).hexdigest(),
+        question_id=digest_question(path, question),
         path=path,
         tool="ask_user",
         arguments=None,

@@ -12,7 +12,7 @@ import time
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
@@ -28,7 +28,7 @@ from journeyman.narrowing import is_json_object, is_list, is_list_or_tuple
 from journeyman.result import AskedQuestion, Pending, PendingCall
 from journeyman.session import TURN
 from journeyman.store.log import NewRecord
-from journeyman.types import JsonObject, Message, Usage, UserContent, adapter_of, canonical_json
+from journeyman.types import JsonObject, Message, RunPath, Usage, UserContent, adapter_of, canonical_json
 
 FORMAT: Final = 2
 """The format that is written. Older ones are read."""
@@ -569,6 +569,11 @@ class PendingQuestion:
     """When it stops waiting, in seconds since 1970. None: it waits without limit."""
     tool_use_id: str = ""
     """The id of the call that waits for a decision."""
+
+
+def digest_question(path: RunPath, question: str) -> str:
+    """Return the id of a question that a model asks in a run."""
+    return sha256("\n".join((*path, question)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

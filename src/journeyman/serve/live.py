@@ -14,7 +14,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from hashlib import sha256
 from typing import Any, Final, Generic, NamedTuple, Protocol
 
 from starlette.types import Message, Receive
@@ -25,6 +24,7 @@ from journeyman.cancellation import Abort, Wakeup
 from journeyman.chat.questions import UNANSWERED, Questions
 from journeyman.data import lazy_dataclass
 from journeyman.durable import Memory
+from journeyman.durable.records import digest_question
 from journeyman.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -260,7 +260,8 @@ class Live(Followed[Entry]):
         """Take in the next event."""
         match event:
             case ApprovalRequested() | QuestionAsked():
-                id = event.question_id if isinstance(event, ApprovalRequested) else question_id(event)
+                is_approval = isinstance(event, ApprovalRequested)
+                id = event.question_id if is_approval else digest_question(event.path, event.question)
                 self.here[id] = event.id
                 if id in self.open:  # asked again in another life
                     return
@@ -388,11 +389,6 @@ async def until_gone(receive: Receive) -> None:
     message: Message = {"type": ""}
     while message["type"] != "http.disconnect":
         message = await receive()
-
-
-def question_id(event: QuestionAsked) -> str:
-    """Return the digest of a question, as the store of the runs has it."""
-    return sha256("\n".join((*event.path, event.question)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 # -- all that is followed ----------------------------------------------------------------------------------------------
