@@ -17,7 +17,7 @@ from typing_extensions import TypeVar
 
 from journeyman.data import lazy_dataclass
 from journeyman.definition import join_sentences, missing_attribute
-from journeyman.endings import ErrorCode, ErrorInfo, Phase
+from journeyman.endings import Context, ErrorCode, ErrorInfo, Phase
 from journeyman.errors import RunError, count, visible_json
 from journeyman.texts import shorten, shorten_line
 from journeyman.types import NOTHING_USED, JsonObject, Message, Usage, adapter_of
@@ -319,6 +319,11 @@ class Failure:
     def map(self, change: Callable[..., object]) -> Failure:
         """Return this."""
         return self
+
+
+def fail_before_start(context: Context) -> Failure:
+    """Return the end of a run that did not begin."""
+    return Failure(error=ErrorInfo(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
 from journeyman.budget import Budget, limits_of
 from journeyman.cancellation import Abort, is_failure, running_loop, wait_until_ended
 from journeyman.definition import COUNT, Kind, is_one_of, none_or, raise_problems, value_problems
-from journeyman.endings import BudgetContext, CancelledContext, Context, ErrorInfo, InternalContext
+from journeyman.endings import BudgetContext, CancelledContext, ErrorInfo, InternalContext
 from journeyman.errors import JourneymanError, Problem, name_and_words
 from journeyman.events import BatchEvent, BatchPaused, Callbacks, InputFinished, Listener
 from journeyman.foreign import refuse_old_arguments
@@ -36,7 +36,7 @@ from journeyman.loop.prepare import begin
 from journeyman.loop.retry import RatePause, rate_pause
 from journeyman.loop.run import carry_out
 from journeyman.loop.state import Options, Origin, RunOptions, current_path, current_run
-from journeyman.result import Failure, Metadata, Result
+from journeyman.result import Failure, Metadata, Result, fail_before_start
 from journeyman.tools.check import budget_problems, signal_problems
 from journeyman.types import NOTHING_USED, Content, Message, RunPath, Usage
 
@@ -188,10 +188,10 @@ def _keeping(
         try:
             known_by = str(number) if key is None else key(input)
         except Exception as error:  # noqa: BLE001 - of a function of the user's
-            return _make_failure(InternalContext(where="asking key(…) for an input", error=name_and_words(error)))
+            return fail_before_start(InternalContext(where="asking key(…) for an input", error=name_and_words(error)))
         if not isinstance(known_by, str) or not known_by:  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
             wrong = f"it returned {known_by!r}. Let it return a text"
-            return _make_failure(InternalContext(where="asking key(…) for an input", error=wrong))
+            return fail_before_start(InternalContext(where="asking key(…) for an input", error=wrong))
         work = durable.run(
             agent,
             input,
@@ -206,7 +206,7 @@ def _keeping(
         try:
             return await leaving(options.abort, work)
         except JourneymanError as error:
-            return _make_failure(InternalContext(where="going on with the durable run", error=str(error)))
+            return fail_before_start(InternalContext(where="going on with the durable run", error=str(error)))
 
     return do
 
@@ -227,14 +227,10 @@ async def leaving(abort: Abort | None, work: Coroutine[Any, Any, Result[Out]]) -
         # Only the signal makes a result of it. Any other cancellation was meant for the reader.
         if abort is None or not abort.aborted:
             raise
-        return _make_failure(CancelledContext(reason=abort.reason or "", doing="the durable run"))
+        return fail_before_start(CancelledContext(reason=abort.reason or "", doing="the durable run"))
     finally:
         if unsubscribe is not None:
             unsubscribe()
-
-
-def _make_failure(context: Context) -> Failure:
-    return Failure(error=ErrorInfo(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
 
 
 def _wrong_keeping(key: object, durable: object) -> Iterator[Problem]:

@@ -49,17 +49,17 @@ from journeyman.connect import connect
 from journeyman.content.media import LARGEST_BYTES, kind_of
 from journeyman.content.signatures import media_type_of
 from journeyman.descriptors import STDIN, take_stdout, write_all
-from journeyman.endings import ErrorCode, ErrorInfo, InvalidInputContext, ModelUnavailableContext
+from journeyman.endings import ErrorCode, InvalidInputContext, ModelUnavailableContext
 from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded, StoreError, count, visible_json
 from journeyman.events import Event, Listener
 from journeyman.foreign import STREAM_CHANGED
 from journeyman.journal import OpenRecords, Telemetry
 from journeyman.json_numbers import read_json, write_json
 from journeyman.loop.run import run as run_agent
-from journeyman.result import Failure, Metadata, Result, plain_output
+from journeyman.result import Failure, Result, fail_before_start, plain_output
 from journeyman.tools.clear_events import ClearEvents
 from journeyman.tools.known_secrets import known_secrets
-from journeyman.types import Audio, Document, Image, Usage, UserContent
+from journeyman.types import Audio, Document, Image, UserContent
 
 if TYPE_CHECKING:
     from journeyman.models.cassette.cassette import Cassette
@@ -326,9 +326,9 @@ def _runtime_of_job(job: Job) -> Runtime:
 def not_started(error: InvalidArguments | ModelUnavailable) -> Failure:
     """Return the failure that `run` would give, had it been called."""
     is_input = isinstance(error, InvalidArguments)
-    context = InvalidInputContext(issues=error.issues) if is_input else ModelUnavailableContext.of(error)
-    nothing = Metadata(usage=Usage(), latency_s=0)
-    return Failure(error=ErrorInfo(context), metadata=nothing, history=())
+    return fail_before_start(
+        InvalidInputContext(issues=error.issues) if is_input else ModelUnavailableContext.of(error)
+    )
 
 
 def _listener_of(job: Job, screen: Screen, outline: Outline | None) -> Listener | None:

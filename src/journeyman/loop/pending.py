@@ -15,16 +15,16 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from journeyman.agent import Agent
 from journeyman.cancellation import wait_until_ended
-from journeyman.endings import ErrorInfo, InvalidInputContext
+from journeyman.endings import InvalidInputContext
 from journeyman.errors import name_and_words
 from journeyman.gate import Approval, Decision
 from journeyman.journal import About, Codec, InMemoryJournal, StoredStep
 from journeyman.loop.prepare import begin
 from journeyman.loop.state import Options, Run
 from journeyman.narrowing import is_mapping
-from journeyman.result import AskedQuestion, Failure, Metadata, Pending, PendingCall, Result
+from journeyman.result import AskedQuestion, Failure, Pending, PendingCall, Result, fail_before_start
 from journeyman.tools.context import current_asker
-from journeyman.types import NOTHING_USED, Effect, JsonObject, ToolResult
+from journeyman.types import Effect, JsonObject, ToolResult
 
 T = TypeVar("T")
 _ROUNDS: Final = 50
@@ -228,5 +228,4 @@ def refuse_to_wait() -> Failure:
 
 
 def _refuse(wrong: Sequence[str]) -> Failure:
-    context = InvalidInputContext(issues=tuple(wrong))
-    return Failure(error=ErrorInfo(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
+    return fail_before_start(InvalidInputContext(issues=tuple(wrong)))

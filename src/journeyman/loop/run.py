@@ -52,10 +52,10 @@ from journeyman.loop.validation import Verdict, validate
 from journeyman.loop.watch import ANYWHERE
 from journeyman.model import max_output_tokens_of, opened
 from journeyman.prompt import ErrorPromptContext, PromptBlank, PromptFailed, default_error_prompt, make_content
-from journeyman.result import Failure, Metadata, Pending, Result
+from journeyman.result import Failure, Pending, Result, fail_before_start
 from journeyman.tools.check import n_taken
 from journeyman.tools.context import current_asker, isolated
-from journeyman.types import NOTHING_USED, Content, Message, Text, ToolResult
+from journeyman.types import Content, Message, Text, ToolResult
 
 _log = logging.getLogger("journeyman")
 ACCEPTED = "Accepted."
@@ -198,8 +198,7 @@ def _has_loop() -> bool:
 def _no_agent(given: object) -> Failure:
     model = repr(given) if isinstance(given, str) and ":" in given else "…"
     wrong = f"the agent is {given!r}. Pass an Agent(name='assistant', model={model})"
-    context = InvalidInputContext(issues=(wrong,))
-    return Failure(error=ErrorInfo(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
+    return fail_before_start(InvalidInputContext(issues=(wrong,)))
 
 
 async def carry_out(run: Run) -> Result[Any]:

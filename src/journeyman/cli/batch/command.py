@@ -48,13 +48,13 @@ from journeyman.cli.show.screen import LiveScreen, open_screen
 from journeyman.descriptors import iterate_in_thread
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import RunInfo
-from journeyman.endings import BudgetContext, CancelledContext, ErrorInfo, InternalContext
+from journeyman.endings import BudgetContext, CancelledContext, InternalContext
 from journeyman.errors import InvalidArguments, JourneymanError, count, quoted
 from journeyman.events import BatchPaused, Event
 from journeyman.events.durable import RunSuspended
 from journeyman.loop.run import run as run_agent
 from journeyman.loop.state import Options
-from journeyman.result import Failure, Metadata, Result
+from journeyman.result import Failure, Result, fail_before_start
 from journeyman.types import NOTHING_USED, JsonObject, Usage
 
 _SHOWN_CHARACTERS: Final = 300
@@ -318,7 +318,7 @@ class _Worker:
         except JourneymanError as error:
             self._troubled.add(line.number)
             context = InternalContext(where="going on with the durable run", error=str(error))
-            return Failure(error=ErrorInfo(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
+            return fail_before_start(context)
 
     async def _drive(  # noqa: PLR0917 - as they are passed on
         self, durable: Durable, agent: Agent[Any, Any, Any], value: object, id: str, runtime: Runtime
