@@ -68,6 +68,8 @@ SHAPED: Final = frozenset((SYSTEM, INPUT, OUTPUT, TOOLS, ARGUMENTS, RESULT))
 """The attributes with what was said."""
 
 RUN_ID: Final = "journeyman.run.id"
+IDS: Final = frozenset((CONVERSATION, RESPONSE_ID, CALL_ID, RUN_ID))
+"""The attributes that hold what providers and this library make by chance."""
 PATH: Final = "journeyman.run.path"
 MODE: Final = "journeyman.run.mode"
 RESUMED: Final = "journeyman.run.resumed"

@@ -46,6 +46,7 @@ from journeyman.otel import names
 from journeyman.otel.content import Shapes
 from journeyman.otel.meter import Meter
 from journeyman.result import plain_output
+from journeyman.tools.known_secrets import known_secrets
 from journeyman.tools.redaction import Redactor
 from journeyman.types import RunPath, ToolUse, Usage
 
@@ -104,15 +105,21 @@ class Instruments:
         span.set_status(Status(StatusCode.ERROR, self.redactor.redacted_text(message or code)))
 
     def _clear(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return facts without secrets. What `shapes` has made has none any more."""
-        found = [name for name, value in facts.items() if isinstance(value, str) and name not in names.SHAPED]
-        clear = self.redactor.redacted_texts([facts[name] for name in found])
-        several = {
-            name: tuple(self.redactor.redacted_texts([str(each) for each in value]))
-            for name, value in facts.items()
-            if is_list_or_tuple(value)
-        }
-        return {**facts, **dict(zip(found, clear, strict=True)), **several}
+        """Return facts without secrets. What `shapes` has made has none any more; ids look like secrets, so they are
+        asked for known ones only."""
+        told, kept = {**facts}, names.SHAPED
+        found: list[str] = []
+        for name, value in facts.items():
+            if isinstance(value, str):
+                if name in names.IDS:
+                    told[name] = known_secrets.mark(value)
+                elif name not in kept:
+                    found.append(name)
+            elif is_list_or_tuple(value):
+                told[name] = tuple(self.redactor.redacted_texts([str(each) for each in value]))
+        if found:
+            told.update(zip(found, self.redactor.redacted_texts([facts[name] for name in found]), strict=True))
+        return told
 
 
 def context_with_links() -> tuple[Context, Sequence[Link]]:
