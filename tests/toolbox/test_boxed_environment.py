@@ -7,9 +7,10 @@ from random import Random
 
 import pytest
 
-from journeyman.sandbox import Bubblewrap
+from journeyman.sandbox import Box, Bubblewrap
 from journeyman.sandbox.trials import visible_folder
 from journeyman.toolbox import Shell, Workspace
+from journeyman.tools.redaction import without_secrets
 from tests.sandbox.conftest import bubblewrap as bubblewrap
 from tests.toolbox.player import Player
 
@@ -82,3 +83,14 @@ async def test_everyday_builds_need_no_other_variable(bubblewrap: Bubblewrap, pr
         told = await player.text("bash", command=BUILDS[program])
         player.workspace.close()
     assert told.endswith("[exit code 0]"), told
+
+
+async def test_what_a_box_hides_is_told_nowhere(bubblewrap: Bubblewrap) -> None:
+    with visible_folder() as folder:
+        (folder / "work").mkdir()
+        (folder / "work/.env").write_text("GREETING=guten morgen allerseits\n")
+        box = Box(work=str(folder / "work"), hidden=(str(folder / "work/.env"),))
+        player = Player(Workspace(folder / "work", sandbox=box))
+        await player.text("bash", command="true")
+        player.workspace.close()
+    assert without_secrets("They say guten morgen allerseits.") == "They say [redacted]."
