@@ -30,7 +30,7 @@ TOP: dict[str, str] = {
     "values": "faces foreign definition data types errors endings result events content hosted version json_numbers"
     " narrowing references texts",
     "ports": "model budget cancellation closing gate journal history inbox session window files processes"
-    " descriptors forks proxies env_file startup_files",
+    " descriptors forks proxies env_file startup_files secret_keys",
     "agent": "agent output output_plan prompt connect",
     "compaction": "compaction",
     "applications": f"cli pytest_plugin __main__ {FRONT_PAGE}",

@@ -35,6 +35,7 @@ from journeyman.otel import OpenTelemetry
 from journeyman.record import Recordings
 from journeyman.store import Redacted, Store
 from journeyman.testing.scripted import ScriptedModel, call
+from journeyman.tools.redaction import MARK
 from journeyman.tools.tools import tool
 from tests.serve.http_served import serving
 from tests.test_architecture import package_modules
@@ -116,7 +117,7 @@ def agent_that_says(kinds: Sequence[Kind], failing: BaseException | None = None)
     return Agent(
         name="talker",
         description="Talks.",
-        model=ScriptedModel([calls, say_all]),
+        model=ScriptedModel([*([calls] if calls else []), say_all]),
         tools=[show_text, spill_text],
         limits=Limits(request_retries=0, calls=None),
     )
@@ -177,9 +178,8 @@ async def spans_with_content(kinds: Sequence[Kind], place: Path, failing: BaseEx
     exporter, tracers = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     tracers.add_span_processor(SimpleSpanProcessor(exporter))
     telemetry = OpenTelemetry(tracers, content=True, max_content_bytes=1_000_000)
-    await run(
-        agent_that_says(kinds, failing), "\n".join(each.text for each in kinds), runtime=Runtime(telemetry=telemetry)
-    )
+    said = "\n".join(["Go.", *(each.text for each in kinds)])
+    await run(agent_that_says(kinds, failing), said, runtime=Runtime(telemetry=telemetry))
     return exported_spans(exporter)
 
 
@@ -313,7 +313,9 @@ def test_there_are_at_least_840_pairs_of_a_sink_and_a_kind() -> None:
 @pytest.mark.parametrize("sink", SINKS, ids=lambda sink: sink.send.__name__)
 async def test_no_secret_leaves_by_any_sink(sink: Sink, tmp_path: Path) -> None:
     kinds = KNOWN + LOOKING if sink.promises == "all" else KNOWN
-    assert secrets_left(kinds, await sink.send(kinds, tmp_path)) == []
+    out = await sink.send(kinds, tmp_path)
+    assert secrets_left(kinds, out) == []
+    assert out.count(MARK) >= len(kinds), "each text went out, with a mark in place of its secret"
 
 
 # -- sinks that nobody named -------------------------------------------------------------------------------------------

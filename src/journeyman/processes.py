@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from journeyman.data import lazy_dataclass
+from journeyman.secret_keys import key_pattern
 
 MARK: Final = "JOURNEYMAN_COMMAND"
 """The environment variable by which the processes of a command are found. It holds ids, the outermost command first."""
@@ -172,7 +173,12 @@ QUIET: Final[Mapping[str, str]] = {
 
 def is_secret(name: str, value: str) -> bool:
     """Tell whether a variable looks like a secret, by its name or by its value."""
-    return _SECRET_NAME.search(name) is not None or _SECRET_VALUE.search(value) is not None
+    return _SECRET_NAME.search(name) is not None or holds_secret(value)
+
+
+def holds_secret(value: str) -> bool:
+    """Tell whether there is a secret in the value of a variable, whatever that is called."""
+    return _SECRET_VALUE.search(value) is not None or key_pattern().search(value) is not None
 
 
 PASSED: Final = frozenset(
@@ -244,7 +250,7 @@ def select_environment(keep: Collection[str] = ()) -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name in keep or (name in PASSED and _SECRET_VALUE.search(value) is None)
+        if name in keep or (name in PASSED and not holds_secret(value))
     }
 
 

@@ -337,6 +337,7 @@ SECRET_VARIABLES = {
     "DATABASE_URL": "postgres://user:word@host/db",
     "SOMETHING": "sk-" + "a1" * 12,
     "OTHER": "AKIAABCDEFGHIJKLMNOP",
+    "REGISTRY": "npm_" + "a1B2" * 9,
     "HEADER": "Authorization: Basic dXNlcjpwYXNz",
     "HOOK": "https://hooks.slack.com/services/T00000000/B00000000/XXXXXXXX",
     "MORE": '{"password": "hunter2"}',

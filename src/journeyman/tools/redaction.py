@@ -20,9 +20,9 @@ from pydantic import JsonValue
 
 from journeyman.errors import words_of
 from journeyman.processes import SECRET_WORDS
+from journeyman.secret_keys import key_pattern
 from journeyman.tools.known_secrets import MARK, known_secrets, refuse_short
 from journeyman.tools.secret_codes import mark_codes
-from journeyman.tools.secret_keys import key_pattern
 from journeyman.tools.secret_places import WORDS, columns, places_by_notation, shadow_of
 
 # -- by their shape ---------------------------------------------------------------------------------------------------
