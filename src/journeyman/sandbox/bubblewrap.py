@@ -83,7 +83,10 @@ class Bubblewrap(SandboxAdapter):
                     shown.append(stack.enter_context(memory_of(content)).fileno())
                     return str(shown[-1])
 
-                mounts = [*_ALWAYS, *self._arguments(box), *self._masks(box, spared=program)]
+                mounts = [*_ALWAYS, *self._arguments(box)]
+                denied = files_of_programs(box.denied, folders_of_programs(box.path))[0] if box.denied else []
+                for path in (*_existing(box.hidden), *(each for each in denied if each != program)):
+                    mounts += ["--ro-bind", unreadable_like(path), path]
                 for path, content in _lists_of_git(box).items():
                     mounts += ["--ro-bind-data", show(content), path]
                 if box.reads == "system":  # what is written between the mounts would be lost, and nobody told
@@ -151,14 +154,6 @@ class Bubblewrap(SandboxAdapter):
         for path in _existing(box.writes):
             yield from ("--bind", path, path)
         yield from _protecting(box)
-
-    def _masks(self, box: Box, *, spared: str) -> Iterator[str]:
-        """Give the mounts over what is hidden and over denied programs, of what nobody can read."""
-        programs = files_of_programs(box.denied, folders_of_programs(box.path))[0] if box.denied else []
-        masked = [*_existing(box.hidden), *[each for each in programs if each != spared]]
-        empty_file, empty_folder = unreadable().paths() if masked else ("", "")
-        for path in masked:
-            yield from ("--ro-bind", empty_folder if Path(path).is_dir() else empty_file, path)
 
 
 def _protecting(box: Box) -> Iterator[str]:
@@ -260,33 +255,28 @@ def _existing(paths: Iterable[str]) -> list[str]:
     return [path for path in real if os.access(path, os.F_OK)]  # not those in a folder of another user
 
 
-class UnreadablePaths:
-    """A file and a folder that nobody can read, to be mounted over what is hidden. They are there for all boxes."""
-
-    def __init__(self) -> None:
-        self._top: str | None = None
-
-    def paths(self) -> tuple[str, str]:
-        """Return the file and the folder, which are made if they are not there."""
-        if self._top is None or not Path(self._top, "folder").is_dir():
-            self._top = top = tempfile.mkdtemp(prefix="journeyman-hidden-")
-            Path(top, "file").touch(0)
-            Path(top, "folder").mkdir(0)
-
-            def remove() -> None:
-                with suppress(OSError):  # somebody has cleared the temporary folder
-                    Path(top, "file").unlink()
-                    for folder in (f"{top}/folder", top):
-                        Path(folder).rmdir()
-
-            call_at_end(self, remove)
-        return f"{self._top}/file", f"{self._top}/folder"
-
-
 @cache
-def unreadable() -> UnreadablePaths:
-    """Return those of this process: a box looks for them for as long as it starts."""
-    return UnreadablePaths()
+def unreadable() -> tuple[str, str]:
+    """Return a file and a folder that nobody can read, to be mounted over what is hidden, for all boxes."""
+    top = Path(tempfile.mkdtemp(prefix="journeyman-hidden-"))
+    (top / "file").touch(0)
+    (top / "folder").mkdir(0)
+
+    def remove() -> None:
+        with suppress(OSError):  # somebody has cleared the temporary folder
+            (top / "file").unlink()
+            (top / "folder").rmdir()
+            top.rmdir()
+
+    call_at_end(unreadable, remove)
+    return str(top / "file"), str(top / "folder")
+
+
+def unreadable_like(path: str) -> str:
+    """Return what nobody can read, to be mounted over a path: a folder, if that is one."""
+    if not os.access(unreadable()[0], os.F_OK):
+        unreadable.cache_clear()
+    return unreadable()[Path(path).is_dir()]
 
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from journeyman.definition import explain_arguments
 from journeyman.sandbox.box import Box
-from journeyman.sandbox.bubblewrap import unreadable
+from journeyman.sandbox.bubblewrap import unreadable_like
 from journeyman.sandbox.kept import SandboxAdapter
 from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxProcess, SandboxUnavailable
 
@@ -58,11 +58,10 @@ def container_arguments(box: Box, name: str, temporary: str) -> Iterator[str]:
     yield from ("run", "--rm", "--interactive", "--init", "--name", name, "--pull", "never")
     yield from ("--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only")
     yield from ("--user", f"{os.getuid()}:{os.getgid()}", "--ipc", "none")
-    empty_file, empty_folder = unreadable().paths()
     sources = {
         "/tmp": temporary,
         **{path: path for path in (box.work, *box.writes, *box.readable, *box.protected)},
-        **{path: empty_folder if Path(path).is_dir() else empty_file for path in box.hidden},
+        **{path: unreadable_like(path) for path in box.hidden},
     }
     writable = {"/tmp", *box.writes, *([box.work] if box.changes else [])} - {*box.protected}
     for target, source in sources.items():

@@ -39,7 +39,7 @@ _MOST_KILLS = 2_000  # a process of another user cannot be ended
 def serve_commands() -> None:
     """Start keepers until nobody asks any more. The arguments: the socket's number, and that of the settings."""
     control = _socket.socket(fileno=int(sys.argv[1]))
-    settings = read_all(int(sys.argv[2]))
+    settings = marshal.loads(read(int(sys.argv[2])))
     with os.scandir("/dev/fd") as entries:
         numbers = [int(each.name) for each in entries]
     for number in numbers:
@@ -69,22 +69,19 @@ def serve_commands() -> None:
 def check_mounts(expected: dict[bytes, tuple[int, int] | None], writable: list[bytes]) -> None:
     """End unless the files that are expected are mounted, each at its place, and nothing else may be written: somebody
     may have swapped a folder for a link while the borders were drawn."""
-    listed = read_bytes(os.open("/proc/self/mountinfo", os.O_RDONLY))
-    lines = [line.split(b" ") for line in listed.splitlines()]
-    places = {unescape(line[4]): line[5].startswith(b"rw") for line in lines}
-    for place, is_open in places.items():
-        if is_open and not any(place == each or place.startswith(each + b"/") for each in writable):
+    places: set[bytes] = set()
+    for line in read(os.open("/proc/self/mountinfo", os.O_RDONLY)).splitlines():
+        *_, escaped, options = line.split(b" ", 6)[:6]
+        first, *rest = escaped.split(b"\\")  # blanks are written as numbers
+        place = first + b"".join([bytes([int(each[:3], 8)]) + each[3:] for each in rest])
+        places.add(place)
+        is_ours = any(place == each or place.startswith(each + b"/") for each in writable)
+        if options.startswith(b"rw") and not is_ours:
             sys.exit(f"{place!r} can be written: a folder was swapped for a link while the box was opened.")
     for place, identity in expected.items():
         facts = os.lstat(place)
         if place not in places or identity not in (None, (facts.st_dev, facts.st_ino)):
             sys.exit(f"{place!r} is not what it was: it was swapped for something else while the box was opened.")
-
-
-def unescape(path: bytes) -> bytes:
-    """Return a path of the list of mounts, in which blanks are written as numbers."""
-    first, *rest = path.split(b"\\")
-    return first + b"".join([bytes([int(each[:3], 8)]) + each[3:] for each in rest])
 
 
 def restrict(limits: dict[int, int]) -> None:
@@ -159,14 +156,9 @@ def seal(number: int) -> None:
         return
 
 
-def read_all(number: int) -> dict[str, Any]:
-    """Return the data that somebody has put into a file."""
-    return marshal.loads(read_bytes(number))
-
-
-def read_bytes(number: int) -> bytes:
-    """Return what is in a file that is open."""
-    with open(number, "rb", closefd=False) as file:
+def read(number: int) -> bytes:
+    """Return what is in a file that is open, and close it."""
+    with open(number, "rb", 0) as file:
         return file.read()
 
 
@@ -235,11 +227,11 @@ class CommandKeeper:
     def begin(self, request: int, *streams: int) -> None:
         """Start a command."""
         try:
-            self.program = self.start(read_all(request), streams)
+            self.program = self.start(marshal.loads(read(request)), streams)
             self.has_begun.release()
         except OSError as error:
             self.report(f"failed {error.errno}")
-        for number in (request, *streams):
+        for number in streams:
             os.close(number)
         os.chdir("/")
 
@@ -347,15 +339,6 @@ def kill(target: int, number: int) -> None:
         return
 
 
-def read_start(path: str) -> bytes:
-    """Return how a file begins."""
-    number = os.open(path, os.O_RDONLY)
-    try:
-        return os.read(number, 4_096)
-    finally:
-        os.close(number)
-
-
 def running_below(ancestor: int) -> dict[int, int] | None:
     """Return all processes that run below this one, each with the id of its group; None where the system does not
     tell."""
@@ -367,7 +350,7 @@ def running_below(ancestor: int) -> dict[int, int] | None:
         return None
     for name in names:
         try:
-            state, parent, group = read_start(f"/proc/{name}/stat").rpartition(b")")[2].split(maxsplit=3)[:3]
+            state, parent, group = read(os.open(f"/proc/{name}/stat", os.O_RDONLY)).rpartition(b")")[2].split()[:3]
         except (OSError, ValueError):  # it has ended by now
             continue
         children.setdefault(int(parent), []).append((int(name), int(group), state not in b"ZX"))

@@ -27,7 +27,7 @@ class Sandbox(Protocol):
         ...
 
     def holds(self) -> SandboxGuarantees:
-        """Return what it holds here. It is found out by trying, once in a process, which takes a tenth of a second."""
+        """Return what it holds here. That is found out by trying, once in a process, in some tenths of a second."""
         ...
 
     def open(self, box: Box) -> OpenSandbox:

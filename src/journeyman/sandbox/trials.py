@@ -31,8 +31,7 @@ _COMMAND_S: Final = 30.0
 _DENIED: Final = "mkfifo"
 """A program that every system has, and that nobody needs for a trial."""
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
-_PYTHON: Final = '"$(command -v "$PYTHON" || command -v python3)" -I -S -c'
-_WORKS: Final = f"echo it works > works; {_PYTHON} \"print(open('works').read())\""
+_WORKS: Final = "echo it works > works; python3 -I -S -c \"print(open('works').read())\""
 TRIALS: Final[Mapping[Guarantee, tuple[str, ...]]] = {
     # Those that read stand first: of the probe's box nothing is gone by then.
     "secrets": (
@@ -47,7 +46,7 @@ TRIALS: Final[Mapping[Guarantee, tuple[str, ...]]] = {
     ),
     "processes": ('cat /proc/[0-9]*/environ; kill -9 "$PID"', 'cat "/proc/$PID/environ"', 'kill -TERM "$PID"'),
     "network": (
-        f'{_PYTHON} "$CONNECT"',
+        'python3 -I -S -c "$CONNECT"',
         'bash -c "exec 3<>/dev/tcp/127.0.0.1/$TCP"',
         'bash -c "exec 3<>/dev/tcp/::1/$TCP; exec 3<>/dev/tcp/::1/$TCP6"',
         'bash -c "echo x > /dev/udp/127.0.0.1/$UDP"',
@@ -143,7 +142,7 @@ class TrialStage:
         places = [(int(each.family), int(each.type), named[name]) for name, each in self._servers.items()]
         self.environment: Final = {
             **{name: str(named[name][1]) for name in named if name in ("TCP", "TCP6", "UDP")},
-            **{"PATH": _PATH, "PYTHON": os.path.realpath(sys.executable)},
+            **{"PATH": f"{Path(sys.executable).resolve().parent}:{_PATH}"},
             **{"OUT": str(self._out), "PID": str(self._bystander.pid), "CONNECT": _CONNECT.format(places)},
         }
         """The variables of a command that is tried."""
