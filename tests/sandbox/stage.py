@@ -1,6 +1,7 @@
 """A workspace, and around it all that a command must not touch: whether it is harmed is found out by the effect."""
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -21,6 +22,10 @@ PROTECTED = (
     *(".git/hooks", ".git/config", ".git/info/attributes", ".envrc", ".vscode", "a/b/c/d/e/f/.git/hooks"),
     "a/b/c/d/e/f/.git/config",
 )
+
+
+_HARMED = re.compile(r"^(State:\t[tTZX]|(SigPnd|ShdPnd):\t0*[1-9a-f])", re.MULTILINE)
+"""What the system tells of a process that was stopped, or that a signal is on its way to."""
 
 
 class Stage:
@@ -89,7 +94,7 @@ class Stage:
             found.add("network")
         with suppress(BlockingIOError):
             found |= {"process"} if os.read(self._pipe, 1) else set()
-        if self.bystander.poll() is not None or "state:\tt" in self._state().lower():
+        if self.bystander.poll() is not None or _HARMED.search(self._state()):
             found.add("process")
         return found
 

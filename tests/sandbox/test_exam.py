@@ -159,7 +159,7 @@ class LeakyLandlock(SandboxAdapter):
     """A Landlock with other borders than the box's."""
 
     def __init__(self, **others: object) -> None:
-        self.name = "leaky"
+        super().__init__("leaky")
         self._others = others
 
     def open_box(self, box: Box) -> OpenSandbox:
