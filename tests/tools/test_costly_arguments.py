@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +12,7 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from sys import hash_info
-from typing import Annotated, Literal, Never, Union, cast
+from typing import Annotated, Literal, NamedTuple, Never, Union, cast
 from uuid import UUID
 
 import pytest
@@ -70,6 +71,15 @@ class Chosen(TypedDict):
     there: Annotated[list[All | int], Field(max_length=3)]
 
 
+class Queued(BaseModel):
+    all: deque[Queued | Renamed | NamedHolder | str]
+
+
+class NamedHolder(NamedTuple):
+    all: list[Queued | NamedHolder | str]
+    why: OrderedDict[str, int] | None = None
+
+
 class Renamed(BaseModel):
     terms: list[Renamed | All | str] = Field([], validation_alias=AliasChoices("t", AliasPath("in", "t")))
 
@@ -97,6 +107,7 @@ def binary(depth: int, value: str) -> str:
 # each of these took very long, or very much memory, for its size
 COSTLY: dict[str, tuple[TypeForm[object], str, str]] = {
     "a union of what holds it": (All, nested(60, "1"), "checking them by their types would take too long"),
+    "a union in deques and named tuples": (Queued, nested(40, "1"), "checking them by their types"),
     "as a text that holds JSON": (Json[All], json.dumps(nested(60, "1")), "checking them by their types"),
     "a long text in it": (All, nested(9, f'"{"x" * 500_000}", 1'), "checking them by their types"),
     "wrong items": (list[str], f"[{'1,' * 20_000}1]", "[0]: should be a valid string, got 1"),
@@ -168,7 +179,7 @@ def named(item: str, size: int = 200_000) -> str:
 OF_ONE_HASH = [n * hash_info.modulus for n in range(1, 9_000)]
 
 
-class Pair(BaseModel):
+class TwoNumbers(BaseModel):
     model_config = ConfigDict(frozen=True)
     a: int
     b: int
@@ -225,6 +236,10 @@ HOSTILE: dict[str, tuple[TypeForm[object], str]] = {
     "a literal": (list[Literal["a"]], many('"x"')),
     "a set": (set[int], many('"x"')),
     "a tuple": (tuple[int, ...], many('"x"')),
+    "a deque": (deque[int], many('"x"')),
+    "an ordered dict": (OrderedDict[str, int], named('"x"')),
+    "a counter": (Counter[str], named('"x"')),
+    "named tuples": (list[NamedHolder], many('{"z":1}')),
     "a validator before": (list[Annotated[int, BeforeValidator(refuse)]], many("1")),
     "a validator behind": (list[Annotated[int, AfterValidator(refuse)]], many("1")),
     "JSON in a text": (Json[list[int]], json.dumps(many('"x"'))),
@@ -233,11 +248,12 @@ HOSTILE: dict[str, tuple[TypeForm[object], str]] = {
     "one long text": (int, json.dumps("9" * 1_000_000 + "x")),
     "numbers of one hash": (set[int], f"[{','.join(map(str, OF_ONE_HASH))}]"),
     "keys of one hash": (dict[int, int], json.dumps(dict.fromkeys(map(str, OF_ONE_HASH), 1))),
+    "keys of one hash in a counter": (Counter[int], json.dumps(dict.fromkeys(map(str, OF_ONE_HASH), 1))),
     "ids of one hash": (list[frozenset[UUID]], json.dumps([[str(UUID(int=each)) for each in OF_ONE_HASH[:5_000]]])),
     "decimals of one hash": (set[Decimal], json.dumps([f"{pow(10, -n, hash_info.modulus)}e{n}" for n in range(8_000)])),
     "tuples of one hash": (set[tuple[int, int]], json.dumps(PAIRS)),
     "keys of one hash in tuples": (list[frozenset[tuple[int, int]]], json.dumps([PAIRS])),
-    "models of one hash": (set[Pair], json.dumps([{"a": a, "b": b} for a, b in PAIRS])),
+    "models of one hash": (set[TwoNumbers], json.dumps([{"a": a, "b": b} for a, b in PAIRS])),
     "few of one hash, very often": (set[int], json.dumps([*OF_ONE_HASH[:499], *OF_ONE_HASH[498:499] * 30_000])),
     "numbers of one hash behind a fault": (Marked, json.dumps({"mark": "x", "numbers": OF_ONE_HASH})),
     "twenty models around much": (Twenty, '{"x":' + many("1")[:-1] + ',"x"]}'),
@@ -278,7 +294,7 @@ def test_tuples_of_one_hash_are_what_they_are_called() -> None:
 def test_values_that_are_equal_or_few_are_taken_into_sets() -> None:
     equal, powers = [2**62] * 50_000, {2**n for n in range(1_000)}
     assert output_schema(set[int]).parse(json.dumps({"value": [*equal, *powers]})) == powers
-    assert len(output_schema(frozenset[Pair]).parse(json.dumps({"value": [{"a": 1, "b": 2}] * 5_000}))) == 1
+    assert len(output_schema(frozenset[TwoNumbers]).parse(json.dumps({"value": [{"a": 1, "b": 2}] * 5_000}))) == 1
     assert "[1]" in issues(lambda: output_schema(set[Fraction]).check(["1/2", "x"]))[0]
 
 
@@ -340,12 +356,14 @@ TYPES: dict[str, TypeForm[object]] = {
     **{"closed": Closed, "binary": Binary, "typed dict": Chosen, "renamed": Renamed, "self": All | Any | Not},
     "json": Json[Binary],
     "a model or a word": Closed | Literal["x"],
+    **{"queued": Queued, "named": NamedHolder, "counter": Counter[str], "ordered": OrderedDict[str, NamedHolder]},
     "at least one": Annotated[list[int], Field(min_length=1)],
 }
 MORE = (
     *('{"number": null}', '{"number": 1, "n": 2}', '{"value": 1}', '{"value": 1, "left": {"value": ""}}'),
     *('{"here": 1}', '{"here": -1, "there": [1, {"all": []}]}', '{"here": 1, "there": [1, 2, 3, 4]}'),
     *('{"all": ["x", {"any": []}]}', '{"all": [{"all": [], "why": "x"}]}', '{"t": [{"in": {"t": ["x"]}}]}'),
+    *('[["x", ["x", [["x"]]]]]', '[["x"], {"n": 1}]', '{"all": ["x", [[], {"n": "x"}]]}', '{"n": 3}'),
     *('"{\\"value\\": 1}"', '{"left": {"value": 1}, "value": 2}', '{"all": [{"all": [{"all": [1]}]}]}'),
 )
 

@@ -301,9 +301,11 @@ def _may_hold_nan(input_json: str | bytes) -> bool:
 # fields beside a list of one megabyte take forty megabytes.
 
 _Json = dict[str, Any]
-_FAIL_FAST: Final = frozenset({"dict", "frozenset", "list", "set", "tuple"})
+_FAIL_FAST: Final = frozenset(
+    {"counter", "deque", "dict", "frozendict", "frozenset", "list", "ordered-dict", "set", "tuple"}
+)
 _FIELDS: Final = frozenset({"model-fields", "typed-dict"})
-_OBJECTS: Final = frozenset({"dataclass", "model", "typed-dict"})
+_OBJECTS: Final = frozenset({"dataclass", "model", "named-tuple", "typed-dict"})
 _ATTEMPTS: Final = frozenset({"default", "function-plain", "function-wrap", "lax-or-strict", "union"})
 """Schemas that may take a value although one that they hold does not."""
 _HELD: Final = (

@@ -46,7 +46,7 @@ def each_schema(schema: CoreSchema) -> Iterator[dict[str, object]]:
 
 def _has_open_keys(schema: _Json) -> bool:
     keys = schema.get("keys_schema")
-    return schema.get("type") == "dict" and is_str_dict(keys) and keys.get("type") not in _KEYS_WITH_SECRET_HASHES
+    return is_str_dict(keys) and keys.get("type") not in _KEYS_WITH_SECRET_HASHES
 
 
 def counting_collisions(schema: _Json, copied: Callable[[_Json, Callable[[_Json], _Json]], _Json]) -> _Json:

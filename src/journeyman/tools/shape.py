@@ -19,10 +19,10 @@ _Path = tuple[str | int, ...]
 
 _MAX_STEPS: Final = 30_000
 """How many objects and lists are looked at, by each type that looks at them, to count a cost: some 20 ms."""
-_FIELDS: Final = frozenset({"dataclass-args", "model-fields", "typed-dict"})
+_FIELDS: Final = frozenset({"dataclass-args", "model-fields", "named-tuple", "typed-dict"})
 _HOLDERS: Final = (dict, list, tuple, set, frozenset)
 _SHORT: Final = 16
-_ITEMS: Final = frozenset({"frozenset", "generator", "list", "set"})
+_ITEMS: Final = frozenset({"deque", "frozenset", "generator", "list", "set"})
 
 
 class _Node:
@@ -147,6 +147,7 @@ class Shape:
                     paths = [(name,), *_paths(each.get("validation_alias", []))]
                     node.fields.append((paths, self._node(each["schema"])))
                 node.extra = self._node(schema["extras_schema"]) if "extras_schema" in schema else None
+                node.first = [inside for _, inside in node.fields] if kind == "named-tuple" else []
             case "arguments":
                 for each in schema["arguments_schema"]:
                     paths = [(each["name"],), *_paths(each.get("alias", []))]
@@ -159,7 +160,7 @@ class Shape:
                 node.first = items if variadic is None else items[:variadic]
                 node.items = None if variadic is None else items[variadic]
                 node.every = []
-            case "dict":
+            case "dict" | "frozendict" | "ordered-dict" | "counter":
                 node.extra = self._node(schema["values_schema"]) if "values_schema" in schema else None
                 node.keys = self._node(schema["keys_schema"]) if "keys_schema" in schema else None
             case _ if isinstance(schema.get("schema"), dict):  # it only adds something to another
