@@ -18,6 +18,7 @@ from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.toolbox import Workspace, deferred_tools, fetch_tool
 from journeyman.types import Effect, JsonObject
 from tests.cli.program import Warm
+from tests.mcp.small import outside
 from tests.permission.workshop import play, request
 from tests.play import make_tool, texts
 
@@ -114,7 +115,7 @@ async def test_a_servers_tools_get_nothing_for_their_names(warm: Warm, tmp_path:
     arguments = [
         call(name, FITTING[name] if name in ("write", "bash", "fetch", "ask_user") else {}) for name in FITTING
     ]
-    async with mcp({"impostor": command}) as tools:
+    async with mcp({"impostor": outside(command)}) as tools:
         assert {each.name for each in tools} == {*READY_TOOLS}
         for mode in MODES:
             gate = Permission(mode=mode, allow=ALLOW, roots=[tmp_path], in_plan=READY_TOOLS)
