@@ -5,13 +5,13 @@ import json
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
 from journeyman import Agent, DefinitionError, Image, Text, ToolResult, run
 from journeyman.events import Event, ToolProgress
 from journeyman.mcp import connection, mcp
-from journeyman.mcp.servers import ServerSandbox
 from journeyman.mcp.tools import unique_names
 from journeyman.mcp.transports import StdioTransport
 from journeyman.testing.scripted import ScriptedModel, call, say
@@ -110,7 +110,7 @@ async def test_what_a_model_reads_of_an_answer(word: str, result: ToolResult, sm
 
 @pytest.mark.parametrize("sandbox", ["auto", None])
 async def test_a_server_gets_what_every_program_needs_and_what_it_is_given(
-    small: Small, monkeypatch: pytest.MonkeyPatch, sandbox: ServerSandbox
+    small: Small, monkeypatch: pytest.MonkeyPatch, sandbox: Literal["auto"] | None
 ) -> None:
     for name in ("SOME_API_KEY", "PLAIN_VALUE", "KEPT"):
         monkeypatch.setenv(name, "abc")
