@@ -141,7 +141,8 @@ async def test_a_run_that_is_served_over_http_is_a_part_of_its_clients_trace(sen
 
 async def test_a_run_that_is_served_over_stdio_is_a_part_of_its_clients_trace(sending: Sending, warm: Warm) -> None:
     words = command("echo", warm=warm)
-    server = Stdio(words.command, (*words.args, "--otel"), env={**variables(sending.collector.url), "PYTHONUTF8": "1"})
+    env = {**variables(sending.collector.url), "PYTHONUTF8": "1"}
+    server = Stdio(words.command, (*words.args, "--otel"), env=env, sandbox=None)  # the collector is on this machine
     async with mcp({"guild": server}) as tools:
         succeeded(await run(calling([*tools]), "Go.", runtime=sending.runtime()))
     assert_is_one_trace(sending)

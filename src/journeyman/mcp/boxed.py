@@ -159,8 +159,7 @@ class ServerBox:
         box = opened.box
         refusals = [*opened.take_refusals()] if isinstance(opened, sandboxes.TellsRefusals) else []
         refusals += sandboxes.find_refusals(box, text)
-        # What no box gives is not told as one that helps.
-        needs = dict.fromkeys([each.need for each in refusals if each.need is not None and each.need != "outside"])
+        needs = dict.fromkeys([each.need for each in refusals if each.need is not None])
         for line in text[-_LONGEST:].splitlines():
             for path in _PATHS.findall(line) if _REFUSED.search(line) else ():
                 needs |= dict.fromkeys(_needs_of_path(box, path))
