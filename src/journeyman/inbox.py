@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from journeyman.cancellation import call_in
 from journeyman.endings import Place
 from journeyman.gate import Approver, Decision
+from journeyman.step import RunStep
 from journeyman.types import RunPath, Text, TextOrigin
 
 __all__ = ["Inbox", "Queue", "Receipt"]
@@ -357,7 +358,7 @@ class Outside(Protocol):
         question: str,
         options: Sequence[str],
         *,
-        call: str = "",
+        call: RunStep | None = None,
         beside: Callable[[], Coroutine[Any, Any, str | None]] | None = None,
     ) -> str | None:
         """Ask whoever is outside, and `beside` that; the first answer counts. None: nobody is."""

@@ -16,9 +16,9 @@ import os
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import field
+from dataclasses import field, replace
 from hashlib import blake2b
-from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import orjson
 from pydantic_core import from_json, to_json
@@ -34,6 +34,7 @@ from journeyman.inbox import Outside
 from journeyman.json_numbers import read_json, write_json
 from journeyman.model import Model, Request, Tap
 from journeyman.result import ChildRecord
+from journeyman.step import STEP_KINDS, RunStep, StepKind
 from journeyman.types import NOTHING_USED, Effect, Message, RunPath, ToolUse, Usage, adapter_of
 
 __all__ = [
@@ -67,28 +68,6 @@ END: Final = "end"
 """The end of the key of the step that says how a run has ended, in the first life that has ended in good order."""
 LIFE_OVER: Final = f"{END}/{LIFE}"
 """The end of the key under which it is marked that another life has ended in good order."""
-
-
-StepKind: TypeAlias = Literal[
-    "approval",
-    "answer",
-    "call",
-    "calls",
-    "compaction",
-    "end",
-    "feedback",
-    "guard",
-    "head",
-    "model",
-    "output_mode",
-    "preview",
-    "sent",
-    "state",
-    "texts",
-    "tools",
-    "verdict",
-]
-"""The kinds of steps."""
 
 
 class Codec(Protocol[T]):
@@ -174,13 +153,10 @@ def decode_step(data: bytes) -> tuple[StepFacts, bytes]:
     except ValueError:  # a user's codec may write NaN, which is no JSON
         fields, write = from_json(data), to_json
     stored = cast("dict[str, Any]", fields if isinstance(fields, dict) else {})
-    if "value" not in stored or stored.get("kind") not in _KINDS:
+    if "value" not in stored or str(stored.get("kind")) not in STEP_KINDS:
         raise ValueError("it was stored by another version of journeyman, in a form that this one cannot read")
     value = write(stored.pop("value"))
     return adapter_of(StepFacts).validate_python(stored), value
-
-
-_KINDS: Final = get_args(StepKind)
 
 
 class Reservation(Protocol):
@@ -247,9 +223,9 @@ class SentRuns(Protocol):
         """True when the run that sends them has gone on, perhaps in another process, since it began."""
         ...
 
-    async def start(self, name: str, sent: SentRun) -> str:
-        """Start a run in the step of this name, as `Journal.name` gives it, and return its id as a task. In a later
-        life of the run that sends it, it is the same.
+    async def start(self, step: RunStep, sent: SentRun) -> str:
+        """Start a run in this step, as `Journal.whole` gives it, and return its id as a task. In a later life of the
+        run that sends it, it is the same.
 
         Raises:
             SubagentMisused: another process would not know what to run.
@@ -277,8 +253,8 @@ class SentRuns(Protocol):
         """Wait until one has ended."""
         ...
 
-    async def mail(self, name: str, to: str, text: str, *, summary: str) -> Sequence[str]:
-        """Send mail in the step of this name, once, to a member of the team of this run, its leader or all others;
+    async def mail(self, call: RunStep, to: str, text: str, *, summary: str) -> Sequence[str]:
+        """Send mail in steps of this call, once, to a member of the team of this run, its leader or all others;
         return to whom it was sent.
 
         Raises:
@@ -307,7 +283,11 @@ class Journal(Protocol):
         """The runs that the journal's run sends out as runs of their own. None: it sends none."""
         return None
 
-    def name(self, key: str) -> str | None:
+    def whole(self, step: RunStep) -> RunStep:
+        """Return a step as the outermost journal has it: under its whole key, and where the outermost run is."""
+        return step
+
+    def name(self, step: RunStep) -> str | None:
         """Return a name that only this step has, in all lives of its run; None if there is no such name."""
         return None
 
@@ -316,12 +296,12 @@ class Journal(Protocol):
         """True when somebody may answer a gate's question through this journal, in this life of the run or later."""
         return False
 
-    async def wait(self, key: str, approval: Approval, *, expires_s: float | None) -> Decision | None:
-        """Wait for the answer to what a gate asks, or return the one that was stored under `key`. None: nobody has
+    async def wait(self, step: RunStep, approval: Approval, *, expires_s: float | None) -> Decision | None:
+        """Wait for the answer to what a gate asks, or return the one that was stored in this step. None: nobody has
         answered within `expires_s` seconds, downtime included."""
         return None
 
-    def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> Reservation:
+    def reserve(self, step: RunStep, *, effect: Effect, about: About | None = None) -> Reservation:
         """Return the place of a step. This is called in program order, even for steps that then run at the same time.
 
         `about` tells what the step answers, so that a stored answer to something else is not taken for this one.
@@ -511,9 +491,9 @@ class StoringJournal(Journal):
         known = dict(self.stored())
         return key in known, known.get(key)
 
-    def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> StoredStep:
+    def reserve(self, step: RunStep, *, effect: Effect, about: About | None = None) -> StoredStep:
         """Return the place of a step."""
-        return StoredStep(self, key, effect)
+        return StoredStep(self, step.key, effect)
 
     def begin_life(self, prefix: str = "") -> float:
         """Note that a run begins or goes on. The seconds of earlier lives are not known here."""
@@ -658,23 +638,31 @@ class Section(Journal):
 
     journal: Journal
     prefix: str
+    at: tuple[int, int] = (0, 0)
+    """Where the run around it is: its attempt and iteration."""
 
     @property
     def sent(self) -> SentRuns | None:
         return self.journal.sent
 
-    def name(self, key: str) -> str | None:
-        return self.journal.name(f"{self.prefix}/{key}")
+    def whole(self, step: RunStep) -> RunStep:
+        return self.journal.whole(self._inside(step))
+
+    def _inside(self, step: RunStep) -> RunStep:
+        return replace(step, key=f"{self.prefix}/{step.key}", within=self.at)
+
+    def name(self, step: RunStep) -> str | None:
+        return self.journal.name(self._inside(step))
 
     @property
     def waits(self) -> bool:
         return self.journal.waits
 
-    async def wait(self, key: str, approval: Approval, *, expires_s: float | None) -> Decision | None:
-        return await self.journal.wait(f"{self.prefix}/{key}", approval, expires_s=expires_s)
+    async def wait(self, step: RunStep, approval: Approval, *, expires_s: float | None) -> Decision | None:
+        return await self.journal.wait(self._inside(step), approval, expires_s=expires_s)
 
-    def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> Reservation:
-        return self.journal.reserve(f"{self.prefix}/{key}", effect=effect, about=about)
+    def reserve(self, step: RunStep, *, effect: Effect, about: About | None = None) -> Reservation:
+        return self.journal.reserve(self._inside(step), effect=effect, about=about)
 
     def begin_life(self, prefix: str = "") -> float:
         return self.journal.begin_life(f"{self.prefix}/{prefix}")

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from journeyman import Agent, Limits, Output, Rejected, Result, Subagents, Success, ToolContext, Usage, ask_user, tool
 from journeyman.durable import Durable, PostgresEngine, RunHandle
 from journeyman.durable.engine import Engine
-from journeyman.durable.records import BEGUN, DONE, OVER, Record, Signal, kind_of_step, unpacked
+from journeyman.durable.records import BEGUN, DONE, OVER, Record, Signal, unpacked
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.journal import decode_step
@@ -109,7 +109,7 @@ class Deaths:
 
     def begins(self, statement: Statement) -> None:
         self.world.point(f"before {statement}")
-        if statement.table == "jm_steps" and statement.values["kind"] == BEGUN:
+        if statement.table == "jm_steps" and statement.values["state"] == BEGUN:
             self.world.line("begins", name_of(_record_of(statement)))
 
     def ended(self, statement: Statement, *, n_rows: int) -> None:
@@ -119,7 +119,7 @@ class Deaths:
         if is_synced:
             self.note_sync()
         for each in statements:
-            if each.table == "jm_steps" and each.values["kind"] == DONE:
+            if each.table == "jm_steps" and each.values["state"] == DONE:
                 self.world.line("stored", name_of(_record_of(each)))
             if each.table == "jm_runs" and each.verb == "UPDATE":
                 self._loop.call_soon_threadsafe(self.world.stirred.set)
@@ -181,11 +181,10 @@ def engine_of(world: World) -> ListeningFileEngine | ListeningDatabaseEngine:
 
 def name_of(record: Record) -> str:
     """Return what a step is called in the log: a call by id, a model call by what it says, others by key."""
-    kind = kind_of_step(record.key)
-    if kind == "call":
-        return record.key.rpartition("/")[2]
-    if kind == "model" and record.kind == DONE:
-        return "model " + unpacked(record)[0].decode().partition("«")[2].partition("»")[0]
+    if record.kind == "call" and record.call is not None:
+        return record.call
+    if record.kind == "model" and record.state == DONE:
+        return "model " + unpacked(record).decode().partition("«")[2].partition("»")[0]
     return record.key
 
 
@@ -390,7 +389,7 @@ async def live(world: World, outcome: Path) -> None:
         "lives": info.leases,
         "unknown": [name_of(each) for each in records if _is_unknown(each)],
         "cut": sum([_n_cut(each) for each in records]),
-        "keys": sorted(f"{each.key} {each.kind}" for each in records),
+        "keys": sorted(f"{each.key} {each.state}" for each in records),
         "faults": list(history_faults(result.history)),
         "points": world.n_points,
     }
@@ -400,7 +399,7 @@ async def live(world: World, outcome: Path) -> None:
 async def _told_before(world: World, engine: Engine, handle: RunHandle[Any]) -> None:
     """Say the first words, if no life has, and note which steps are known."""
     for record in await engine.records(handle.id):
-        if record.kind == DONE:
+        if record.state == DONE:
             world.line("stored", name_of(record))
     said = [each for each in await engine.signals(run=handle.id) if each.body.get("text") == BEFORE]
     if not said and (await handle.info()).status == "ready":
@@ -430,15 +429,15 @@ async def _answering(world: World, handle: RunHandle[Any]) -> None:
 
 
 def _is_unknown(record: Record) -> bool:
-    if record.kind != DONE or kind_of_step(record.key) != "call":
+    if record.state != DONE or record.kind != "call":
         return False
-    stored: dict[str, Any] = json.loads(unpacked(record)[0])["value"]
+    stored: dict[str, Any] = json.loads(unpacked(record))["value"]
     return stored.get("error") == "interrupted"
 
 
 def _n_cut(record: Record) -> int:
     """Return how many requests a step counts by what was reserved for them."""
-    return 0 if record.kind != DONE else decode_step(unpacked(record)[0])[0].lost.requests
+    return 0 if record.state != DONE else decode_step(unpacked(record))[0].lost.requests
 
 
 def shown(result: Result[Any]) -> dict[str, Any]:

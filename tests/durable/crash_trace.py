@@ -14,7 +14,7 @@ def late_calls(trace: Sequence[str]) -> Iterator[str]:
     """Yield the `once` calls that took effect before it was on the disk that they were begun."""
     steps = [*_steps(trace)]
     for id in [id for id, effect in EFFECTS.items() if effect == "once"]:
-        written = _first(steps, rf"pwrite64 .*-wal .*call/{id}\b", 0)
+        written = _first(steps, rf"pwrite64 .*-wal .*call/{id}begun", 0)
         synced = _first(steps, r"f(data)?sync .*-wal ", written)
         done = _first(steps, rf"write .*/log .*\b1 did {id}\\n", 0)
         if not written < synced < done < len(steps):

@@ -23,7 +23,6 @@ from journeyman.durable.records import (
     Change,
     Claim,
     KeptSession,
-    Kind,
     ListPlace,
     QueueState,
     Record,
@@ -31,12 +30,14 @@ from journeyman.durable.records import (
     Signal,
     SignalKind,
     Status,
+    StepState,
     packed,
-    record,
+    record_of_step,
 )
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import StoreError
 from journeyman.session import SharedSession, Snapshot
+from journeyman.step import RunStep
 from tests.play import existing
 from tests.support.clock import VirtualClock
 from tests.support.postgres import PostgresServer
@@ -366,10 +367,16 @@ def a_row(id: str, **fields: Any) -> Row:
     return Row(**given)
 
 
-def a_step(run: str, key: str, value: bytes | None = b"1", *, epoch: int = 1, kind: Kind = DONE) -> Record:
-    """Return the record of a step."""
+def a_step(
+    run: str, key: str, value: bytes | None = b"1", *, epoch: int = 1, state: StepState = DONE, **fields: Any
+) -> Record:
+    """Return the record of a step: by its fields as they are given, and as those of a call in the first iteration."""
+    facts = {name: fields.pop(name) for name in ("kind", "attempt", "iteration", "call") if name in fields}
+    told: dict[str, Any] = {"kind": "call", "attempt": 1, "iteration": 1, **facts}
+    step = RunStep(key=key, **told)
+    given: dict[str, Any] = {"about": b"12345678", "effect": "pure", "at": START, "used_s": 0.5, **fields}
     body = None if value is None else packed(value, key=key)
-    return record(run, key, kind, about=b"12345678", effect="pure", epoch=epoch, at=START, used_s=0.5, body=body)
+    return record_of_step(run, step, state, epoch=epoch, body=body, **given)
 
 
 def a_signal(run: str, kind: SignalKind = "steer", dedup: str = "1", **body: str) -> Signal:

@@ -14,7 +14,6 @@ from typing import Any, Final, Protocol
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from journeyman.durable.records import DONE
 from journeyman.store.database import restored
 
 _MARK: Final = re.compile(r"\?|%[sb](?:::\w+(?:\[\])?)?")
@@ -32,9 +31,7 @@ class Statement:
     """What is given for the columns that it names."""
 
     def __str__(self) -> str:
-        said = [str(self.values[each]) for each in ("key", "kind", "status") if each in self.values]
-        if self.table == "jm_steps" and "kind" in self.values:
-            said[-1] = "done" if self.values["kind"] == DONE else "begun"
+        said = [str(self.values[each]) for each in ("key", "state", "kind", "status") if each in self.values]
         return " ".join((self.verb, *[each for each in (self.table, *said) if each]))
 
 

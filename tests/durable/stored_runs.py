@@ -1,12 +1,7 @@
-"""A run with a step of nearly every kind, whose records are kept as they were written: they are read for ever.
-
-`python -m tests.durable.stored_runs` prints those of the newest format. What is in `fixtures` is never changed.
-"""
+"""A run with a step of nearly every kind, which can be stored again as another one: it is read, and not made."""
 
 import asyncio
-import json
-from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -108,37 +103,13 @@ async def _answering(durable: Durable) -> None:
                     await handle.approve(question.question_id, Allow(), who="ann")
 
 
-async def _stored() -> Iterator[str]:
+async def stored_run() -> tuple[bytes, Sequence[Record]]:
+    """Let such a run live. Return what it was begun with, as of a run whose answers somebody has accepted, and its
+    steps."""
     engine = InMemoryEngine(Memory())
     async with Durable(engine, suspend_after_s=1e9) as durable:
         answering = asyncio.create_task(_answering(durable))
         await durable.run(writer(is_live=True), "to all", id=RUN)
         answering.cancel()
-        handle = await durable.get(RUN)
         row = existing(await engine.get(RUN))
-        head = dump_head(replace(load_head(row), accepts=True))
-        lines = [{"f": row.f, "head": b64encode(head).decode()}]
-        lines += [packed_line(each) for each in await handle.records()]
-    return iter([json.dumps(line) for line in lines])
-
-
-def packed_line(each: Record) -> dict[str, Any]:
-    """Return a record as JSON."""
-    plain = each._asdict()
-    return plain | {
-        name: None if plain[name] is None else b64encode(plain[name]).decode() for name in ("about", "body")
-    }
-
-
-def records_of(lines: Iterable[str]) -> Iterator[Record]:
-    """Return the records that are stored as lines of JSON."""
-    for line in lines:
-        plain = json.loads(line)
-        for name in ("about", "body"):
-            plain[name] = None if plain[name] is None else b64decode(plain[name])
-        yield Record(**plain)
-
-
-if __name__ == "__main__":
-    for each in asyncio.run(_stored()):
-        print(each)  # noqa: T201 - what it is for
+        return dump_head(replace(load_head(row), accepts=True)), await engine.records(row.id)

@@ -17,6 +17,7 @@ from journeyman.gate import Allow, Deny, GateRequest, Verdict
 from journeyman.journal import SentRun
 from journeyman.loop.state import current_run
 from journeyman.model import Request
+from journeyman.step import RunStep
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call
 from tests.durable.processes import START, Process, Stage, a_row, a_signal, a_step, claimed, found, in_memory, ready_ids
 from tests.durable.worlds import World, payer, until
@@ -258,7 +259,7 @@ async def test_whoever_sends_out_what_another_process_would_not_find_hears_why_a
                 agents=names, definition=definition, path=here.path, tool_use_id="s", allowance=BudgetLeft(), **about
             )
             with pytest.raises(SubagentMisused) as refused:
-                await journal.sent.start(f"call/background/{names[0]}", sent)
+                await journal.sent.start(RunStep(key=names[0], kind="sent"), sent)
             heard.append(str(refused.value))
         return "Refused."
 

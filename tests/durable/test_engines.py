@@ -39,7 +39,7 @@ async def test_a_step_is_written_once(stage: Stage) -> None:
     first = a_step("a", "attempt/1/iteration/1/call/c", b'"first"')
     assert await process.write(claim, first) == "written"
     assert await process.write(claim, first._replace(body=b"other", epoch=9)) == "taken"
-    begun = a_step("a", "attempt/1/iteration/1/call/c", None, kind=BEGUN)
+    begun = a_step("a", "attempt/1/iteration/1/call/c", None, state=BEGUN)
     assert await process.write(claim, begun, is_synced=True) == "written", "that it was begun is another record"
     assert await process.write(claim, begun) == "taken"
     assert list(await process.records("a")) == [first, begun]
@@ -68,7 +68,7 @@ async def test_records_come_back_as_they_were_written(stage: Stage) -> None:
     claim = await claimed(process, "a")
     written = [
         a_step("a", "attempt/1/iteration/1/model", b'"x"' * 1_000),
-        a_step("a", "attempt/1/iteration/1/call/é\n🎉", None, kind=BEGUN)._replace(about=None),
+        a_step("a", "attempt/1/iteration/1/call/é\n🎉", None, state=BEGUN)._replace(about=None),
         a_step("a", "attempt/1/iteration/1/call/2", b"")._replace(used_s=1e9, epoch=7),
     ]
     for each in written:

@@ -38,7 +38,7 @@ async def test_a_fork_at_every_place_has_all_that_was_done_before_and_nothing_el
     async with stage.durable() as durable:
         whole = succeeded(await durable.run(agent, "Go.", id="run"))
         assert world.done == ["A", "B", "C", "D", "E"]
-        records = [each for each in await (await durable.get("run")).records() if each.kind == DONE]
+        records = [each for each in await (await durable.get("run")).records() if each.state == DONE]
         done_from = {(1, 1): "ABCDE", (1, 2): "BCDE", (1, 3): "DE", (2, 1): "DE", (2, 2): "E", (2, 3): ""}
         for at, done in done_from.items():
             branch = await durable.fork("run", at)
@@ -46,7 +46,7 @@ async def test_a_fork_at_every_place_has_all_that_was_done_before_and_nothing_el
             assert head.key == "head"
             assert {each.about for each in copied} <= {None}, "what was done is taken as it is"
             assert [(each.key, each.body) for each in copied] == [
-                (each.key, each.body) for each in records if is_before(each.key, at)
+                (each.key, each.body) for each in records if is_before(each, at)
             ]
             world.done.clear()
             result = succeeded(await durable.resume(branch.id, agent))
@@ -118,7 +118,7 @@ async def test_what_a_replay_takes_of_the_memory_is_bounded_by_what_is_stored(st
     assert await stage.life(agent, until=world.reached) is None
     async with stage.durable() as durable:
         records = await (await durable.get("run")).records()
-        n_bytes = sum([len(unpacked(each)[0]) for each in records if each.kind == DONE])
+        n_bytes = sum([len(unpacked(each)) for each in records if each.state == DONE])
         assert len(records) > 2 * n_iterations
     del records
     peaks: list[int] = []

@@ -34,7 +34,7 @@ async def test_ten_processes_that_begin_at_once_make_the_tables_once(postgres: P
     for each in engines:
         await each.close()
     with psycopg.connect(postgres.url(database)) as connection:
-        assert connection.execute("SELECT version FROM jm_version").fetchall() == [(3,)]
+        assert connection.execute("SELECT version FROM jm_version").fetchall() == [(4,)]
     postgres.drop(database)
 
 
@@ -54,10 +54,17 @@ async def test_who_may_not_make_the_tables_is_told_how_another_role_does(postgre
     postgres.execute(f"DROP ROLE guest_{database}")
 
 
-async def test_tables_of_a_newer_version_are_not_touched(postgres: PostgresServer, database: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (tamper.NEWER_RUNS, "tables of version 7; this version of journeyman knows those up to 4"),
+        (tamper.OLDER_RUNS, "tables of version 3, which only versions of journeyman before the first release read"),
+    ],
+)
+async def test_tables_of_another_version_are_not_touched(database: str, change: str, why: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute(tamper.NEWER_RUNS)
-    with pytest.raises(StoreError, match="tables of version 7; this version of journeyman knows those up to 3"):
+        connection.execute(change.encode())
+    with pytest.raises(StoreError, match=why):
         await opened(database)
 
 
@@ -115,7 +122,7 @@ async def test_every_text_comes_back_also_with_what_postgres_refuses(emptied: st
     assert await ready_ids(engine) == ["a"]
     assert (await engine.rows(prefix=odd[:5]))[0] == row
     claim = await claimed(engine, "a", at_once=1)
-    step = a_step("a", f"attempt/1/iteration/1/call/{odd}", None, kind=BEGUN)
+    step = a_step("a", f"attempt/1/iteration/1/call/{odd}", None, state=BEGUN)
     assert await engine.write(claim, step) == "written"
     assert await engine.write(claim, step) == "taken"
     assert await engine.records("a") == [step]
@@ -229,7 +236,7 @@ async def _claim(engine: Engine) -> object:
 
 
 async def _write(engine: Engine) -> object:
-    return await engine.write(await claimed(engine, "a"), a_step("a", "prompt", None, kind=BEGUN), is_synced=True)
+    return await engine.write(await claimed(engine, "a"), a_step("a", "prompt", None, state=BEGUN), is_synced=True)
 
 
 async def _settle(engine: Engine) -> object:

@@ -4,26 +4,19 @@ import asyncio
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from journeyman import Agent, Success
 from journeyman.durable import Durable, PostgresEngine, schema_sql
 from journeyman.durable.postgres import days
-from journeyman.durable.postgres import statements as sql
 from journeyman.durable.records import Change, Claim, Status, wall_clock
-from journeyman.errors import StoreError
 from journeyman.journal import new_id
-from journeyman.testing.scripted import ScriptedModel
 from tests.durable.processes import a_row, a_signal, a_step, claimed, found, opened
 from tests.support.postgres import PostgresServer
 
 DAY_S = 86_400.0
-BEFORE = (Path(__file__).parent / "fixtures" / "tables2.sql").read_text("utf-8")
-"""The tables as they were before there were days."""
 
 
 @contextmanager
@@ -129,63 +122,6 @@ async def test_a_role_that_may_not_make_them_says_so_once_and_loses_nothing(
 def test_a_number_of_days_that_cannot_be_is_refused(number: int) -> None:
     with pytest.raises(ValueError, match="days cannot be made ahead"):
         schema_sql(days=number)
-
-
-# -- tables of the version before --------------------------------------------------------------------------------------
-
-
-_OPEN_RUN = b"""
-    INSERT INTO jm_runs SELECT %s, 'open', NULL, 'clerk', '', 1, '{}', 'default', 0, NULL, %s, 'running', 'w1', 1, 1,
-    NULL, 0, NULL, 0, 0, 0, 0, 0, 1, 0, 0, NULL, NULL, NULL
-"""
-_ANOTHER_STEP = b"""
-    INSERT INTO jm_steps (run, key, kind, effect, epoch, at, used_s, crc) VALUES ('zebra', 'k', 1, 'pure', 1, 0, 0, 0)
-"""
-_SIGNALS = b"""
-    INSERT INTO jm_signals (run, kind, dedup, body, at, who)
-    SELECT %s, 'steer', n::text, '{}', 0, 'ann' FROM generate_series(1, 3) AS n
-"""
-
-
-async def test_tables_of_the_version_before_are_taken_over_with_all_that_they_have(postgres: PostgresServer) -> None:
-    name, now = postgres.database(BEFORE), wall_clock()
-    url, run = postgres.url(name), new_id(now)
-    with asking(url) as old:
-        step = (*a_step(run, "attempt/1/iteration/1/model"),)
-        prepared = sql.WRITE_SYNCED.encode()
-        old.execute(_OPEN_RUN, [run, now])
-        for _ in range(6):  # the driver prepares what was said so often
-            old.execute(prepared, [*step, run, 1])
-        old.execute(_ANOTHER_STEP)
-        old.execute(_SIGNALS, [run])
-        engine = await opened(url)
-        assert places(url) == {run: "jm_steps_before", "zebra": "jm_steps_default"}
-        assert await stored(engine, run) == (1, 3)
-        again = a_step(run, "attempt/1/iteration/2/model")
-        assert old.execute(prepared, [*again, run, 1]).fetchone(), "a worker of the version before goes on"
-        assert [each.key for each in await engine.records(run)] == [step[1], again.key]
-        await engine.signal(a_signal(run, dedup="new"))
-        assert [each.n for each in await engine.signals(run=run)] == [1, 2, 3, 4]
-        tomorrow = await begun(engine, now + DAY_S, "tomorrow")
-        assert places(url)[tomorrow] not in ("jm_steps_before", "jm_steps_default")
-        assert old.execute("SELECT version FROM jm_version").fetchall() == [(3,)]
-        await engine.drop_days(now + 2 * DAY_S)
-        assert "before" not in tables(url)
-        assert await stored(engine, run) == (2, 4), "it has not ended"
-        await begun(engine, now + DAY_S, "and the numbers go on")
-        await engine.close()
-    postgres.drop(name)
-
-
-async def test_tables_that_somebody_holds_are_not_changed_and_one_line_says_so(postgres: PostgresServer) -> None:
-    name = postgres.database(BEFORE)
-    with asking(postgres.url(name)) as backup, backup.transaction():
-        backup.execute("LOCK TABLE jm_steps IN ACCESS SHARE MODE")
-        with pytest.raises(StoreError, match=r"lock timeout.*such as a backup"):
-            await opened(postgres.url(name))
-    async with Durable(postgres.url(name)) as durable:
-        assert isinstance(await durable.run(Agent(name="talker", model=ScriptedModel(["Done."])), "Go."), Success)
-    postgres.drop(name)
 
 
 # -- dropping them -----------------------------------------------------------------------------------------------------

@@ -1,80 +1,40 @@
-"""What is stored is read for ever; what is damaged, or newer than the program, blocks its run and nothing else."""
+"""What is stored is read as it was written; what is damaged, or not known, blocks its run and nothing else."""
 
-import json
 import zlib
-from base64 import b64decode
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from journeyman import Agent, Limits, Success, tool
 from journeyman.durable.durable import Durable
-from journeyman.durable.records import BEGUN, FORMAT, MOST_BYTES, Record, crc_of, kind_of_step, packed, unpacked
+from journeyman.durable.records import BEGUN, FORMAT, MOST_BYTES, Record, seal_record, taken_by, unpacked
 from journeyman.errors import RunBlocked
 from journeyman.testing.scripted import Answer, call
 from tests.durable.processes import Stage, a_row, a_step, found
-from tests.durable.stored_runs import RUN, Letter, records_of, writer
+from tests.durable.stored_runs import RUN, Letter, stored_run, writer
 from tests.durable.worlds import UNKNOWN, World, do
 from tests.play import existing, following, succeeded, texts, virtual_clock
 
-_FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("f*.jsonl"))
 _MODEL = "attempt/1/iteration/1/model"
 _CALL = "attempt/1/iteration/1/call/A"
 
 
-# -- old formats -------------------------------------------------------------------------------------------------------
-
-
-def test_a_run_is_kept_of_every_format() -> None:
-    # K16
-    assert [path.stem for path in _FIXTURES] == [f"f{number}" for number in range(1, FORMAT + 1)]
-
-
-@pytest.mark.parametrize("path", _FIXTURES, ids=lambda path: path.stem)
 @virtual_clock
-async def test_a_run_that_was_stored_in_any_format_replays(stage: Stage, path: Path) -> None:
+async def test_a_stored_run_replays_without_anything_that_it_did(stage: Stage) -> None:
     # K16
-    head, *lines = path.read_text().splitlines()
-    row = a_row("id", name=RUN, agent="writer", f=json.loads(head)["f"], head=b64decode(json.loads(head)["head"]))
-    records = [each._replace(run="id", crc=crc_of("id", each.key, each.kind, each.body)) for each in records_of(lines)]
+    head, lived = await stored_run()
+    expected = {"head", "state", "system", "said", "model", "approval", "call", "answer", "verdict", "feedback", "end"}
+    assert {each.kind for each in lived} == expected
+    row = a_row("id", name=RUN, agent="writer", head=head, lives=1)
+    records = [seal_record(each._replace(run="id")) for each in lived if each.kind != "end"]
     process = await stage.begin()
     await process.add(row, records)
     async with stage.durable() as durable:
         result = succeeded(await durable.resume(RUN, writer(is_live=False)))
     assert result.output == Letter(text="Hello, all. " * 200)
     assert texts(result) == ["paid é🎉", "Formal.", "paid B", "Longer!", "Accepted."]
-    assert list(await process.records("id")) == records, "nothing was done"
-
-
-@pytest.mark.parametrize("path", _FIXTURES, ids=lambda path: path.stem)
-def test_every_kind_of_step_that_was_stored_is_known(path: Path) -> None:
-    # K16
-    kinds = {kind_of_step(each.key) for each in records_of(path.read_text().splitlines()[1:])}
-    expected = {"head", "state", "texts", "model", "approval", "call", "answer", "verdict", "feedback", "end"}
-    assert kinds == expected
-
-
-@pytest.mark.parametrize(
-    ("key", "kind"),
-    [
-        ("attempt/1/iteration/2/call/x", "call"),
-        ("attempt/1/iteration/2/call/x\ny", "call"),
-        ("attempt/1/iteration/2/call/s/parallel/0/attempt/1/iteration/1/call/y", "call"),
-        ("attempt/1/iteration/2/call/s\nt/parallel/0/attempt/1/iteration/1/model", "model"),
-        ("attempt/1/iteration/2/call/x/approval/1/0123456789abcdef", "approval"),
-        ("answer/child#1/attempt/1/iteration/2/call/x", "answer"),
-        ("attempt/1/iteration/1/model/extended/smaller", "model"),
-        ("attempt/1/iteration/1/model/smaller/fit/2", "compaction"),
-        ("attempt/1/verdict/0", "verdict"),
-        ("attempt/1/iteration/1/guard", "guard"),
-        ("attempt/1/iteration/1/unheard_of", None),
-        ("attempt/1/iteration/2/call/x/preview", None),
-    ],
-)
-def test_a_key_tells_what_kind_of_step_it_is(key: str, kind: str | None) -> None:
-    assert kind_of_step(key) == kind
+    assert [each.kind for each in await process.records("id")] == [*[each.kind for each in records], "end"]
 
 
 # -- bodies ------------------------------------------------------------------------------------------------------------
@@ -83,49 +43,45 @@ def test_a_key_tells_what_kind_of_step_it_is(key: str, kind: str | None) -> None
 @pytest.mark.parametrize(
     "value", [b"null", b'"short"', b'"' + b"long " * 10_000 + b'"', b'"' + bytes(range(97, 123)) * 38 + b'"']
 )
-@pytest.mark.parametrize("used_up", [(), (1, 2, 99)])
-@pytest.mark.parametrize("deaths", [0, 19])
-def test_a_value_comes_back_as_it_was(value: bytes, used_up: tuple[int, ...], deaths: int) -> None:
-    made = a_step("a", _MODEL)._replace(body=packed(value, key=_MODEL, used_up=used_up, deaths=deaths))
-    assert unpacked(made._replace(crc=crc_of("a", _MODEL, 1, made.body))) == (value, used_up, deaths)
-    assert len(existing(made.body)) <= len(value) + 60
+@pytest.mark.parametrize("taken", [(), (1, 2, -99)])
+def test_a_value_comes_back_as_it_was(value: bytes, taken: tuple[int, ...]) -> None:
+    made = a_step("a", _MODEL, value, taken=taken)
+    assert (unpacked(made), tuple(taken_by(made))) == (value, taken)
+    assert len(existing(made.body)) <= len(value)
 
 
-def with_body(body: bytes, key: str = _MODEL) -> Record:
+def with_body(body: bytes, **fields: Any) -> Record:
     """Return a record with a body that somebody else has written, and the checksum that belongs to it."""
-    return a_step("a", key)._replace(body=body, crc=crc_of("a", key, 1, body))
+    return seal_record(a_step("a", _MODEL, **fields)._replace(body=body))
 
 
-_BOMB = b"z" + zlib.compress(b'{"f":1,"v":"' + b"x" * 17_000_000 + b'"}', 1)
+_BOMB = b"z" + zlib.compress(b'{"kind":"call","value":"' + b"x" * 17_000_000 + b'"}', 1)
+_GOOD = b'{"kind":"model","value":1}'
 _WRONG = {
     "no JSON": with_body(b"nothing"),
     "no object": with_body(b"[1]"),
-    "no format": with_body(b'{"v":1}'),
-    "no value": with_body(b'{"f":1}'),
-    "a format that is no number": with_body(b'{"f":"1","v":1}'),
-    "a format that is true": with_body(b'{"f":true,"v":1}'),
-    "format 0": with_body(b'{"f":0,"v":1}'),
-    "a negative format": with_body(b'{"f":-3,"v":1}'),
-    "a newer format": with_body(b'{"f":3,"v":1}'),
-    "no facts": with_body(b'{"f":2,"v":{"response":1,"spent":{}}}'),
-    "a kind of step that is none": with_body(b'{"f":2,"v":{"kind":"unheard of","value":1}}'),
-    "facts of another kind": with_body(b'{"f":2,"v":{"kind":"call","counts":"many","value":1}}'),
-    "an old format, with what it spent in words": with_body(b'{"f":1,"v":{"response":1,"spent":"much"}}'),
-    "signals that are none": with_body(b'{"f":1,"s":7,"v":1}'),
-    "deaths that are none": with_body(b'{"f":1,"d":"x","v":1}'),
-    "fewer deaths than none": with_body(b'{"f":2,"d":-1,"v":1}'),
-    "signals that are texts": with_body(b'{"f":1,"s":["x"],"v":1}'),
+    "no value": with_body(b'{"kind":"model"}'),
+    "no facts": with_body(b'{"response":1,"spent":{}}'),
+    "facts of a kind that is none": with_body(b'{"kind":"unheard of","value":1}'),
+    "facts of another kind": with_body(b'{"kind":"call","counts":"many","value":1}'),
     "not deflated": with_body(b"znothing"),
-    "cut off": with_body((b"z" + zlib.compress(packed(b'"' + b"x" * 900 + b'"', key=_MODEL)))[:-9]),
+    "cut off": with_body((b"z" + zlib.compress(b'"' + b"x" * 900 + b'"'))[:-9]),
     "a bomb": with_body(_BOMB),
-    "half a text": with_body(b'{"f":1,"s":[],"v":"\\ud800"}'),
-    "deeply nested": with_body(b'{"f":1,"s":[1],"v":' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
-    "an unknown kind": with_body(b'{"f":1,"v":1}', key="attempt/1/iteration/1/unheard_of"),
+    "half a text": with_body(b'{"kind":"model","value":"\\ud800"}'),
+    "deeply nested": with_body(b'{"kind":"model","value":' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
+    "an unknown kind": with_body(_GOOD, kind="unheard of"),
     "a wrong checksum": a_step("a", _MODEL)._replace(crc=7),
     "a body of another run": a_step("b", _MODEL)._replace(run="a"),
     "another key": a_step("a", _MODEL)._replace(key="attempt/1/iteration/2/model"),
-    "begun under another key": a_step("a", _CALL, None, kind=BEGUN)._replace(key="attempt/1/iteration/1/call/B"),
-    "begun, of an unknown kind": a_step("a", "attempt/1/unheard_of", None, kind=BEGUN),
+    "begun under another key": a_step("a", _CALL, None, state=BEGUN)._replace(key="attempt/1/iteration/1/call/B"),
+    "begun, of an unknown kind": a_step("a", "attempt/1/unheard_of", None, state=BEGUN, kind="unheard of"),
+    **{
+        f"another {name}": a_step("a", _MODEL, _GOOD)._replace(**{name: value})
+        for name, value in (
+            *(("kind", "call"), ("state", BEGUN), ("attempt", 2), ("iteration", 9), ("call", "B")),
+            *(("taken", "[7]"), ("deaths", 3), ("effect", "once"), ("epoch", 7), ("at", 8.0), ("used_s", 9.0)),
+        )
+    },
 }
 
 
@@ -150,7 +106,7 @@ async def test_a_record_that_cannot_be_read_blocks_its_run(stage: Stage, name: s
         assert world.done == []
         assert isinstance(await durable.run(agent, "Go.", id="other"), Success)
         assert (await handle.info()).status == "done"
-    if name in ("a newer format", "an unknown kind"):
+    if name == "an unknown kind":
         assert "this version" in blocked.why
 
 
@@ -259,9 +215,11 @@ async def test_a_stored_call_that_is_another_now_blocks_its_run(stage: Stage) ->
     assert world.done == []
 
 
-@pytest.mark.parametrize("key", ["head", "system", _MODEL, _CALL, "end"])
+@pytest.mark.parametrize(
+    ("kind", "key"), [("head", "head"), ("system", "system"), ("model", _MODEL), ("call", _CALL), ("end", "end")]
+)
 @virtual_clock
-async def test_a_step_whose_value_is_of_another_kind_blocks_its_run(stage: Stage, key: str) -> None:
+async def test_a_step_whose_value_is_of_another_kind_blocks_its_run(stage: Stage, kind: str, key: str) -> None:
     # K15
     world, process = World(), await stage.begin()
 
@@ -272,7 +230,7 @@ async def test_a_step_whose_value_is_of_another_kind_blocks_its_run(stage: Stage
     async with stage.durable() as durable:
         handle = await durable.start(agent, "Go.", id="run")
         row = await found(process, handle.id)
-        wrong = a_step("a", key, b'{"kind": "call", "value": {"something": ["else"]}}')._replace(about=None)
+        wrong = a_step("a", key, b'{"kind": "call", "value": {"something": ["else"]}}', about=None, kind=kind)
         await process.add(replace(row, id="a", name="damaged", lives=1), [wrong])
         with pytest.raises(RunBlocked):
             await durable.run(agent, "Go.", id="damaged")

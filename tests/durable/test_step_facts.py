@@ -32,6 +32,7 @@ from journeyman.durable.memory import InMemoryEngine
 from journeyman.gate import Approval, Ask, Decision, Rewrite
 from journeyman.journal import InMemoryJournal, Journal, StepFacts, StoredStep, StoringJournal, decode_step, encode_step
 from journeyman.model import Request
+from journeyman.step import RunStep
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.tools.context import States
 from journeyman.types import Effect, JsonObject, Usage
@@ -287,15 +288,15 @@ async def test_background_work_ends_with_the_durable_run_that_has_left() -> None
 class Structural:
     """What has the one method that is asked for by name, and is no journal."""
 
-    def reserve(self, key: str, *, effect: str, about: object = None) -> None:
+    def reserve(self, step: RunStep, *, effect: str, about: object = None) -> None:
         return None
 
 
 class Older(StoringJournal):
     """A journal whose `reserve` takes less than it is given."""
 
-    def reserve(self, key: str, *, effect: Effect) -> StoredStep:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return StoredStep(self, key, effect)
+    def reserve(self, step: RunStep, *, effect: Effect) -> StoredStep:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return StoredStep(self, step.key, effect)
 
     def put(self, key: str, value: bytes | None) -> None:
         return
@@ -307,8 +308,8 @@ class Older(StoringJournal):
 class Unreadable(Older):
     """A journal that cannot be read."""
 
-    def reserve(self, key: str, *, effect: Effect, about: object = None) -> StoredStep:
-        return StoredStep(self, key, effect)
+    def reserve(self, step: RunStep, *, effect: Effect, about: object = None) -> StoredStep:
+        return StoredStep(self, step.key, effect)
 
     def stored(self, prefix: str = "") -> list[tuple[str, bytes | None]]:
         raise OSError("the disk is gone")
@@ -328,7 +329,7 @@ class Broken:
     ("around", "words"),
     [
         ({"journal": Structural()}, "a subclass of journeyman.journal.StoringJournal"),
-        ({"journal": Older()}, r"reserve\(self, key, \*, effect, about=None\)"),
+        ({"journal": Older()}, r"reserve\(self, step, \*, effect, about=None\)"),
         ({"journal": Unreadable()}, "the journal cannot be used .*the disk is gone"),
         ({"model": Broken()}, "raised RuntimeError: factory failed"),
     ],

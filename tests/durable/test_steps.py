@@ -115,9 +115,9 @@ async def test_what_is_done_is_stored_and_what_is_pure_or_idempotent_is_done_aga
     assert world.done.count("A") == 1
     async with stage.durable() as durable:
         records = await (await durable.get("run")).records()
-    kinds = [(each.key, each.kind) for each in records if each.effect == "once"]
+    kinds = [(each.key, each.state) for each in records if each.effect == "once"]
     assert kinds == [("attempt/1/iteration/1/call/A", BEGUN), ("attempt/1/iteration/1/call/A", DONE)]
-    assert [each.kind for each in records if each.effect != "once"].count(BEGUN) == 0
+    assert [each.state for each in records if each.effect != "once"].count(BEGUN) == 0
 
 
 @pytest.mark.parametrize("id", ["a/b", "a/state", "x\ny", "../..", "a/approval/1/ff", "é 🎉", "a" * 300])
@@ -172,7 +172,7 @@ async def test_a_write_whose_answer_was_lost_counts(stage: Stage) -> None:
 
     async def lose(name: str) -> None:
         records = await process.engine.records((await found(process.engine, "run")).id) if name == "write" else ()
-        newest = f"{records[-1].key} {records[-1].kind}" if records else ""
+        newest = f"{records[-1].key} {records[-1].state}" if records else ""
         if name == "write" and newest not in lost:
             lost.add(newest)
             raise a_cut()

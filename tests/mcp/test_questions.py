@@ -212,7 +212,7 @@ async def test_a_server_that_asks_without_end_is_refused(older: str, newer: str)
 async def test_questions_that_wait_are_not_too_many() -> None:
     class Thinker:
         async def ask(
-            self, path: tuple[str, ...], question: str, options: Sequence[str], *, call: str = ""
+            self, path: tuple[str, ...], question: str, options: Sequence[str], *, call: object = None
         ) -> str | None:
             await asyncio.Event().wait()
 

@@ -16,8 +16,7 @@ from journeyman.errors import SessionInUse, StoreError
 from journeyman.record import Recorder
 from journeyman.session import Step
 from journeyman.store import PostgresSessions, Redacted, StoreRepaired
-from journeyman.store.database import VERSION
-from journeyman.testing.scripted import FunctionModel, ScriptedModel
+from journeyman.testing.scripted import FunctionModel
 from tests.play import echo
 from tests.support import tamper
 from tests.support.kept import Kept
@@ -51,25 +50,9 @@ def texts(sessions: PostgresSessions, id: str = "a") -> list[str]:
 # -- its tables --------------------------------------------------------------------------------------------------------
 
 
-async def test_tables_of_version_1_get_those_of_sessions_and_keep_their_runs(database: str) -> None:
-    agent = Agent(name="worker", model=ScriptedModel(["Done."]))
-    async with Durable(database) as durable:
-        await durable.run(agent, "Go.", id="7")
-    changed(
-        database, "DROP TABLE jm_session_records, jm_session_damage, jm_sessions; UPDATE jm_version SET version = 1"
-    )
-    async with Chat.open(talker(), database, id="a", create=True) as chat:
-        await chat.prompt("Hi.")
-    assert changed(database, "SELECT version FROM jm_version") == [(VERSION,)]
-    async with Durable(database) as durable:
-        assert (await durable.run(agent, "Go.", id="7")).unwrap() == "Done."
-        async with Chat.open(talker(), durable, id="a") as chat:
-            assert [each.text for each in chat.messages] == ["Hi.", "<Hi.>"]
-
-
 async def test_tables_of_a_newer_version_are_refused(database: str) -> None:
     changed(database, tamper.NEWER_RUNS)
-    with pytest.raises(StoreError, match="has tables of version 7; this version of journeyman knows those up to 3"):
+    with pytest.raises(StoreError, match="has tables of version 7; this version of journeyman knows those up to 4"):
         PostgresSessions(database).session(agent="tester")
     assert "CREATE TABLE IF NOT EXISTS jm_sessions" in schema_sql()
 

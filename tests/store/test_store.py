@@ -132,8 +132,8 @@ def changed(path: Path, statement: str) -> None:
         connection.execute(statement)
 
 
-@pytest.mark.parametrize("kind", ["a text", "a database", "a newer version"])
-async def test_a_file_of_somebody_else_or_of_a_newer_version_is_refused_and_not_changed(path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["a text", "a database", "a newer version", "an older version"])
+async def test_a_file_of_somebody_else_or_of_another_version_is_refused_and_not_changed(path: Path, kind: str) -> None:
     why = r"is not a store of journeyman. Give another path."
     if kind == "a text":
         path.write_text("Dear diary, " * 100)
@@ -141,8 +141,12 @@ async def test_a_file_of_somebody_else_or_of_a_newer_version_is_refused_and_not_
         changed(path, "CREATE TABLE diary (day TEXT)")
     else:
         await spoken(path, "Hi.")
-        changed(path, "PRAGMA user_version = 3")
-        why = r"has format 3; this version of journeyman reads formats up to 2\. Update"
+        version, why = (
+            (4, r"has format 4; this version of journeyman reads formats up to 3\. Update")
+            if kind == "a newer version"
+            else (2, "has format 2, which only versions of journeyman before the first release read")
+        )
+        changed(path, f"PRAGMA user_version = {version}")
     before = path.read_bytes()
     with pytest.raises(StoreError, match=why):
         Store(path)

@@ -14,6 +14,7 @@ CREATE TABLE new (version INTEGER, key BLOB); INSERT INTO new SELECT NULL, key F
 DROP TABLE rec_format; ALTER TABLE new RENAME TO rec_format
 """
 NEWER_RUNS: Final = "UPDATE jm_version SET version = 7"
+OLDER_RUNS: Final = "UPDATE jm_version SET version = 3"
 WITHOUT_EVENTS: Final = "DROP TABLE rec_events"
 OLD_RUN: Final = "UPDATE rec_runs SET seen = 1 WHERE n = 1"
 LARGE_RUN: Final = "UPDATE rec_runs SET bytes = 2000000000 WHERE n = 2"

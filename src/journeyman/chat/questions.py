@@ -21,6 +21,7 @@ from journeyman.gate import Allow, Approval, Decision, Deny, Rewrite, Stop, curr
 from journeyman.inbox import Outside
 from journeyman.json_numbers import read_object
 from journeyman.loop.watch import Watch
+from journeyman.step import RunStep
 from journeyman.tools.context import ToolContext, current_asker
 from journeyman.tools.tools import tool
 from journeyman.types import RunPath, Text, ToolResult
@@ -99,7 +100,7 @@ class Questions:
         question: str,
         options: Sequence[str],
         *,
-        call: str = "",
+        call: RunStep | None = None,
         opened: Callable[[str], None] | None = None,
     ) -> str | None:
         """Let the chat's user answer a question. None: nobody is there. `opened` is called with the id under which it
@@ -182,9 +183,8 @@ async def ask_user(
 ) -> str | ToolResult:
     """Ask the user, and wait for the answer. Ask only for what you cannot find out yourself."""
     asker = current_asker.get()
-    # The same in each life of a durable run, so that a question is asked once.
-    call = f"attempt/{context.attempt}/iteration/{context.iteration}/call/{context.tool_use_id}"
-    answer = None if asker is None else await asker.ask(context.path, question, options or (), call=call)
+    # Its step is the same in each life of a durable run, so that a question is asked once.
+    answer = None if asker is None else await asker.ask(context.path, question, options or (), call=context.step)
     if answer is None:
         return ToolResult(NOBODY, is_error=True)
     guard = current_guard.get()

@@ -38,7 +38,6 @@ from journeyman.cli.run import Stdout, parse_input
 from journeyman.cli.show.lines import clean, duration, fact_lines, one_line, table_lines
 from journeyman.durable.binding import Program
 from journeyman.durable.durable import Durable
-from journeyman.durable.journal import place_of_key
 from journeyman.durable.records import BEGUN, Head, QueueState, Record, RunInfo, Status, info_of, load_head
 from journeyman.errors import InvalidArguments, RunBlocked, RunUnknown, count, quoted
 from journeyman.types import adapter_of
@@ -204,7 +203,7 @@ def _show_durable(place: StorePlace, run: str, *, steps: bool, json: bool) -> in
             facts |= {"fault": error.why}
         records = await durable.hub.engine.records(row.id) if steps or info.status == "running" else ()
         if info.status == "running":  # its row tells where it was when somebody claimed it
-            attempt, iteration = max((place_of_key(each.key) for each in records), default=(0, 0))
+            attempt, iteration = max(((each.attempt, each.iteration) for each in records), default=(0, 0))
             info = replace(info, attempt=attempt, iteration=iteration)
         return facts, info, records if steps else ()
 
@@ -281,17 +280,17 @@ def _run_lines(info: RunInfo, facts: dict[str, Any]) -> Iterator[str]:
 def _steps(records: Sequence[Record]) -> list[dict[str, Any]]:
     """Return the steps, each with how long it took: from its begun mark, or from the step before it."""
     found: list[dict[str, Any]] = []
-    begun: dict[str, float] = {each.key: each.used_s for each in records if each.kind == BEGUN}
+    begun: dict[str, float] = {each.key: each.used_s for each in records if each.state == BEGUN}
     before = [0.0, *[each.used_s for each in records]]
-    finished = {each.key for each in records if each.kind != BEGUN}
+    finished = {each.key for each in records if each.state != BEGUN}
     for (earlier, now), each in zip(pairwise(before), records, strict=True):
-        if each.kind == BEGUN and each.key in finished:
+        if each.state == BEGUN and each.key in finished:
             continue
-        took = max(now - begun.get(each.key, earlier), 0.0) if each.kind != BEGUN else None
+        took = max(now - begun.get(each.key, earlier), 0.0) if each.state != BEGUN else None
         found.append(
             {
                 "key": each.key,
-                "is_finished": each.kind != BEGUN,
+                "is_finished": each.state != BEGUN,
                 "effect": each.effect,
                 "bytes": len(each.body or b""),
                 "duration_s": took,

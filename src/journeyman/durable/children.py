@@ -8,7 +8,6 @@ a program that has that one's agent gives it the same gates and deps.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,11 +26,11 @@ from journeyman.durable.records import (
     Head,
     Row,
     Signal,
+    check_record,
     dump_head,
-    kind_of_step,
     load_head,
     prints_of,
-    unpacked,
+    taken_by,
 )
 from journeyman.errors import DefinitionError, InvalidArguments, RunBlocked, SubagentMisused, TeamError
 from journeyman.events import Delivery, Identity, MailKind, TaskInfo, TeamMessage
@@ -40,6 +39,7 @@ from journeyman.journal import Lives, SentRun, SentRuns, StepFacts, decode_step,
 from journeyman.loop.results import load_result
 from journeyman.loop.watch import traceparent_of
 from journeyman.result import Result
+from journeyman.step import RunStep
 from journeyman.subagents.results import ended_task
 from journeyman.tasks.task import notice
 from journeyman.team.mail import idle_notice, text_of_mail
@@ -50,7 +50,6 @@ from journeyman.types import JsonObject
 _LOOK_S: Final = 1.0
 # It bounds what a list of members reads.
 _MOST_RUNS: Final = 10_000
-_STARTS: Final = re.compile(r"/(background|member)/[^/]+\Z")
 
 
 # -- what is sent out --------------------------------------------------------------------------------------------------
@@ -108,11 +107,9 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         self._runs: list[str] = []
         """Their ids, in the order in which they were started."""
         for key, known in life.known.items():
-            if known.value is None or kind_of_step(key) != "sent":
-                continue
-            if "/idle/" in key:
+            if known.kind == "idle" and known.value is not None:
                 self.n_before_turn = max(self.n_before_turn, int(loads(decode_step(known.value)[1])["calls"]))
-            elif _STARTS.search(key) and (run := self._run_of(key)) is not None:
+            elif known.kind == "sent" and (run := self._run_of(key)) is not None:
                 self._runs.append(run)
 
     @property
@@ -121,33 +118,29 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
 
     # -- starting
 
-    async def start(self, name: str, sent: SentRun) -> str:
-        key = self._key(name)
+    async def start(self, step: RunStep, sent: SentRun) -> str:
         async with self._joining:  # two members of one name must not join at once
-            run = self._run_of(key)
+            run = self._run_of(step.key)
             if run is None:
-                row = await self._row(key, sent)
-                await self._put(key, {"run": row.id}, starts=row)
+                row = await self._row(step.key, sent)
+                await self._put(step, {"run": row.id}, starts=row)
                 run = row.id
                 self._runs.append(run)
         if not self._program.is_worker and (row := await self._life.engine.get(run)) is not None:
             self._here.adopt(run, self._program.sent(load_head(row)))
         return short_id(run)
 
-    def _key(self, name: str) -> str:
-        return name.removeprefix(f"{self._life.claim.row.id}/")
-
     async def _put(
-        self, key: str, value: JsonObject, *, starts: Row | None = None, posts: Signal | None = None
+        self, step: RunStep, value: JsonObject, *, starts: Row | None = None, posts: Signal | None = None
     ) -> None:
         """Do a step that is nothing but a record, with what is stored with it."""
         life = self._life
         await life.opened()
-        self._lives.go_live(key)
+        self._lives.go_live(step.key)
         life.n_working += 1
         try:
-            stored = encode_step(dumps(value).encode(), StepFacts(kind="sent"))
-            await life.put(key, DONE, effect="pure", value=stored, starts=starts, posts=posts)
+            stored = encode_step(dumps(value).encode(), StepFacts(kind=step.kind))
+            await life.put(step, DONE, effect="pure", value=stored, starts=starts, posts=posts)
         finally:
             life.n_working -= 1
         self._here.notify()
@@ -320,18 +313,19 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         if isinstance(seen, int) and isinstance(run, str):
             self._idle[run] = max(seen, self._idle.get(run, 0))
 
-    async def rest(self, key: str, words: str, *, n_calls: int, n_seen: int) -> None:
+    async def rest(self, step: RunStep, words: str, *, n_calls: int, n_seen: int) -> None:
         """Tell the leader, once, that this member has answered, and has nothing more to do."""
         above, row = self._head.above, self._life.claim.row
         # What was known when it said so is part of the key: after new mail, it may say once more that it is idle.
-        if above is None or f"{key}/{n_seen}" in self._life.known:
+        step = replace(step, key=f"{step.key}/{n_seen}")
+        if above is None or step.key in self._life.known:
             return
-        is_said = any(each.startswith(f"{key}/") for each in self._life.known)
+        is_said = any(each.kind == "idle" and each.at == step.at for each in self._life.known.values())
         text = "" if is_said else self._mail(above.member, LEADER, idle_notice(above.member, words), kind="idle")
         body: JsonObject = {"text": text, "run": row.id, "seen": n_seen}
-        posts = Signal(0, above.run, "mail", f"{row.id}/{key}/{n_seen}", body, self._life.now(), above.member)
+        posts = Signal(0, above.run, "mail", f"{row.id}/{step.key}", body, self._life.now(), above.member)
         self.n_before_turn = n_calls
-        await self._put(f"{key}/{n_seen}", {"calls": n_calls}, posts=posts)
+        await self._put(step, {"calls": n_calls}, posts=posts)
 
     def _mail(self, sender: str, to: str, text: str, *, summary: str = "", kind: MailKind = "message") -> str:
         """Return mail as a model reads it."""
@@ -355,8 +349,8 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
                     found[made.member] = (each, made)
         return found
 
-    async def mail(self, name: str, to: str, text: str, *, summary: str) -> Sequence[str]:
-        key, above, row = self._key(name), self._head.above, self._life.claim.row
+    async def mail(self, call: RunStep, to: str, text: str, *, summary: str) -> Sequence[str]:
+        above, row = self._head.above, self._life.claim.row
         own = LEADER if above is None or not above.member else above.member
         team = await self._team()
         runs = {each: member.id for each, (member, _) in team.items() if each != own and member.status not in OVER}
@@ -370,14 +364,15 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
             raise TeamError(f"{to!r} {who}. Send to one of {sorted({*runs, own})}, or to '*' for all members.")
         for each in names:
             # What an earlier life has sent on the way through the names is not sent again.
-            if f"{key}/mail/{each}" in self._life.known:
+            step = replace(call, key=f"{call.key}/mail/{each}", kind="mail")
+            if step.key in self._life.known:
                 continue
             if each not in runs:
                 raise TeamError(GONE.format(each))
             said = self._mail(own, each, text, summary=summary)
             body: JsonObject = {"text": said}
-            posts = Signal(0, runs[each], "mail", f"{row.id}/{key}/mail/{each}", body, self._life.now(), own)
-            await self._put(f"{key}/mail/{each}", {"to": runs[each]}, posts=posts)
+            posts = Signal(0, runs[each], "mail", f"{row.id}/{step.key}", body, self._life.now(), own)
+            await self._put(step, {"to": runs[each]}, posts=posts)
         return names
 
     async def roster(self) -> str:
@@ -400,8 +395,11 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         mail = [
             each for each in await self._life.engine.signals(run=run) if each.kind == "mail" and "text" in each.body
         ]
-        used = {n for each in await self._life.engine.records(run) if each.kind == DONE for n in unpacked(each)[1]}
-        return [each for each in mail if each.n not in used]
+        taken = set[int]()
+        for each in await self._life.engine.records(run):
+            check_record(each)
+            taken.update(taken_by(each))
+        return [each for each in mail if each.n not in taken]
 
     async def let_go(self, name: str) -> Sequence[str]:
         if self._head.above is not None and self._head.above.member:

@@ -452,14 +452,17 @@ class RunDriver:
 
     async def _may_come(self) -> bool:
         """Tell whether something may still be said to the run: by what it has sent out, or to a member of a team."""
-        attempt = self.run.attempt
         if await self._read(lambda _: self.sent.has_open()):
             return True
         if not self._is_member():
             return False
         if not self.inbox.has_news:
-            key = f"attempt/{attempt.number}/iteration/{attempt.iteration}/idle"
-            await self.sent.rest(key, self.run.answer, n_calls=self.run.ledger.n_model_calls, n_seen=len(self.seen))
+            await self.sent.rest(
+                self.run.attempt.step("idle", "idle"),
+                self.run.answer,
+                n_calls=self.run.ledger.n_model_calls,
+                n_seen=len(self.seen),
+            )
         return True
 
     def _followed(self) -> str | None:

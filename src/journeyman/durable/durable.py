@@ -22,7 +22,7 @@ from journeyman.durable.binding import Program
 from journeyman.durable.chats import ChatSession
 from journeyman.durable.dispatch import LATE_S, Dispatcher
 from journeyman.durable.engine import Engine
-from journeyman.durable.handle import RunHandle, check_place, copied, is_before
+from journeyman.durable.handle import RunHandle, check_place, copied, is_before, is_own_system
 from journeyman.durable.journal import Exit, log_question
 from journeyman.durable.postgres.engine import PostgresEngine
 from journeyman.durable.records import (
@@ -445,8 +445,7 @@ class Durable:
         head = replace(head, target=head.target if target is None else target)
         made = self._made(head, id=id, status="ready", parent=row.id)
         # Another agent has its own system prompt: with the old one stored, it would never be asked.
-        leaves_out = () if agent is None else ("system",)
-        kept = [each for each in records if is_before(each.key, at) and each.key not in leaves_out]
+        kept = [each for each in records if is_before(each, at) and (agent is None or not is_own_system(each))]
         stored = await self.hub.engine.add(made, copied(made, head, kept))
         if stored.id != made.id:
             raise RunDiffers(id or "", "it is not the fork that was just made")

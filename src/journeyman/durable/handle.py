@@ -9,7 +9,6 @@ from typing import Any, Final, Generic
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent
-from journeyman.durable.journal import place_of_key
 from journeyman.durable.records import (
     DONE,
     Head,
@@ -20,12 +19,12 @@ from journeyman.durable.records import (
     RunInfo,
     Signal,
     SignalKind,
-    crc_of,
     info_of,
     packed,
     questions_of,
+    record_of_step,
+    seal_record,
 )
-from journeyman.durable.records import record as made_record
 from journeyman.durable.watcher import Hub, result_of
 from journeyman.errors import RunBlocked, RunOver, RunUnknown, quoted
 from journeyman.foreign import refuse_old_arguments
@@ -34,6 +33,7 @@ from journeyman.journal import StepFacts, as_json, encode_step
 from journeyman.narrowing import is_json_object
 from journeyman.processes import somebody
 from journeyman.result import Result
+from journeyman.step import RunStep
 from journeyman.types import JsonObject
 
 # A shorter beginning could be that of another question.
@@ -165,7 +165,7 @@ class RunHandle(Generic[Value]):
     async def effects(self, at: tuple[int, int] = (1, 1)) -> tuple[str, ...]:
         """Return the keys of the calls with effect `once` that the run has begun from an attempt and iteration on: what
         a fork there may do again."""
-        calls = [each for each in await self.records() if each.effect == "once" and not is_before(each.key, at)]
+        calls = [each for each in await self.records() if each.effect == "once" and not is_before(each, at)]
         return tuple(dict.fromkeys(each.key for each in calls))
 
     async def _row(self) -> Row:
@@ -207,18 +207,19 @@ class RunHandle(Generic[Value]):
         return f"No question waits under {quoted(question_id[:64])} in the run {row.name or row.id!r}. {waits}"
 
 
-_TWICE: Final = ("head", "end")
-
-
-def is_before(key: str, at: tuple[int, int]) -> bool:
+def is_before(step: Record, at: tuple[int, int]) -> bool:
     """Tell whether a step belongs to what comes before an attempt and iteration."""
     # A fork has its own head, and has not ended.
-    if key in _TWICE:
+    if (step.attempt, step.iteration) == (0, 0) and step.kind in ("head", "end"):
         return False
-    attempt, iteration = place_of_key(key.removeprefix("answer/"))
-    if attempt != at[0]:
-        return attempt < at[0]
-    return iteration < at[1] and (iteration > 0 or key == f"attempt/{attempt}/state")
+    if step.attempt != at[0]:
+        return step.attempt < at[0]
+    return step.iteration < at[1] and (step.iteration > 0 or step.kind == "state")
+
+
+def is_own_system(step: Record) -> bool:
+    """Tell whether a step holds the system prompt of the run itself."""
+    return step.kind == "system" and (step.attempt, step.iteration) == (0, 0)
 
 
 # -- forks
@@ -226,7 +227,7 @@ def is_before(key: str, at: tuple[int, int]) -> bool:
 
 def check_place(run: str, records: Sequence[Record], at: tuple[int, int]) -> None:
     """Raise a `ValueError` if a run was never at an attempt and iteration."""
-    places = {place_of_key(each.key) for each in records} - {(0, 0)}
+    places = {(each.attempt, each.iteration) for each in records} - {(0, 0)}
     most = max(places, default=(0, 0))
     if not places:
         raise ValueError(f"The run {run!r} has done nothing yet, so there is nothing to fork. Start another one.")
@@ -241,19 +242,8 @@ def copied(made: Row, head: Head, records: Sequence[Record]) -> Sequence[Record]
     """Return the first records of a fork: a head that says whose journal it is, and what another run has done. That is
     taken as it is, whatever it was the answer to; and that something was only begun is not taken."""
     whose = encode_step(as_json({"agent": head.agent, "input": head.input}), StepFacts(kind="head"))
-    first = made_record(
-        made.id,
-        "head",
-        DONE,
-        about=None,
-        effect="pure",
-        epoch=0,
-        at=made.created,
-        used_s=0.0,
-        body=packed(whose, key="head"),
-    )
+    fields: Any = {"about": None, "effect": "pure", "epoch": 0, "at": made.created, "used_s": 0.0}
+    first = record_of_step(made.id, RunStep(key="head", kind="head"), DONE, body=packed(whose, key="head"), **fields)
     # What was only begun may have happened: a fork must not inherit that it is unknown.
-    done = [each for each in records if each.kind == DONE]
-    crcs = [crc_of(made.id, each.key, each.kind, each.body) for each in done]
-    copies = zip(done, crcs, strict=True)
-    return [first, *[each._replace(run=made.id, epoch=0, about=None, crc=crc) for each, crc in copies]]
+    done = [each for each in records if each.state == DONE]
+    return [first, *[seal_record(each._replace(run=made.id, epoch=0, about=None)) for each in done]]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -27,17 +26,18 @@ from journeyman.durable.records import (
     BEGUN,
     DONE,
     Claim,
-    Kind,
     PendingQuestion,
     Record,
     Row,
     Signal,
+    StepState,
     check_record,
     digest_question,
     dump_questions,
     packed,
     questions_of,
-    record,
+    record_of_step,
+    taken_by,
     unpacked,
 )
 from journeyman.endings import START
@@ -52,9 +52,11 @@ from journeyman.journal import (
     Reservation,
     SentRuns,
     StepFacts,
+    Where,
     decode_step,
     encode_step,
 )
+from journeyman.step import RunStep
 from journeyman.texts import shorten_line
 from journeyman.tools.external import external_question
 from journeyman.types import Effect, JsonObject, Message, RunPath
@@ -114,6 +116,9 @@ class Departure:
 class KnownStep:
     """A step as it is stored."""
 
+    kind: str
+    at: tuple[int, int]
+    """The attempt and the iteration of the outermost run."""
     about: bytes | None
     epoch: int
     used_s: float
@@ -186,18 +191,19 @@ class Lease:
 
     def _learn(self, each: Record) -> None:
         check_record(each)
-        known = self.known.setdefault(each.key, KnownStep(each.about, each.epoch, each.used_s))
-        value, signals, deaths = unpacked(each) if each.kind == DONE else (None, (), 0)
-        if value is not None:
+        place = (each.attempt, each.iteration)
+        known = self.known.setdefault(each.key, KnownStep(each.kind, place, each.about, each.epoch, each.used_s))
+        if each.state == DONE:
+            value = unpacked(each)
             # Read now, where the run can be blocked before anything is done.
             try:
                 decode_step(value)
             except ValueError as error:
                 raise RunBlocked(each.run, f"its step {each.key} is damaged: {error}") from error
             known.value, known.about, known.used_s, known.epoch = value, each.about, each.used_s, each.epoch
-            if deaths and each.epoch:  # 0: it is a step of the run that this one was forked from
-                self.deaths[each.epoch] = deaths
-        self.used_up.update(signals)
+            if each.deaths and each.epoch:  # 0: it is a step of the run that this one was forked from
+                self.deaths[each.epoch] = each.deaths
+        self.used_up.update(taken_by(each))
 
     # -- may it go on?
 
@@ -241,7 +247,8 @@ class Lease:
         # A digest takes a while: it is made only where both sides have one.
         if self._accepts or known.about is None or about is None or about() == known.about:
             return
-        place = "the model is asked something else" if "/model" in key else "the call is another one"
+        is_of_model = known.kind in ("model", "compaction")
+        place = "the model is asked something else" if is_of_model else "the call is another one"
         await self.leave(Exit(how="blocked", why=f"at {key}, {place} than when its stored answer was given"))
 
     # -- how far is it?
@@ -273,19 +280,19 @@ class Lease:
     @property
     def place(self) -> tuple[int, int]:
         """The attempt and the iteration of the newest step of the run itself."""
-        return max((place_of_key(key) for key in self.known), default=(0, 0))
+        return max((known.at for known in self.known.values()), default=(0, 0))
 
     # -- what is written
 
     async def put(
         self,
-        key: str,
-        kind: Kind,
+        step: RunStep,
+        state: StepState,
         *,
         effect: Effect,
         value: bytes | None,
         about: bytes | None = None,
-        used_up: Sequence[int] = (),
+        taken: Sequence[int] = (),
         starts: Row | None = None,
         posts: Signal | None = None,
     ) -> bytes | None:
@@ -297,13 +304,14 @@ class Lease:
         Raises:
             StepTooLarge: nothing was written.
         """
-        claim, body = self.claim, None
-        if value is not None:
-            body = packed(value, key=key, used_up=used_up, deaths=claim.row.deaths)
-        made = record(
+        claim, key = self.claim, step.key
+        body = None if value is None else packed(value, key=key)
+        made = record_of_step(
             claim.row.id,
-            key,
-            kind,
+            step,
+            state,
+            taken=taken,
+            deaths=claim.row.deaths,
             about=about,
             effect=effect,
             epoch=claim.epoch,
@@ -319,10 +327,10 @@ class Lease:
             await self.leave(Exit(how="fenced", why="somebody else drives it now"))
         if written == "taken":
             known = await self.engine.records(claim.row.id)
-            self._learn(next(each for each in known if (each.key, each.kind) == (key, kind)))
+            self._learn(next(each for each in known if (each.key, each.state) == (key, state)))
         else:
-            self.known[key] = KnownStep(about, claim.epoch, made.used_s, value)
-            self.used_up.update(used_up)
+            self.known[key] = KnownStep(step.kind, step.at, about, claim.epoch, made.used_s, value)
+            self.used_up.update(taken)
         self._moved_s = self._clock()
         return self.known[key].value
 
@@ -331,7 +339,7 @@ class Lease:
         while True:
             try:
                 return await self.engine.write(
-                    self.claim, made, is_synced=made.kind == BEGUN, starts=starts, posts=posts
+                    self.claim, made, is_synced=made.state == BEGUN, starts=starts, posts=posts
                 )
             except StoreError as error:
                 if not error.may_pass:
@@ -412,15 +420,15 @@ class RunJournal(Journal):
     def sent(self) -> SentRuns | None:
         return self.sends
 
-    def name(self, key: str) -> str:
-        return f"{self.life.claim.row.id}/{key}"
+    def name(self, step: RunStep) -> str:
+        return f"{self.life.claim.row.id}/{step.key}"
 
     @property
     def waits(self) -> bool:
         return True
 
-    def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> Reservation:
-        return _Reserved(self, self.life, key, effect, about)
+    def reserve(self, step: RunStep, *, effect: Effect, about: About | None = None) -> Reservation:
+        return _Reserved(self, self.life, step, effect, about)
 
     def begin_life(self, prefix: str = "") -> float:
         self.lives.begin(prefix, [key for key in self.life.known if key.startswith(prefix)])
@@ -454,21 +462,23 @@ class RunJournal(Journal):
 
     # -- waiting for an answer
 
-    async def wait(self, key: str, approval: Approval, *, expires_s: float | None) -> Decision | None:
-        question, here = _question_of_approval(key, approval), self.questions
+    async def wait(self, step: RunStep, approval: Approval, *, expires_s: float | None) -> Decision | None:
+        question, here = _question_of_approval(step, approval), self.questions
 
         async def decision(opened: Callable[[str], None]) -> JsonValue:
             assert here is not None
             return DECISION.document_of(await here.approve(approval, opened=opened))
 
         asking = None if here is None or not here.watch.is_heard else _Here(here, decision)
-        value = await self._asked(question, "decision", expires_s=expires_s, here=asking)
-        return None if value is None else await self.decoded(key, decode_step(value)[1], DECISION)
+        value = await self._asked(step, question, "decision", expires_s=expires_s, here=asking)
+        return None if value is None else await self.decoded(step.key, decode_step(value)[1], DECISION)
 
-    async def ask(self, path: RunPath, question: str, options: Sequence[str], *, call: str = "") -> str | None:
+    async def ask(
+        self, path: RunPath, question: str, options: Sequence[str], *, call: RunStep | None = None
+    ) -> str | None:
         """Let somebody answer a question of the model, in this life of the run or a later one. None: not every call
         may be made again, and this one may not."""
-        if not call:
+        if call is None:
             return None
         asked = _question_in_words(path, question, call)
         self.life.n_working -= 1  # its call only waits
@@ -477,15 +487,13 @@ class RunJournal(Journal):
         finally:
             self.life.n_working += 1
 
-    async def give_result(
-        self, path: RunPath, tool: str, arguments: dict[str, object], *, id: str, call: str
-    ) -> str | None:
+    async def give_result(self, path: RunPath, tool: str, arguments: dict[str, object], *, call: RunStep) -> str | None:
         """Let somebody answer with the result of an external call, in this life of the run or a later one."""
-        asked = _question_in_words(path, external_question(id), call)
+        asked = _question_in_words(path, external_question(call.call or ""), call)
         given: JsonObject = {**arguments}  # pyright: ignore[reportAssignmentType] - read from JSON by a schema
-        return await self._answer_in_words(replace(asked, tool=tool, arguments=given, tool_use_id=id), call)
+        return await self._answer_in_words(replace(asked, tool=tool, arguments=given), call)
 
-    async def _answer_in_words(self, asked: PendingQuestion, call: str) -> str | None:
+    async def _answer_in_words(self, asked: PendingQuestion, call: RunStep) -> str | None:
         """Return the answer to a question, once it is there."""
         path, question, options = asked.path, asked.question, asked.options
         scope, here = current_scope.get(), self.questions
@@ -496,15 +504,16 @@ class RunJournal(Journal):
 
         asking = None if here is None or not here.watch.is_heard else _Here(here, text)
         async with nullcontext() if scope is None else scope.pause_deadlines():
-            value = await self._asked(asked, "text", expires_s=None, here=asking)
+            step = replace(call, key=asked.key, kind="answer")
+            value = await self._asked(step, asked, "text", expires_s=None, here=asking)
         return None if value is None else str(loads(decode_step(value)[1]))
 
     async def _asked(
-        self, question: PendingQuestion, field: str, *, expires_s: float | None, here: _Here | None
+        self, step: RunStep, question: PendingQuestion, field: str, *, expires_s: float | None, here: _Here | None
     ) -> bytes | None:
         """Wait for the answer to a question, and return the step of that field of it, as it is stored; None: time is
         up."""
-        life, key = self.life, question.key
+        life, key = self.life, step.key
         known = life.known.get(key)
         if known is not None and known.value is not None:
             return None if decode_step(known.value)[1] == _EXPIRED else known.value
@@ -521,11 +530,11 @@ class RunJournal(Journal):
             self._note_answered(question, signal)
         life.answered.add(key)
         said = _EXPIRED if signal is None else dumps(signal.body.get(field)).encode()
-        value = encode_step(said, StepFacts(kind="approval" if question.kind == "approve" else "answer"))
+        value = encode_step(said, StepFacts(kind=step.kind))
         self.go_live(key)
         heard = self._answers.get(key)  # also one that came too late: no later life is to hear it
-        used_up = [heard.n] if heard is not None and heard.n else []
-        await life.put(key, DONE, effect="pure", value=value, used_up=used_up)
+        taken = [heard.n] if heard is not None and heard.n else []
+        await life.put(step, DONE, effect="pure", value=value, taken=taken)
         await life.settle(key)
         return None if signal is None else value
 
@@ -565,7 +574,7 @@ class RunJournal(Journal):
         facts = {"question": question.question, "question_id": question.question_id, "options": list(question.options)}
         about = {"arguments": question.arguments, "offers": ["once"], "tool_name": question.tool}
         facts |= about if question.kind == "approve" else {}
-        self.tape.note(kind, (question.path, START), id=question.key, tool_use_id=_call_id_in(question.key), **facts)
+        self.tape.note(kind, _where(question), id=question.key, tool_use_id=question.tool_use_id, **facts)
 
     def _note_answered(self, question: PendingQuestion, signal: Signal | None) -> None:
         if self.tape is None:
@@ -579,7 +588,7 @@ class RunJournal(Journal):
                 **(decision if isinstance(decision, dict) else {}),
             }
         kind = "ApprovalAnswered" if question.kind == "approve" else "QuestionAnswered"
-        self.tape.note(kind, (question.path, START), id=question.key, tool_use_id=_call_id_in(question.key), **facts)
+        self.tape.note(kind, _where(question), id=question.key, tool_use_id=question.tool_use_id, **facts)
 
     async def _answer(self, key: str, expires_at: float | None) -> Signal | None:
         """Wait for an answer that was given in time, whenever this life comes to look at it. None: there is none."""
@@ -642,24 +651,31 @@ class _Here:
             self.questions.answer(self.id, DECISION.read(answer) if text is None else text)
 
 
-def _question_in_words(path: RunPath, question: str, call: str) -> PendingQuestion:
+def _where(question: PendingQuestion) -> Where:
+    return question.path, START._replace(attempt=question.attempt, iteration=question.iteration)
+
+
+def _question_in_words(path: RunPath, question: str, call: RunStep) -> PendingQuestion:
     """Return the question of a call that is answered in words."""
     return PendingQuestion(
-        key="/".join(("answer", *path[1:], call, "text")),  # it must not look like that of the call, which is counted
+        key=f"{call.key}/text",
         kind="answer",
         question_id=digest_question(path, question),
         path=path,
         tool="ask_user",
         arguments=None,
         question=question,
+        tool_use_id=call.call or "",
+        attempt=call.attempt,
+        iteration=call.iteration,
     )
 
 
-def _question_of_approval(key: str, approval: Approval) -> PendingQuestion:
+def _question_of_approval(step: RunStep, approval: Approval) -> PendingQuestion:
     request = approval.request
     fits = len(request.input_json) <= _LONGEST_ARGUMENTS
     return PendingQuestion(
-        key=key,
+        key=step.key,
         kind="approve",
         question_id=approval.question_id,
         path=request.path,
@@ -667,24 +683,9 @@ def _question_of_approval(key: str, approval: Approval) -> PendingQuestion:
         arguments=request.arguments if fits else None,
         question=approval.question,
         tool_use_id=request.tool_use_id,
+        attempt=step.attempt,
+        iteration=step.iteration,
     )
-
-
-def _call_id_in(key: str) -> str | None:
-    """Return the id of the call that a question is about."""
-    found = re.search(r"(?:^|/)call/([^/]+)", key)
-    return None if found is None else found[1]
-
-
-def place_of_key(key: str) -> tuple[int, int]:
-    """Return the attempt and the iteration of a step of the run itself; zeros for those of no iteration."""
-    match key.split("/"):
-        case "attempt", attempt, "iteration", iteration, *_ if attempt.isdigit() and iteration.isdigit():
-            return int(attempt), int(iteration)
-        case "attempt", attempt, *_ if attempt.isdigit():
-            return int(attempt), 0
-        case _:
-            return 0, 0
 
 
 @lazy_dataclass()
@@ -693,25 +694,25 @@ class _Reserved:
 
     journal: RunJournal
     life: Lease
-    key: str
+    made: RunStep
     effect: Effect
     about: About | None = None
 
     @property
     def is_known(self) -> bool:
-        return self.key in self.life.known
+        return self.made.key in self.life.known
 
     async def step(self, work: Callable[[], Awaitable[T]], *, codec: Codec[T]) -> T:
-        life, known = self.life, self.life.known.get(self.key)
+        life, known = self.life, self.life.known.get(self.made.key)
         if known is not None:
-            await life.check(self.key, known, self.about)
+            await life.check(self.made.key, known, self.about)
             # Also for calls that are no longer `once` today: what was begun then may have had its effect.
             if known.value is None:  # only of what must not be done twice it is stored that it was begun
-                raise OutcomeUnknown(self.key)
-            return await self.journal.decoded(self.key, known.value, codec)
+                raise OutcomeUnknown(self.made.key)
+            return await self.journal.decoded(self.made.key, known.value, codec)
         await life.opened()
         # Before the work: whoever listens hears that the run goes on before anything of it happens.
-        self.journal.go_live(self.key)
+        self.journal.go_live(self.made.key)
         life.n_working += 1
         try:
             if not life.keeps_steps and not self._says:
@@ -727,19 +728,19 @@ class _Reserved:
         finally:
             life.n_working -= 1
         # A late write of an earlier life has won: its value stands in the journal, so it is the one to go on with.
-        return value if stored is None or stored == data else await self.journal.decoded(self.key, stored, codec)
+        return value if stored is None or stored == data else await self.journal.decoded(self.made.key, stored, codec)
 
     @property
     def _says(self) -> bool:
         """True for a step in which the run is told something, and may take signals with it."""
-        return self.key == "prompt" or self.key.endswith("/said")
+        return self.made.kind == "said"
 
     async def settle(self, value: T, *, codec: Codec[T]) -> None:
-        self.journal.go_live(self.key)
+        self.journal.go_live(self.made.key)
         if self.life.keeps_steps or self._says:
             await self._put(DONE, codec.encode(value), None if self.about is None else self.about())
 
-    async def _put(self, kind: Kind, value: bytes | None, about: bytes | None) -> bytes | None:
+    async def _put(self, state: StepState, value: bytes | None, about: bytes | None) -> bytes | None:
         # What is said and which signals it has taken is one write: a death in between would say them twice, or never.
-        used_up = self.life.taking() if value is not None and self._says else ()
-        return await self.life.put(self.key, kind, effect=self.effect, value=value, about=about, used_up=used_up)
+        taken = self.life.taking() if value is not None and self._says else ()
+        return await self.life.put(self.made, state, effect=self.effect, value=value, about=about, taken=taken)

@@ -30,7 +30,6 @@ from journeyman.durable.records import (
     Change,
     Claim,
     KeptSession,
-    Kind,
     ListPlace,
     QueueState,
     Record,
@@ -38,6 +37,7 @@ from journeyman.durable.records import (
     Signal,
     SignalKind,
     Status,
+    StepState,
     is_free,
     signalled,
 )
@@ -64,7 +64,7 @@ class Memory:
         # kept.
         self.sorted: list[tuple[str, str]] = []
         """Each id and each name, with the id of its run, in order: so runs are found by how these begin."""
-        self.records: dict[str, dict[tuple[str, Kind], Record]] = {}
+        self.records: dict[str, dict[tuple[str, StepState], Record]] = {}
         """The steps of each run, in the order in which they were written."""
         self.signals: dict[int, Signal] = {}
         """By their numbers, which grow."""
@@ -182,7 +182,7 @@ class InMemoryEngine:
         if known is not None:
             return known
         self.memory.put(row)
-        self.memory.records[row.id] = {(each.key, each.kind): each for each in records}
+        self.memory.records[row.id] = {(each.key, each.state): each for each in records}
         if is_queued:
             await self._enqueue(row, now=row.created)
         return row
@@ -286,9 +286,9 @@ class InMemoryEngine:
         if self._held(claim) is None:
             return "fenced"
         records = self.memory.records[record.run]
-        if (record.key, record.kind) in records:
+        if (record.key, record.state) in records:
             return "taken"
-        records[record.key, record.kind] = record
+        records[record.key, record.state] = record
         if starts is not None and starts.id not in self.memory.rows:
             await self.add(starts)
         if posts is not None:

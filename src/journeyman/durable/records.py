@@ -1,37 +1,36 @@
 """The stored form of durable runs: a row for each run, a record for each step, a signal for each word from outside.
 
-A record is never changed. Its body is JSON with the number of its format, deflated where that saves a quarter. Every
-format can be read forever: a changed format gets the next number, and one function in `UPCASTS` that converts what was
-stored in the format before it.
+A record is never changed, and says of its step all that whoever took it knew: what it is, where it stands, which
+signals it took.
 """
 
 from __future__ import annotations
 
-import re
 import time
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 from hashlib import blake2b, sha256
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 import orjson
-from pydantic_core import PydanticSerializationError, from_json, to_json
+from pydantic_core import PydanticSerializationError
 
 from journeyman.agent import Agent, Runtime
 from journeyman.budget import BudgetLeft
 from journeyman.data import lazy_dataclass
 from journeyman.errors import RunBlocked, StepTooLarge
 from journeyman.journal import as_json
-from journeyman.narrowing import is_json_object, is_list, is_list_or_tuple
+from journeyman.narrowing import is_list_or_tuple
 from journeyman.result import AskedQuestion, Pending, PendingCall
 from journeyman.session import TURN
+from journeyman.step import STEP_KINDS, RunStep
 from journeyman.store.log import NewRecord
 from journeyman.types import JsonObject, Message, RunPath, Usage, UserContent, adapter_of, canonical_json
 
-FORMAT: Final = 2
-"""The format that is written. Older ones are read."""
+FORMAT: Final = 3
+"""The format of what a run begins with. Stores with older ones were never released, and are not opened."""
 
 Status: TypeAlias = Literal["ready", "running", "waiting", "held", "blocked", "done", "failed"]
 """The status of a run. `ready`: the next worker may drive it; `running`: a process drives it; `waiting`: it waits for
@@ -53,24 +52,31 @@ _SMALL_BYTES: Final = 4_096
 _SMALL, _LARGE = (12, 5), (15, 8)
 """The window and the memory for packing a body of at most so many bytes, and for others: to set up the larger window
 takes longer than to pack 2 KB."""
-# Written as it is and not by a JSON writer, so that the usual body is known by its first bytes.
-_HEAD: Final = b'{"f":%d,' % FORMAT
-_VALUE: Final = b'"v":'
-_CURRENT: Final = re.compile(re.escape(_HEAD) + rb'(?:"d":([0-9]{1,9}),)?' + _VALUE)
-"""The beginning of a body that has taken no signals. Its value is not parsed: it comes back byte for byte."""
 
-Kind: TypeAlias = Literal[0, 1]
-"""The kind of a record: a step that was begun, or one that is done."""
-BEGUN: Final = 0
-DONE: Final = 1
+StepState: TypeAlias = Literal["begun", "done"]
+"""The state of a step in a record. That a step was begun is stored only where it must not be done twice."""
+BEGUN: Final = "begun"
+DONE: Final = "done"
 
 
 class Record(NamedTuple):
-    """One step that was begun or done, as it is stored."""
+    """One step that was begun or done, as it is stored: all that whoever took it knows of it, beside its value."""
 
     run: str
     key: str
-    kind: Kind
+    state: StepState
+    """Whether it says that the step was begun, or holds its value."""
+    kind: str
+    """A `StepKind`, as far as this version knows it."""
+    attempt: int
+    """With the next one: where the outermost run was; 0 for no attempt, and for no iteration."""
+    iteration: int
+    call: str | None
+    """The id of the call that the step belongs to."""
+    taken: str | None
+    """The numbers of the signals that it took, as JSON."""
+    deaths: int
+    """How many lives in a row had died when the one began that wrote it."""
     about: bytes | None
     """The digest of what the step answers; None where that was not noted."""
     effect: str
@@ -81,15 +87,17 @@ class Record(NamedTuple):
     used_s: float
     """How long the run had worked, in seconds."""
     body: bytes | None
-    """None: it was begun."""
+    """The facts and the value of the step, deflated where that saves a quarter. None: it was begun."""
     crc: int
 
 
-def record(  # noqa: PLR0913 - its fields
+def record_of_step(  # noqa: PLR0913 - its fields
     run: str,
-    key: str,
-    kind: Kind,
+    step: RunStep,
+    state: StepState,
     *,
+    taken: Sequence[int] = (),
+    deaths: int = 0,
     about: bytes | None,
     effect: str,
     epoch: int,
@@ -97,82 +105,64 @@ def record(  # noqa: PLR0913 - its fields
     used_s: float,
     body: bytes | None,
 ) -> Record:
-    """Return a record with its checksum."""
-    return Record(run, key, kind, about, effect, epoch, at, used_s, body, crc_of(run, key, kind, body))
+    """Return the record of a step, with its checksum."""
+    signals = orjson.dumps(list(taken)).decode() if taken else None
+    place, rest = (*step.at, step.call), (about, effect, epoch, at, used_s, body, 0)
+    return seal_record(Record(run, step.key, state, step.kind, *place, signals, deaths, *rest))
 
 
-def crc_of(run: str, key: str, kind: int, body: bytes | None) -> int:
-    """Return the checksum of a record."""
-    # With all that the body stands for: one that damage has put under another key is not taken for that step.
-    return zlib.crc32(body or b"", zlib.crc32(f"{run}\n{key}\n{kind}\n".encode()))
+def seal_record(record: Record) -> Record:
+    """Return a record with the checksum of what it says."""
+    return record._replace(crc=crc_of(record))
 
 
-def packed(value: bytes, *, key: str, used_up: Sequence[int] = (), deaths: int = 0) -> bytes:
-    """Return the body of a step whose value is this JSON; `used_up` are the numbers of the signals that it took, and
-    `deaths` tells how many lives in a row had died when the one that writes it began.
+def crc_of(record: Record) -> int:
+    """Return the checksum of a record: of all that it says but the checksum itself."""
+    # One that damage has put under another key, or in another run, is not taken for that step.
+    *facts, body, _ = record
+    return zlib.crc32(body or b"", zlib.crc32(repr(facts).encode()))
+
+
+def packed(value: bytes, *, key: str) -> bytes:
+    """Return the body of a step whose facts and value are this JSON.
 
     Raises:
-        StepTooLarge: the value has more than `MOST_BYTES`.
+        StepTooLarge: it has more than `MOST_BYTES`.
     """
     if len(value) > MOST_BYTES:
         raise StepTooLarge(key, n_bytes=len(value), most_bytes=MOST_BYTES)
-    signals = b'"s":%b,' % orjson.dumps(list(used_up)) if used_up else b""
-    died = b'"d":%d,' % deaths if deaths else b""
-    body = b"".join((_HEAD, died, signals, _VALUE, value, b"}"))
-    if len(body) < _DEFLATED_FROM:
-        return body
+    if len(value) < _DEFLATED_FROM:
+        return value
     # The quickest level, since each step waits for it.
-    packing = zlib.compressobj(1, zlib.DEFLATED, *(_SMALL if len(body) <= _SMALL_BYTES else _LARGE))
-    deflated = b"".join((b"z", packing.compress(body), packing.flush()))
+    packing = zlib.compressobj(1, zlib.DEFLATED, *(_SMALL if len(value) <= _SMALL_BYTES else _LARGE))
+    deflated = b"".join((b"z", packing.compress(value), packing.flush()))
     # What saves less than a quarter is not worth unpacking in each later life.
-    return deflated if len(deflated) <= len(body) * 3 // 4 else body
+    return deflated if len(deflated) <= len(value) * 3 // 4 else value
 
 
-def unpacked(stored: Record) -> tuple[bytes, Sequence[int], int]:
-    """Return the value of a step as JSON, the numbers of the signals that it took, and how many lives in a row had died
-    when the one that wrote it began.
-
-    Raises:
-        RunBlocked: the record is damaged, or of a format or a kind that this version does not know.
-    """
-    body = _inflate_body(stored)
-    if current := _CURRENT.match(body):
-        return body[current.end() : -1], (), int(current[1] or 0)
-    try:
-        whole: Any = from_json(body)
-    except ValueError as error:
-        raise RunBlocked(stored.run, f"its step {stored.key} is damaged: it is not JSON") from error
-    fields_of = whole if is_json_object(whole) else {}
-    number: object = fields_of.get("f")
-    if type(number) is not int or number < 1 or "v" not in fields_of:
-        raise RunBlocked(stored.run, f"its step {stored.key} is damaged: it has no format")
-    if number > FORMAT:
-        why = f"its step {stored.key} has format {number}, and this version reads formats up to {FORMAT}"
-        raise RunBlocked(stored.run, f"{why}: update journeyman")
-    value: object = fields_of["v"]
-    for older in range(number, FORMAT):
-        value = UPCASTS[older](kind_of_step(stored.key) or "", value)
-    signals: object = fields_of.get("s", [])
-    if not is_list(signals) or {type(each) for each in signals} - {int}:
-        raise RunBlocked(stored.run, f"its step {stored.key} is damaged: the signals that it took are not numbers")
-    deaths: object = fields_of.get("d", 0)
-    if type(deaths) is not int or deaths < 0:
-        raise RunBlocked(stored.run, f"its step {stored.key} is damaged: the lives that had died are not counted")
-    return to_json(value), tuple(cast("list[int]", signals)), deaths
+def taken_by(record: Record) -> Sequence[int]:
+    """Return the numbers of the signals that a step took."""
+    return () if record.taken is None else orjson.loads(record.taken)
 
 
 def check_record(stored: Record) -> None:
     """Raise a `RunBlocked` if a record is damaged, or of a kind that this version does not know."""
-    if stored.crc != crc_of(stored.run, stored.key, stored.kind, stored.body):
+    if stored.crc != crc_of(stored):
         raise RunBlocked(stored.run, f"its step {stored.key} is damaged: its checksum is wrong")
-    if kind_of_step(stored.key) is None:
-        raise RunBlocked(stored.run, f"its step {stored.key} is of a kind that this version does not know")
+    if stored.kind not in STEP_KINDS:
+        why = f"its step {stored.key} is of the kind {stored.kind!r:.40}, which this version does not know"
+        raise RunBlocked(stored.run, f"{why}: update journeyman")
 
 
-def _inflate_body(stored: Record) -> bytes:
+def unpacked(stored: Record) -> bytes:
+    """Return the facts and the value of a step that is done, as JSON.
+
+    Raises:
+        RunBlocked: the record is damaged, or of a kind that this version does not know.
+    """
     check_record(stored)
     body = stored.body or b""
-    if not body.startswith(b"z"):
+    if not body.startswith(b"z"):  # no JSON begins so
         return body
     inflating = zlib.decompressobj()
     try:
@@ -183,51 +173,6 @@ def _inflate_body(stored: Record) -> bytes:
     if not inflating.eof:
         raise RunBlocked(stored.run, f"its step {stored.key} is damaged: it is cut off, or longer than any may be")
     return plain
-
-
-def _with_facts(kind: str, value: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON, of any kind
-    """Return a step of format 1, which had no facts beside its value, with them."""
-    step: dict[str, Any] = {"kind": kind, "value": value}
-    match kind, value:
-        case "call", {"result": _}:
-            step["counts"] = int(value.get("error") not in ("over_budget", "skipped"))
-        case "end", {"code": _}:
-            step["counts"] = value.get("unstored_calls", 0)
-        case "model" | "compaction", {"response": response, "spent": spent}:
-            step |= {"spent": spent, "value": {"response": response}}
-        case _:
-            pass
-    return step
-
-
-UPCASTS: Final[Mapping[int, Callable[[str, Any], Any]]] = {1: _with_facts}
-"""For each older format, what makes of a step's kind and value the value in the next format."""
-
-_KINDS: Final = (
-    ("answer", re.compile(r"answer/.+", re.DOTALL)),  # before all others: its key ends with that of a call
-    ("call", re.compile(r"(.*/)?call/[^/]+", re.DOTALL)),
-    ("call", re.compile(r"(.*/)?attempt/\d+/output", re.DOTALL)),
-    ("calls", re.compile(r"(.*/)?calls", re.DOTALL)),
-    ("output_mode", re.compile(r"(.*/)?output_mode", re.DOTALL)),
-    ("sent", re.compile(r"(.*/)?(call/[^/]+/(background|member|mail)|iteration/\d+/idle)/[^/]+", re.DOTALL)),
-    ("approval", re.compile(r"(.*/)?call/[^/]+/approval/\d+/[0-9a-f]+", re.DOTALL)),
-    ("model", re.compile(r"(.*/)?model(/(extended|smaller))*", re.DOTALL)),
-    ("compaction", re.compile(r"(.*/)?model(/\w+)*/(fit|shrink)/\d+", re.DOTALL)),
-    ("verdict", re.compile(r"(.*/)?attempt/\d+/verdict/\d+", re.DOTALL)),
-    ("feedback", re.compile(r"(.*/)?attempt/\d+/feedback", re.DOTALL)),
-    ("tools", re.compile(r"(.*/)?tools", re.DOTALL)),
-    ("texts", re.compile(r"(.*/)?(system|prompt|said)", re.DOTALL)),
-    ("state", re.compile(r"(.*/)?state", re.DOTALL)),
-    ("preview", re.compile(r"(.*/)?preview/[^/]+", re.DOTALL)),
-    ("guard", re.compile(r"(.*/)?guard", re.DOTALL)),
-    ("head", re.compile(r"(.*/)?head", re.DOTALL)),
-    ("end", re.compile(r"(.*/)?end", re.DOTALL)),
-)
-
-
-def kind_of_step(key: str) -> str | None:
-    """Return what kind of step a key is of: the codec of its value. None: no kind that this version knows."""
-    return next((kind for kind, pattern in _KINDS if pattern.fullmatch(key)), None)
 
 
 # -- a run -------------------------------------------------------------------------------------------------------------
@@ -568,7 +513,11 @@ class PendingQuestion:
     expires_at: float | None = None
     """When it stops waiting, in seconds since 1970. None: it waits without limit."""
     tool_use_id: str = ""
-    """The id of the call that waits for a decision."""
+    """The id of the call that waits for a decision, or asks."""
+    attempt: int = 0
+    """The attempt of its run in which it is asked, from 1."""
+    iteration: int = 0
+    """The iteration of that attempt."""
 
 
 def digest_question(path: RunPath, question: str) -> str:
@@ -645,8 +594,8 @@ def pending_of(row: Row, history: tuple[Message, ...]) -> Pending:
     calls: list[PendingCall] = []
     questions: list[AskedQuestion] = []
     for each in questions_of(row):
-        if each.kind == "answer" and each.tool_use_id:  # the result of an external tool is the answer
-            given = each.arguments or {}
+        # The result of an external tool is the answer to its call.
+        if each.kind == "answer" and (given := each.arguments) is not None:
             calls.append(PendingCall(id=each.question_id, tool_name=each.tool, arguments=given, path=each.path))
         else:
             named = each.tool if each.kind == "approve" else ""

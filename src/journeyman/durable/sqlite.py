@@ -59,11 +59,12 @@ _LIST: Final = ", ".join(_COLUMNS)
 _MARKS: Final = ", ".join("?" * len(_COLUMNS))
 _UPDATE: Final = f"UPDATE jm_runs SET {', '.join(f'{each} = ?' for each in _COLUMNS)} WHERE id = ?"
 _ADD_RUN: Final = f"INSERT INTO jm_runs ({_LIST}) VALUES ({_MARKS})"
-_STEP: Final = "run, key, kind, about, effect, epoch, at, used_s, body, crc"
-_ADD_STEP: Final = f"INSERT INTO jm_steps ({_STEP}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_STEP: Final = ", ".join(Record._fields)
+_STEP_MARKS: Final = ", ".join("?" * len(Record._fields))
+_ADD_STEP: Final = f"INSERT INTO jm_steps ({_STEP}) VALUES ({_STEP_MARKS})"
 _WRITE: Final = (
     # One statement, which writes only if the run is still ours: there is no moment between looking and writing.
-    f"INSERT INTO jm_steps ({_STEP}) SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM jm_runs WHERE id = ? AND epoch = ?"
+    f"INSERT INTO jm_steps ({_STEP}) SELECT {_STEP_MARKS} FROM jm_runs WHERE id = ? AND epoch = ?"
     " ON CONFLICT DO NOTHING"
 )
 _NEXT: Final = "SELECT queue FROM jm_runs WHERE status = 'ready' AND agent = ? AND queue >= ? ORDER BY queue LIMIT 1"

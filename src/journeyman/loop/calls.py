@@ -106,7 +106,7 @@ async def _take_all(run: Run, uses: Sequence[ToolUse]) -> None:
         left, is_taken = budget.left().calls or 0, budget.take_calls(n_open)
         return "" if is_taken else _TOO_MANY.format(left=count(left, "more call"), asked=len(counted))
 
-    run.calls.refusal = await decide_once(run, run.key("calls"), take, kind="calls", codec=TypedCodec[str](str))
+    run.calls.refusal = await decide_once(run, run.attempt.step("calls", "calls"), take, codec=TypedCodec[str](str))
     if run.calls.refusal:
         n_open = 0
     elif not is_taken:  # an earlier life has promised them
@@ -212,7 +212,8 @@ def _reserve(run: Run, use: ToolUse) -> Reservation | None:
         return None
     tool, _ = _resolve_call(run, use)
     effect = run.calls.effects.get(use.name) or ("pure" if tool is None else effect_of(run, tool))
-    return journal.reserve(run.key(f"call/{use.id}"), effect=effect, about=lambda: about_call(use))
+    step = run.attempt.step("call", f"call/{use.id}", call=use.id)
+    return journal.reserve(step, effect=effect, about=lambda: about_call(use))
 
 
 # -- one call ---------------------------------------------------------------------------------------------------------
@@ -263,8 +264,7 @@ def _is_begun(run: Run, use: ToolUse) -> bool:
     journal = run.options.runtime.journal
     if journal is None:
         return False
-    below = run.key(f"call/{use.id}/")
-    return any(True for prefix in (below, f"answer/{below}") for _ in journal.stored(prefix))
+    return any(True for _ in journal.stored(run.key(f"call/{use.id}/")))
 
 
 async def recall_outcome(run: Run, use: ToolUse, reservation: Reservation) -> Outcome:
@@ -479,14 +479,16 @@ def _stored_approver(run: Run, journal: Journal, approve: Approver | None, secon
 
     async def answer_once(approval: Approval) -> Decision:
         request = approval.request
-        key = run.key(f"call/{request.tool_use_id}/approval/{next(numbers)}/{approval.question_id[:16]}")
+        call = request.tool_use_id
+        name = f"call/{call}/approval/{next(numbers)}/{approval.question_id[:16]}"
+        step = run.attempt.step("approval", name, call=call)
         if approve is not None:
             asked = approve if seconds is None else _timely(run, approve, seconds)
-            place = journal.reserve(key, effect="pure")
+            place = journal.reserve(step, effect="pure")
             return await take_step(run, place, partial(answer, approval, asked), kind="approval", codec=DECISION)
         # Somebody may answer after days, and the process may have ended meanwhile: neither counts as the run's time.
         async with run.scope.pause_deadlines():
-            decision = await journal.wait(key, approval, expires_s=seconds)
+            decision = await journal.wait(step, approval, expires_s=seconds)
         return Deny(f"nobody answered within {seconds:g}s: {approval.question}") if decision is None else decision
 
     return answer_once
@@ -598,7 +600,7 @@ async def _within(run: Run, use: ToolUse, seconds: float, work: Coroutine[object
 
 
 def _context(run: Run, tool: AnyTool, use: ToolUse) -> ToolContext[Any]:
-    key, journal = run.key(f"call/{use.id}"), run.options.runtime.journal
+    step, journal = run.attempt.step("call", f"call/{use.id}", call=use.id), run.options.runtime.journal
     return ToolContext(
         tool=tool,
         tool_use_id=use.id,
@@ -613,7 +615,8 @@ def _context(run: Run, tool: AnyTool, use: ToolUse) -> ToolContext[Any]:
         progress=lambda message, part: call_in(run.scope.loop, partial(_show_progress, run, use, message, part)),
         refuse=lambda sandbox, refused: call_in(run.scope.loop, partial(_show_refusal, run, use, sandbox, refused)),
         tasks=run.options.runtime.tasks,
-        name=None if journal is None else lambda: journal.name(key),
+        name=None if journal is None else lambda: journal.name(step),
+        step=step if journal is None else journal.whole(step),
     )
 
 

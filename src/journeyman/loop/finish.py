@@ -34,6 +34,7 @@ from journeyman.loop.state import Finished, Outcome, Run, call_with_deps
 from journeyman.loop.validation import complete_layer
 from journeyman.narrowing import is_group
 from journeyman.result import Failure, Metadata, Result, Success
+from journeyman.step import RunStep
 from journeyman.tools.context import own_copy
 from journeyman.tools.redaction import words_without_secrets
 from journeyman.types import NOTHING_USED, JsonObject, Text, Usage
@@ -263,6 +264,7 @@ class _End:
     calls_below: int = 0
 
 
+_END: Final = RunStep(key=END, kind="end")
 _ENDS: Final = TypedCodec[_End | str](_End | str)
 """Earlier versions stored the code alone."""
 
@@ -273,7 +275,7 @@ async def known_end(run: Run) -> Result[Any] | None:
     journal = run.options.runtime.journal
     if journal is None or run.above is None or not journal.is_replaying():
         return None
-    place = journal.reserve(END, effect="pure")
+    place = journal.reserve(_END, effect="pure")
     if not place.is_known:
         return None
 
@@ -329,7 +331,7 @@ async def _store_end(run: Run, journal: Journal, result: Success[Any] | Failure)
 
     unstored = 0 if run.above is None else run.calls.n_unstored  # which a run that is replayed counts again
     codec = StepCodec("end", _ENDS, None, counts=lambda _: unstored)
-    await journal.reserve(END, effect="pure").step(lambda: end(run), codec=codec)
+    await journal.reserve(_END, effect="pure").step(lambda: end(run), codec=codec)
     return codec.known is None
 
 

@@ -60,6 +60,7 @@ from journeyman.model import (
     ThinkingPart,
     max_output_tokens_of,
 )
+from journeyman.step import iteration_key
 from journeyman.tools.prose import ObjectFinder
 from journeyman.types import NOTHING_USED, Opaque, Text, ToolResult, UserContent
 from journeyman.window import CompactedView
@@ -161,15 +162,15 @@ async def _hear(run: Run, inbox: Inbox) -> None:
     async def take(_: Run) -> tuple[UserContent, ...]:
         return inbox.take_steering()
 
-    here = f"attempt/{run.attempt.number}/iteration/{run.attempt.iteration + 1}"
-    journal, is_said = run.options.runtime.journal, inbox.has_news
-    if journal is not None and not journal.reserve(f"{here}/said", effect="pure").is_known:
+    step, journal, is_said = run.attempt.next_said(), run.options.runtime.journal, inbox.has_news
+    if journal is not None and not journal.reserve(step, effect="pure").is_known:
         # What waits now was not there when the model answered in an earlier life: it is said later.
-        is_said = is_said and not any(True for _ in journal.stored(f"{here}/model"))
+        answers = iteration_key(step.attempt, step.iteration, "model")
+        is_said = is_said and not any(True for _ in journal.stored(answers))
     elif journal is not None:
         is_said = True
     if is_said:
-        run.say(*await decide_once(run, f"{here}/said", take, kind="texts", codec=CONTENT))
+        run.say(*await decide_once(run, step, take, codec=CONTENT))
 
 
 def _answer_unrun(run: Run, response: Response) -> None:

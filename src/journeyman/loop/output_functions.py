@@ -52,8 +52,8 @@ async def make_output(run: Run, member: OutputMember, candidate: Candidate) -> M
     use = ToolUse(id, member.name, candidate.raw)
     place = None
     if journal is not None:
-        key, effect = f"attempt/{run.attempt.number}/output", effect_of(run, function)
-        place = journal.reserve(key, effect=effect, about=lambda: about_call(use))
+        step, effect = run.attempt.outer_step("call", "output"), effect_of(run, function)
+        place = journal.reserve(step, effect=effect, about=lambda: about_call(use))
     around = current_tally.set(StepTally(run, run.calls.tally, hands_in=True))
     returned: list[object] = []
     kept: list[object] = []

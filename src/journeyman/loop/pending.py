@@ -23,6 +23,7 @@ from journeyman.loop.prepare import begin
 from journeyman.loop.state import Options, Run
 from journeyman.narrowing import is_mapping
 from journeyman.result import AskedQuestion, Failure, Pending, PendingCall, Result, fail_before_start
+from journeyman.step import RunStep
 from journeyman.tools.context import current_asker
 from journeyman.types import Effect, JsonObject, ToolResult
 
@@ -57,10 +58,10 @@ class PendingJournal(InMemoryJournal):
     def waits(self) -> bool:
         return True
 
-    def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> StoredStep:
-        return _CountedStep(self, key, effect)
+    def reserve(self, step: RunStep, *, effect: Effect, about: About | None = None) -> StoredStep:
+        return _CountedStep(self, step.key, effect)
 
-    async def wait(self, key: str, approval: Approval, *, expires_s: float | None) -> Decision | None:
+    async def wait(self, step: RunStep, approval: Approval, *, expires_s: float | None) -> Decision | None:
         request = approval.request
         asked = AskedQuestion(
             id=_id_of(request.path, request.tool_use_id),
@@ -69,16 +70,17 @@ class PendingJournal(InMemoryJournal):
             tool_name=request.tool_name,
             arguments=request.arguments,
         )
-        await self._wait(key, asked)
-        return self._answers[key]
+        await self._wait(step.key, asked)
+        return self._answers[step.key]
 
-    async def ask(self, path: tuple[str, ...], question: str, options: Sequence[str], *, call: str = "") -> str | None:
+    async def ask(
+        self, path: tuple[str, ...], question: str, options: Sequence[str], *, call: RunStep | None = None
+    ) -> str | None:
         """Return the answer to what a tool asks; None for one that could not be asked again."""
-        if not call:
+        if call is None or call.call is None:
             return None
-        id = _id_of(path, call.rpartition("/")[2])
-        asked = AskedQuestion(id=id, kind="answer", question=question, options=tuple(options))
-        key = "/".join((*path, call))
+        asked = AskedQuestion(id=_id_of(path, call.call), kind="answer", question=question, options=tuple(options))
+        key = "/".join((*path, call.key))
         self.n_working -= 1  # the call that asks is a step, and does nothing meanwhile
         try:
             await self._wait(key, asked)
@@ -87,10 +89,10 @@ class PendingJournal(InMemoryJournal):
         return self._answers[key]
 
     async def give_result(
-        self, path: tuple[str, ...], tool: str, arguments: dict[str, object], *, id: str, call: str
+        self, path: tuple[str, ...], tool: str, arguments: dict[str, object], *, call: RunStep
     ) -> object:
         """Return the result of an external call."""
-        key = "/".join((*path, call))
+        key, id = "/".join((*path, call.key)), call.call or ""
         given: JsonObject = {**arguments}  # pyright: ignore[reportAssignmentType] - read from JSON by a schema
         await self._wait(key, PendingCall(id=_id_of(path, id), tool_name=tool, arguments=given, path=path))
         return self._answers[key]

@@ -69,6 +69,7 @@ from journeyman.narrowing import is_sequence
 from journeyman.output import OutputMode, PerRun, StopGuard
 from journeyman.output_plan import choose_mode
 from journeyman.prompt import Prompt, PromptFailed, make_content
+from journeyman.step import RunStep
 from journeyman.tools.check import (
     budget_problems,
     callback_problems,
@@ -302,21 +303,22 @@ def _journal_problems(journal: object) -> Iterator[Problem]:
     reserve: object = cast("Journal", journal).reserve
     if not _takes_what_a_run_gives(getattr(reserve, "__func__", reserve), is_method=hasattr(reserve, "__func__")):
         what = f"Runtime.journal is a {type(journal).__name__}, whose reserve does not take what a run gives it."
-        yield Problem("INVALID_ARGUMENT", what, "Define it as reserve(self, key, *, effect, about=None).")
+        yield Problem("INVALID_ARGUMENT", what, "Define it as reserve(self, step, *, effect, about=None).")
 
 
 @lru_cache(maxsize=64)
 def _takes_what_a_run_gives(reserve: Callable[..., object], *, is_method: bool) -> bool:
     """Tell whether a run can reserve steps by a function. It is asked in each run, and looking takes a while."""
     try:
-        signature(reserve).bind(*(None,) * is_method, "key", effect="pure", about=None)
+        signature(reserve).bind(*(None,) * is_method, "step", effect="pure", about=None)
     except (TypeError, ValueError):
         return False
     return True
 
 
 _OF_JOURNALS: Final = (
-    *("reserve", "begin_life", "end_life", "stored", "is_replaying", "n_cut_calls", "name", "wait", "waits", "sent"),
+    *("reserve", "begin_life", "end_life", "stored", "is_replaying", "n_cut_calls", "name", "whole"),
+    *("wait", "waits", "sent"),
 )
 
 
@@ -436,7 +438,7 @@ async def prepare(run: Run) -> None:
         raise Unprepared(InvalidInputContext(issues=(f"{other}. Give each run a journal of its own",)))
     run.states = States(run=await _run_state(run))
     system = await (
-        decide_once(run, "system", _system_texts, kind="texts", codec=TEXTS)
+        decide_once(run, RunStep(key="system", kind="system"), _system_texts, codec=TEXTS)
         if callable(run.agent.plan.system)
         else _system_texts(run)
     )
@@ -471,7 +473,7 @@ async def prepare(run: Run) -> None:
 async def _specs_of_toolsets(run: Run) -> tuple[ToolSpec, ...]:
     """Ask the toolsets that are asked once, and return the tools as the model sees them."""
     try:
-        specs = await ask_toolsets(run, "tools")
+        specs = await ask_toolsets(run, RunStep(key="tools", kind="tools"))
     except ToolsetFailed as failed:
         raise Unprepared(failed.context, failed.__cause__) from failed
     if not is_asked_again(run):
@@ -500,7 +502,8 @@ async def choose_output(run: Run) -> None:
     async def choose(run: Run) -> str:
         return choose_mode(facts_of(run.model))
 
-    chosen = await decide_once(run, "output_mode", choose, kind="output_mode", codec=TypedCodec[str](str))
+    step = RunStep(key="output_mode", kind="output_mode")
+    chosen = await decide_once(run, step, choose, codec=TypedCodec[str](str))
     mode = _MODES[chosen]
     _log.info("%s: %s:%s hands in by mode=%r", run.path[-1], run.model.provider, run.model.name, mode)
     if run.tape is not None:
@@ -512,19 +515,22 @@ async def choose_output(run: Run) -> None:
         run.view = view_of(run, _prefix(run, before.system, helpers))
 
 
+_PROMPT: Final = RunStep(key="prompt", kind="said")
+
+
 async def _said_first(run: Run) -> tuple[UserContent, ...]:
     """Return the prompt, or what is said instead of one; what is not fixed, as it was in the first life of the run."""
     if run.options.going_on is None:
         # At an address, something else may be found in another life of the run.
         has_address = any(not isinstance(each, Text) and isinstance(each.source, Url) for each in content_of(run))
         is_fixed = not callable(run.agent.prompt) and not has_address
-        return await (_prompt(run) if is_fixed else decide_once(run, "prompt", _prompt, kind="texts", codec=CONTENT))
+        return await (_prompt(run) if is_fixed else decide_once(run, _PROMPT, _prompt, codec=CONTENT))
     waiting = tuple(run.options.going_on())
 
     async def take_waiting(_: Run) -> tuple[UserContent, ...]:
         return waiting
 
-    return await decide_once(run, "prompt", take_waiting, kind="texts", codec=CONTENT)
+    return await decide_once(run, _PROMPT, take_waiting, codec=CONTENT)
 
 
 def _checked_input(run: Run) -> object:
@@ -594,7 +600,7 @@ async def _run_state(run: Run) -> object:
         return await _call_maker(run, "run_state", make, input_for_functions(run))
 
     try:
-        return isolated(await first_state(run, "state", make, made_state), "run")
+        return isolated(await first_state(run, RunStep(key="state", kind="state"), make, made_state), "run")
     except TypeError as error:
         raise Unprepared(InternalContext(where="Agent.run_state", error=name_and_words(error)), error) from error
 

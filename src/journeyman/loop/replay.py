@@ -18,18 +18,9 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from journeyman.budget import Budget
 from journeyman.data import lazy_dataclass
 from journeyman.errors import quoted
-from journeyman.journal import (
-    Codec,
-    Journal,
-    Reservation,
-    StepFacts,
-    StepKind,
-    TypedCodec,
-    as_json,
-    decode_step,
-    encode_step,
-)
+from journeyman.journal import Codec, Journal, Reservation, StepFacts, TypedCodec, as_json, decode_step, encode_step
 from journeyman.loop.state import Outcome, Run, StepTally, current_tally
+from journeyman.step import RunStep, StepKind
 from journeyman.tools.exact import StoredValue
 from journeyman.types import NOTHING_USED, Text, ToolResult, ToolUse, Usage, UserContent, adapter_of
 
@@ -74,14 +65,14 @@ class StepCodec(Generic[T]):
         return self._values.decode(value)
 
 
-async def decide_once(run: Run, key: str, work: Callable[[Run], Awaitable[T]], *, kind: StepKind, codec: Codec[T]) -> T:
+async def decide_once(run: Run, step: RunStep, work: Callable[[Run], Awaitable[T]], *, codec: Codec[T]) -> T:
     """Return the decision of code outside of the loop; in a run that goes on, the one that was made in its earlier
     life."""
     # What is said tells the journal's life which signals it has taken, also where nothing is kept of it.
-    journal = run.options.runtime.journal if kind == "texts" else run.kept_journal
+    journal = run.options.runtime.journal if step.kind == "said" else run.kept_journal
     if journal is None:
         return await work(run)
-    return await take_step(run, journal.reserve(key, effect="pure"), lambda: work(run), kind=kind, codec=codec)
+    return await take_step(run, journal.reserve(step, effect="pure"), lambda: work(run), kind=step.kind, codec=codec)
 
 
 async def take_step(
@@ -170,7 +161,7 @@ async def difference(run: Run) -> str | None:
         return now
 
     try:
-        known = await decide_once(run, "head", head, kind="head", codec=codec)
+        known = await decide_once(run, RunStep(key="head", kind="head"), head, codec=codec)
     except ValueError as error:
         return f"the journal cannot be read: {error}"
     if known.agent != now.agent:
@@ -220,13 +211,13 @@ class StateCodec:
 
 
 async def first_state(
-    run: Run, key: str, make: Callable[..., object], work: Callable[[Run], Awaitable[object]]
+    run: Run, step: RunStep, make: Callable[..., object], work: Callable[[Run], Awaitable[object]]
 ) -> object:
     """Return the state that a run, or an attempt, begins with. A function that does not declare its type is asked in
     each life: nothing else would tell how to read what calls have made of it."""
     codec = StateCodec(make)
     if run.kept_journal is None or declared_type(make) is not None:
-        return await decide_once(run, key, work, kind="state", codec=codec)
+        return await decide_once(run, step, work, codec=codec)
     state = await work(run)
     codec.check(state)
     return state

@@ -102,7 +102,7 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
     if journal is None:
         return await _ask_and_pay(run, call)
     if run.kept_journal is None:
-        return await journal.reserve(run.key(step), effect="idempotent").step(
+        return await journal.reserve(run.attempt.step(call.kind, step), effect="idempotent").step(
             lambda: _ask_and_pay(run, call), codec=_RESPONSE
         )
 
@@ -142,7 +142,7 @@ async def note_failure(run: Run, call: ModelCall, error: ProviderError | BudgetR
 
 def _reserve_step(run: Run, call: ModelCall, journal: Journal, step: str) -> Reservation:
     about = partial(run.digests.about, call.request, run.history.messages)
-    return journal.reserve(run.key(step), effect="idempotent", about=about)
+    return journal.reserve(run.attempt.step(call.kind, step), effect="idempotent", about=about)
 
 
 async def _ask_and_pay(run: Run, call: ModelCall, n_cut: int = 0) -> Response:

@@ -338,7 +338,7 @@ async def _begin_attempt(run: Run, attempt: int) -> None:
             state = call_with_deps(run, make, *given, attempt) if numbered else make(*given)
             return await state if is_awaited(state) else state
 
-        state = await first_state(run, f"attempt/{attempt}/state", make, made_state)
+        state = await first_state(run, run.attempt.outer_step("state", "state"), make, made_state)
         run.states.attempt = isolated(state, "attempt")
 
 
@@ -359,10 +359,8 @@ async def _reject(run: Run, candidate: Candidate, verdict: Verdict) -> ErrorInfo
         await run.tell(ValidationFailed(**attempt_place(run), feedback=verdict.report.feedback))
     run.enter("prompt_generation", "building the error prompt")
     try:
-        key = f"attempt/{run.attempt.number}/feedback"
-        feedback = await decide_once(
-            run, key, lambda run: _feedback(run, verdict), kind="feedback", codec=TypedCodec[str](str)
-        )
+        step = run.attempt.outer_step("feedback", "feedback")
+        feedback = await decide_once(run, step, lambda run: _feedback(run, verdict), codec=TypedCodec[str](str))
     except PromptFailed as failed:
         return run.ending(PromptContext(prompt="error", reason=failed.reason), failed.__cause__ or failed)
     run.enter("validation", "giving the feedback")

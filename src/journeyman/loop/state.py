@@ -28,6 +28,7 @@ from journeyman.model import Model, Response, ToolSpec
 from journeyman.output import OutputMode, StopGuard
 from journeyman.output_plan import OutputMember
 from journeyman.result import AttemptRecord, ChildRecord, LayerKind, LayerOutcome, Result, ToolKind, ValidationReport
+from journeyman.step import RunStep, StepKind, iteration_key
 from journeyman.tools.context import States, own_copy
 from journeyman.tools.exact import StoredValue
 from journeyman.tools.tools import AnyTool
@@ -178,6 +179,20 @@ class Attempt:
     asked_by: CutBy = "max_tokens"
     """Why it asked for no longer one."""
     cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=lambda: {})
+
+    def step(self, kind: StepKind, name: str, *, call: str | None = None) -> RunStep:
+        """Return a step of the iteration that goes on."""
+        key = iteration_key(self.number, self.iteration, name)
+        return RunStep(key=key, kind=kind, attempt=self.number, iteration=self.iteration, call=call)
+
+    def outer_step(self, kind: StepKind, name: str) -> RunStep:
+        """Return a step of the attempt that belongs to none of its iterations."""
+        return RunStep(key=f"attempt/{self.number}/{name}", kind=kind, attempt=self.number)
+
+    def next_said(self) -> RunStep:
+        """Return the step that holds what was said before the next iteration."""
+        n = self.iteration + 1
+        return RunStep(key=iteration_key(self.number, n, "said"), kind="said", attempt=self.number, iteration=n)
 
 
 @lazy_dataclass()
@@ -390,9 +405,9 @@ class Run:
         """Begin another phase of the same attempt and iteration."""
         self.attempt.phase, self.attempt.doing = phase, doing
 
-    def key(self, step: str) -> str:
-        """Return the name of a step of this run in the journal, which the runs around it may share."""
-        return f"attempt/{self.attempt.number}/iteration/{self.attempt.iteration}/{step}"
+    def key(self, name: str) -> str:
+        """Return the key of what belongs to the iteration that goes on, in the journal of this run."""
+        return iteration_key(self.attempt.number, self.attempt.iteration, name)
 
     def ending(self, context: Context, cause: BaseException | None = None) -> ErrorInfo:
         """Return an `ErrorInfo` with these facts, at the place that the run has reached."""

@@ -37,6 +37,7 @@ from journeyman.loop.validation import SCHEMA_LAYER, ValidatorBroken, broken_cod
 from journeyman.model import facts_of
 from journeyman.output import ContinueRun, FailRun, OutputMode, Reflection, StopAfter, StopContext
 from journeyman.output_plan import OutputMember, OutputPlan
+from journeyman.step import iteration_key
 from journeyman.tools.prose import find_object
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.written import quoting
@@ -146,7 +147,8 @@ class ToolHandIn:
                 log_caught("The reflection", error, level=logging.ERROR)
                 return replace(told, content=f"{told.text}\n{_NO_PREVIEW}")
 
-        return await decide_once(run, run.key(f"preview/{use.id}"), preview, kind="preview", codec=_PREVIEW)
+        step = run.attempt.step("preview", f"preview/{use.id}", call=use.id)
+        return await decide_once(run, step, preview, codec=_PREVIEW)
 
     async def look(self, run: Run, iterated: Iterated) -> Candidate | ErrorInfo | None:
         fresh, self._fresh = self._fresh, False
@@ -233,8 +235,8 @@ class TextHandIn:
 
     async def look(self, run: Run, iterated: Iterated) -> Candidate | ErrorInfo | None:
         if iterated.calls:
-            key, work = run.key("stop_after/guard"), partial(self._ending_result, iterated.calls)
-            decides = partial(decide_once, run, key, lambda _: work(), kind="guard", codec=_ENDING_RESULT)
+            step, work = run.attempt.step("guard", "stop_after/guard"), partial(self._ending_result, iterated.calls)
+            decides = partial(decide_once, run, step, lambda _: work(), codec=_ENDING_RESULT)
             terminal = await (decides() if self._rules else work())
             if terminal is None:
                 return None
@@ -300,7 +302,7 @@ class TextHandIn:
                 return FailRun(name_and_words(error))
             return verdict if isinstance(verdict, ContinueRun | FailRun) else None
 
-        match await decide_once(run, run.key("guard"), ask_guard, kind="guard", codec=_GUARDED):
+        match await decide_once(run, run.attempt.step("guard", "guard"), ask_guard, codec=_GUARDED):
             case ContinueRun(text) if text.strip():
                 run.history.say(Text(text))
                 return None
@@ -328,11 +330,11 @@ def _was_said_more(run: Run, journal: Journal) -> bool | None:
     """Tell whether the run went on with what was said, in an earlier life; None if none has come so far. It stores what
     it goes on with, and asks the guard and the validators only where nothing was said."""
     attempt = run.attempt
-    if journal.reserve(run.key("guard"), effect="pure").is_known:
+    if journal.reserve(run.attempt.step("guard", "guard"), effect="pure").is_known:
         return False
-    if journal.reserve(f"attempt/{attempt.number}/iteration/{attempt.iteration + 1}/said", effect="pure").is_known:
+    if journal.reserve(run.attempt.next_said(), effect="pure").is_known:
         return True
-    after = (f"attempt/{attempt.number}/iteration/{attempt.iteration + 1}/", f"attempt/{attempt.number}/verdict/")
+    after = (iteration_key(attempt.number, attempt.iteration + 1, ""), f"attempt/{attempt.number}/verdict/")
     is_known = any(key == "end" or key.startswith(after) for key, _ in journal.stored())
     return False if is_known else None
 

@@ -20,6 +20,7 @@ from journeyman.journal import TypedCodec
 from journeyman.loop.replay import decide_once
 from journeyman.loop.state import Run, ToolFacts, input_for_functions
 from journeyman.model import ToolSpec, loads_tools_of, sent_tools
+from journeyman.step import RunStep
 from journeyman.tools.context import ToolsetContext
 from journeyman.tools.deps import tool_deps_problems
 from journeyman.tools.schema import anthropic_problems
@@ -45,9 +46,9 @@ def is_asked_again(run: Run) -> bool:
     return any([not is_tool(each) and each.each == "iteration" for each in run.agent.plan.sources])
 
 
-async def ask_toolsets(run: Run, key: str) -> tuple[ToolSpec, ...]:
+async def ask_toolsets(run: Run, step: RunStep) -> tuple[ToolSpec, ...]:
     """Ask the toolsets, and let the run have the tools that they give; before its first attempt, only the toolsets that
-    are asked once. Return the tools as the model sees them. `key` is the step in the journal.
+    are asked once. Return the tools as the model sees them. `step` is what the journal has of it.
 
     Raises:
         ToolsetFailed: what a toolset gives cannot be used.
@@ -62,7 +63,7 @@ async def ask_toolsets(run: Run, key: str) -> tuple[ToolSpec, ...]:
     async def give(_: Run) -> tuple[ToolFacts, ...] | None:
         return None if now == before else now
 
-    stored = await decide_once(run, key, give, kind="tools", codec=_FACTS)
+    stored = await decide_once(run, step, give, codec=_FACTS)
     known = before if stored is None and before is not None else stored or ()
     calls.facts, calls.tools, calls.effects = known, live, {}
     if known == now:
@@ -80,7 +81,8 @@ async def show_tools(run: Run) -> None:
     Raises:
         ToolsetFailed: what a toolset gives cannot be used.
     """
-    specs = sent_tools(await ask_toolsets(run, run.key("tools")), loads_tools=loads_tools_of(run.model))
+    given = await ask_toolsets(run, run.attempt.step("tools", "tools"))
+    specs = sent_tools(given, loads_tools=loads_tools_of(run.model))
     specs = specs or retired_tools(run.history)
     if specs != run.view.prefix.tools:
         run.view.change_prefix(replace(run.view.prefix, tools=specs))

@@ -158,9 +158,9 @@ async def _validators(run: Run, candidate: Candidate, value: object, validators:
     token = _checking.set(facts)
     try:
         for number, validator in enumerate(validators):
-            key = f"attempt/{run.attempt.number}/verdict/{number}"
+            step = run.attempt.outer_step("verdict", f"verdict/{number}")
             judged = partial(_judge_value, validator, value, pristine)
-            work = partial(decide_once, run, key, judged, kind="verdict", codec=_LayerCodec(run.doubtful))
+            work = partial(decide_once, run, step, judged, codec=_LayerCodec(run.doubtful))
             layer = Layer(layer_name(validator), "validator", layer_description(validator), work)
             if not (await _run_layer(run, layer)).passed:
                 return

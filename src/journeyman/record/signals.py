@@ -17,6 +17,7 @@ from journeyman.errors import name_and_words
 from journeyman.gate import DECISION, Approval, Approver, Decision, Deny, answer
 from journeyman.inbox import Outside, Queue, Receipt
 from journeyman.json_numbers import read_object
+from journeyman.step import RunStep
 from journeyman.types import JsonObject, RunPath
 
 TAKEN: Final = "SignalTaken"
@@ -203,13 +204,13 @@ class FromOutside:
         question: str,
         options: Sequence[str],
         *,
-        call: str = "",
+        call: RunStep | None = None,
         beside: Callable[[], Coroutine[Any, Any, str | None]] | None = None,
     ) -> str | None:
         if not self.asks:
             return None
         id, where = f"question_{next(self._numbers)}", (path, START)
-        tool_use_id = call.rpartition("/")[2] or None
+        tool_use_id = None if call is None else call.call
         self._tape.note(
             "QuestionAsked", where, id=id, question=question, options=list(options), tool_use_id=tool_use_id
         )

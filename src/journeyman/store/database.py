@@ -1,7 +1,7 @@
 """A Postgres database: what its URL says, the tables there, and in words what goes wrong with it.
 
 One version counts for all tables, those of sessions and those of durable runs. Whoever opens the database first makes
-them, or adds what an older version lacks.
+them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from journeyman.narrowing import is_list
 from journeyman.store import recordings
 
 SCHEMES: Final = ("postgresql", "postgres")
-VERSION: Final = 3
-"""The version of the tables. Those of a newer version are not touched; version 1 had none of sessions or queues, and
-version 2 kept all steps in one table, and all signals."""
+VERSION: Final = 4
+"""The version of the tables. Those of another one are not touched: the versions before this one were never released."""
 # The first with `pg_current_xact_id`, which tells what became of a lost answer.
 OLDEST_SERVER: Final = 130000
 # The first half is "jm" in letters, so that no other program has the number by chance.
@@ -90,7 +89,7 @@ def make_tables() -> str:
     return (
         f"{_BEGIN_ALONE}{read_text('journeyman.store', 'database.sql')}"
         f"INSERT INTO jm_version (version) SELECT {VERSION} WHERE NOT EXISTS (SELECT FROM jm_version);\n"
-        f"UPDATE jm_version SET version = {VERSION} WHERE version < {VERSION};\nCOMMIT;\n"
+        "COMMIT;\n"
     )
 
 
@@ -147,7 +146,8 @@ class Database:
         """Tell whether tables are to be made. `version` is that of those which are there.
 
         Raises:
-            StoreError: the server is too old, or has an encoding that cannot hold every text; or the tables are newer.
+            StoreError: the server is too old, or has an encoding that cannot hold every text; or the tables are not
+                of this version.
         """
         if server < OLDEST_SERVER:
             raise StoreError(f"{self.place} runs Postgres {server // 10000}.", hint="Use version 13 or later.")
@@ -162,7 +162,13 @@ class Database:
                 f" {VERSION}.",
                 hint="Update journeyman, or use another database. Nothing was changed.",
             )
-        return version is None or version < VERSION
+        if version is not None and version < VERSION:
+            raise StoreError(
+                f"{self.place} has tables of version {version}, which only versions of journeyman before the first"
+                " release read.",
+                hint="Use another database, or go on with the version that made them. Nothing was changed.",
+            )
+        return version is None
 
     @contextmanager
     def explaining(self, what: str) -> Generator[None]:

@@ -27,9 +27,8 @@ from journeyman.errors import SessionInUse, StoreError
 from journeyman.files import NO_LINKS, check_same_process, make_private_folder, open_lock, read_text, take_lock
 from journeyman.forks import hold_at_forks
 
-VERSION: Final = 2
-"""The version of the format. A file of a newer version is not touched; one of version 1 is given the tables of durable
-runs."""
+VERSION: Final = 3
+"""The version of the format. A file of another one is not touched: those before this one were never released."""
 
 # "jmn1" in letters.
 APPLICATION: Final = 0x6A6D6E31
@@ -113,12 +112,15 @@ class File:
                 raise not_a_store(self.path)
             # Before the tables: it cannot be changed within a transaction.
             self._connection.execute("PRAGMA journal_mode = WAL")
-            version = 0
-        if version < VERSION:
             facts = f"PRAGMA user_version = {VERSION}; PRAGMA application_id = {APPLICATION}"
             with self.transaction() as connection:
                 for statement in filter(str.strip, f"{file_tables()}{facts}".split(";")):
                     connection.execute(statement)
+        elif version < VERSION:
+            raise StoreError(
+                f"{self.path} has format {version}, which only versions of journeyman before the first release read.",
+                hint="Use another file, or go on with the version that made it. Nothing was changed.",
+            )
         self._connection.execute("PRAGMA synchronous = NORMAL")
 
     def _check_place(self) -> None:

@@ -19,10 +19,11 @@ CREATE INDEX IF NOT EXISTS jm_runs_running ON jm_runs (queue, owner) WHERE statu
 CREATE INDEX IF NOT EXISTS jm_runs_waiting ON jm_runs (wake) WHERE status = 'waiting' AND wake IS NOT NULL;
 CREATE INDEX IF NOT EXISTS jm_runs_by_age ON jm_runs (created);
 CREATE TABLE IF NOT EXISTS jm_steps (
-    n INTEGER PRIMARY KEY, run TEXT NOT NULL, key TEXT NOT NULL, kind INTEGER NOT NULL, about BLOB,
+    n INTEGER PRIMARY KEY, run TEXT NOT NULL, key TEXT NOT NULL, state TEXT NOT NULL, kind TEXT NOT NULL,
+    attempt INTEGER NOT NULL, iteration INTEGER NOT NULL, call TEXT, taken TEXT, deaths INTEGER NOT NULL, about BLOB,
     effect TEXT NOT NULL, epoch INTEGER NOT NULL, at REAL NOT NULL, used_s REAL NOT NULL, body BLOB,
     crc INTEGER NOT NULL);
-CREATE UNIQUE INDEX IF NOT EXISTS jm_steps_by_key ON jm_steps (run, key, kind);
+CREATE UNIQUE INDEX IF NOT EXISTS jm_steps_by_key ON jm_steps (run, key, state);
 CREATE TABLE IF NOT EXISTS jm_signals (
     n INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL, kind TEXT NOT NULL, dedup TEXT NOT NULL, body TEXT NOT NULL,
     at REAL NOT NULL, who TEXT NOT NULL);

@@ -34,6 +34,7 @@ from journeyman.loop.state import Options, Origin, Run, current_path, current_ru
 from journeyman.model import Model
 from journeyman.narrowing import is_list, is_mapping
 from journeyman.result import COUNTED, Result, Success
+from journeyman.step import RunStep, call_step
 from journeyman.subagents.calls import BackgroundCall, ChainCall, ParallelCall, SingleCall, TeamCall
 from journeyman.subagents.results import (
     BackgroundResult,
@@ -167,24 +168,20 @@ class Delegation:
         it. A journal that a program gives is its own."""
         if journal is None or self.runtime is not None:
             return journal
-        return self._section_of_call(journal, given) if self.is_call else None
-
-    def place_to_send(self, journal: Journal | None, given: Assignment) -> Section | None:
-        """Return the part of a journal under which the run of a task is sent out. Code of a tool may send several."""
-        if journal is None or self.context is None:
+        context = self.context
+        if context is None or not self.is_call:
             return None
+        call = call_step(context.attempt, context.iteration, context.tool_use_id)
+        return Section(journal, f"{call.key}/{given.mode}/{given.place}", at=call.at)
+
+    def step_to_send(self, context: ToolContext[Any], given: Assignment, member: str) -> RunStep:
+        """Return the step in which the run of a task is sent out. Code of a tool may send several."""
         tally, place = current_tally.get(), given.place
         # Code of a tool sends all of them as number 0, so they are counted.
         if not self.is_call and tally is not None:
             place, tally.n_sent = tally.n_sent, tally.n_sent + 1
-        return self._section_of_call(journal, replace(given, place=place))
-
-    def _section_of_call(self, journal: Journal, given: Assignment) -> Section | None:
-        context = self.context
-        if context is None:
-            return None
-        call = f"attempt/{context.attempt}/iteration/{context.iteration}/call/{context.tool_use_id}"
-        return Section(journal, f"{call}/{given.mode}/{given.place}")
+        name = f"member/{member}" if member else f"background/{place}"
+        return replace(context.step, key=f"{context.step.key}/{name}", kind="sent")
 
 
 def input_of_task(agent: Agent[Any, Any, Any], task: str) -> object:
@@ -375,8 +372,7 @@ async def send_out(delegation: Delegation, call: BackgroundCall, runs: SentRuns,
     """Let a sub-agent work as a run of its own, which outlives this process, and return at once; raise a
     `SubagentMisused` if it cannot."""
     agent = delegation.find_agent(call.agent)
-    name, sent = _to_send(delegation, agent, call, stored=_store_task(agent, call.task), model=model)
-    id = await runs.start(name, sent)
+    id = await runs.start(*_to_send(delegation, agent, call, stored=_store_task(agent, call.task), model=model))
     message = f"Sub-agent {call.agent!r} works in the background as task {id}. You will be told when it ends."
     return BackgroundResult(task_id=id, description=call.description, message=message)
 
@@ -388,22 +384,20 @@ def _to_send(
     *,
     stored: StoredValue,
     model: str,
-) -> tuple[str, SentRun]:
-    """Return the name of the step that sends out a run, and the run."""
+) -> tuple[RunStep, SentRun]:
+    """Return the step that sends out a run, and the run."""
     delegation.check_depth()
     run, context, names = current_run.get(), delegation.context, [call.agent]
     member, team = (call.name, call.team_name or "team") if isinstance(call, TeamCall) else ("", "")
     assignment = delegation.assignment(call.agent, call.task, "background")
-    place = None if run is None else delegation.place_to_send(run.options.runtime.journal, assignment)
-    name = None if place is None else place.name("")
-    if run is None or context is None or name is None:
+    if run is None or context is None:
         raise SubagentMisused(NO_TASKS)
+    step = delegation.step_to_send(context, assignment, member)
     allowance, path = run.attempt.budget.left(), run.path
     # The way by names, since another process has to find the agent by its own definitions.
     while run.above is not None:
         names.insert(0, run.agent.name)
         run = run.above
-    name = name.removesuffix("/")
     sent = SentRun(
         agents=tuple(names),
         definition=agent,
@@ -418,7 +412,7 @@ def _to_send(
         member=member,
         team=team,
     )
-    return (f"{name.rpartition('/background/')[0]}/member/{member}" if member else name), sent
+    return step, sent
 
 
 def _work(delegation: Delegation, call: BackgroundCall) -> Work:
@@ -493,9 +487,9 @@ async def join_team(delegation: Delegation, call: TeamCall, runs: SentRuns, *, m
             f"Sub-agent {call.agent!r} cannot be a member: a member of a durable run reads texts and answers with "
             "them, and goes on after it has answered."
         )
-    name, sent = _to_send(delegation, agent, call, stored=StoredValue(call.task), model=model)
+    step, sent = _to_send(delegation, agent, call, stored=StoredValue(call.task), model=model)
     try:
-        id = await runs.start(name, sent)
+        id = await runs.start(step, sent)
     except TeamError as error:
         raise SubagentMisused(f"{call.name!r} cannot join the team: {error}") from error
     message = f"{call.name!r} is a member now, and works by itself."

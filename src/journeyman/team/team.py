@@ -406,7 +406,7 @@ def _tools_of(team: Team, post: PostOffice) -> tuple[AnyTool, AnyTool, AnyTool]:
         """
         sent = _runs_of_journal(team)
         if sent is not None:
-            return await _send_mail(sent, context, to, message, summary=summary)
+            return _words_after_sending(to, await sent.mail(context.step, to, message, summary=summary))
         member = post.sender()
         who = LEADER if member is None else f"{member.name}.{member.incarnation}"
         # Made of the place of the call: a call that is made again sends nothing twice.
@@ -459,15 +459,6 @@ def _runs_of_journal(team: Team) -> SentRuns | None:
     that was entered, or in no such run."""
     run = None if team.is_open else current_run.get()
     return None if run is None or run.options.runtime.journal is None else run.options.runtime.journal.sent
-
-
-async def _send_mail(sent: SentRuns, context: ToolContext, to: str, message: str, *, summary: str) -> str:
-    """Send mail in a durable run, in the step that the call is."""
-    run = current_run.get()
-    journal = None if run is None else run.options.runtime.journal
-    call = f"attempt/{context.attempt}/iteration/{context.iteration}/call/{context.tool_use_id}"
-    name = "" if journal is None else journal.name(call) or ""
-    return _words_after_sending(to, await sent.mail(name, to, message, summary=summary))
 
 
 def _words_after_sending(to: str, names: Sequence[str]) -> str:

@@ -26,6 +26,7 @@ from journeyman.cancellation import Abort
 from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
 from journeyman.narrowing import is_list_or_tuple, is_set
+from journeyman.step import RunStep, call_step
 from journeyman.tools.background import TaskOptions, Work
 from journeyman.types import RefusalCause
 
@@ -70,7 +71,9 @@ class BackgroundTasks(Protocol):
 class Asker(Protocol):
     """A port that puts a tool's question to the user: of the chat in which it is called, or of the durable run."""
 
-    async def ask(self, path: tuple[str, ...], question: str, options: Sequence[str], *, call: str = "") -> str | None:
+    async def ask(
+        self, path: tuple[str, ...], question: str, options: Sequence[str], *, call: RunStep | None = None
+    ) -> str | None:
         """Return the user's answer, which need not be one of the options. None: nobody is there.
 
         `call` says which call it is, if that may be made again in another life of the run: one that only asks.
@@ -122,7 +125,7 @@ class ToolContext(Generic[Given, Asked]):
     """
 
     __slots__ = (
-        *("agent", "deps", "path", "attempt", "iteration", "tool_use_id", "abort", "tasks"),
+        *("agent", "deps", "path", "attempt", "iteration", "tool_use_id", "step", "abort", "tasks"),
         *("_activate", "_copies", "_given", "_input", "_is_over", "_key", "_name", "_progress", "_refuse", "_staged"),
         *("_states", "_stop", "_tool"),
     )
@@ -145,8 +148,10 @@ class ToolContext(Generic[Given, Asked]):
         tasks: BackgroundTasks | None = None,
         activate: Callable[[Sequence[str]], None] | None = None,
         name: Callable[[], str | None] | None = None,
+        step: RunStep | None = None,
     ) -> None:
-        """`name` returns what the call is known by in all lives of the run; None if nothing tells."""
+        """`name` returns what the call is known by in all lives of the run; None if nothing tells. `step` is what the
+        journal has of the call."""
         self.agent: Final = agent
         """The name of the agent."""
         self.deps: Final = cast("Given", deps)
@@ -158,6 +163,8 @@ class ToolContext(Generic[Given, Asked]):
         self.iteration: Final = iteration
         """The number of the iteration in its attempt, from 1."""
         self.tool_use_id: Final = tool_use_id
+        self.step: Final = step or call_step(attempt, iteration, tool_use_id)
+        """The step of the run that the call is."""
         self.abort: Final = abort
         """The signal that may end the run."""
         self.tasks: Final = tasks

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 from journeyman.definition import Problem, explain_arguments, raise_problems
 from journeyman.model import ToolSpec
 from journeyman.narrowing import is_list_or_tuple
+from journeyman.step import RunStep
 from journeyman.tools.context import Asker, ToolContext, current_asker
 from journeyman.tools.dicts import read_tool_dict
 from journeyman.tools.tools import AnyTool, Tool, tool_problems
@@ -28,9 +29,9 @@ class GivesResults(Asker, Protocol):
     """An optional ability of who is asked: it gives the results of external tools as they are."""
 
     async def give_result(
-        self, path: tuple[str, ...], tool: str, arguments: dict[str, object], *, id: str, call: str
+        self, path: tuple[str, ...], tool: str, arguments: dict[str, object], *, call: RunStep
     ) -> object:
-        """Return the result of the call `id` of a tool. `call` is the same in all lives of the run."""
+        """Return the result of the call of a tool, whose step is the same in all lives of the run."""
         ...
 
 
@@ -40,11 +41,11 @@ def external_question(tool_use_id: str) -> str:
 
 
 async def _ask_caller(context: ToolContext[Any], arguments: dict[str, object]) -> object:
-    id, asker = context.tool_use_id, current_asker.get()
-    call = f"attempt/{context.attempt}/iteration/{context.iteration}/call/{id}"
+    call, asker = context.step, current_asker.get()
     if isinstance(asker, GivesResults):
-        return await asker.give_result(context.path, context.tool_name, arguments, id=id, call=call)
-    answer = None if asker is None else await asker.ask(context.path, external_question(id), (), call=call)
+        return await asker.give_result(context.path, context.tool_name, arguments, call=call)
+    question = external_question(context.tool_use_id)
+    answer = None if asker is None else await asker.ask(context.path, question, (), call=call)
     return ToolResult(_NOBODY, is_error=True) if answer is None else answer
 
 

@@ -6,7 +6,6 @@ Whatever is asked for comes in pages that are bounded in rows and in bytes: a ru
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -66,8 +65,6 @@ _NTH: Final = (
 )
 _EACH_TIME: Final = 100
 """How many events there may be of each state of a durable run that is not recorded."""
-_CALL: Final = re.compile(r"attempt/([0-9]+)/iteration/([0-9]+)/call/([^/]+)")
-"""A call in the id of what waits for an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -586,9 +583,8 @@ def _lone_events(row: Row, answered: Sequence[str] = ()) -> Iterator[RecordedEve
     for each in questions_of(row) if row.status not in OVER else ():
         if each.key in answered:  # whoever drives it has not read that yet
             continue
-        found = _CALL.search(each.key)
-        place = {"attempt": int(found[1]), "iteration": int(found[2]), "tool_use_id": found[3]} if found else {}
-        if found:
+        place = {"attempt": each.attempt, "iteration": each.iteration, "tool_use_id": each.tool_use_id}
+        if each.tool_use_id:
             yield event(
                 n + 1, "ToolCalled", row.created, each.path, **place, tool_name=each.tool, tool_input=each.arguments
             )

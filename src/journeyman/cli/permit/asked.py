@@ -41,6 +41,7 @@ from journeyman.cli.show.screen import PlainScreen, is_dumb
 from journeyman.errors import InvalidArguments, count, visible, visible_json, with_its_end
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Approval, Decision, Deny, Extent, Rewrite, Stop
+from journeyman.step import RunStep
 from journeyman.tools.context import Asker as AsksUser
 from journeyman.tools.context import current_asker
 from journeyman.types import JsonObject, RunPath
@@ -433,7 +434,9 @@ class TerminalAsker:
             return await self._approve(approval)
         return await seen.outside.approver(seen.where, beside=self._approve)(approval)
 
-    async def ask(self, path: RunPath, question: str, options: Sequence[str], *, call: str = "") -> str | None:
+    async def ask(
+        self, path: RunPath, question: str, options: Sequence[str], *, call: RunStep | None = None
+    ) -> str | None:
         """Ask what the model wants to know, in the same way, and return the answer; None after Ctrl-D."""
         seen = find_watched_run()
         if seen is None:

@@ -30,6 +30,7 @@ from journeyman.loop.state import current_run
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action, classify
 from journeyman.permission.permission import Permission, PermissionMode
+from journeyman.step import RunStep
 from journeyman.toolbox.boxed import asked_sandbox
 from journeyman.types import RunPath
 
@@ -176,7 +177,9 @@ class Nobody:
         self._denied.append(approval)
         return Deny(f"{approval.question} Nobody is there to approve it.")
 
-    async def ask(self, path: RunPath, question: str, options: Sequence[str], *, call: str = "") -> str | None:
+    async def ask(
+        self, path: RunPath, question: str, options: Sequence[str], *, call: RunStep | None = None
+    ) -> str | None:
         """Do not answer a question."""
         seen = find_watched_run()
         answer = None if seen is None else await seen.outside.ask(path, question, options, call=call)

@@ -25,6 +25,7 @@ from journeyman.models.cassette.pieces import ErrorJson, error_of
 from journeyman.models.cassette.record import NewRequest, Recording
 from journeyman.narrowing import is_json_object
 from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings
+from journeyman.step import call_step
 from journeyman.tools.redaction import Redactor
 from journeyman.types import JsonObject, Message, RunPath, ToolResult, ToolUse, adapter_of
 
@@ -163,5 +164,5 @@ class _Played:
         result = adapter_of(ToolResult).dump_python(self._results.get(id, known), mode="json", exclude_none=True)
         outcome: JsonObject = {"result": result, "cached": facts.get("cached", False)}
         outcome |= {name: told[name] for name in ("error", "run", "attempt") if name in told}
-        key = f"attempt/{event.attempt}/iteration/{event.iteration}/call/{id}"
-        self._recording.call(self._run, key, ms=facts.get("duration_s", 0.0) * 1e3, outcome=outcome, started=())
+        step = call_step(event.attempt or 0, event.iteration or 0, id)
+        self._recording.call(self._run, step, ms=facts.get("duration_s", 0.0) * 1e3, outcome=outcome, started=())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Final, get_args
 
-from journeyman.durable.records import OPEN, Row, SignalKind, signalled
+from journeyman.durable.records import OPEN, Record, Row, SignalKind, signalled
 from journeyman.store.database import NUMBERING
 
 CHANNEL: Final = "journeyman"
@@ -87,9 +87,10 @@ TELL: Final = f"pg_notify('{CHANNEL}', %s::text)"
 ADD_RUN: Final = (
     f"INSERT INTO jm_runs ({LIST}) VALUES ({', '.join(map(_mark, COLUMNS))}) ON CONFLICT DO NOTHING RETURNING {TELL}"
 )
-STEP: Final = "run, key, kind, about, effect, epoch, at, used_s, body, crc"
+STEP: Final = ", ".join(Record._fields)
 _STEP_MARKS: Final = (
-    "%s::text, %s::text, %s::smallint, %b::bytea, %s::text, %s::bigint, %s::float8, %s::float8, %b::bytea, %s::bigint"
+    "%s::text, %s::text, %s::text, %s::text, %s::bigint, %s::bigint, %s::text, %s::text, %s::bigint,"
+    " %b::bytea, %s::text, %s::bigint, %s::float8, %s::float8, %b::bytea, %s::bigint"
 )
 ADD_STEP: Final = f"INSERT INTO jm_steps ({STEP}) VALUES ({_STEP_MARKS}) ON CONFLICT DO NOTHING"
 # For steps that may be done again: whoever writes waits for the network, and not for the disk.
@@ -103,8 +104,8 @@ _ONCE: Final = " ON CONFLICT DO NOTHING RETURNING n"
 WRITE_SYNCED: Final = f"{_WRITE}{_ONCE}"
 WRITE_SOON: Final = f"{_WRITE} AND {SOON}{_ONCE}"
 KNOWN: Final = (
-    f"SELECT r.epoch, {', '.join(f's.{each}' for each in STEP.split(', '))} FROM jm_runs r LEFT JOIN jm_steps s"
-    " ON s.run = %s::text AND s.key = %s::text AND s.kind = %s::smallint WHERE r.id = %s::text"
+    f"SELECT r.epoch, {', '.join(f's.{each}' for each in Record._fields)} FROM jm_runs r LEFT JOIN jm_steps s"
+    " ON s.run = %s::text AND s.key = %s::text AND s.state = %s::text WHERE r.id = %s::text"
 )
 CLAIMED: Final = ("status", "owner", "epoch", "gen", "lives", "deaths", "n_steps", "wake", "why", "head")
 CLAIM: Final = (

@@ -28,6 +28,7 @@ from journeyman.model import Facts, InputPart, Model, Part, Request, TextPart, T
 from journeyman.models.cassette.format import CassetteFile, ModelLine, RecordedCall, RecordedRequest, messages_of
 from journeyman.models.cassette.pieces import json_line
 from journeyman.models.cassette.record import LiveRun, NewRequest, Recording, model_line, note_tools
+from journeyman.step import RunStep
 from journeyman.types import Effect, JsonObject
 
 if TYPE_CHECKING:
@@ -195,10 +196,16 @@ class CassetteJournal(Journal):
     state: CassetteState
     """What is recorded and replayed."""
 
-    def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> CallStep:
+    def reserve(self, step: RunStep, *, effect: Effect, about: About | None = None) -> CallStep:
         run = self.state.run()
-        is_looked_up = "/call/" in key and self.state.records != "all"
-        return CallStep(self.state, run, key, effect, self.state.playback.call(run, key) if is_looked_up else None)
+        is_looked_up = _is_call(step) and self.state.records != "all"
+        found = self.state.playback.call(run, step.key) if is_looked_up else None
+        return CallStep(self.state, run, step, effect, found)
+
+
+def _is_call(step: RunStep) -> bool:
+    """Tell whether a step is a call of the model; an output's function is none."""
+    return step.kind == "call" and step.call is not None
 
 
 @lazy_dataclass(frozen=True)
@@ -207,7 +214,7 @@ class CallStep:
 
     state: CassetteState
     run: LiveRun
-    key: str
+    made: RunStep
     effect: Effect
     found: RecordedCall | None
     """What is recorded of it."""
@@ -217,7 +224,7 @@ class CallStep:
         return self.found is not None and self._takes_the_place_of(self.found)
 
     async def step(self, work: Callable[[], Awaitable[T]], *, codec: Codec[T]) -> T:
-        if "/call/" not in self.key:
+        if not _is_call(self.made):
             return await work()
         state, found = self.state, self.found
         if found is not None and self._takes_the_place_of(found):
@@ -226,8 +233,8 @@ class CallStep:
             return await self._record_call(work, codec)
         if self.effect == "pure" or found is not None or state.runs_tools:
             return await work()
-        tool = self.run.tools.get(self.key.rpartition("/")[2])
-        raise state.note_miss(state.playback.missing_call(self.key, tool, self.effect))
+        tool = self.run.tools.get(self.made.call or "")
+        raise state.note_miss(state.playback.missing_call(self.made.key, tool, self.effect))
 
     async def settle(self, value: T, *, codec: Codec[T]) -> None:
         if self.state.records != "nothing" and self.found is None:
@@ -265,10 +272,10 @@ class CallStep:
             if not isinstance(outcome, dict):
                 raise ValueError("it is no JSON object")
         except (ValueError, TypeError) as error:
-            what = f"What came of {self.key} cannot be recorded: {name_and_words(error)}."
+            what = f"What came of {self.made.key} cannot be recorded: {name_and_words(error)}."
             hint = "Keep values in the run's states that Pydantic can write as JSON."
             raise CassetteError(what, hint=hint) from error
-        self.state.recording.call(self.run, self.key, ms=ms, outcome=outcome, started=started)
+        self.state.recording.call(self.run, self.made, ms=ms, outcome=outcome, started=started)
         return value
 
 

@@ -42,6 +42,7 @@ from journeyman.models.cassette.format import (
 )
 from journeyman.models.cassette.pieces import digest_of, error_json, head_json, message_json, part_json
 from journeyman.models.wire import as_list, as_object
+from journeyman.step import RunStep
 from journeyman.tools.redaction import Redactor
 from journeyman.types import Block, JsonObject, Message, Text, Thinking, ToolUse, canonical_json
 
@@ -190,13 +191,13 @@ class Recording:
         )
         self.lines.append(write_line(line))
 
-    def call(self, run: LiveRun, key: str, *, ms: float, outcome: JsonObject, started: Sequence[LiveRun]) -> None:
+    def call(self, run: LiveRun, step: RunStep, *, ms: float, outcome: JsonObject, started: Sequence[LiveRun]) -> None:
         """Record the outcome of a call; `started` are the runs that it started."""
         usual = {name for name, value in outcome.items() if value is None or value is False}
         line = CallLine(
             run=self._number(run),
-            key=key,
-            tool=run.tools.get(key.rpartition("/")[2]),
+            key=step.key,
+            tool=run.tools.get(step.call or ""),
             ms=round(ms, 1),
             runs=sorted({each.number for each in started}),
             outcome=self._redact_value({name: value for name, value in outcome.items() if name not in usual}),
