@@ -110,9 +110,7 @@ SHARED: Final = {
         "Do unasked: strict, balanced (else), auto, trust, plan.",
         ("run", "batch", "chat", "worker", "mcp", "resume", "cassette record"),
     ),
-    "--sandbox": SharedText(
-        "WISH", "Box commands: auto, required, none; host:NAME, write:PATH.", ("run", "chat", "worker", "serve")
-    ),
+    "--sandbox": SharedText("WHEN", "Run commands in a box: auto, required, none.", ("run", "chat", "worker", "serve")),
     "--store": SharedText(
         "PLACE",
         "A file or URL; else JOURNEYMAN_STORE, .journeyman/runs.db.",

@@ -9,7 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from importlib.util import find_spec
+from itertools import chain
 from typing import Final, Literal, TypedDict
 
 from cyclopts import App, CycloptsError, Parameter, UnknownOptionError, UnusedCliTokensError
@@ -158,14 +160,17 @@ def _explain(error: Exception, words: Sequence[str]) -> tuple[str, str]:
 
 def _explain_words(error: Exception, words: Sequence[str]) -> tuple[str, str]:
     """Return what is wrong with the words of the command line, and what to do."""
+    name = command_of(split_shared(words, SHARED, leading=True)[1])
+    told = str(error).removesuffix(".")
     if isinstance(error, UnknownOptionError):
         option = (error.token.keyword or error.token.value).partition("=")[0]
         if option in OLD_OPTIONS:
             return f"{option} {OLD_OPTIONS[option]}.", ""
-    told = str(error).removesuffix(".")
+        own = chain.from_iterable(each.names for each in error.argument_collection if each.parse)
+        if near := get_close_matches(option, [*options_taken(name), *own], n=1):  # cyclopts knows of the own ones only
+            told = f"Unknown option: {option}. Did you mean {near[0]}?"
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         told = f"{quoted(error.unused_tokens[0])} is one word too many"
-    name = command_of(split_shared(words, SHARED, leading=True)[1])
     see = f"See: journeyman {name} --help" if name in COMMANDS else "See: journeyman --help"
     if any(word.startswith("--env-file") for word in words):
         see = "--env-file stands before the command: journeyman --env-file FILE run …"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from inspect import Parameter as SignatureParameter
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias, get_type_hints
+from typing import Annotated, Final, Literal, TypeAlias, get_type_hints
 
 from cyclopts import App, Parameter
 
@@ -25,6 +25,8 @@ _SWITCHES: Final = {"-m": "--model", "--no-record": "--record"}
 """The other spellings of an option."""
 
 Flag: TypeAlias = Annotated[bool, Parameter(negative=())]
+SandboxUse: TypeAlias = Literal["auto", "required", "none"]
+"""When commands run in a box: where one holds; always, or nothing begins; never."""
 
 
 def check_positive(_: object, value: float | None) -> None:
@@ -49,7 +51,7 @@ class SharedOptions:
 
     model: Annotated[str | None, Parameter(name=("--model", "-m"))] = None
     mode: PermissionMode | None = None
-    sandbox: str | None = None
+    sandbox: SandboxUse | None = None
     store: str | None = None
     record: bool | None = None
     otel: Flag = False
@@ -155,6 +157,19 @@ MaxConcurrency: TypeAlias = Annotated[
     int, Parameter(help="So many runs at the same time.", show_default=True, validator=check_positive)
 ]
 OwnAgent: TypeAlias = Annotated[str | None, Parameter(help="Where its agent is, if elsewhere: agents.py:analyst.")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxOptions:
+    """The options that give commands more than their box does."""
+
+    allow_host: Annotated[
+        list[str] | None, Parameter(negative=(), help="Let commands reach this host; repeatable.")
+    ] = None
+    write: Annotated[
+        list[str] | None, Parameter(negative=(), help="Let commands change this file or folder; repeatable.")
+    ] = None
 
 
 @Parameter(name="*")

@@ -29,6 +29,7 @@ from journeyman.cli.ending import Interrupt
 from journeyman.cli.load_agent import AgentLoop, lasting
 from journeyman.cli.options import (
     AgentName,
+    BoxOptions,
     Flag,
     GivenOptions,
     InputText,
@@ -90,8 +91,12 @@ class Kept:
     detach: Flag = False
     """Only store the durable run, and print its id."""
 
-    def check(self, shared: SharedOptions) -> None:
-        """Raise a `Mistake` if an option of durable runs is given for another."""
+    def check(self, shared: SharedOptions, more: BoxOptions | None) -> None:
+        """Raise a `Mistake` if an option of durable runs is given for another, or the other way round."""
+        if self.durable and (shared.sandbox or more):
+            name = "--sandbox" if shared.sandbox else "--allow-host" if more and more.allow_host else "--write"
+            hint = "Give it in code: Workspace(…, sandbox=…)."
+            raise Mistake(f"{name} is not for a durable run: it would go on without the box.", hint)
         store = None if wants_record(shared.record) else shared.store
         given = {"--store": store, "--id": self.id, "--detach": self.detach or None}
         if not self.durable and (names := [name for name, value in given.items() if value is not None]):
@@ -109,19 +114,17 @@ def run(  # noqa: PLR0913 - one for each option, all by name
     rules: RulesFile = None,
     kept: Kept | None = None,
     lent: LentOptions | None = None,
+    more: BoxOptions | None = None,
     shared: GivenOptions,
 ) -> int:
     """Run an agent, and print what it hands in: a text as it is, anything else as JSON. All else goes to stderr."""
     kept = kept or Kept()
-    kept.check(shared)
+    kept.check(shared, more)
     if shared.json and stream is not None:
         what = "--json and --stream both say what is printed."
         raise Mistake(what, "Leave one out: --stream ends with that document.")
-    if kept.durable and shared.sandbox is not None:
-        hint = "Give it in code: Workspace(…, sandbox=…)."
-        raise Mistake("--sandbox is not for a durable run: it would go on without the box.", hint)
     with (
-        nullcontext() if kept.durable else sandbox_in(shared) as asked,
+        nullcontext() if kept.durable else sandbox_in(shared, more) as asked,
         AgentLoop(shared.timeout, rules=rules) as loop,
         telemetry_in(shared) as telemetry,
     ):
@@ -273,14 +276,16 @@ def recording_in(options: SharedOptions) -> Generator[OpenRecords | None]:
             made.close()
 
 
-def sandbox_in(options: SharedOptions, *, is_usual: bool = True) -> AbstractContextManager[AskedSandbox]:
+def sandbox_in(
+    options: SharedOptions, more: BoxOptions | None = None, *, is_usual: bool = True
+) -> AbstractContextManager[AskedSandbox]:
     """Return a block in which workspaces have the sandbox that the command line wishes for. `is_usual`: without a wish,
     they have one where it holds.
 
     Raises:
         Mistake: one is required, and none holds enough here; or such a box cannot be.
     """
-    return resolve_name("journeyman.cli.sandbox:ask_for_sandbox")(options.sandbox, is_usual=is_usual)
+    return resolve_name("journeyman.cli.sandbox:ask_for_sandbox")(options.sandbox, more, is_usual=is_usual)
 
 
 def tell_sandbox_in(asked: AskedSandbox, agent: Agent[Any, Any, Any], options: SharedOptions) -> None:

@@ -10,16 +10,17 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 from pydantic import BaseModel, ValidationError
 
 from journeyman import sandbox as sandboxes  # whose modules are loaded when somebody asks for a box
 from journeyman.cli.app import Mistake
+from journeyman.cli.options import BoxOptions, SandboxUse
 from journeyman.cli.show.lines import Line, one_line
 from journeyman.cli.show.screen import stderr_console
-from journeyman.errors import DefinitionError, name_and_words
+from journeyman.errors import DefinitionError, name_and_words, quoted
 from journeyman.processes import select_environment
 from journeyman.sandbox.box import Box, host_problem, read_need, secrets_of_home
 from journeyman.sandbox.sandbox import SandboxUnavailable
@@ -32,9 +33,7 @@ if TYPE_CHECKING:
 KEPT: Final = "JOURNEYMAN_KEEP_ENV"
 """The variable that names others, which commands get in a box although its list has them not: `NPM_TOKEN,GH_TOKEN`."""
 _TRIES: Final = "journeyman.sandbox.trials:try_escapes"
-_WISHES: Final = (
-    "Write auto, required or none, and what commands need besides: host:NAME, write:PATH, with commas between."
-)
+_NEEDS: Final = "Write host:NAME, write:PATH or read:PATH."
 _NO_PROGRAM: Final = 127
 _SIGNALLED: Final = 128
 
@@ -42,7 +41,7 @@ _SIGNALLED: Final = 128
 class SandboxSettings(BaseModel, extra="forbid", frozen=True):
     """The table `sandbox` of a person's settings."""
 
-    use: Literal["auto", "required", "none"] | None = None
+    use: SandboxUse | None = None
     needs: list[str] = []
 
 
@@ -79,26 +78,33 @@ def load_settings() -> SandboxSettings:
 
 
 @contextmanager
-def ask_for_sandbox(wish: str | None, *, is_usual: bool = True) -> Generator[AskedSandbox]:
+def ask_for_sandbox(
+    use: SandboxUse | None, more: BoxOptions | None = None, *, is_usual: bool = True
+) -> Generator[AskedSandbox]:
     """Let the workspaces that are made in a block have the sandbox that the command line, or else the person's
     settings, wish for. `is_usual`: without a wish they have one where it holds.
 
     Args:
-        wish: `auto`, `required` or `none`, and what commands need beyond the usual box, with commas between.
+        use: When commands run in a box, by the command line.
+        more: What commands need beyond the usual box, by the command line.
 
     Raises:
         Mistake: one is required, and none holds enough here; or such a box cannot be.
     """
-    settings, words = load_settings(), [] if wish is None else [each.strip() for each in wish.split(",")]
-    uses = [each for each in words if each in ("auto", "required", "none")]
-    needs = [_read_wish(each) for each in (*settings.needs, *words) if each not in uses]
-    if len(uses) > 1 or (uses == ["none"] and len(words) > 1):
-        raise Mistake(f"--sandbox {wish} says two things.", _WISHES)
-    said: str | None = uses[0] if uses else ("auto" if words else settings.use)
+    settings, more = load_settings(), more or BoxOptions()
+    given = [_read_need("--allow-host", f"host:{each}", each) for each in more.allow_host or ()]
+    given += [_read_need("--write", f"write:{each}", each) for each in more.write or ()]
+    needs = [*[_read_need("[sandbox] needs", each, each) for each in settings.needs], *given]
+    said: SandboxUse | None = use or settings.use or ("auto" if given else None)
+    if said == "none" and given:
+        name = "--sandbox none" if use else 'use = "none" in the settings'
+        raise Mistake(
+            f"--allow-host and --write give more than a box, and {name} says that there is none.", "Leave one out."
+        )
     if said == "required":
         _require_sandbox()
     chosen = said or ("auto" if is_usual else "none")
-    choice: SandboxChoice | None = "required" if chosen == "required" else "auto" if chosen == "auto" else None
+    choice: SandboxChoice | None = None if chosen == "none" else chosen
     asked = AskedSandbox(choice, read_kept_variables(), tuple(needs if choice else ()), is_usual=said is None)
     token = asked_sandbox.set(asked)
     try:
@@ -107,22 +113,22 @@ def ask_for_sandbox(wish: str | None, *, is_usual: bool = True) -> Generator[Ask
         asked_sandbox.reset(token)
 
 
-def _read_wish(word: str) -> str:
-    """Return a need with an absolute path.
+def _read_need(place: str, need: str, word: str) -> str:
+    """Return a need with an absolute path. `place` and `word` say where it stands, and how it is written there.
 
     Raises:
         Mistake: it is none, or cannot be given.
     """
-    kind, value = read_need(word) or ("", "")
+    kind, value = read_need(need) or ("", "")
     if kind == "host":
         if (problem := host_problem(value.lower())) is not None:
-            raise Mistake(problem.message, problem.hint)
+            raise Mistake(f"{place} {quoted(word[:80])} is no name of a host.", problem.hint)
         return f"host:{value.lower()}"
     if kind not in ("write", "read"):
-        raise Mistake(f"A sandbox cannot be {word!r}.", _WISHES)
-    path = str(Path(value).expanduser().resolve())
-    if not Path(path).exists():
-        raise Mistake(f"Commands cannot be given {path}: nothing is there.", "Make it first, or name another.")
+        raise Mistake(f"{place} {quoted(word[:80])} is nothing that commands can be given.", _NEEDS)
+    path = os.path.realpath(os.path.expanduser(value))
+    if not os.path.exists(path):  # false also where a name is too long, or one may not look
+        raise Mistake(f"{place} {quoted(word[:80])}: nothing is there.", "Make it first, or name another.")
     try:
         Box(work=path if kind == "write" else os.devnull)
     except DefinitionError as error:

@@ -33,7 +33,7 @@ from journeyman.cli.chat.tree import recall_lines
 from journeyman.cli.chat.view import LEAVING, SAY, ChatExit, ChatView, EnteredLine, Keys
 from journeyman.cli.ending import TimedEnd, end_process, hearing
 from journeyman.cli.load_agent import AgentLoop, load_model
-from journeyman.cli.options import Flag, GivenOptions, LentOptions, RulesFile
+from journeyman.cli.options import BoxOptions, Flag, GivenOptions, LentOptions, RulesFile
 from journeyman.cli.permit.asked import Prompt, TerminalAsker, asking
 from journeyman.cli.permit.policy import Nobody, data_folder
 from journeyman.cli.run import Stdout, output_json, parse_input, recorder_in, sandbox_in, telemetry_in, tell_sandbox_in
@@ -54,7 +54,7 @@ AnyTerminal: TypeAlias = "Terminal | PlainTerminal"
 _TERMINATED: Final = 143  # 128 and the number of SIGTERM, as shells report it
 
 
-def chat(
+def chat(  # noqa: PLR0913 - one for each option, all by name
     target: Annotated[
         str | None, Parameter(name="FILE:AGENT", help="The agent, as for run; else an assistant in this folder.")
     ] = None,
@@ -70,6 +70,7 @@ def chat(
     ] = None,
     plain: Annotated[Flag, Parameter(help="Draw nothing over: for screen readers.")] = False,
     lent: LentOptions | None = None,
+    more: BoxOptions | None = None,
     shared: GivenOptions,
 ) -> int:
     """Talk with an agent, or with an assistant in this folder. What is typed while it works steers it.
@@ -80,7 +81,11 @@ def chat(
     if tools is not None and target is not None:
         raise Mistake(f"--tools is for the assistant; {target} has its own tools.", "Leave one of them out.")
     stdout = None if os.isatty(0) and os.isatty(1) else Stdout()
-    with sandbox_in(shared) as asked, AgentLoop(shared.timeout, rules=rules) as loop, telemetry_in(shared) as telemetry:
+    with (
+        sandbox_in(shared, more) as asked,
+        AgentLoop(shared.timeout, rules=rules) as loop,
+        telemetry_in(shared) as telemetry,
+    ):
         make: Callable[..., Agent[Any, Any, Any]] | None = None
         if target is None:  # imported for it alone
             make = resolve_name("journeyman.cli.chat.assistant:assistant")
