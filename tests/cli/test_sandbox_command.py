@@ -143,6 +143,17 @@ def test_what_is_given_beyond_a_box_takes_back_nothing_of_what_the_settings_say(
     assert_one_error_line(warm(*run, "--write", "../given", cwd=place), 2, ["No sandbox holds enough here"])
 
 
+def test_who_only_gives_more_to_a_box_does_not_require_one(place: Path, warm: Warm) -> None:
+    (place / "home.py").write_text(AGENT.replace('"."', '"~"'))
+    run, more = ("run", "home.py:ungated", "Go."), ("--write", "../given")
+    done = warm(*run, *more, cwd=place)
+    assert (done.stdout, done.stderr.startswith("mode: balanced · no sandbox: A command may not change")) == (
+        "Done.\n",
+        True,
+    ), done.stderr
+    assert "A command may not change" in warm(*run, *more, "--sandbox", "auto", cwd=place).stderr
+
+
 @pytest.mark.parametrize("by", ["options", "settings"])
 def test_a_person_widens_the_box_by_options_and_by_settings(place: Path, warm: Warm, by: str) -> None:
     given = place.parent / "given"

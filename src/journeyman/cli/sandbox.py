@@ -95,7 +95,7 @@ def ask_for_sandbox(
     given = [_read_need("--allow-host", f"host:{each}", each) for each in more.allow_host or ()]
     given += [_read_need("--write", f"write:{each}", each) for each in more.write or ()]
     needs = [*[_read_need("[sandbox] needs", each, each) for each in settings.needs], *given]
-    said: SandboxUse | None = use or settings.use or ("auto" if given else None)
+    said: SandboxUse | None = use or settings.use
     if said == "none" and given:
         name = "--sandbox none" if use else 'use = "none" in the settings'
         raise Mistake(
