@@ -103,14 +103,25 @@ _MOST_AT_ONCE = 3
 
 
 def _cut_faults(lives: Lives, undisturbed: Lives) -> Iterator[str]:
-    """Yield what is wrong with the model calls that count as cut: of each death but the first those that were asked."""
+    """Yield what is wrong with the model calls that count as cut: of each death that the store can know of, but the
+    first of those, the calls that were asked."""
     n_cut, deaths = lives.outcome["cut"], [each.what for each in lives.lines if each.word == "died"]
-    asked = [each for each in deaths[1:] if each.startswith("after model")]
+    asked = [each for each in [*_deaths_of_holders(lives)][1:] if each.startswith("after model")]
     if not len(asked) <= n_cut <= _MOST_AT_ONCE * max(0, len(deaths) - 1):
         yield f"{n_cut} model calls count as cut by the deaths {deaths}"
     usage, expected = [each.outcome["result"]["usage"] for each in (lives, undisturbed)]
     if usage["requests"] != expected["requests"] + n_cut or usage["exact"] is bool(n_cut):
         yield f"its usage is {usage}, with {n_cut} model calls that count as cut"
+
+
+def _deaths_of_holders(lives: Lives) -> Iterator[str]:
+    """Yield where those lives died that held the run: any other death leaves no trace in the store."""
+    is_held = False
+    for line in lives.lines:
+        if line.word == "status":
+            is_held = line.what == "running"
+        elif line.word == "died" and is_held:
+            yield line.what
 
 
 def _without_requests(value: Any) -> Any:  # noqa: ANN401 - JSON

@@ -123,6 +123,8 @@ class Deaths:
                 self.world.line("stored", name_of(_record_of(each)))
             if each.table == "jm_runs" and each.verb == "UPDATE":
                 self._loop.call_soon_threadsafe(self.world.stirred.set)
+                if "status" in each.values:
+                    self.world.line("status", each.values["status"])
                 if each.values.get("status") in OVER:
                     self.world.line("ended", each.values["status"])
 

@@ -72,7 +72,10 @@ def statement_of(text: str, given: Any) -> Statement | None:  # noqa: ANN401 - w
     if shape is None:
         return None
     verb, table, names = shape
-    values = {name: restored(each) for name, each in zip(names, given or (), strict=False) if name}
+    values = dict[str, Any]()
+    for name, each in zip(names, given or (), strict=False):
+        if name and not (verb == "UPDATE" and name in values):  # what it must be now comes after what it becomes
+            values[name] = restored(each)
     return Statement(verb, table, values)
 
 

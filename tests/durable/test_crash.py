@@ -11,10 +11,12 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.durable.crash import SKIPPED
+from tests.durable.crash_judge import Line, Lives, faults
 from tests.durable.crash_program import EFFECTS
 from tests.durable.crash_trace import OPTIONS, late_calls
 
@@ -56,6 +58,25 @@ def test_a_run_that_is_killed_anywhere_ends_as_if_nobody_had_killed_it(store: st
         pytest.skip(said[0].strip())
     assert [part.returncode for part in parts] == [0] * _WORKERS, "\n".join((report, *said))
     assert sum(counts.values()) >= ({"file": 1_000, "database": 800}[store] if _CRASH == "all" else int(n_cases))
+
+
+@pytest.mark.parametrize(
+    ("killed", "is_wrong"),
+    [
+        (["died before COMMIT", "status running", "died after model a"], False),  # 17,134: before the first claim
+        (["status running", "status waiting", "died after COMMIT", "status running", "died after model a"], False),
+        (["status running", "died after COMMIT", "status running", "died after model a"], True),
+    ],
+)
+def test_a_model_call_counts_as_cut_by_each_death_of_who_held_the_run_but_the_first(
+    killed: list[str], *, is_wrong: bool
+) -> None:
+    result = {"code": "SUCCESS", "usage": {"requests": 1, "exact": True}}
+    outcome: dict[str, Any] = {"status": "done", "cut": 0, "result": result, "stored": result}
+    outcome |= {"unknown": [], "keys": [], "faults": []}
+    lives = Lives(lines=[Line(1, *each.split(" ", 1)) for each in killed], outcome=outcome)
+    found = [each for each in faults(lives, lives) if "cut by the deaths" in each]
+    assert len(found) == is_wrong
 
 
 def test_no_call_takes_effect_before_it_is_on_the_disk_that_it_was_begun(tmp_path: Path) -> None:
