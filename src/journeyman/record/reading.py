@@ -313,7 +313,7 @@ class Recordings:
         if id == "last":
             newest = self.runs(limit=1)
             if not newest:
-                raise StoreError(f"{self.file.place} has no recordings yet.", hint="Record a run: Runtime(record=…).")
+                raise StoreError(f"{self.file.place} has no recordings yet.", hint="Record a run: Runtime(recorder=…).")
             return newest[0]
         # A range and no pattern: an index finds it.
         end = id[:-1] + chr(ord(id[-1]) + 1) if id and ord(id[-1]) < 0x10FFFF else ""
