@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import quantiles
@@ -24,10 +25,11 @@ from benchmarks.server import ROOT
 from benchmarks.work import MAX_ITERATIONS, PROMPT
 from journeyman import Agent, Limits, Runtime, run, tool
 from journeyman.durable import Durable, Worker
-from journeyman.durable.records import Record, Status, record
+from journeyman.durable.records import DONE, Record, Status, packed, record_of_step
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.journal import new_id
 from journeyman.model import Request, Response
+from journeyman.step import RunStep, call_step, iteration_key
 from journeyman.testing.scripted import FunctionModel, call, say
 from journeyman.types import Effect
 
@@ -94,9 +96,10 @@ async def _fill(path: Path, n_runs: int, *, status: Status) -> None:
 
 
 def _steps(run: str, at: float) -> Sequence[Record]:
-    value = b'{"f":1,"v":"x"}'
-    keys = ("head", "attempt/1/iteration/1/model", "attempt/1/iteration/1/call/call_0")
-    return [record(run, key, 1, about=None, effect="pure", epoch=1, at=at, used_s=0.0, body=value) for key in keys]
+    model = RunStep(key=iteration_key(1, 1, "model"), kind="model", attempt=1, iteration=1)
+    steps = (RunStep(key="head", kind="head"), model, call_step(1, 1, "call_0"))
+    done = partial(record_of_step, run, state=DONE, about=None, effect="pure", epoch=1, at=at, used_s=0.0)
+    return [done(step=each, body=packed(b'"x"', key=each.key)) for each in steps]
 
 
 # -- an iteration ------------------------------------------------------------------------------------------------------
