@@ -151,17 +151,20 @@ class PatientDriver:
         """Whether the next call that fails is not made again."""
         self.shutdown, self.tm = asyncio.Event(), TaskManager()
         self.connection: psycopg.AsyncConnection | None = None
+        self.connecting = asyncio.Lock()
         self.hearing: asyncio.Task[None] | None = None
 
     async def asked(self, work: Callable[[PsycopgDriver], Awaitable[T]]) -> T:
         while True:
             try:
-                if self.connection is None or self.connection.closed:
-                    self.connection = await connected(self.url)
+                async with self.connecting:  # else two that ask at once would connect, and one connection be forgotten
+                    if self.connection is None or self.connection.closed:
+                        self.connection = await connected(self.url)
+                    connection = self.connection
                 # A connection may be half open: then nobody would ever answer.
-                late = asyncio.get_running_loop().call_later(self.lease_s, self.connection.pgconn.finish)
+                late = asyncio.get_running_loop().call_later(self.lease_s, connection.pgconn.finish)
                 try:
-                    return await work(PsycopgDriver(self.connection))
+                    return await work(PsycopgDriver(connection))
                 finally:
                     late.cancel()
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:

@@ -1,23 +1,26 @@
 """Agents behind HTTP, each with a workspace in a box of its own: many boxes at once, and what is left of them."""
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from journeyman.sandbox import Bubblewrap
+from journeyman.sandbox import Box, Bubblewrap
 from journeyman.sandbox.trials import visible_folder
-from tests.cli.program import Running, Warm, assert_one_error_line, running
+from journeyman.sandbox.whole_run import run_whole
+from tests.cli.program import Running, Warm, running
 from tests.sandbox.conftest import bubblewrap as bubblewrap
 from tests.support.shares import IS_WHOLE
 
 pytestmark = pytest.mark.timeout(180)
 
+ROOT = Path(__file__).parents[2]
 N_AGENTS = 64 if IS_WHOLE else 8
 AGENTS = """
 from pathlib import Path
@@ -147,13 +150,15 @@ def command_line(process: int) -> bytes:
 
 
 @pytest.mark.parametrize("command", ["serve", "worker"])
-def test_what_requires_a_sandbox_does_not_begin_where_none_holds(
-    bubblewrap: Bubblewrap, warm: Warm, command: str
-) -> None:
+def test_what_requires_a_sandbox_does_not_begin_where_none_holds(bubblewrap: Bubblewrap, command: str) -> None:
     with visible_folder() as folder:
         (folder / "agents.py").write_text(AGENTS.format(n=1))
-        words = (command, "agents.py:a0", "--sandbox", "required", "--store", "runs.db")
+        words = ("-m", "journeyman", command, "agents.py:a0", "--sandbox", "required", "--store", "runs.db")
         # In a box of ours no namespace can be made, as in most containers.
-        done = warm("sandbox", "--", sys.executable, "-m", "journeyman", *words, cwd=folder)
-        assert_one_error_line(done, 2, ["No sandbox holds enough here", "apt-get install bubblewrap"])
+        with closing(bubblewrap.open(Box(work=str(folder), readable=(str(ROOT),)))) as opened:
+            whole = ("-c", 'exec "$0" "$@" 2>&1', sys.executable, *words)
+            code, output = run_whole(opened, "sh", whole, folder=str(folder), environment=os.environ, timeout_s=60)
+        assert (code, output.count(b"\n")) == (2, 1)
+        assert b"No sandbox holds enough here" in output
+        assert b"apt-get install bubblewrap" in output
         assert not (folder / "runs.db").exists()

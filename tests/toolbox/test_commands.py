@@ -356,6 +356,7 @@ PLAIN_VARIABLES = {
 }
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize("name", SECRET_VARIABLES)
 def test_secrets_are_known_by_their_names_and_by_their_values(name: str) -> None:
     assert is_secret(name, SECRET_VARIABLES[name])

@@ -449,15 +449,19 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         return live
 
     async def learn_end(self, live: Live) -> None:
-        """Learn at once, and not when the store is read the next time, that another process has ended a turn: else what
-        a client sends next would be refused."""
-        if live.is_driven or live.ended is not None or not self.is_stored:
+        """Learn at once that the end of a turn is stored, whoever drives it: another server may have told it to the
+        client by now, and else what that sends next would be refused."""
+        if live.ended is not None or not self.is_stored:
             return
-        row = await self.durable.hub.engine.get(live.run)
-        if row is not None and row.result is not None:
-            await self._catch_up(live)
-            self.durable.hub.notify()
-            await asyncio.shield(live.over)
+        row = await self.durable.hub.engine.get(await self.turn_run(live.name) if live.is_driven else live.run)
+        if row is None or row.result is None:
+            return
+        if live.is_driven:  # here: it is told in a moment, if its chat does not go on by itself
+            await asyncio.wait({live.over}, timeout=_TICK_S)
+            return
+        await self._catch_up(live)
+        self.durable.hub.notify()
+        await asyncio.shield(live.over)
 
     async def find(self, name: str) -> Live | Past:
         """Return the run of this name, to be followed.
