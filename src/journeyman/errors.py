@@ -201,6 +201,12 @@ def quoted(text: str) -> str:
     return _BLANK.sub(lambda blank: ascii(blank[0])[1:-1], repr(text))
 
 
+def printable(name: str) -> str:
+    """Return the name of a file as it may be shown: a command may have chosen it, and what it holds may be for a
+    terminal."""
+    return name if name.isprintable() else quoted(name)
+
+
 def visible(value: object, *, indent: int | None = 2) -> str:
     """Return a value as JSON in which whatever a screen would not show is written out, as `\\u202e`: controls, marks
     that turn the direction of writing, and other signs that take no place."""

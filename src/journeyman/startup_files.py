@@ -16,7 +16,9 @@ from contextlib import suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+
+from journeyman.errors import printable
 
 _FOLDERS: Final = frozenset(
     (
@@ -75,6 +77,8 @@ _HARMLESS: Final = (
 """The keys of git that run nothing: of all others that is not known."""
 _TICK_NS: Final = 20_000_000
 """Two changes within this time may have the same time."""
+_NOT_HELD: Final = ()
+"""The facts of a file that could not be put aside: it never is as it was."""
 _MOST_ENTRIES: Final = 200_000
 _LONGEST_CONFIG: Final = 100_000
 _LONGEST_NAME: Final = 240  # so that it may be followed by a number and `.held`
@@ -96,6 +100,25 @@ def _has_startup_name(path: str) -> bool:
     *folders, name = path.split("/")
     is_inside = not _FOLDERS.isdisjoint([each.lower() for each in (*folders, name)])
     return is_inside or _matcher(_NAMES)(name) is not None or _matcher(_PLACES)(path) is not None
+
+
+class HeldFile(NamedTuple):
+    """A startup file that is new or changed after a command."""
+
+    path: str
+    """Where it was."""
+    aside: str
+    """Where it is now; empty: where it was."""
+    problem: str = ""
+    """Why it could not be put aside."""
+
+    def describe(self) -> str:
+        """Return a sentence for whoever has to know of it."""
+        if self.aside:
+            return (
+                f"{printable(self.path)} was put aside as {printable(self.aside)}: programs would run it by themselves."
+            )
+        return f"{printable(self.path)} could not be put aside ({self.problem}): programs run it by themselves."
 
 
 class StartupFiles:
@@ -121,17 +144,19 @@ class StartupFiles:
         alone = [each for each in self._known if not any(each.startswith(f"{folder}/") for folder in folders)]
         return tuple(sorted([*folders, *alone]))
 
-    def hold_changes(self) -> list[str]:
+    def hold_changes(self) -> list[HeldFile]:
         """Put aside each startup file that is new or changed and may run something, as `NAME.held` beside it, or as
-        `NAME.2.held` where that is taken. Return where they were."""
-        held: list[str] = []
-        for path, facts in [*self._find_changes()]:
-            self._known[path] = facts
-            if not _is_harmless(path):
-                with suppress(FileNotFoundError):
-                    _put_aside(path)
-                    del self._known[path]
-                    held.append(path)
+        `NAME.2.held` where that is taken. What cannot be put aside is tried again the next time. Return them all."""
+        held: list[HeldFile] = []
+        for path, facts in dict(self._find_changes()).items():
+            if _is_harmless(path):
+                self._known[path] = facts
+                continue
+            self._known.pop(path, None)
+            if file := _put_aside(path):
+                held.append(file)
+                if not file.aside:
+                    self._known[path] = _NOT_HELD
         return held
 
     def _find_changes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -185,7 +210,7 @@ class StartupFiles:
         if entry.name.endswith((".held", ".sample")):
             return False
         if entry.name.lower().endswith((".pth", "customize.py")):  # those of a virtual environment are its own
-            return not any(each.joinpath("pyvenv.cfg").exists() for each in Path(entry.path).parents)
+            return not any(os.path.lexists(each / "pyvenv.cfg") for each in Path(entry.path).parents)
         below = entry.path[len(os.path.dirname(self._root)) :].lstrip("/")
         parts = below.lower().split("/")
         if parts[-1] == ".git" or (of_git and parts[-1] in ("config", "hooks")):
@@ -200,21 +225,23 @@ def _is_startup_folder(folder: str) -> bool:
     return name.lower() in _FOLDERS or (name.lower() == "hooks" and os.path.lexists(f"{above}/objects"))
 
 
-def _put_aside(path: str) -> None:
-    """Rename a file to `NAME.held`, or to `NAME.2.held` where that is taken.
-
-    Raises:
-        OSError: it cannot be renamed, or is not there any more.
-    """
+def _put_aside(path: str) -> HeldFile | None:
+    """Rename a file to `NAME.held`, or to `NAME.2.held` where that is taken. None: it is not there any more."""
     folder, name = os.path.split(path)
     name = os.fsdecode(os.fsencode(name)[:_LONGEST_NAME])
     names = (f"{folder}/{name}.held" if number == 1 else f"{folder}/{name}.{number}.held" for number in count(1))
     aside = next(each for each in names if not os.path.lexists(each))
     try:
-        os.rename(path, aside)  # noqa: PTH104  names may hold what is no text
-    except PermissionError:  # a command has taken its own folder's rights away
-        Path(folder).chmod(stat.S_IMODE(os.lstat(folder).st_mode) | stat.S_IRWXU)
-        os.rename(path, aside)  # noqa: PTH104
+        try:
+            os.rename(path, aside)  # noqa: PTH104  names may hold what is no text
+        except PermissionError:  # a command has taken its own folder's rights away
+            Path(folder).chmod(stat.S_IMODE(os.lstat(folder).st_mode) | stat.S_IRWXU)
+            os.rename(path, aside)  # noqa: PTH104
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        return HeldFile(path, "", error.strerror or "nobody says why")
+    return HeldFile(path, aside)
 
 
 def _is_harmless(path: str) -> bool:

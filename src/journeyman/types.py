@@ -51,9 +51,12 @@ T = TypeVar("T")
 
 JsonObject: TypeAlias = dict[str, JsonValue]
 """What JSON calls an object, parsed."""
-RefusalCause: TypeAlias = Literal["write", "read", "protected", "program", "network", "socket", "privilege", "held"]
+RefusalCause: TypeAlias = Literal[
+    "write", "read", "protected", "program", "network", "socket", "privilege", "held", "not_held"
+]
 """The kind of what a sandbox refused: to change what is outside, to read what is hidden, to change what is protected, a
-program, a host, a unix socket, to be another user; `held`: a file that programs run by themselves was put aside."""
+program, a host, a unix socket, to be another user; `held`: a file that programs run by themselves was put aside;
+`not_held`: such a file could not be."""
 RunPath: TypeAlias = tuple[str, ...]
 """Names a run: the agent's name, or, for a sub-agent, the names from the root down, each with the number of its run."""
 StopReason: TypeAlias = Literal[

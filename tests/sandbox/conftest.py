@@ -1,5 +1,6 @@
 """What the tests of sandboxes get: a sandbox that holds here, and a workspace with what it must not touch around it."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -40,3 +41,14 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def stage(template: Path) -> Iterator[Stage]:
     with staged(template) as made:
         yield made
+
+
+def make_unheld(folder: Path) -> Path:
+    """Make a startup file whose path leaves no room for `.held`, and return the path."""
+    room = os.pathconf(folder, "PC_PATH_MAX") - 1 - len(os.fsencode(folder)) - len("/.envrc")
+    while room > 0:
+        name = "d" * (min(room, 200) - 1 if room - 200 != 1 else 198)
+        folder, room = folder / name, room - len(name) - 1
+        folder.mkdir()
+    (folder / ".envrc").write_text("x")
+    return folder / ".envrc"

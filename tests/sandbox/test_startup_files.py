@@ -10,8 +10,9 @@ import pytest
 
 from journeyman.gate import Allow, Ask
 from journeyman.permission import Permission
-from journeyman.startup_files import StartupFiles
+from journeyman.startup_files import HeldFile, StartupFiles
 from tests.permission.workshop import request
+from tests.sandbox.conftest import make_unheld
 
 FILES = (
     *(".envrc", ".vscode/tasks.json", "a/b/c/d/e/f/g/.idea/x.xml", ".husky/_/pre-commit", ".mcp.json", "x/.bashrc"),
@@ -100,12 +101,19 @@ async def test_file_tools_and_boxes_go_by_one_list(tmp_path: Path) -> None:
         assert isinstance(asked, Ask), name
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
-    held = {os.path.relpath(each, tmp_path) for each in startup.hold_changes()}
+    held = {os.path.relpath(each, tmp_path) for each in hold_all(startup)}
     assert held == {*FILES, *BY_THEMSELVES}
     head = await gate.decide(request("write", "idempotent", path="c/HEAD", content=""))
     assert isinstance(head, Ask), "it makes a repository of the folder, whose config then runs something"
     for name in OTHERS[:-2]:
         assert await gate.decide(request("write", "idempotent", path=name, content="")) == Allow(), name
+
+
+def hold_all(startup: StartupFiles) -> list[str]:
+    """Put aside what has changed, and return where it was."""
+    held = startup.hold_changes()
+    assert [each for each in held if not each.aside] == []
+    return [each.path for each in held]
 
 
 CHANGES = {
@@ -150,34 +158,59 @@ CHANGES = {
 def test_what_is_new_and_runs_by_itself_is_put_aside(project: Path, line: str) -> None:
     (project / "new").mkdir()
     startup = StartupFiles(str(project))
-    assert startup.hold_changes() == []
+    assert hold_all(startup) == []
     identity = {f"GIT_{who}_{what}": "a@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     environment = {"PATH": os.environ["PATH"], "HOME": str(project / "nowhere"), **identity}
     subprocess.run(["bash", "-c", line], cwd=project, env=environment, check=True)
-    held = sorted(os.path.relpath(each, project) for each in startup.hold_changes())
+    held = sorted(os.path.relpath(each, project) for each in hold_all(startup))
     assert held == CHANGES[line]
     for each in held:
         assert not (project / each).exists()
         assert (project / f"{each}.held").exists()
-    assert startup.hold_changes() == []
+    assert hold_all(startup) == []
 
 
 def test_what_was_put_aside_before_is_not_lost(project: Path) -> None:
     startup = StartupFiles(str(project))
-    for text in ("one", "two"):
+    for text, name in (("one", ".zshrc.held"), ("two", ".zshrc.2.held")):
         (project / ".zshrc").write_text(text)
-        assert startup.hold_changes() == [str(project / ".zshrc")]
+        (file,) = startup.hold_changes()
+        assert file == HeldFile(str(project / ".zshrc"), aside=str(project / name))
+        assert f" was put aside as {project / name}: " in file.describe()
     assert [(project / f".zshrc{each}").read_text() for each in (".held", ".2.held")] == ["one", "two"]
+
+
+def test_what_cannot_be_put_aside_is_told_with_the_reason_each_time_and_the_rest_is_held(tmp_path: Path) -> None:
+    startup = StartupFiles(str(tmp_path))
+    (tmp_path / ".bashrc").write_text("x")
+    unheld = make_unheld(tmp_path)
+    held = HeldFile(str(tmp_path / ".bashrc"), aside=str(tmp_path / ".bashrc.held"))
+    left = HeldFile(str(unheld), aside="", problem="File name too long")
+    assert sorted(startup.hold_changes()) == sorted([held, left])
+    assert left.describe().endswith(
+        ".envrc could not be put aside (File name too long): programs run it by themselves."
+    )
+    assert startup.hold_changes() == [left], "it is still there"
+    assert str(unheld) in startup.paths, "no command may change what others would run now"
+    unheld.unlink()
+    assert startup.hold_changes() == []
+
+
+def test_a_path_that_leaves_no_room_for_a_name_hides_nothing_beside_it(tmp_path: Path) -> None:
+    startup = StartupFiles(str(tmp_path))
+    folder = make_unheld(tmp_path).parent
+    (folder / "a.pth").write_text("import x")
+    assert {Path(each.path).name for each in startup.hold_changes()} == {".envrc", "a.pth"}
 
 
 def test_a_folder_that_goes_and_comes_again_is_looked_at_again(project: Path) -> None:
     startup = StartupFiles(str(project))
     (project / "x/.bashrc").unlink()
     (project / "x").rmdir()
-    assert startup.hold_changes() == []
+    assert hold_all(startup) == []
     (project / "x").mkdir()
     (project / "x/.bashrc").write_text("y")
-    assert startup.hold_changes() == [str(project / "x/.bashrc")]
+    assert hold_all(startup) == [str(project / "x/.bashrc")]
 
 
 def test_names_with_newlines_and_bytes_and_what_is_no_file_are_found_as_well(tmp_path: Path) -> None:
@@ -186,13 +219,13 @@ def test_names_with_newlines_and_bytes_and_what_is_no_file_are_found_as_well(tmp
     startup = StartupFiles(str(tmp_path))
     os.mkfifo(f"{odd}/.envrc")
     (tmp_path / ".profile").symlink_to("nowhere")
-    assert startup.hold_changes() == [str(tmp_path / ".profile"), f"{odd}/.envrc"]
+    assert hold_all(startup) == [str(tmp_path / ".profile"), f"{odd}/.envrc"]
 
 
 def test_a_name_that_leaves_no_room_for_held_is_put_aside_all_the_same(tmp_path: Path) -> None:
     startup, name = StartupFiles(str(tmp_path)), f"{'x' * 240}.code-workspace"
     (tmp_path / name).write_text("{}")
-    assert startup.hold_changes() == [str(tmp_path / name)]
+    assert hold_all(startup) == [str(tmp_path / name)]
     assert [each.name for each in tmp_path.iterdir()] == [f"{'x' * 240}.held"]
 
 
@@ -218,7 +251,7 @@ def count_folders_listed(startup: StartupFiles) -> int:
 
     sys.setprofile(count)
     try:
-        assert startup.hold_changes() == []
+        assert hold_all(startup) == []
     finally:
         sys.setprofile(None)
     return n_listed

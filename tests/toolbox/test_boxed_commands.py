@@ -17,6 +17,7 @@ from journeyman.toolbox import Shell, Workspace
 from journeyman.toolbox.boxed import SandboxChoice
 from journeyman.types import Message, ToolResult
 from tests.sandbox.conftest import bubblewrap as bubblewrap
+from tests.sandbox.conftest import make_unheld
 from tests.toolbox.player import Player
 
 
@@ -109,6 +110,27 @@ async def test_startup_files_are_protected_and_new_ones_are_put_aside(place: Pat
     await player.text("bash", command="git init -q new")
     told = await player.text("bash", command="git -C new config core.pager x")
     assert "it is protected" in told or "was put aside" in told or "could not" in told, told
+    player.workspace.close()
+
+
+async def test_the_name_under_which_a_file_was_put_aside_is_told(place: Path) -> None:
+    player, held = player_in(place, NoSandbox("this system has none")), place / "work/.envrc"
+    told = [await player.text("bash", command="echo x > .envrc") for _ in range(2)]
+    ends = [
+        f"[{held} was put aside as {held}{each}: programs would run it by themselves.]" for each in (".held", ".2.held")
+    ]
+    assert told == [f"[exit code 0]\n{each}" for each in ends]
+    player.workspace.close()
+
+
+async def test_a_file_that_cannot_be_put_aside_costs_no_output(place: Path) -> None:
+    player = player_in(place, NoSandbox("this system has none"))
+    unheld = make_unheld(place / "work")
+    unheld.unlink()
+    for _ in range(2):
+        told = await player.text("bash", command=f"echo x > '{unheld}'; echo made; exit 3")
+        assert told.startswith("made\n[exit code 3]\n[")
+        assert told.endswith(".envrc could not be put aside (File name too long): programs run it by themselves.]")
     player.workspace.close()
 
 

@@ -21,7 +21,7 @@ from journeyman.cli.app import Mistake, Refused, explain_errors
 from journeyman.cli.durable import FOLDER, StorePlace, find_store, tell
 from journeyman.cli.options import ForceFlag, GivenOptions, RunName
 from journeyman.cli.run import Stdout
-from journeyman.cli.show.lines import clean, duration, fact_lines, one_line, table_lines
+from journeyman.cli.show.lines import clean, duration, fact_lines, one_line, refusal_words, table_lines
 from journeyman.cli.show.played import cassette_lines, text_of_value
 from journeyman.errors import StoreError, count, quoted
 from journeyman.files import make_private_folder, replace_file
@@ -207,7 +207,7 @@ _WORDS: Final[dict[str, Callable[[RecordedEvent, dict[str, Any]], str]]] = {
         f"    {event.tool_name}{' failed' if facts.get('is_error') else ''}: {text_of_value(facts.get('tool_result'))}"
     ),
     "SandboxRefused": lambda _, facts: (
-        f"    refused by {facts.get('sandbox')} ({facts.get('cause')}): {text_of_value(facts.get('what'))}"
+        f"    {refusal_words(str(facts.get('cause')), facts.get('sandbox'))}: {text_of_value(facts.get('what'))}"
     ),
     "GateDecided": lambda _, facts: f"    gate: {facts.get('decision')} {text_of_value(facts.get('reason'))}",
     "ModelRetried": lambda _, facts: f"    again, since {text_of_value(facts.get('message'))}",

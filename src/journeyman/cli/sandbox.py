@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from journeyman import sandbox as sandboxes  # whose modules are loaded when somebody asks for a box
 from journeyman.cli.app import Mistake
 from journeyman.cli.options import BoxOptions, SandboxUse
-from journeyman.cli.show.lines import Line, one_line
+from journeyman.cli.show.lines import Line, one_line, refusal_words
 from journeyman.cli.show.screen import stderr_console
 from journeyman.errors import DefinitionError, name_and_words, quoted
 from journeyman.processes import select_environment
@@ -177,8 +177,7 @@ def sandbox_lines(asked: AskedSandbox | None) -> Iterator[Line]:
     for box in asked.boxes:
         yield Line(indent=2, name=box.root, text="may be changed by commands", rows=2)
         for each in box.refused:
-            told = "put aside" if each.cause == "held" else f"refused ({each.cause})"
-            yield Line(indent=4, mark="warning", text=f"{told}: {one_line(each.what)}", rows=2)
+            yield Line(indent=4, mark="warning", text=f"{refusal_words(each.cause)}: {one_line(each.what)}", rows=2)
         for need in box.given:
             yield Line(indent=4, text=f"given: {one_line(need)}", rows=2)
 
@@ -221,9 +220,8 @@ async def _run_in_box(folder: str, command: tuple[str, ...]) -> int:
         code = await _wait_for(opened, command)
     finally:
         opened.close()
-        for name in map(one_line, startup.hold_changes()):
-            told = f"{name} was put aside as {name}.held: programs would run it by themselves."
-            stderr_console().print(told, markup=False)
+        for file in startup.hold_changes():
+            stderr_console().print(one_line(file.describe()), markup=False)
     return code if code >= 0 else _SIGNALLED - code
 
 

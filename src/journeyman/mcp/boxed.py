@@ -23,7 +23,7 @@ from journeyman.mcp.servers import Stdio
 from journeyman.processes import is_secret, select_environment
 from journeyman.proxies import VARIABLES
 from journeyman.sandbox.unboxed import Unboxed
-from journeyman.startup_files import StartupFiles
+from journeyman.startup_files import HeldFile, StartupFiles
 
 if TYPE_CHECKING:
     from journeyman.sandbox import Box, OpenSandbox, Sandbox, SandboxProcess
@@ -176,15 +176,15 @@ class ServerBox:
         hosts = ", ".join([each for each in box.hosts if each != _NO_HOST]) or "no host"
         return f"it changes {', '.join(changed) or 'no folder'} and reaches {hosts}"
 
-    def close(self) -> list[str]:
+    def close(self) -> list[HeldFile]:
         """End what still runs. Put aside what others would run by themselves of what the server has written, and return
-        where that was."""
+        these files."""
         if self._opened is not None:
             self._opened.close()
         self._unboxed.close()
         if self._own is not None:
             shutil.rmtree(self._own, ignore_errors=True)
-        return [path for each in self._startup for path in each.hold_changes()]
+        return [file for each in self._startup for file in each.hold_changes()]
 
 
 @dataclass

@@ -171,8 +171,8 @@ class StdioTransport:
 
     async def _close_box(self) -> None:
         held = await asyncio.to_thread(self.box.close)
-        for path in held:
-            _log.warning("An MCP server has made %r, which was put aside as NAME.held: others would run it.", path)
+        for file in held:
+            _log.warning("An MCP server has made a file: %s", file.describe())
 
     # -- what goes in and out
 

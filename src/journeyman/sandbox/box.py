@@ -273,3 +273,5 @@ class SandboxRefusal:
     """The path, the program or the host."""
     need: str | None = None
     """The need that would have to be asked for. None: it cannot be had."""
+    detail: str = ""
+    """Where a file that was put aside is now, and why another could not be."""

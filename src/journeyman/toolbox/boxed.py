@@ -16,9 +16,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from journeyman import sandbox as sandboxes  # whose modules are loaded when somebody asks for a box
-from journeyman.errors import DefinitionError, Problem, quoted
+from journeyman.errors import DefinitionError, Problem, printable
 from journeyman.gate import may_change_files
-from journeyman.startup_files import StartupFiles
+from journeyman.startup_files import HeldFile, StartupFiles
 from journeyman.toolbox.files import ToolRefused
 from journeyman.tools.known_secrets import known_secrets
 
@@ -234,17 +234,26 @@ class WorkspaceBox:
         if isinstance(opened, sandboxes.TellsRefusals):
             refusals = [*dict.fromkeys([*opened.take_refusals(), *refusals])]
         held = await asyncio.to_thread(self._startup.hold_changes)
-        refusals += [sandboxes.SandboxRefusal(cause="held", what=each) for each in held]
+        refusals += [
+            sandboxes.SandboxRefusal(
+                cause="held" if each.aside else "not_held", what=each.path, detail=each.aside or each.problem
+            )
+            for each in held
+        ]
         self.refused.update(dict.fromkeys(refusals))
         return refusals
 
     def explain(self, refusal: SandboxRefusal) -> str:
         """Return what was refused as a line to read, with what to ask for where that can be had."""
+        if refusal.cause == "held":
+            return HeldFile(refusal.what, refusal.detail).describe()
+        if refusal.cause == "not_held":
+            return HeldFile(refusal.what, "", refusal.detail).describe()
         is_read_only = refusal.cause == "write" and Path(refusal.what).is_relative_to(self.root)
         told = _READ_ONLY if is_read_only else _REFUSED[refusal.cause]
         can_be_asked = self.may_widen and may_change_files.get() and refusal.need is not None
-        asked = f' Ask with needs=["{_printable(refusal.need or "")}"].' if can_be_asked else ""
-        return told.format(_printable(refusal.what)) + asked
+        asked = f' Ask with needs=["{printable(refusal.need or "")}"].' if can_be_asked else ""
+        return told.format(printable(refusal.what)) + asked
 
     def _open(self, wish: _Wish) -> _OpenBox | None:
         with self._opening:
@@ -293,11 +302,6 @@ class WorkspaceBox:
         self._left.clear()
 
 
-def _printable(name: str) -> str:
-    """Return the name of a file as it may be shown: a command chooses it, and what it holds may be for a terminal."""
-    return name if name.isprintable() else quoted(name)
-
-
 _READ_ONLY: Final = "The sandbox refused to change {}: nothing may be changed now."
 _REFUSED: Final = {
     "write": "The sandbox refused to change {}: it is outside of the workspace.",
@@ -307,5 +311,4 @@ _REFUSED: Final = {
     "network": "The sandbox refused to connect to {}: it is not among the hosts that are allowed.",
     "socket": "The sandbox refused {}: a unix socket leads to other programs of the machine.",
     "privilege": "The sandbox refused {}: no command in it becomes another user.",
-    "held": "{0} was put aside as {0}.held: programs would run it by themselves.",
 }

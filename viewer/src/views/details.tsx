@@ -294,6 +294,8 @@ function isScalars(value: Facts): boolean {
   return Object.values(value).every((each) => typeof each !== "object" || each === null || "characters" in each);
 }
 
+const PUT_ASIDE: Record<string, string> = { held: "put aside", not_held: "could not put aside" };
+
 function CallCard({ call, recording, choose, isOne }: { call: Step; recording: Recording; choose: (key: string) => void; isOne: boolean }) {
   const called = useEntire(recording, call.called);
   const finished = useEntire(recording, call.finished);
@@ -350,7 +352,7 @@ function CallCard({ call, recording, choose, isOne }: { call: Step; recording: R
           ))}
           {refusals.map((event) => (
             <p class="bad" key={event.n}>
-              {text(event["sandbox"])} {event["cause"] === "held" ? "put aside" : "refused"} ({text(event["cause"])}): <span class="mono">{text(event["what"])}</span>
+              {text(event["sandbox"])} {PUT_ASIDE[text(event["cause"])] ?? "refused"} ({text(event["cause"])}): <span class="mono">{text(event["what"])}</span>
               {event["need"] ? <span class="quiet">, asked for by {text(event["need"])}</span> : null}
             </p>
           ))}

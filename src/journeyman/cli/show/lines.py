@@ -162,6 +162,13 @@ def one_line(text: str, longest: int = 2_000) -> str:
     return shorten(flat, longest)
 
 
+def refusal_words(cause: str, sandbox: object = None) -> str:
+    """Return what stands before the name of a thing that a sandbox has refused, or of a file that was put aside."""
+    if cause in ("held", "not_held"):
+        return "was put aside" if cause == "held" else "could not be put aside"
+    return f"refused ({cause})" if sandbox is None else f"refused by {sandbox} ({cause})"
+
+
 def duration(seconds: float) -> str:
     """Say how long something took: `8 ms`, `1.2 s`, `3 min 05 s`."""
     if seconds < 0.9995:

@@ -13,7 +13,17 @@ from itertools import groupby
 from typing import Final
 
 from journeyman import events
-from journeyman.cli.show.lines import EMPTY, Line, Mark, duration, one_line, ran, short_usage, usage_sentence
+from journeyman.cli.show.lines import (
+    EMPTY,
+    Line,
+    Mark,
+    duration,
+    one_line,
+    ran,
+    refusal_words,
+    short_usage,
+    usage_sentence,
+)
 from journeyman.cli.show.seen import BACKGROUND, SeenIteration, SeenRun, SeenRuns
 from journeyman.endings import ErrorCode
 from journeyman.errors import count
@@ -171,8 +181,10 @@ def lines_for_event(run: SeenRun, event: events.Event) -> Iterator[Line]:  # noq
             yield from _hosted_lines(event)
         case events.ToolFinished():
             yield from _finish_lines(run, event)
-        case events.SandboxRefused() | events.CallAbandoned():
-            yield _warning(event)
+        case events.SandboxRefused(tool_name=name, cause=cause, sandbox=sandbox, what=what):
+            yield _line_with_warning(name, f"{refusal_words(cause, sandbox)}: {one_line(what)}")
+        case events.CallAbandoned(tool_name=name):
+            yield _line_with_warning(name or "model", "was stopped and goes on; what it returns is dropped")
         case events.LayerStarted():
             if run.n_layers == 1:
                 yield _submission_line(run)
@@ -186,12 +198,8 @@ def lines_for_event(run: SeenRun, event: events.Event) -> Iterator[Line]:  # noq
             pass
 
 
-def _warning(event: events.SandboxRefused | events.CallAbandoned) -> Line:
-    text = "was stopped and goes on; what it returns is dropped"
-    if isinstance(event, events.SandboxRefused):
-        told = "was put aside" if event.cause == "held" else f"refused by {event.sandbox} ({event.cause})"
-        text = f"{told}: {one_line(event.what)}"
-    return Line(indent=_CALL, mark="warning", name=event.tool_name or "model", text=text)
+def _line_with_warning(name: str, text: str) -> Line:
+    return Line(indent=_CALL, mark="warning", name=name, text=text)
 
 
 def _begin_line(run: SeenRun, event: events.RunStarted | events.RunResumed) -> Line:
