@@ -153,6 +153,8 @@ def test_commands_of_the_users_own_are_told_with_the_next_text_or_not(warm: Warm
         heard = " ".join(shown[shown.index("heard") :].split())
         assert r"I ran this command:\n$ echo secret\nsecret\n[exit code 0]\n\nWell?" in heard
         assert "hidden" not in heard
+        chat.type("!!setsid flock lock sleep 60 > /dev/null 2>&1 & until [ -e lock ]; do :; done", "  exit code 0")
+        chat.type("!!flock -n lock sh -c 'exit 7'", "  exit code 7\n")  # nothing of it holds the lock
         chat.type("!cat door", "running your command")
         chat.type("Said meanwhile.", "then: Said meanwhile.")
         chat.press(b"\x03")

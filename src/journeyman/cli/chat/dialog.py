@@ -9,17 +9,15 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from codecs import getincrementaldecoder
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from pkgutil import resolve_name
-from signal import SIGKILL
 from typing import TYPE_CHECKING, Any, Final
 
 from journeyman import events
@@ -47,10 +45,12 @@ from journeyman.foreign import OLD_SLASH_WORDS
 from journeyman.model import Model, context_window_of
 from journeyman.narrowing import is_one_of
 from journeyman.permission.permission import MODES, PermissionMode
+from journeyman.sandbox.unboxed import Unboxed
 from journeyman.types import Image
 from journeyman.window import estimate_message
 
 if TYPE_CHECKING:
+    from journeyman.sandbox.sandbox import SandboxProcess
     from journeyman.toolbox.boxed import AskedSandbox
 
 _MAY_DELIVER: Final = (events.MessageCommitted, events.IterationStarted, events.TurnEnded)
@@ -385,29 +385,50 @@ class Dialog:
 
     async def _run_command(self, command: str, written: deque[str]) -> int:
         """Run a command, show its first lines, and return its exit code. Whatever happens, nothing of it goes on."""
-        process = await asyncio.create_subprocess_exec(
-            "bash", "-c", command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, start_new_session=True
-        )
         decode, rest, n_shown = getincrementaldecoder("utf-8")("replace").decode, "", 0
+        unboxed, output = Unboxed(), asyncio.StreamReader()  # whoever types it means what they may do themselves
+        reading, writing = os.pipe()
         try:
-            while process.stdout is not None and (data := await process.stdout.read(65_536)):
-                *whole, rest = (rest + decode(data)).split("\n")
-                if len(rest) > _LONGEST_LINE:
-                    whole, rest = [*whole, rest], ""
-                written += whole
-                shown = whole[: max(0, _SHELL_ROWS - n_shown)]
-                n_shown += len(whole)
-                self.say([Line(indent=2, mark="bar", text=line, rows=_SHELL_ROWS) for line in shown])
-            if rest:
-                written.append(rest)
-                self.say([Line(indent=2, mark="bar", text=rest, rows=_SHELL_ROWS)])
-            if n_shown > _SHELL_ROWS:
-                self.say([Line(indent=2, text=f"… {count(n_shown - _SHELL_ROWS, 'more line')}: /output", style="dim")])
-            return await process.wait()
+            with ExitStack() as ends:
+                pipe = ends.enter_context(os.fdopen(reading, "rb", 0))
+                with os.fdopen(writing, "wb", 0):
+                    process = await _start_shell(unboxed, command, writing)
+                ends.callback(process.close)
+                protocol = asyncio.StreamReaderProtocol(output)
+                transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
+                ends.callback(transport.close)
+                while data := await output.read(65_536):
+                    *whole, rest = (rest + decode(data)).split("\n")
+                    if len(rest) > _LONGEST_LINE:
+                        whole, rest = [*whole, rest], ""
+                    written += whole
+                    shown = whole[: max(0, _SHELL_ROWS - n_shown)]
+                    n_shown += len(whole)
+                    self.say([Line(indent=2, mark="bar", text=line, rows=_SHELL_ROWS) for line in shown])
+                if rest:
+                    written.append(rest)
+                    self.say([Line(indent=2, mark="bar", text=rest, rows=_SHELL_ROWS)])
+                if n_shown > _SHELL_ROWS:
+                    self.say(
+                        [Line(indent=2, text=f"… {count(n_shown - _SHELL_ROWS, 'more line')}: /output", style="dim")]
+                    )
+                return await process.wait()
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, SIGKILL)
-            await process.wait()
+            await asyncio.to_thread(unboxed.close)
+
+
+async def _start_shell(unboxed: Unboxed, command: str, output: int) -> SandboxProcess:
+    """Start a command in the current folder. A cancellation at this very moment ends what has just been started."""
+    folder, environment = str(Path.cwd()), dict(os.environ)
+    starting = asyncio.ensure_future(
+        unboxed.spawn("bash", ("-c", command), folder=folder, environment=environment, stdout=output, stderr=output)
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with suppress(OSError):
+            (await starting).close()
+        raise
 
 
 def _pictures(text: str) -> Iterator[Path]:
