@@ -11,7 +11,11 @@ import pytest
 from journeyman import Agent
 from journeyman.durable import Durable, InMemoryEngine, Memory
 from journeyman.durable.records import Change, Claim
+from journeyman.events import QuestionAsked
+from journeyman.serve.agui import Agui, Segment
+from journeyman.serve.live import Live, ServeLimits
 from journeyman.testing.scripted import call
+from journeyman.tools.external import external_question
 from tests.durable.processes import claimed
 from tests.play import following
 from tests.serve.http_served import AskFirst, Json, Served, clerk, send, serving
@@ -168,6 +172,17 @@ async def test_results_of_a_clients_tools_are_taken_at_either_server(tmp_path: P
         assert second[-1]["result"] == "It is red. and It is blue."
         third = await told(one, "painter", asked("r3", "Paint again.", tools=TOOLS))
         assert shown(third).count("TOOL_CALL_START") == 2
+
+
+async def test_a_run_of_a_client_does_not_end_with_what_that_has_answered_already() -> None:
+    turn = Live("t", painter(), base=1, is_tied=False, limits=ServeLimits())
+    question = external_question("call_1")
+    turn.early[question] = "It is red."
+    # Another server drives the turn: it is not heard which call the question is of.
+    turn.note_asked(QuestionAsked(path=("painter",), id="q", question=question, options=()))
+    told_here = Agui(turn, Segment(run_id="r2", after=0), thread_id="t")
+    told_here.say(turn.entries)
+    assert not told_here.may_pause
 
 
 async def test_a_server_that_follows_a_turn_takes_the_next_prompt_as_soon_as_another_has_ended_it(

@@ -201,12 +201,12 @@ class Agui:
 
     def _ask(self, event: Wanted, *, is_by_client: bool) -> None:
         """Note what is asked, for the end of the run."""
-        if event.id in self._segment.answered:
+        if event.id in self._segment.answered or event.question in self._live.early:
             return
-        if not is_by_client:
-            self._asked[event.id] = interrupt_of(event)
-        elif event.question not in self._live.early:
+        if is_by_client:
             self._wanted.add(event.id)
+        else:
+            self._asked[event.id] = interrupt_of(event)
 
     def _live_step(self, entry: Entry) -> str | None:
         """Return the attempt that goes on where a run of the protocol goes on with a turn."""
