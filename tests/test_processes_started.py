@@ -9,7 +9,6 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "journeyman"
 OTHERS = {
-    "cli/cassettes.py": "The test of a recorded run is run for the person who has asked for it, as they would.",
     "cli/view.py": "A person's browser.",
     "mcp/oauth.py": "A person's browser, at the address at which they sign in.",
     "models/local/model.py": "A script of ours serves a model on 127.0.0.1, which nobody reaches in a box.",

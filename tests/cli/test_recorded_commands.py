@@ -1,6 +1,7 @@
 """Recordings on the command line: made by `run`, listed, shown, compared, followed, exported and forgotten."""
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -249,10 +250,20 @@ def test_a_test_is_made_whatever_the_agent_and_its_module_are_called(
     )
 
 
+LEAVES_A_PROCESS = """
+import os, subprocess
+subprocess.Popen(["flock", "lock", "sh", "-c", "touch held; exec sleep 60 > /dev/null 2>&1"], start_new_session=True)
+while not os.path.exists("held"):
+    pass
+raise OSError("no such disk")
+"""
+
+
 def test_a_made_test_that_does_not_pass_is_told_so(planners: Callable[..., Done], tmp_path: Path) -> None:
     planners("run", "agents.py:down", "?", "--quiet")
-    (tmp_path / "conftest.py").write_text("raise OSError('no such disk')")
+    (tmp_path / "conftest.py").write_text(LEAVES_A_PROCESS)
     done = planners("cassette", "test", "last", "--out", "test_down.py")
+    assert subprocess.run(["flock", "--nonblock", tmp_path / "lock", "true"], check=False).returncode == 0
     assert (done.code, "does not pass: OSError: no such disk. See all: pytest test_down.py" in done.stderr) == (1, True)
     (tmp_path / "types.py").write_text(PLANNERS)
     words = ["has the name of a module of Python", "Give it another name"]
