@@ -26,6 +26,25 @@ QUESTIONS: dict[str, int] = {}
 COUNTS: dict[str, int] = {"casts": 114, "repeated_classes": 0, "repeated_names": 6, "suppressions": 116}
 """What is counted in the whole package, and how much of it there is at most."""
 
+KEYS_TAKEN_APART: dict[str, int] = {
+    "cli.cassettes": 1,  # the id of a call, which the lines of cassettes do not have beside their key
+    "cli.durable": 1,  # no key: a place that a user types
+    "durable.journal": 4,  # with the next one: what begins with a prefix belongs to a run below
+    "journal": 7,
+}
+"""The modules that know steps, and at how many places each takes a key apart."""
+
+TAKING_APART = re.compile(
+    r"r?(partition|split|find|index)|(starts|ends)with|remove(pre|suf)fix|match|search|fullmatch|findall|finditer|subn?"
+    r"|compile"
+)
+"""The methods of texts and of patterns that do it."""
+KNOWING_STEPS = re.compile(r"journeyman\.(step|journal|durable|models\.cassette)\b")
+WORD_OF_A_KEY = re.compile(
+    r"(^|/)(attempt|iteration|call|approval|member|background|idle|verdict|answer|preview|single|parallel|chain)/"
+    r"|/(said|text|feedback|model)$"
+)
+
 BEGINNINGS = re.compile(r"(What|Who|Whom|Whose|Which|How|Where|When|Why|Whether)\b")
 
 PARTICIPLE = re.compile(
@@ -105,6 +124,40 @@ def repeated_classes(modules: Sequence[Module]) -> int:
     return sum(n_modules >= 2 for n_modules in Counter(name for names in named for name in names).values())
 
 
+def _is_key(node: ast.expr) -> bool:
+    """Tell whether an expression is called a key."""
+    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return re.fullmatch(r"(\w*_)?keys?", name) is not None
+
+
+def _names_a_step(node: ast.expr) -> bool:
+    """Tell whether an expression holds a text with a word of keys between slashes."""
+    texts = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    return any(WORD_OF_A_KEY.search(text) for text in texts)
+
+
+def _takes_key_apart(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(value=of, attr=name), args=args) if TAKING_APART.fullmatch(name):
+            return any(map(_names_a_step, args)) or any(map(_is_key, (of, *args)))
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[within]):
+            return isinstance(left, ast.Constant | ast.JoinedStr) and (_is_key(within) or _names_a_step(left))
+        case ast.Subscript(value=of, slice=ast.Slice()):
+            return _is_key(of)
+        case _:
+            return False
+
+
+def keys_taken_apart(modules: Sequence[Module]) -> dict[str, int]:
+    """Count, in each module that knows steps, the places at which a key is taken apart for what its writer knew."""
+    found: dict[str, int] = {}
+    for module in modules:
+        known = [f"journeyman.{module.name}", *[each.target for each in module.imports]]
+        if module.name != "step" and any(map(KNOWING_STEPS.match, known)):
+            found[module.name] = sum(map(_takes_key_apart, module.nodes))
+    return {name: count for name, count in found.items() if count}
+
+
 MEASURES: Mapping[str, Callable[[Sequence[Module]], int]] = {
     each.__name__: each for each in (casts, repeated_classes, repeated_names, suppressions)
 }
@@ -124,6 +177,13 @@ def test_no_room_gets_above_its_ceiling(measure: Callable[[Module], Iterator[boo
 @pytest.mark.parametrize("name", MEASURES)
 def test_no_number_gets_above_its_ceiling(name: str) -> None:
     assert MEASURES[name](package_modules()) <= COUNTS[name]
+
+
+def test_no_module_takes_more_keys_apart_than_its_ceiling_lets() -> None:
+    found = keys_taken_apart(package_modules())
+    assert {name: count for name, count in found.items() if count > KEYS_TAKEN_APART.get(name, 0)} == {}
+    lower = {name: found.get(name, 0) for name, most in KEYS_TAKEN_APART.items() if found.get(name, 0) < most}
+    assert lower == {}, "Lower these ceilings: the modules have got below them."
 
 
 def test_every_number_has_a_ceiling() -> None:
@@ -159,6 +219,37 @@ def test_a_planted_question_is_found() -> None:
         'class A:\n    """Who acts."""\nclass B:\n    """Whoever acts."""\nclass C:\n    """An actor."""\nclass D: pass'
     )
     assert percentages(docstrings_of, [Module("loop.calls", source)]) == {"loop": 34}
+
+
+@pytest.mark.parametrize(
+    ("code", "is_found"),
+    [
+        ('call.key.rpartition("/")[2]', True),
+        ('step.key.split("/")', True),
+        ('place.rpartition("/call/")', True),
+        ('name.endswith("/said")', True),
+        ('each.startswith(f"attempt/{n}/")', True),
+        ("key.startswith(below)", True),
+        ("step_key.removeprefix(run)", True),
+        ('"/member/" in each', True),
+        ('"x" not in key', True),
+        ("key[4:]", True),
+        ('re.split("/", each.key)', True),
+        ("_CALL.fullmatch(record.key)", True),
+        ('re.compile(r"attempt/([0-9]+)/iteration")', True),
+        ('journal.stored(run.key("call/"))', False),
+        ('path.rpartition("/")', False),
+        ("key in known", False),
+        ('"kind" in keys_of_row.kinds', False),
+        ('f"{key}/text"', False),
+    ],
+)
+def test_a_planted_key_that_is_taken_apart_is_found(code: str, *, is_found: bool) -> None:
+    imports = ("from journeyman.step import RunStep", "import journeyman.durable.records", "import journeyman.tools")
+    modules = [Module(f"cli.{n}", f"{line}\n{code}") for n, line in enumerate(imports)]
+    inside = [Module("durable.driver", code), Module("step", code)]
+    expected = ["cli.0", "cli.1", "durable.driver"] if is_found else []
+    assert [*keys_taken_apart([*modules, *inside])] == expected
 
 
 def test_planted_suppressions_casts_and_names_are_counted() -> None:

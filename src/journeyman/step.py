@@ -23,6 +23,7 @@ StepKind: TypeAlias = Literal[
     "head",
     "idle",
     "mail",
+    "member",
     "model",
     "output_mode",
     "preview",

@@ -425,7 +425,7 @@ def test_what_was_not_asked_for_can_be_asserted(path: Path) -> None:
     record(path, [call("look", city="Oslo", id="1"), "Clouds."])
     with Cassette(path) as cassette:
         run_sync(replace(forecaster, gate=None), "Something else.", runtime=Runtime(model=cassette.model()))
-    looking = "call '1' of look in attempt/1/iteration/1 (line 5)"
+    looking = "call attempt/1/iteration/1/call/1 of look (line 5)"
     assert cassette.unused == ("request 1 (line 3)", "request 2 (line 6)", looking)
 
 
@@ -546,7 +546,7 @@ def test_a_call_that_was_not_recorded_runs_only_if_it_is_pure(path: Path, effect
         assert result.unwrap() == "Done."
         return
     assert isinstance(result, Failure)
-    said = f"call '1' of look in attempt/1/iteration/1 is not in {path}, and it is not made while replaying"
+    said = f"call attempt/1/iteration/1/call/1 of look is not in {path}, and it is not made while replaying"
     assert f"{said}: its effect is '{effect}'." in result.error.message
 
 

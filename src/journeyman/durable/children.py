@@ -109,7 +109,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         for key, known in life.known.items():
             if known.kind == "idle" and known.value is not None:
                 self.n_before_turn = max(self.n_before_turn, int(loads(decode_step(known.value)[1])["calls"]))
-            elif known.kind == "sent" and (run := self._run_of(key)) is not None:
+            elif known.kind in ("sent", "member") and (run := self._run_of(key)) is not None:
                 self._runs.append(run)
 
     @property
@@ -418,7 +418,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
     async def leave(self) -> None:
         """Let all members go, since this run ends, which leads them."""
         # Only who leads a team has such steps: nobody else asks the store.
-        if any(["/member/" in key for key in self._life.known]):
+        if any([each.kind == "member" for each in self._life.known.values()]):
             await self.let_go(EVERYBODY)
 
 

@@ -18,7 +18,7 @@ from journeyman.cancellation import is_awaited, is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.endings import ErrorInfo, InvalidResponseContext, RefusedContext, StopGuardContext, SubmitContext
 from journeyman.errors import InvalidArguments, Rejected, log_caught, name_and_words
-from journeyman.journal import Journal, TypedCodec
+from journeyman.journal import END, Journal, TypedCodec
 from journeyman.loop.calls import finish
 from journeyman.loop.replay import decide_once
 from journeyman.loop.request import explain_cut
@@ -37,7 +37,7 @@ from journeyman.loop.validation import SCHEMA_LAYER, ValidatorBroken, broken_cod
 from journeyman.model import facts_of
 from journeyman.output import ContinueRun, FailRun, OutputMode, Reflection, StopAfter, StopContext
 from journeyman.output_plan import OutputMember, OutputPlan
-from journeyman.step import iteration_key
+from journeyman.step import RunStep, iteration_key
 from journeyman.tools.prose import find_object
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.written import quoting
@@ -334,9 +334,10 @@ def _was_said_more(run: Run, journal: Journal) -> bool | None:
         return False
     if journal.reserve(run.attempt.next_said(), effect="pure").is_known:
         return True
+    if journal.reserve(RunStep(key=END, kind="end"), effect="pure").is_known:
+        return False
     after = (iteration_key(attempt.number, attempt.iteration + 1, ""), f"attempt/{attempt.number}/verdict/")
-    is_known = any(key == "end" or key.startswith(after) for key, _ in journal.stored())
-    return False if is_known else None
+    return False if any(True for each in after for _ in journal.stored(each)) else None
 
 
 def _turn_text(messages: Sequence[Message]) -> str:

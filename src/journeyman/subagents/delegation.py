@@ -180,8 +180,9 @@ class Delegation:
         # Code of a tool sends all of them as number 0, so they are counted.
         if not self.is_call and tally is not None:
             place, tally.n_sent = tally.n_sent, tally.n_sent + 1
-        name = f"member/{member}" if member else f"background/{place}"
-        return replace(context.step, key=f"{context.step.key}/{name}", kind="sent")
+        if member:
+            return replace(context.step, key=f"{context.step.key}/member/{member}", kind="member")
+        return replace(context.step, key=f"{context.step.key}/background/{place}", kind="sent")
 
 
 def input_of_task(agent: Agent[Any, Any, Any], task: str) -> object:

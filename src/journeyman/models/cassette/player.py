@@ -363,7 +363,7 @@ class Playback:
                 yield f"request {request.number} (line {request.line})"
         for call in self._file.calls:
             if not call.is_used:
-                yield f"call {_call_name(call.call.key, call.call.tool)} (line {call.line})"
+                yield f"call {call.call.key} of {call.call.tool or 'a tool'} (line {call.line})"
 
     # -- refusing
 
@@ -391,16 +391,11 @@ class Playback:
 
     def missing_call(self, key: str, tool: str | None, effect: str) -> NotRecorded:
         """Return the error that there is no result of a call."""
-        said = f"call {_call_name(key, tool)} is not in {self.path}, and it is not made while replaying"
+        said = f"call {key} of {tool or 'a tool'} is not in {self.path}, and it is not made while replaying"
         return NotRecorded(
             f'{said}: its effect is {effect!r}.\nRecord again: mode="all", with pytest --journeyman-record=all; '
             'or let tools run: Cassette(…, tools="run").'
         )
-
-
-def _call_name(key: str, tool: str | None) -> str:
-    place, _, id = key.rpartition("/call/")
-    return f"{id!r} of {tool or 'a tool'} in {place}"
 
 
 # -- which recorded request is nearest --------------------------------------------------------------------------------
