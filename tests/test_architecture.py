@@ -52,6 +52,7 @@ MAY_IMPORT: dict[str, str] = {
     "sandbox": "values ports",
     "permission": "values ports tools agent sandbox",  # rules become the borders of a box
     "toolbox": "values ports tools agent sandbox",
+    "models": "values ports tools agent sandbox",  # the server of a local model is started in a box
     "mcp": "values ports tools agent sandbox",
     "skills": "values ports tools toolbox",  # a skill's files are read as those of a workspace are
     "durable": f"{KERNEL} store",

@@ -11,7 +11,6 @@ PACKAGE = Path(__file__).parent.parent / "src" / "journeyman"
 OTHERS = {
     "cli/view.py": "A person's browser.",
     "mcp/oauth.py": "A person's browser, at the address at which they sign in.",
-    "models/local/model.py": "A script of ours serves a model on 127.0.0.1, which nobody reaches in a box.",
 }
 """The modules that start one in another way. The sandbox itself is where that is done."""
 MODULES = frozenset(

@@ -9,23 +9,28 @@ import logging
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 import jinja2
 import jsonschema_rs
 import pytest
 from pydantic import BaseModel
+from typing_extensions import Unpack
 
 from journeyman import Agent, Output, run, tool
 from journeyman.connect import connect
-from journeyman.models.local.model import LocalModel, chat_template, examples_of, server_of
+from journeyman.models.local.model import Address, LocalModel, LocalOptions, chat_template, examples_of, server_of
+from journeyman.sandbox import choose_sandbox
 from tests.models.asking import unavailable
 from tests.play import existing, failed, instance_of
+from tests.support.local_servers import processes_with
 from tests.support.messages_json import Json, as_list, as_object
 from tests.support.openai_answers import answer, text
 from tests.support.servers import OpenAiApi
@@ -48,14 +53,14 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 made: list[LocalModel] = []
 
 
-def weights_at(folder: Path, url: str = "http://127.0.0.1:9") -> Path:
-    """Write a file with weights, whose server answers at `url`."""
+def weights_at(folder: Path, url: str | None = None) -> Path:
+    """Write a file with weights, whose server answers at `url`; at an address of its own, which echoes, if None."""
     file = folder / "tiny.gguf"
-    file.write_bytes(b"GGUF" + json.dumps({"url": url, "told": str(folder / "told.json")}).encode())
+    file.write_bytes(b"GGUF" + json.dumps({"url": url}).encode())
     return file
 
 
-def local(name: object, **options: object) -> LocalModel:
+def local(name: object, **options: Unpack[LocalOptions]) -> LocalModel:
     model = instance_of(LocalModel, connect(f"local:{name}", **options))
     made.append(model)
     return model
@@ -69,11 +74,12 @@ async def test_the_first_request_starts_the_server_and_all_agents_share_it(
 ) -> None:
     caplog.set_level(logging.INFO, "journeyman.progress")
     async with OpenAiApi([answer(text("Hello."))] * 3) as api:
-        models = [local(weights_at(tmp_path, api.url)) for _ in range(3)]
-        assert {model.server.process_id for model in models} == {None}, "nothing is loaded before it is needed"
+        file = weights_at(tmp_path, api.url)
+        models = [local(file, sandbox=None) for _ in range(3)]  # no box reaches the address of this test
+        assert not any(model.server.is_running for model in models), "nothing is loaded before it is needed"
         results = await asyncio.gather(*[run(Agent(name="a", model=model), "Hi.") for model in models])
         assert [result.unwrap() for result in results] == ["Hello."] * 3
-        assert len({model.server.process_id for model in models} - {None}) == 1
+        assert len(processes_with(file)) == 1
         keys = {request.headers["authorization"] for request in api.requests}
     assert len(keys) == 1
     assert len(keys.pop()) > len("Bearer ") + 24, "nobody else on this machine can ask it"
@@ -82,32 +88,101 @@ async def test_the_first_request_starts_the_server_and_all_agents_share_it(
     assert loaded.startswith("local:tiny.gguf: loaded in ")
 
 
-async def test_a_server_is_started_as_it_was_asked_for(tmp_path: Path) -> None:
+class Line:
+    """A connection to the stand-in's server, which sends back each line as it comes."""
+
+    def __init__(self, address: Address) -> None:
+        url = urlsplit(address.url)
+        self.socket = socket.create_connection((existing(url.hostname), existing(url.port)), timeout=30)
+        self.file = self.socket.makefile("rwb")
+
+    def ask(self, line: str) -> str:
+        self.file.write(f"{line}\n".encode())
+        self.file.flush()
+        return self.file.readline().decode().rstrip()
+
+    def close(self) -> None:
+        self.file.close()
+        self.socket.close()
+
+
+IN_OR_OUT = pytest.mark.parametrize("sandbox", ["auto", None])
+
+
+@IN_OR_OUT
+async def test_a_server_is_started_as_it_was_asked_for(tmp_path: Path, sandbox: Literal["auto"] | None) -> None:
     file = weights_at(tmp_path)
-    model = local(file, window_tokens=512, max_concurrency=3, threads=1)
+    model = local(file, window_tokens=512, max_concurrency=3, threads=1, sandbox=sandbox)
     assert (model.facts.context_window, model.facts.max_output_tokens) == (512, 512)
-    assert (await model.server.address()).url == "http://127.0.0.1:9"
-    assert json.loads((tmp_path / "told.json").read_text(encoding="utf-8")) == {
+    address = await model.server.address()
+    line = Line(address)
+    assert json.loads(line.ask("asked")) == {
         "at": ["127.0.0.1", 0],
         "alias": ["tiny.gguf"],
         "window": [1_536, 3],
         "threads": [1, 1],
         "has_template": False,
-        "keys": 1,
+        "keys": [address.key],
     }
+    line.close()
     assert local(file, window_tokens=1_024).server is not model.server, "other options, another server"
 
 
-async def test_a_server_that_was_killed_is_started_again_by_the_next_request(tmp_path: Path) -> None:
-    model = local(weights_at(tmp_path))
+@IN_OR_OUT
+async def test_what_is_sent_comes_at_once_and_one_who_leaves_is_gone(
+    tmp_path: Path, sandbox: Literal["auto"] | None
+) -> None:
+    address = await local(weights_at(tmp_path), sandbox=sandbox).server.address()
+    leaves, stays = Line(address), Line(address)
+    assert [leaves.ask(each) for each in ("one", "two")] == ["one", "two"]
+    assert stays.ask("left") == "0"
+    leaves.close()
+    while stays.ask("left") != "1":  # each answer is one that its server has sent after that
+        pass
+    assert stays.ask("close") == "", "an end of the server is one for the client"
+    stays.close()
+
+
+@pytest.mark.skipif(not choose_sandbox().holds().is_enough, reason="no sandbox holds enough here")
+async def test_in_its_box_a_server_changes_and_reaches_nothing_and_reads_only_what_it_serves(tmp_path: Path) -> None:
+    file, other = weights_at(tmp_path), tmp_path / "other.txt"
+    other.write_text("Private.", encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as outside:
+        port = outside.getsockname()[1]
+        lines = [Line(await local(file, sandbox=sandbox).server.address()) for sandbox in (None, "auto")]
+        asked = [f"read {file}", f"read {other}", f"write {file}", f"connect {port}"]
+        without, within = [[line.ask(each) for each in asked] for line in lines]
+    for line in lines:
+        line.close()
+    assert without == ["done"] * 4
+    assert within == ["done", "FileNotFoundError", "OSError", "ConnectionRefusedError"]
+
+
+async def test_where_no_sandbox_holds_a_server_runs_without_one_and_that_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "other")
+    line = Line(await local(weights_at(tmp_path)).server.address())
+    assert line.ask("one") == "one"
+    line.close()
+    assert [each.getMessage().partition(": holds")[0] for each in caplog.records if each.name == "journeyman"] == [
+        "The server of local:tiny.gguf runs without a sandbox"
+    ]
+
+
+@IN_OR_OUT
+async def test_a_server_that_was_killed_is_started_again_by_the_next_request(
+    tmp_path: Path, sandbox: Literal["auto"] | None
+) -> None:
+    model = local(weights_at(tmp_path), sandbox=sandbox)
     before = await model.server.address()
-    killed = existing(model.server.process_id)
+    (killed,) = processes_with(model.server.options.path)
     os.kill(killed, signal.SIGKILL)
-    while model.server.process_id == killed:  # noqa: ASYNC110 - another thread takes notice of its end
+    while model.server.is_running:  # noqa: ASYNC110 - another thread takes notice of its end
         await asyncio.sleep(0)
     after = await model.server.address()
-    assert (before.url, before.key != after.key) == (after.url, True)
-    assert model.server.process_id not in (killed, None)
+    assert before.key != after.key
+    assert len({killed, *processes_with(model.server.options.path)}) == 2
 
 
 async def test_one_who_no_longer_waits_takes_the_server_from_nobody(tmp_path: Path) -> None:
@@ -115,7 +190,7 @@ async def test_one_who_no_longer_waits_takes_the_server_from_nobody(tmp_path: Pa
     first, second = (asyncio.create_task(model.server.address()) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
-    assert (await second).url == "http://127.0.0.1:9"
+    assert (await second).url.startswith("http://127.0.0.1:")
 
 
 async def test_weights_that_cannot_be_loaded_fail_with_the_last_words_of_the_server(tmp_path: Path) -> None:
@@ -128,27 +203,36 @@ async def test_weights_that_cannot_be_loaded_fail_with_the_last_words_of_the_ser
 
 
 USER = """
-import asyncio, sys
+import asyncio, os, sys
 from journeyman.connect import connect
-model = connect(sys.argv[1])
+model = connect(sys.argv[1], sandbox="auto" if sys.argv[2] == "auto" else None)
 asyncio.run(model.server.address())
-print(model.server.process_id, flush=True)
+if sys.argv[3] == "forked" and not os.fork():
+    os.closerange(1, 3)
+    sys.stdin.read()
+    os._exit(0)
+print("loaded", flush=True)
 sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("how", ["killed", "at its end"])
-def test_the_server_ends_with_the_process_that_started_it_however_that_ends(tmp_path: Path, how: str) -> None:
-    command = [sys.executable, "-c", USER, f"local:{weights_at(tmp_path)}"]
+@pytest.mark.parametrize("sandbox", ["auto", "none"])
+@pytest.mark.parametrize("how", ["killed", "forked", "at its end"])
+def test_the_server_ends_with_the_process_that_started_it_however_that_ends(
+    tmp_path: Path, how: str, sandbox: str
+) -> None:
+    file = weights_at(tmp_path)
+    command = [sys.executable, "-W", "ignore", "-c", USER, f"local:{file}", sandbox, how]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as user:
         assert user.stdout is not None
-        server = int(user.stdout.readline())
+        assert user.stdout.readline() == "loaded\n"
+        (server,) = [each for each in processes_with(file) if each != user.pid]
         watched = os.pidfd_open(server)
-        if how == "killed":
-            user.kill()
-        else:
+        if how == "at its end":
             user.communicate("")
-    assert select.select([watched], [], [], 30)[0], "it still runs"
+        else:
+            user.kill()
+        assert select.select([watched], [], [], 30)[0], "it still runs"
     os.close(watched)
 
 
@@ -215,7 +299,8 @@ def weather(city: str, day: Literal["today", "tomorrow"]) -> str:
 async def test_the_examples_are_made_of_the_agents_own_tools_and_fit_their_schemas(tmp_path: Path) -> None:
     async with OpenAiApi([answer(text("Hello."))], judging=False) as api:
         options = local("smollm2").server.options
-        model = LocalModel("smollm2", server=server_of(replace(options, path=weights_at(tmp_path, api.url))))
+        path = weights_at(tmp_path, api.url)
+        model = LocalModel("smollm2", server=server_of(replace(options, path=path, is_boxed=False)))
         made.append(model)
         await run(Agent(name="a", model=model, tools=[weather], output=Output(Trip)), "Hi.")
         asked = api.requests[0].body

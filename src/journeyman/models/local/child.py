@@ -1,35 +1,61 @@
 """The process of a local model: llama.cpp's own HTTP server, from the package `xllamacpp`.
 
-It is started as a script by `server.py`, with a JSON document on one line of its standard input, and imports nothing of
-this package. It prints one line with its address when the model is loaded, and ends when its standard input does: the
-process that started it has ended by then, however that happened.
+It is started as a script by `model.py`, and imports nothing of this package. Its standard input is a socket, over which
+a listener comes, and a JSON document on one line. In a box, nobody outside reaches the server's own address; but the
+listener was made outside, and whoever connects to it is joined with the server. It prints one line when the model is
+loaded, and ends when its standard input does: the process that started it has ended by then, however that happened.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import sys
+import socket
 import threading
-import time
+from contextlib import suppress
 from pkgutil import resolve_name
 from typing import Any
+from urllib.parse import urlsplit
 
-MARK = "journeyman: "
-"""The beginning of the line that tells the address; llama.cpp writes lines of its own."""
-_LOOK_S = 2.0
+LOADED = "journeyman: loaded"
+"""The line that tells that the server answers; llama.cpp writes lines of its own."""
+_MOST_BYTES = 65_536
 
 
 def main() -> None:
     """Load the model, serve it, and end with whoever holds the other end of the standard input."""
-    parent, asked = os.getppid(), json.loads(sys.stdin.readline())
-    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
-    server = _start(asked)
+    given = socket.socket(fileno=0)
+    _, descriptors, *_ = socket.recv_fds(given, 1, 1)
+    asked = json.loads(given.makefile(encoding="utf-8").readline())
+    threading.Thread(target=lambda: (given.recv(1), os._exit(0)), daemon=True).start()
+    server = _start(asked)  # it ends when nobody holds it
+    url = urlsplit(str(server.listening_address))
     # In one write, and on a line of its own: the server's threads write theirs in pieces into the same pipe.
-    os.write(1, f"\n{MARK}{json.dumps({'url': server.listening_address})}\n".encode())
-    while os.getppid() == parent:  # a process that was forked meanwhile may hold the other end, too
-        time.sleep(_LOOK_S)
-    os._exit(0)
+    os.write(1, f"\n{LOADED}\n".encode())
+    listener = socket.socket(fileno=descriptors[0])
+    while True:
+        client, _ = listener.accept()
+        threading.Thread(target=_join_with_server, args=(client, (url.hostname, url.port)), daemon=True).start()
+
+
+def _join_with_server(client: socket.socket, address: tuple[str, int]) -> None:
+    """Pass on what comes from a client, and what the server answers, until one of them ends."""
+    with client, suppress(OSError), socket.create_connection(address) as server:
+        for each in (client, server):
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        answering = threading.Thread(target=_pass_on, args=(server, client), daemon=True)
+        answering.start()
+        _pass_on(client, server)
+        answering.join()
+
+
+def _pass_on(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):  # it is gone
+        while read := source.recv(_MOST_BYTES):
+            with suppress(OSError):  # it ends; to leave the rest unread would reset what it still answers
+                target.sendall(read)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
 
 
 def _start(asked: dict[str, Any]) -> Any:  # noqa: ANN401 - a foreign class

