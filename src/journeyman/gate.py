@@ -195,6 +195,9 @@ class GateRequest:
     box: CommandBox | None = None
     """The box that the call's command runs in, as the tool itself says, once a probe has shown that it holds. None:
     nothing holds."""
+    startup_files: tuple[str, ...] = ()
+    """The startup files that the command of this call has made, and that were put aside: whether they get their names
+    back is to be decided. Empty: whether the call may happen."""
 
     @property
     def input_json(self) -> str:
@@ -204,10 +207,10 @@ class GateRequest:
     @property
     def digest(self) -> str:
         """SHA-256 over tool and arguments: what an approval is bound to."""
-        facts = [self.tool_name, self.arguments]
+        facts: list[Any] = [self.tool_name, self.arguments, *([[*self.startup_files]] if self.startup_files else [])]
         if holds_written_numbers(facts):
             return hashlib.sha256(write_json(facts, is_sorted=True)).hexdigest()
-        return hashlib.sha256(canonical_json([self.tool_name, self.arguments])).hexdigest()
+        return hashlib.sha256(canonical_json(facts)).hexdigest()
 
 
 Verdict: TypeAlias = Allow | Deny | Ask | Rewrite | Stop
@@ -332,6 +335,16 @@ class NarrowsBoxes(Protocol):
 
     def narrows_boxes(self) -> bool:
         """Tell whether the next command gets such a box. Asked before the call is judged, whose request then has it."""
+        ...
+
+
+@runtime_checkable
+class JudgesStartupFiles(Protocol):
+    """An optional ability of a gate: it reads `GateRequest.startup_files`. Others are not asked about them, since they
+    would take the request for one of a call that they have let through."""
+
+    def judges_startup_files(self) -> bool:
+        """Tell whether it is asked about the startup files that a command has made."""
         ...
 
 
@@ -501,7 +514,14 @@ class Guard:
         """Ask every gate, and then the tool's own ones. A `Stop` has ended the run by then."""
         if self.failure is not None:
             return Deny(self.failure)
-        verdict = await consult((*self.gates, *own), request, approve)
+        gates = (*self.gates, *own)
+        if request.startup_files:
+            gates = tuple(
+                [each for each in gates if isinstance(each, JudgesStartupFiles) and each.judges_startup_files()]
+            )
+            if not gates:
+                return Deny("no gate judges startup files")
+        verdict = await consult(gates, request, approve)
         _current_call.set((request.path, request.tool_use_id))
         if isinstance(verdict, Stop):
             self.stop(verdict.reason)

@@ -132,6 +132,8 @@ class StartupFiles:
         self._folders: Final[dict[str, int]] = {}
         """The folders, each with the time at which its entries had changed last."""
         self._known: Final[dict[str, tuple[int, ...]]] = {}
+        self._aside: Final[dict[str, tuple[str, tuple[int, ...] | None]]] = {}
+        """Of each file that was put aside, where it was, and its facts since."""
         self._n_entries: int = 0
         self._has_walked: bool = False
         self._known.update(self._walk(root))
@@ -157,7 +159,29 @@ class StartupFiles:
                 held.append(file)
                 if not file.aside:
                     self._known[path] = _NOT_HELD
+                else:
+                    self._aside[file.aside] = (path, _facts_of(file.aside))
         return held
+
+    def return_held(self, file: HeldFile, folder: int) -> str:
+        """Give a file its name back, in the open folder that it is in. Return why it stays aside; empty: it is back.
+        Nothing is replaced, no link is followed, and what has changed since it was put aside stays there."""
+        path, facts = self._aside.pop(file.aside, ("", None))
+        old, name = os.path.basename(file.aside), os.path.basename(path)
+        if facts is None or _facts_of(old, folder) != facts:
+            return "it has changed since"
+        try:
+            os.link(old, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)  # it replaces nothing
+            if os.stat(name, dir_fd=folder, follow_symlinks=False).st_ino != facts[0]:  # changed in this moment
+                os.unlink(name, dir_fd=folder)
+                return "it has changed since"
+            os.unlink(old, dir_fd=folder)
+            found = _facts_of(name, folder)
+        except OSError as error:
+            return error.strerror or "nobody says why"
+        if found is not None:
+            self._known[path] = found
+        return ""
 
     def _find_changes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         for folder in [*self._folders]:
@@ -281,9 +305,9 @@ def _changed_ns(folder: str) -> int | None:
     return None
 
 
-def _facts_of(path: str) -> tuple[int, ...] | None:
+def _facts_of(path: str, folder: int | None = None) -> tuple[int, ...] | None:
     try:
-        facts = os.lstat(path)
+        facts = os.lstat(path, dir_fd=folder)
     except OSError:
         return None
     return facts.st_ino, facts.st_size, facts.st_ctime_ns

@@ -223,3 +223,24 @@ async def test_everyday_commands_are_seldom_asked_about(tmp_path: Path) -> None:
     assert len(asked) < 0.5 * len(INNOCENT), json.dumps(asked)
     rules.mode = "auto"
     assert [each for each in INNOCENT if await verdict(rules, box, each) != "allow"] == []
+
+
+@pytest.mark.parametrize("command", ["npm install", "git log", "x=rm; $x -rf build"])
+async def test_startup_files_get_their_names_back_in_no_mode_without_an_answer(tmp_path: Path, command: str) -> None:
+    rules = Permission(roots=[tmp_path], allow=["Bash", "Edit(sub/**)"], deny=["Edit(.envrc)"])
+    files = {name: str(tmp_path / name) for name in (".husky/a", ".envrc", "sub/.bashrc")}
+    made = {name: replace(request("bash", command=command), startup_files=(path,)) for name, path in files.items()}
+    found: dict[str, str] = {}
+    for rules.mode in ("plan", "strict", "balanced", "auto", "trust"):
+        found[rules.mode] = " ".join([type(await rules.decide(each)).__name__ for each in made.values()])
+    assert found == {
+        **dict.fromkeys(("plan", "strict"), "Deny Deny Deny"),
+        **dict.fromkeys(("balanced", "auto", "trust"), "Ask Deny Allow"),
+    }
+    assert len({request("bash", command=command).digest, *(each.digest for each in made.values())}) == 4
+    rules.approvals.grant(f"needs:write:{files['.husky/a']}", "session")
+    assert isinstance(await rules.decide(made[".husky/a"]), Allow)
+    both = replace(made[".husky/a"], startup_files=(files[".husky/a"], str(tmp_path / ".vimrc")))
+    asked = await rules.decide(both)
+    assert isinstance(asked, Ask)
+    assert asked.offers == ("once", "session", "always")

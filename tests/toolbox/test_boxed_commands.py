@@ -1,13 +1,17 @@
 """Commands of a workspace in a box: they run there or not at all, and what was refused is told."""
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from journeyman import Agent, DefinitionError, Runtime, run
 from journeyman.events import SandboxRefused, ToolProgress
+from journeyman.gate import Allow, Approval, Approver, Decision, Deny, Gate, GateRequest
+from journeyman.journal import InMemoryJournal
 from journeyman.permission import Permission, make_box
 from journeyman.sandbox import Box, BoxLimits, Bubblewrap, NoSandbox, OpenSandbox, SandboxGuarantees, secrets_of_home
 from journeyman.sandbox.trials import visible_folder
@@ -390,3 +394,124 @@ async def test_the_program_that_searches_only_reads_where_commands_have_a_box(
         *(("new", "outside-too") if sandbox is None else ()),
     }
     player.workspace.close()
+
+
+async def said_by_bash(place: Path, gate: Gate, approve: Approver | None, *commands: str, **more: Any) -> list[str]:
+    """Return the results of commands in the box of a workspace, under a gate."""
+    calls = [call("bash", command=each, **more) for each in commands]
+    with Workspace(place / "work", sandbox="required", confined=False) as workspace:
+        agent = Agent(name="a", model=ScriptedModel([*calls, "Done."]), tools=workspace.tools("bash"))
+        result = await run(agent, "Go.", runtime=Runtime(gate=gate, approver=approve))
+    return [result_text(message) for message in result.history if result_text(message)]
+
+
+MADE = "mkdir sub; echo one > .envrc; echo two > sub/.bashrc"
+
+
+@pytest.mark.parametrize("decision", [Allow(), Allow("session"), Deny("no"), None, "a gate that allows everything"])
+async def test_one_question_is_asked_about_all_that_was_put_aside_after_a_command(
+    place: Path, decision: Decision | str | None
+) -> None:
+    files = [place / "work/.envrc", place / "work/sub/.bashrc"]
+    rules, asked = Permission(mode="auto", roots=[place / "work"]), list[Approval]()
+
+    async def approve(approval: Approval) -> Decision:
+        asked.append(approval)
+        assert not any(each.exists() for each in files)
+        assert isinstance(decision, Allow | Deny)
+        return decision
+
+    class Careless:
+        async def decide(self, request: GateRequest) -> Allow:
+            assert not request.startup_files
+            return Allow()
+
+    gate = Careless() if isinstance(decision, str) else rules
+    (told,) = await said_by_bash(place, gate, approve if isinstance(decision, Allow | Deny) else None, MADE)
+    assert len(asked) == isinstance(decision, Allow | Deny)
+    assert all(str(each) in approval.question for each in files for approval in asked)
+    is_back = isinstance(decision, Allow)
+    line = f"\n[That was allowed, so it has its name back: {files[0]}, {files[1]}.]"
+    assert told.endswith(line) == is_back, told
+    assert [(each.exists(), each.with_name(f"{each.name}.held").exists()) for each in files] == [
+        (is_back, not is_back)
+    ] * 2
+    if is_back:
+        for each in files:
+            each.unlink()
+        await said_by_bash(place, rules, approve, MADE)
+        assert len(asked) == (1 if decision == Allow("session") else 2)
+        assert all(each.exists() for each in files), "what was allowed for the session is not asked about again"
+        granted = {f"needs:write:{each}" for each in files} if decision == Allow("session") else set[str]()
+        assert set(rules.approvals.granted()) == granted
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "why"),
+    [
+        ("echo other > sub/.bashrc.held", "it has changed since"),
+        ("rm sub/.bashrc.held; ln -s ../../outside sub/.bashrc.held", "it has changed since"),
+        ("rm sub/.bashrc.held", "it has changed since"),
+        ("echo other > sub/.bashrc", "File exists"),
+        ("ln -s nowhere sub/.bashrc", "File exists"),
+        ("mv sub old; ln -s old sub", "Not a directory"),
+        ("mv sub old", "No such file or directory"),
+    ],
+)
+async def test_a_file_that_is_not_the_one_that_was_put_aside_stays_so(place: Path, meanwhile: str, why: str) -> None:
+    file = place / "work/sub/.bashrc"
+
+    async def approve(_: Approval) -> Decision:
+        changing = await asyncio.create_subprocess_exec("bash", "-c", meanwhile, cwd=place / "work")
+        assert await changing.wait() == 0
+        return Allow()
+
+    rules = Permission(mode="auto", roots=[place / "work"])
+    (told,) = await said_by_bash(place, rules, approve, "mkdir sub; echo x > sub/.bashrc")
+    assert told.endswith(f"\n[{file} stays put aside: {why}.]"), told
+    assert file.exists() == (meanwhile == "echo other > sub/.bashrc")
+    assert not file.exists() or file.read_text() == "other\n"
+
+
+async def test_a_file_that_commands_were_allowed_to_change_gets_its_name_back_unasked(place: Path) -> None:
+    asked, file = list[Approval](), place / "work/.envrc"
+
+    async def approve(approval: Approval) -> Decision:
+        asked.append(approval)
+        return Allow("session")
+
+    rules, need = Permission(mode="auto", roots=[place / "work"]), f"write:{file}"
+    told = await said_by_bash(place, rules, approve, "echo x > .envrc", "ls -A", needs=[need])
+    assert told[0].endswith(f"\n[That was allowed, so it has its name back: {file}.]")
+    assert told[1] == ".envrc\n[exit code 0]"
+    assert len(asked) == 1
+
+
+async def test_a_run_that_died_while_somebody_was_asked_asks_nobody_again(place: Path) -> None:
+    asked, journal = list[str](), InMemoryJournal()
+    dying = asyncio.Event()
+
+    async def approve(approval: Approval) -> Decision:
+        asked.append(approval.question)
+        dying.set()
+        await asyncio.Event().wait()
+        return Allow()
+
+    rules, lives = Permission(mode="auto", roots=[place / "work"]), list[str]()
+    for n_lives in range(2):
+        with Workspace(place / "work", sandbox="required", confined=False) as workspace:
+            model = ScriptedModel([call("bash", command=MADE), "Done."] if not n_lives else ["Done."])
+            agent = Agent(name="a", model=model, tools=workspace.tools("bash"))
+            going = asyncio.ensure_future(
+                run(agent, "Go.", runtime=Runtime(gate=rules, approver=approve, journal=journal))
+            )
+            if not n_lives:
+                await dying.wait()
+                journal.end_life()
+                going.cancel()
+                await asyncio.wait([going])
+            else:
+                lives += [result_text(each) for each in (await going).history if result_text(each)]
+    assert len(asked) == 1
+    assert "was interrupted; whether it took effect is unknown" in lives[0], lives
+    assert not (place / "work/.envrc").exists()

@@ -368,20 +368,8 @@ async def call_through_gates(
         guard = Guard(posts=(), approve=None, stop=run.scope.stop)
     if guard is None or not (guard.gates or tool.call_path.gates):
         return await _do_as_step(run, reservation, lambda: work(run, tool, use, arguments))
-    asked = GateRequest(
-        path=run.path,
-        tool_use_id=use.id,
-        tool_name=use.name,
-        arguments=use.input,
-        effect=effect_of(run, tool),
-        untrusted=bool(tool.untrusted),
-        n_model_calls=run.ledger.n_model_calls,
-        permission_kind=tool.permission_kind,
-        proxied=tool.proxied,
-        external=tool.external,
-        server_names=tool.server_names,
-        box=None if tool.find_box is None else await guard.find_box(tool.find_box, own=tool.call_path.gates),
-    )
+    box = None if tool.find_box is None else await guard.find_box(tool.find_box, own=tool.call_path.gates)
+    asked = replace(_request_of(run, tool, use), box=box)
     approve = _approver(run, guard)
     if approve is not None and run.tape is not None:
         approve = _note_answers(run, approve)
@@ -406,6 +394,35 @@ async def call_through_gates(
     return await _do_as_step(run, reservation, execute_rewritten)
 
 
+def _request_of(run: Run, tool: AnyTool, use: ToolUse) -> GateRequest:
+    return GateRequest(
+        path=run.path,
+        tool_use_id=use.id,
+        tool_name=use.name,
+        arguments=use.input,
+        effect=effect_of(run, tool),
+        untrusted=bool(tool.untrusted),
+        n_model_calls=run.ledger.n_model_calls,
+        permission_kind=tool.permission_kind,
+        proxied=tool.proxied,
+        external=tool.external,
+        server_names=tool.server_names,
+    )
+
+
+async def _may_keep(run: Run, tool: AnyTool, use: ToolUse, startup_files: Sequence[str]) -> bool:
+    """Ask the gates of a call that goes on whether startup files that its command has made get their names back."""
+    guard = run.guard or Guard(posts=(), approve=None, stop=run.scope.stop)
+    asked = replace(_request_of(run, tool, use), startup_files=tuple(startup_files))
+    # The step of the call holds what comes of the answer. To wait there for one from elsewhere would lose the output of
+    # the command with this process.
+    approve = _approver(run, guard, is_in_step=True)
+    if approve is not None and run.tape is not None:
+        approve = _note_answers(run, approve)
+    allowed = await guard.consult(asked, approve, own=tool.call_path.gates)
+    return not isinstance(allowed, Deny | Stop) and allowed.digest == asked.digest
+
+
 async def _do_as_step(run: Run, reservation: Reservation | None, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
     """Do the work of a call as a step of the journal. It begins here, when nobody has to be asked any more."""
     if reservation is None:
@@ -425,11 +442,11 @@ async def _do_as_step(run: Run, reservation: Reservation | None, work: Callable[
         return await settle_outcome(run, reservation, replace(outcome, stop=stop))
 
 
-def _approver(run: Run, guard: Guard) -> Approver | None:
+def _approver(run: Run, guard: Guard, *, is_in_step: bool = False) -> Approver | None:
     """Return the approver for what a gate asks, held to the time that the limits give. Where the program names none, a
     journal may wait for an answer from elsewhere, and stores it."""
     approve, seconds, journal = guard.approve, run.agent.limits.approval_seconds, run.options.runtime.journal
-    if journal is not None and journal.waits:
+    if journal is not None and journal.waits and not is_in_step:
         return _stored_approver(run, journal, approve, seconds)
     if approve is None and run.tape is not None and run.tape.outside is not None and run.tape.outside.asks:
         approve = run.tape.outside.approver((run.path, run.place))
@@ -614,6 +631,7 @@ def _context(run: Run, tool: AnyTool, use: ToolUse) -> ToolContext[Any]:
         states=run.states,
         progress=lambda message, part: call_in(run.scope.loop, partial(_show_progress, run, use, message, part)),
         refuse=lambda sandbox, refused: call_in(run.scope.loop, partial(_show_refusal, run, use, sandbox, refused)),
+        judge=partial(_may_keep, run, tool, use),
         tasks=run.options.runtime.tasks,
         name=None if journal is None else lambda: journal.name(step),
         step=step if journal is None else journal.whole(step),

@@ -172,6 +172,10 @@ class Permission:
         self._record(request, action, _LABELS[type(narrowed)], _reason(narrowed, approval.rule))
         return narrowed
 
+    def judges_startup_files(self) -> bool:
+        """Tell whether it is asked about the startup files that a command has made: always."""
+        return True
+
     def narrows_boxes(self) -> bool:
         """Tell whether commands run in a box in which nothing may be changed: in the mode `plan`."""
         return self.mode == "plan"
@@ -216,6 +220,10 @@ class Permission:
 
     def _action(self, request: GateRequest) -> Action:
         action = self._classify(request)
+        if request.startup_files:
+            action = replace(
+                action, capability="exec", needs=tuple([f"write:{each}" for each in request.startup_files])
+            )
         names = request.server_names if action.tool == request.tool_name else ()
         work = request.box.work if request.box is not None else self._roots.folders[0][0]
         needs = tuple([resolve_need(need, work) for need in action.needs])
@@ -258,13 +266,15 @@ class Permission:
         judged = partial(self._forbidden, request, in_box=box is not None)
         forbidden = next(filter(None, map(judged, action.readings(), places)), None)
         forbidden = forbidden or self._refusal_of_needs(request, action)
+        if request.startup_files and self.mode in ("plan", "strict"):
+            forbidden = forbidden or f"the mode is {self.mode}."
         if forbidden is not None:
             return _Judgement("deny", forbidden)
         is_own = bool(places[0]) and all(place.startswith("internal") for place in places[0])
         if is_own and action.capability in ("read", "write"):
             return _Judgement("allow", "in a folder of the program's own.")
-        if box is not None:
-            return self._judge_in_box(request, action, box)
+        if box is not None or request.startup_files:
+            return self._judge_needs(request, action) if box is None else self._judge_in_box(request, action, box)
         judgement = self._judge_by_reading(request, replace(action, needs=()), places)
         if not action.needs or judgement.step != "ask":
             return judgement
@@ -514,6 +524,11 @@ def _list_touched(need: str) -> Sequence[Action] | None:
 
 
 def _tell_needs(request: GateRequest, action: Action) -> str:
+    if request.startup_files:
+        made = quoted(", ".join(request.startup_files))[1:-1]
+        return (
+            f"it has made {made}, which programs run by themselves, so it was put aside. Is it to have its name back?"
+        )
     why = str(request.arguments.get("why") or "").strip()
     said = f" It says why: {with_its_end(quoted(why), _LONGEST_SUMMARY)}." if why else ""
     return f"it asks for {quoted(', '.join(action.needs))[1:-1]}, which is beyond its box.{said}"

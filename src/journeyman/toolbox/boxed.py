@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from journeyman import sandbox as sandboxes  # whose modules are loaded when som
 from journeyman.errors import DefinitionError, Problem, printable
 from journeyman.gate import may_change_files
 from journeyman.startup_files import HeldFile, StartupFiles
-from journeyman.toolbox.files import ToolRefused
+from journeyman.toolbox.files import ToolRefused, open_folder
 from journeyman.tools.known_secrets import known_secrets
 
 if TYPE_CHECKING:
@@ -242,6 +242,28 @@ class WorkspaceBox:
         ]
         self.refused.update(dict.fromkeys(refusals))
         return refusals
+
+    async def return_held(
+        self, refusals: Sequence[SandboxRefusal], may_keep: Callable[[Sequence[str]], Awaitable[bool]]
+    ) -> list[str]:
+        """Ask once about all files that were put aside after a command, and give them their names back if that is
+        allowed. Return lines that say what came of it."""
+        # A name that is no text stands in no question, and in no approval.
+        held = [each for each in refusals if each.cause == "held" and each.what.isprintable()]
+        if not held or not await may_keep([each.what for each in held]):
+            return []
+        problems = await asyncio.to_thread(lambda: {each: self._return_file(each) for each in held})
+        back = ", ".join([each.what for each, problem in problems.items() if not problem])
+        stays = [f"{each.what} stays put aside: {problem}." for each, problem in problems.items() if problem]
+        return [*([f"That was allowed, so it has its name back: {back}."] if back else []), *stays]
+
+    def _return_file(self, refusal: SandboxRefusal) -> str:
+        assert self._startup is not None  # it has put the file aside
+        try:
+            with open_folder(os.path.dirname(refusal.what)) as folder:
+                return self._startup.return_held(HeldFile(refusal.what, refusal.detail), folder)
+        except OSError as error:
+            return error.strerror or "nobody says why"
 
     def explain(self, refusal: SandboxRefusal) -> str:
         """Return what was refused as a line to read, with what to ask for where that can be had."""

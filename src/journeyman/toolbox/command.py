@@ -14,7 +14,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -27,7 +27,7 @@ from journeyman.tools.context import ToolContext
 from journeyman.tools.tools import AnyTool, tool
 
 if TYPE_CHECKING:
-    from journeyman.sandbox import SandboxProcess
+    from journeyman.sandbox import SandboxProcess, SandboxRefusal
     from journeyman.tools.background import TaskContext
 
 _LONGEST_DESCRIPTION: Final = 80
@@ -120,6 +120,9 @@ async def _run_for_model(bench: Bench, ctx: ToolContext, command: _ShellCommand)
         return _in_background(bench, command, where, ctx=ctx, seconds=_seconds(command.timeout_s, most, most))
     seconds = _seconds(command.timeout_s, bench.shell.timeout_s, bench.shell.max_timeout_s)
     done = await _run(bench, command, where, ctx=ctx, timeout_s=seconds, on_line=ctx.progress)
+    if bench.box is not None and ctx.may_keep is not None:
+        returned = await bench.box.return_held(done.refusals, ctx.may_keep)
+        done = replace(done, notes=(*done.notes, *returned))
     return _describe_result(done, seconds)
 
 
@@ -196,6 +199,8 @@ class _Completed:
     """Whether it left processes running, which were then ended."""
     notes: tuple[str, ...] = ()
     """The lines that its box adds: what was refused, and what was put aside."""
+    refusals: tuple[SandboxRefusal, ...] = ()
+    """The same, as its box tells it."""
 
 
 async def _run(
@@ -228,8 +233,10 @@ async def _run(
         pipe.show_rest()
         output = pipe.transcript.finish()
         notes: list[str] = []
+        refusals: list[SandboxRefusal] = []
         if bench.box is not None:
-            for refusal in await bench.box.find_refusals(running.boxed, output, folder):
+            refusals = await bench.box.find_refusals(running.boxed, output, folder)
+            for refusal in refusals:
                 notes.append(bench.box.explain(refusal))
                 on_line(notes[-1])
                 ctx.report_refusal(bench.box.name, refusal)
@@ -241,6 +248,7 @@ async def _run(
         timed_out=exit_code is None,
         left_behind=left_behind,
         notes=tuple(notes),
+        refusals=tuple(refusals),
     )
 
 

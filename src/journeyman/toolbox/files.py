@@ -148,7 +148,7 @@ class LocalFiles:
     def facts(self, path: str) -> FileInfo | None:
         parent, name = _split_path(path)
         try:
-            with _folder(parent) as folder:
+            with open_folder(parent) as folder:
                 found = os.stat(name or ".", dir_fd=folder, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -156,7 +156,7 @@ class LocalFiles:
 
     def read(self, path: str, limit: int) -> bytes:
         parent, name = _split_path(path)
-        with _folder(parent) as folder:
+        with open_folder(parent) as folder:
             opened = os.open(name, _READ, dir_fd=folder)
         with os.fdopen(opened, "rb") as file:
             if not stat.S_ISREG(os.fstat(opened).st_mode):
@@ -165,13 +165,13 @@ class LocalFiles:
 
     def replace(self, path: str, data: bytes) -> None:
         parent, name = _split_path(path)
-        with _folder(parent, create=True) as folder:
+        with open_folder(parent, create=True) as folder:
             _replace(folder, name, data)
 
     def delete(self, path: str) -> None:
         """Delete what is at a resolved path: a file, or a folder with all that is in it."""
         parent, name = _split_path(path)
-        with _folder(parent) as folder:
+        with open_folder(parent) as folder:
             if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 shutil.rmtree(name, dir_fd=folder)
             else:
@@ -180,12 +180,12 @@ class LocalFiles:
     def rename(self, path: str, to: str) -> None:
         """Rename, or move, what is at a resolved path. Missing folders are made; an old file at `to` is replaced."""
         (parent, name), (new_parent, new_name) = _split_path(path), _split_path(to)
-        with _folder(parent) as folder, _folder(new_parent, create=True) as new_folder:
+        with open_folder(parent) as folder, open_folder(new_parent, create=True) as new_folder:
             os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder)
 
     def list(self, path: str) -> list[DirEntry]:
         parent, name = _split_path(path)
-        with _folder(parent) as folder:
+        with open_folder(parent) as folder:
             opened = os.open(name or ".", _LISTED, dir_fd=folder)
         try:
             with os.scandir(opened) as entries:
@@ -200,7 +200,7 @@ def _split_path(path: str) -> tuple[str, str]:
 
 
 @contextmanager
-def _folder(path: str, *, create: bool = False) -> Generator[int]:
+def open_folder(path: str, *, create: bool = False) -> Generator[int]:
     """Open a folder by way of each folder above it, none of which may be a link."""
     opened = os.open("/", _FOLDER)
     try:

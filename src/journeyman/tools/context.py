@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import field, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
@@ -125,9 +125,9 @@ class ToolContext(Generic[Given, Asked]):
     """
 
     __slots__ = (
-        *("agent", "deps", "path", "attempt", "iteration", "tool_use_id", "step", "abort", "tasks"),
-        *("_activate", "_copies", "_given", "_input", "_is_over", "_key", "_name", "_progress", "_refuse", "_staged"),
-        *("_states", "_stop", "_tool"),
+        *("agent", "deps", "path", "attempt", "iteration", "tool_use_id", "step", "abort", "may_keep", "tasks"),
+        *("_activate", "_copies", "_given", "_input", "_is_over", "_key", "_name", "_progress", "_refuse"),
+        *("_staged", "_states", "_stop", "_tool"),
     )
 
     def __init__(  # noqa: PLR0913  one for each fact, and made in one place
@@ -145,6 +145,7 @@ class ToolContext(Generic[Given, Asked]):
         abort: Abort | None = None,
         progress: Callable[[str, float | None], None] | None = None,
         refuse: Callable[[str, RefusedThing], None] | None = None,
+        judge: Callable[[Sequence[str]], Awaitable[bool]] | None = None,
         tasks: BackgroundTasks | None = None,
         activate: Callable[[Sequence[str]], None] | None = None,
         name: Callable[[], str | None] | None = None,
@@ -176,6 +177,9 @@ class ToolContext(Generic[Given, Asked]):
         self._states = states
         self._progress = progress
         self._refuse = refuse
+        self.may_keep: Final = judge
+        """Asks the gates of this call, and so perhaps a person, whether startup files get their names back that its
+        command has made, and that were put aside. It returns False, too, if no gate judges them or nobody is there."""
         self._activate = activate
         self._name = name
         self._key = ""

@@ -195,7 +195,7 @@ class Nobody:
             what = one_line(each.question, _SHOWN_CHARACTERS).rstrip(".")
             mode = "auto" if classify(each.request).capability == "write" else "trust"
             way = f"Allow it with --mode {mode}, or run this in a terminal."
-            if each.offers == ("once",):  # no mode allows it
+            if each.offers == ("once",) or each.request.startup_files:  # no mode allows it
                 way = "It is asked about each time: run this in a terminal."
             text = f"denied, because nobody is there to ask: {what}. {way}"
             yield Line(mark="warning", text=text, rows=6)
