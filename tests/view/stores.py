@@ -117,7 +117,7 @@ async def record_crew(recorder: Recorder, provider: Provider) -> None:
 
 async def record_poor(recorder: Recorder, provider: Provider) -> None:
     """The same with few tokens for all of them together."""
-    lead = _lead(provider, Limits(tokens=30_000, cost=0.50, seconds=600, attempts=3, iterations=15))
+    lead = _lead(provider, Limits(tokens=25_000, cost=0.50, seconds=600, attempts=3, iterations=15))
     async with Tasks() as tasks:
         await run(lead, QUESTION, runtime=Runtime(recorder=recorder, tasks=tasks))
         await tasks.wait()

@@ -45,7 +45,7 @@ async def test_cost_and_time_are_shown_of_what_is_allowed(site: Site, open_page:
 async def test_what_ended_a_run_stands_beside_what_was_left(site: Site, open_page: Opened) -> None:
     page = await open_page(site.of("lead", "BUDGET_EXCEEDED"))
     tokens = await gauge(page, "tokens")
-    await expect(tokens).to_have_text(re.compile(r"[\d,]+ of 30,000 · [\d,]+ (needed|left)$"))
+    await expect(tokens).to_have_text(re.compile(r"[\d,]+ of 25,000 · [\d,]+ (needed|left)$"))
     await expect(tokens).to_have_class(re.compile("ended"))
     await expect(await gauge(page, "cost")).to_have_text(re.compile(r" of \$0\.50$"))
     await expect(page.locator(".gauge.ended")).to_have_count(1)

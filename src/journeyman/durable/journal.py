@@ -14,6 +14,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from json import dumps, loads
+from sys import intern
 from typing import Final, Literal, NoReturn, TypeVar
 
 from pydantic import JsonValue
@@ -192,7 +193,10 @@ class Lease:
     def _learn(self, each: Record) -> None:
         check_record(each)
         place = (each.attempt, each.iteration)
-        known = self.known.setdefault(each.key, KnownStep(each.kind, place, each.about, each.epoch, each.used_s))
+        # A store gives each row texts of its own, of which a long run has few different ones.
+        known = self.known.setdefault(
+            each.key, KnownStep(intern(each.kind), place, each.about, each.epoch, each.used_s)
+        )
         if each.state == DONE:
             value = unpacked(each)
             # Read now, where the run can be blocked before anything is done.
