@@ -16,7 +16,7 @@ from journeyman.serve.agui import Agui, Segment
 from journeyman.serve.live import Live, ServeLimits
 from journeyman.testing.scripted import call
 from journeyman.tools.external import external_question
-from tests.durable.processes import claimed
+from tests.durable.processes import Process, claimed
 from tests.play import following
 from tests.serve.http_served import AskFirst, Json, Served, clerk, send, serving
 from tests.serve.test_agui import TOOLS, asked, painter, results, shown, told
@@ -197,6 +197,33 @@ async def test_a_server_that_follows_a_turn_takes_the_next_prompt_as_soon_as_ano
         assert (await one.told("GET", "/chats/c/events"))[-1]["output"] == "It is sent."
         assert (await two.ask("POST", turns, {"input": "send"}, **DETACHED))[0] == 202
         assert (await following)[-1]["output"] == "It is sent."
+
+
+@pytest.mark.parametrize("what", ["the next prompt", "a deletion"])
+async def test_a_chat_is_free_once_the_end_of_its_turn_is_stored(what: str) -> None:
+    # Another server of the store may have told it to the client by then.
+    engine, turns = Process(InMemoryEngine(Memory()), die=print), "/agents/clerk/chats/c/turns"
+    is_stored, is_seen = asyncio.Event(), asyncio.Event()
+
+    async def tell_late(verb: str) -> None:
+        if verb == "settle":
+            is_stored.set()
+            await is_seen.wait()
+
+    async def see(verb: str) -> None:
+        if verb == "get" and is_stored.is_set():
+            is_seen.set()
+
+    engine.after, engine.before = tell_late, see
+    async with Durable(engine) as durable, serving([clerk()], store=durable) as served:
+        await served.ask("POST", turns, {"input": "hello"}, **DETACHED)
+        await is_stored.wait()
+        if what == "a deletion":
+            status, _ = await served.ask("DELETE", "/chats/c")
+        else:
+            status, _ = await served.ask("POST", turns, {"input": "hello again"}, **DETACHED)
+        is_seen.set()
+        assert status in (202, 204)
 
 
 class Slow(InMemoryEngine):

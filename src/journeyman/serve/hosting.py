@@ -250,6 +250,8 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     async def wait_until_left(self, id: str) -> None:
         """Wait, within a few seconds, until the turn that has ended has closed its chat."""
         before = self._kept.get(TURN + id)
+        if before is not None:
+            await self.learn_end(before)
         if before is not None and before.ended is not None and before.task is not None:
             await asyncio.wait({before.task}, timeout=_LEAVES_S)
 
