@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, closing, suppress
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -156,8 +157,8 @@ def test_what_requires_a_sandbox_does_not_begin_where_none_holds(bubblewrap: Bub
         words = ("-m", "journeyman", command, "agents.py:a0", "--sandbox", "required", "--store", "runs.db")
         # In a box of ours no namespace can be made, as in most containers.
         with closing(bubblewrap.open(Box(work=str(folder), readable=(str(ROOT),)))) as opened:
-            whole = ("-c", 'exec "$0" "$@" 2>&1', sys.executable, *words)
-            code, output = run_whole(opened, "sh", whole, folder=str(folder), environment=os.environ, timeout_s=60)
+            given = partial(run_whole, folder=str(folder), environment=os.environ, timeout_s=60, with_errors=True)
+            code, output = given(opened, sys.executable, words)
         assert (code, output.count(b"\n")) == (2, 1)
         assert b"No sandbox holds enough here" in output
         assert b"apt-get install bubblewrap" in output

@@ -5,18 +5,19 @@ A cassette that is shown without its agent is one line for each request and each
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
 from pprint import pformat
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
@@ -24,7 +25,6 @@ from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json, to_json, to_jsonable_python
 
 from journeyman.agent import Agent, Runtime
-from journeyman.cancellation import within
 from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.durable import find_store, tell
 from journeyman.cli.load_agent import AgentLoop, find_object
@@ -44,6 +44,7 @@ from journeyman.narrowing import is_json_object
 from journeyman.record.reading import RecordedRun, Recordings
 from journeyman.result import Failure, Success
 from journeyman.sandbox.unboxed import Unboxed
+from journeyman.sandbox.whole_run import run_whole
 from journeyman.types import NOTHING_USED, JsonObject, Message, ToolUse, Usage, adapter_of
 
 
@@ -201,35 +202,21 @@ def _run_file(place: Path) -> None:
     Raises:
         Refused: it does not pass.
     """
-    command = [sys.executable, "-m", "pytest", "--quiet", "--tb=short", "-p", "no:cacheprovider", str(place)]
-    with TemporaryFile() as output:
-        code = asyncio.run(_run_to_end(command, output.fileno()))
-        output.seek(0)
-        lines = output.read().decode(errors="replace").splitlines()
-    if code is None:
-        raise Refused(f"{place} did not end within {_PYTEST_S} seconds in pytest.", f"See why: pytest {place}")
+    words = ("-m", "pytest", "--quiet", "--tb=short", "-p", "no:cacheprovider", str(place))
+    given = partial(run_whole, folder=str(Path.cwd()), environment=os.environ, timeout_s=_PYTEST_S, with_errors=True)
+    try:
+        with closing(Unboxed()) as unboxed:  # which ends whatever pytest leaves running
+            code, output = given(unboxed, sys.executable, words)
+    except TimeoutError:
+        raise Refused(
+            f"{place} did not end within {_PYTEST_S} seconds in pytest.", f"See why: pytest {place}"
+        ) from None
+    lines = output.decode(errors="replace").splitlines()
     if code:
         reasons = [line[1:].strip() for line in lines if line.startswith("E ")] or lines[-1:] or ["nothing"]
         raise Refused(
             f"{place} is written, and does not pass: {one_line(reasons[-1]).rstrip('.')}.", f"See all: pytest {place}"
         )
-
-
-async def _run_to_end(command: Sequence[str], output: int) -> int | None:
-    """Run a program, and end whatever it leaves running. Return its exit code; None: it took too long."""
-    unboxed = Unboxed()
-    folder, environment = str(Path.cwd()), dict(os.environ)
-    try:
-        process = await unboxed.spawn(
-            command[0], command[1:], folder=folder, environment=environment, stdout=output, stderr=output
-        )
-        try:
-            await within(_PYTEST_S, process.wait())
-        finally:
-            process.close()
-        return process.exit_code
-    finally:
-        await asyncio.to_thread(unboxed.close)
 
 
 _PYTEST_S: Final = 120

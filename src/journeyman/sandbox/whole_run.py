@@ -21,8 +21,10 @@ def run_whole(
     folder: str,
     environment: Mapping[str, str],
     timeout_s: float,
+    with_errors: bool = False,
 ) -> tuple[int, bytes]:
-    """Start a program without input, in a box or in none, and return its exit code and its output.
+    """Start a program without input, in a box or in none, and return its exit code and its output, `with_errors`
+    among it or without them.
 
     Raises:
         OSError: it cannot be started.
@@ -31,7 +33,10 @@ def run_whole(
     """
 
     async def run(output: int) -> int:
-        process = await opened.spawn(program, arguments, folder=folder, environment=environment, stdout=output)
+        errors = output if with_errors else None
+        process = await opened.spawn(
+            program, arguments, folder=folder, environment=environment, stdout=output, stderr=errors
+        )
         try:
             async with asyncio.timeout(timeout_s):
                 return await process.wait()
