@@ -21,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, closing
+from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import KW_ONLY, field, replace
 from functools import cache
 from importlib.util import find_spec
@@ -44,7 +44,7 @@ from journeyman.models.requests import check_options
 from journeyman.models.transport import OverHttp, Timeouts
 from journeyman.models.wire import to_json
 from journeyman.narrowing import as_list, as_object
-from journeyman.processes import filter_environment, signal_name
+from journeyman.processes import select_environment, signal_name
 from journeyman.sandbox.unboxed import Unboxed
 from journeyman.types import NOTHING_USED, JsonObject
 
@@ -220,6 +220,8 @@ def _check_server(name: str) -> None:
 # a socket that the process holds open. One that has died is started again by the next request.
 
 _CHILD: Final = os.path.realpath(Path(__file__).with_name("child.py"))
+_COMPUTING: Final = ("CUDA_", "GGML_", "GOMP_", "HIP_", "KMP_", "LLAMA_", "OMP_", "OPENBLAS_", "ROCR_", "VK_")
+"""The beginnings of the variables that say how to compute; of the others it gets what every program needs."""
 _KEPT_LINES: Final = 40
 _END_S: Final = 2.0
 _log: Final = logging.getLogger("journeyman")
@@ -244,7 +246,7 @@ class ServerOptions:
     template: str | None
     """The chat template; None: that of the weights."""
     is_boxed: bool = True
-    """Whether it runs in a box, where a sandbox holds."""
+    """True: it runs in a box, where a sandbox holds."""
 
 
 @lazy_dataclass(frozen=True)
@@ -329,16 +331,18 @@ class LocalServer:
             "threads": options.threads or max(1, (os.cpu_count() or 1) // 2),
             "template": options.template,
         }
+        opened = ExitStack()
         try:
             size_mb = options.path.stat().st_size / 1e6
             _progress.info("local:%s: loading %s, %.0f MB.", options.name, options.path, size_mb)
             # A socket belongs to the network in which it was made: in its box, the server is reached by this one.
             with socket.create_server(("127.0.0.1", 0)) as listener:
                 address = Address(f"http://127.0.0.1:{listener.getsockname()[1]}", key)
-                link, stdin = socket.socketpair()
+                link, stdin = map(opened.enter_context, socket.socketpair())
                 socket.send_fds(link, [b"l"], [listener.fileno()])
             link.sendall(f"{json.dumps(asked)}\n".encode())
         except OSError as error:
+            opened.close()
             raise _unavailable(options, f"cannot be started: {error}") from error
         child = _Child(link, Future(), os.getpid(), deque(maxlen=_KEPT_LINES), threading.Event())
         child.started.set_running_or_notify_cancel()  # so that one who waits no longer cancels it for nobody else
@@ -384,11 +388,12 @@ async def _run_server(child: _Child, options: ServerOptions, address: Address, s
             box = _open_box(options)
             child.opened = Unboxed() if box is None else box
             own = () if box is None else ("TMPDIR", "TMP", "TEMP")  # a box has a temporary folder of its own
+            kept = [name for name in os.environ if name.startswith(_COMPUTING)]
             process = await child.opened.spawn(
                 _python(),
                 ["-P", _CHILD, str(options.path)],  # the last for whoever lists processes
                 folder=str(Path(_CHILD).parent),
-                environment={name: text for name, text in filter_environment(()).items() if name not in own},
+                environment={name: text for name, text in select_environment(kept).items() if name not in own},
                 stdin=stdin.fileno(),
                 stdout=writing,
                 stderr=writing,
