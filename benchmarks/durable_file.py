@@ -25,7 +25,7 @@ from benchmarks.server import ROOT
 from benchmarks.work import MAX_ITERATIONS, PROMPT
 from journeyman import Agent, Limits, Runtime, run, tool
 from journeyman.durable import Durable, Worker
-from journeyman.durable.records import DONE, Record, Status, packed, record_of_step
+from journeyman.durable.records import DONE, Record, Status, pack_step, record_of_step
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.journal import new_id
 from journeyman.model import Request, Response
@@ -99,7 +99,7 @@ def _steps(run: str, at: float) -> Sequence[Record]:
     model = RunStep(key=iteration_key(1, 1, "model"), kind="model", attempt=1, iteration=1)
     steps = (RunStep(key="head", kind="head"), model, call_step(1, 1, "call_0"))
     done = partial(record_of_step, run, state=DONE, about=None, effect="pure", epoch=1, at=at, used_s=0.0)
-    return [done(step=each, body=packed(b'"x"', key=each.key)) for each in steps]
+    return [done(step=each, body=pack_step(b'"x"', key=each.key)) for each in steps]
 
 
 # -- an iteration ------------------------------------------------------------------------------------------------------

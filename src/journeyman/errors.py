@@ -392,7 +392,7 @@ class McpUnavailable(Hinted):
         self.reason = reason
         """What went wrong, without secrets."""
         self.needs = tuple(needs)
-        """What its box has refused, as `Stdio(needs=…)` takes it."""
+        """The needs that its box has refused, as `Stdio(needs=…)` takes them."""
 
 
 class PinsDiffer(JourneymanError):

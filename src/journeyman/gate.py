@@ -700,7 +700,7 @@ _current_call: ContextVar[tuple[tuple[str, ...], str] | None] = ContextVar("jour
 
 
 may_change_files: ContextVar[bool] = ContextVar("journeyman_may_change_files", default=True)
-"""Whether the box of the call that is judged or made here is one in which files may be changed."""
+"""False: the call that is judged or made here has a box in which no file may be changed."""
 
 
 def make_path_hider(use: Use, base: str) -> Callable[[str], bool] | None:

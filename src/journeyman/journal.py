@@ -639,7 +639,7 @@ class Section(Journal):
     journal: Journal
     prefix: str
     at: tuple[int, int] = (0, 0)
-    """Where the run around it is: its attempt and iteration."""
+    """The attempt and the iteration of the run around it."""
 
     @property
     def sent(self) -> SentRuns | None:

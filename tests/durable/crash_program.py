@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from journeyman import Agent, Limits, Output, Rejected, Result, Subagents, Success, ToolContext, Usage, ask_user, tool
 from journeyman.durable import Durable, PostgresEngine, RunHandle
 from journeyman.durable.engine import Engine
-from journeyman.durable.records import BEGUN, DONE, OVER, Record, Signal, unpacked
+from journeyman.durable.records import BEGUN, DONE, OVER, Record, Signal, unpack_step
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.journal import decode_step
@@ -186,7 +186,7 @@ def name_of(record: Record) -> str:
     if record.kind == "call" and record.call is not None:
         return record.call
     if record.kind == "model" and record.state == DONE:
-        return "model " + unpacked(record).decode().partition("«")[2].partition("»")[0]
+        return "model " + unpack_step(record).decode().partition("«")[2].partition("»")[0]
     return record.key
 
 
@@ -433,13 +433,13 @@ async def _answering(world: World, handle: RunHandle[Any]) -> None:
 def _is_unknown(record: Record) -> bool:
     if record.state != DONE or record.kind != "call":
         return False
-    stored: dict[str, Any] = json.loads(unpacked(record))["value"]
+    stored: dict[str, Any] = json.loads(unpack_step(record))["value"]
     return stored.get("error") == "interrupted"
 
 
 def _n_cut(record: Record) -> int:
     """Return how many requests a step counts by what was reserved for them."""
-    return 0 if record.state != DONE else decode_step(unpacked(record))[0].lost.requests
+    return 0 if record.state != DONE else decode_step(unpack_step(record))[0].lost.requests
 
 
 def shown(result: Result[Any]) -> dict[str, Any]:

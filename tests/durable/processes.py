@@ -31,7 +31,7 @@ from journeyman.durable.records import (
     SignalKind,
     Status,
     StepState,
-    packed,
+    pack_step,
     record_of_step,
 )
 from journeyman.durable.sqlite import SqliteEngine
@@ -375,7 +375,7 @@ def a_step(
     told: dict[str, Any] = {"kind": "call", "attempt": 1, "iteration": 1, **facts}
     step = RunStep(key=key, **told)
     given: dict[str, Any] = {"about": b"12345678", "effect": "pure", "at": START, "used_s": 0.5, **fields}
-    body = None if value is None else packed(value, key=key)
+    body = None if value is None else pack_step(value, key=key)
     return record_of_step(run, step, state, epoch=epoch, body=body, **given)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from journeyman import Agent, Limits, Output, Success
 from journeyman.durable.handle import is_before
-from journeyman.durable.records import DONE, unpacked
+from journeyman.durable.records import DONE, unpack_step
 from journeyman.durable.worker import Queue, Worker
 from journeyman.testing.scripted import Answer, FunctionModel, call
 from tests.durable.processes import Stage
@@ -118,7 +118,7 @@ async def test_what_a_replay_takes_of_the_memory_is_bounded_by_what_is_stored(st
     assert await stage.life(agent, until=world.reached) is None
     async with stage.durable() as durable:
         records = await (await durable.get("run")).records()
-        n_bytes = sum([len(unpacked(each)) for each in records if each.state == DONE])
+        n_bytes = sum([len(unpack_step(each)) for each in records if each.state == DONE])
         assert len(records) > 2 * n_iterations
     del records
     peaks: list[int] = []

@@ -8,7 +8,7 @@ import pytest
 
 from journeyman import Agent, Limits, Success, tool
 from journeyman.durable.durable import Durable
-from journeyman.durable.records import BEGUN, FORMAT, MOST_BYTES, Record, seal_record, taken_by, unpacked
+from journeyman.durable.records import BEGUN, FORMAT, MOST_BYTES, Record, seal_record, taken_by, unpack_step
 from journeyman.errors import RunBlocked
 from journeyman.testing.scripted import Answer, call
 from tests.durable.processes import Stage, a_row, a_step, found
@@ -46,7 +46,7 @@ async def test_a_stored_run_replays_without_anything_that_it_did(stage: Stage) -
 @pytest.mark.parametrize("taken", [(), (1, 2, -99)])
 def test_a_value_comes_back_as_it_was(value: bytes, taken: tuple[int, ...]) -> None:
     made = a_step("a", _MODEL, value, taken=taken)
-    assert (unpacked(made), tuple(taken_by(made))) == (value, taken)
+    assert (unpack_step(made), tuple(taken_by(made))) == (value, taken)
     assert len(existing(made.body)) <= len(value)
 
 

@@ -20,7 +20,7 @@ from journeyman.durable.records import (
     Signal,
     SignalKind,
     info_of,
-    packed,
+    pack_step,
     questions_of,
     record_of_step,
     seal_record,
@@ -243,7 +243,7 @@ def copied(made: Row, head: Head, records: Sequence[Record]) -> Sequence[Record]
     taken as it is, whatever it was the answer to; and that something was only begun is not taken."""
     whose = encode_step(as_json({"agent": head.agent, "input": head.input}), StepFacts(kind="head"))
     fields: Any = {"about": None, "effect": "pure", "epoch": 0, "at": made.created, "used_s": 0.0}
-    first = record_of_step(made.id, RunStep(key="head", kind="head"), DONE, body=packed(whose, key="head"), **fields)
+    first = record_of_step(made.id, RunStep(key="head", kind="head"), DONE, body=pack_step(whose, key="head"), **fields)
     # What was only begun may have happened: a fork must not inherit that it is unknown.
     done = [each for each in records if each.state == DONE]
     return [first, *[seal_record(each._replace(run=made.id, epoch=0, about=None)) for each in done]]

@@ -35,11 +35,11 @@ from journeyman.durable.records import (
     check_record,
     digest_question,
     dump_questions,
-    packed,
+    pack_step,
     questions_of,
     record_of_step,
     taken_by,
-    unpacked,
+    unpack_step,
 )
 from journeyman.endings import START
 from journeyman.errors import OutcomeUnknown, RunBlocked, StoreError
@@ -198,7 +198,7 @@ class Lease:
             each.key, KnownStep(intern(each.kind), place, each.about, each.epoch, each.used_s)
         )
         if each.state == DONE:
-            value = unpacked(each)
+            value = unpack_step(each)
             # Read now, where the run can be blocked before anything is done.
             try:
                 decode_step(value)
@@ -309,7 +309,7 @@ class Lease:
             StepTooLarge: nothing was written.
         """
         claim, key = self.claim, step.key
-        body = None if value is None else packed(value, key=key)
+        body = None if value is None else pack_step(value, key=key)
         made = record_of_step(
             claim.row.id,
             step,

@@ -65,7 +65,7 @@ class Record(NamedTuple):
     run: str
     key: str
     state: StepState
-    """Whether it says that the step was begun, or holds its value."""
+    """`begun`: nothing more is known; `done`: it holds the value of the step."""
     kind: str
     """A `StepKind`, as far as this version knows it."""
     attempt: int
@@ -76,7 +76,7 @@ class Record(NamedTuple):
     taken: str | None
     """The numbers of the signals that it took, as JSON."""
     deaths: int
-    """How many lives in a row had died when the one began that wrote it."""
+    """The number of lives in a row that had died when the one began that wrote it."""
     about: bytes | None
     """The digest of what the step answers; None where that was not noted."""
     effect: str
@@ -123,7 +123,7 @@ def crc_of(record: Record) -> int:
     return zlib.crc32(body or b"", zlib.crc32(repr(facts).encode()))
 
 
-def packed(value: bytes, *, key: str) -> bytes:
+def pack_step(value: bytes, *, key: str) -> bytes:
     """Return the body of a step whose facts and value are this JSON.
 
     Raises:
@@ -154,7 +154,7 @@ def check_record(stored: Record) -> None:
         raise RunBlocked(stored.run, f"{why}: update journeyman")
 
 
-def unpacked(stored: Record) -> bytes:
+def unpack_step(stored: Record) -> bytes:
     """Return the facts and the value of a step that is done, as JSON.
 
     Raises:

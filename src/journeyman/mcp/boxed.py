@@ -196,7 +196,7 @@ class NamedPaths:
     path: list[str] = field(default_factory=list[str])
     """The folders of programs."""
     is_relative: bool = False
-    """Whether something is named as below the folder that it starts in."""
+    """True: something is named as below the folder that it starts in."""
 
     def add(self, server: Stdio, environment: Mapping[str, str]) -> None:
         """Take note of what a server is given."""

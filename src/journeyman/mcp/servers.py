@@ -66,7 +66,7 @@ class Stdio:
     """The box that it runs in. `auto`: one of its own, where a sandbox holds enough; `required`: that, or it is not
     started; a box, or a sandbox; None: it runs as this process does."""
     needs: Sequence[str] = ()
-    """What it needs beyond its own box: `host:NAME[:PORT]`, `write:PATH`, `read:PATH`. A box that is given has all."""
+    """The needs beyond its own box: `host:NAME[:PORT]`, `write:PATH`, `read:PATH`. A box that is given has all."""
     only: Collection[str] | None = None
     """The tools to take, as the server names them; None for all."""
     without: Collection[str] = ()

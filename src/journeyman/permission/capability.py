@@ -39,7 +39,7 @@ class Action:
     needs: tuple[str, ...] = ()
     """What a command asks for beyond its box: `host:NAME`, `read:PATH`, `write:PATH`, `outside`."""
     in_box: bool = False
-    """Whether its command runs in a box that holds what the rules say; `Permission` adds it."""
+    """True: its command runs in a box that holds what the rules say; `Permission` adds it."""
     digest: str = ""
     """The digest of the call's tool and arguments; `Permission` adds it."""
     server_names: tuple[str, ...] = ()

@@ -182,7 +182,7 @@ _Patterns: TypeAlias = "list[tuple[Notation, re.Pattern[str]]]"
 
 
 @cache
-def _compiled(ignores_case: bool) -> tuple[dict[str, _Patterns], _Patterns]:
+def _compile_notations(ignores_case: bool) -> tuple[dict[str, _Patterns], _Patterns]:
     """Return the notations with their patterns, by the words that call for them, and those that no word calls for. They
     are compiled when a text is looked through first."""
     by_word: dict[str, _Patterns] = {}
@@ -217,7 +217,7 @@ def places_by_notation(text: str, words: frozenset[str]) -> Iterator[tuple[str |
     lowered = plain.lower()
     # A capital may be one letter and two small ones: then a place in one text is none in the other.
     is_longer = len(lowered) != len(text)
-    by_word, by_sign = _compiled(is_longer)
+    by_word, by_sign = _compile_notations(is_longer)
     called = {id(pair): pair for word in by_word.keys() & words for pair in by_word[word]}
     for notation, pattern in (*called.values(), *by_sign):
         if notation.signs and not any([sign in lowered for sign in notation.signs]):

@@ -218,10 +218,10 @@ class Procrastinate:
             # Not all workers in the same moment.
             await asyncio.sleep(self.lease_s / 4 * random.uniform(0.9, 1.1))
             try:
-                found = await connector.done(silent)
+                found = await connector.do_work(silent)
                 for job, run, gen, beat in found:
                     if job in seen and seen[job] == beat:
-                        await connector.done(partial(taken_away, job=job, ticket=Ticket(run, gen)))
+                        await connector.do_work(partial(taken_away, job=job, ticket=Ticket(run, gen)))
                 seen = {job: beat for job, _, _, beat in found}
             except StoreError as error:
                 _log.warning("What silent workers had cannot be handed over, which is tried again: %s", error)
@@ -275,7 +275,7 @@ class _Connector:
         self._jobs: Final = set[object]()
         """The jobs that were brought and are not acknowledged."""
 
-    async def done(self, work: Callable[[Connection, bool], Awaitable[T]]) -> T:
+    async def do_work(self, work: Callable[[Connection, bool], Awaitable[T]]) -> T:
         """Do `work` with a connection; again, until it is done. A call that takes longer than a lease is made again.
         `work` is told whether it may have been done before, and only its answer was lost.
 
@@ -284,14 +284,14 @@ class _Connector:
         """
         is_again = False
 
-        def tried(connection: Connection, is_tried: bool) -> Awaitable[T]:
+        def try_again(connection: Connection, is_tried: bool) -> Awaitable[T]:
             return work(connection, is_tried or is_again)
 
         while True:
             try:
                 # A connection may be half open: without a limit, a worker would wait on it forever.
                 async with asyncio.timeout(self._lease_s):
-                    return await self._connections.patiently(tried)
+                    return await self._connections.patiently(try_again)
             except TimeoutError as error:
                 late = f"{self._connections.place} has not answered within {self._lease_s:g} s."
                 fault, cause = StoreError(late, hint="Look whether it runs.", may_pass=True), error
@@ -326,7 +326,7 @@ class _Connector:
                 return []
             return await cursor.fetchall() if cursor.description else []
 
-        return await self.done(work)
+        return await self.do_work(work)
 
     async def execute_query_one_async(self, query: str, **arguments: object) -> dict[str, Any]:
         row = (await self.execute_query_all_async(query, **arguments))[0]
