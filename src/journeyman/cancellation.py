@@ -238,7 +238,7 @@ class Scope:
 
     @property
     def source(self) -> Scope:
-        """What was stopped first: this scope, or that of a run above, of which it has the cause."""
+        """The scope that was stopped first: this one, or that of a run above, of which it has the cause."""
         return self._source or self
 
     @property

@@ -522,7 +522,7 @@ class InMemoryJournal(StoringJournal):
     started: set[str] = field(default_factory=set[str])
     """The keys of the steps that were started and must not be started again."""
     _times: list[tuple[str, bool, float]] = field(default_factory=list[tuple[str, bool, float]])
-    """When each step was stored, and when each life began or ended, for which the second is true; by the clock of the
+    """The moments when steps were stored, and lives began or ended, for which the second is true; by the clock of the
     event loop, in seconds."""
     _lives: Lives = field(default_factory=lambda: Lives())
 

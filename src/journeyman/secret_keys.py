@@ -13,7 +13,7 @@ from typing import Final
 _UUID: Final = "[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 _MADE: Final = r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]"
 _LEAST: Final = 14
-"""How many characters each of these keys has, at least."""
+"""The fewest characters of each of these keys."""
 # A vendor's word, the beginning as it is written, and a pattern for the rest.
 _KEYS: Final = rf"""
 models  sk-  ant-[\w-]{{10,}}|or-[\w-]{{20,}}|lf-{_UUID}|(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]*\d[A-Za-z0-9_-]{{16,}}

@@ -106,11 +106,11 @@ class HeldFile(NamedTuple):
     """A startup file that is new or changed after a command."""
 
     path: str
-    """Where it was."""
+    """The path that it had."""
     aside: str
-    """Where it is now; empty: where it was."""
+    """The path that it has now; empty: the one that it had."""
     problem: str = ""
-    """Why it could not be put aside."""
+    """The reason why it could not be put aside."""
 
     def describe(self) -> str:
         """Return a sentence for whoever has to know of it."""

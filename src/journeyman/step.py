@@ -61,7 +61,7 @@ class RunStep:
     call: str | None = None
     """The id of the call that it belongs to."""
     within: tuple[int, int] | None = None
-    """Where the outermost run is that the journal is of: its attempt and iteration. None: that is its own run."""
+    """The attempt and iteration of the outermost run that the journal is of. None: that is its own run."""
 
     @property
     def at(self) -> tuple[int, int]:

@@ -26,7 +26,7 @@ _SWITCHES: Final = {"-m": "--model", "--no-record": "--record"}
 
 Flag: TypeAlias = Annotated[bool, Parameter(negative=())]
 SandboxUse: TypeAlias = Literal["auto", "required", "none"]
-"""When commands run in a box: where one holds; always, or nothing begins; never."""
+"""The choice of a box for commands: where one holds; always, or nothing begins; never."""
 
 
 def check_positive(_: object, value: float | None) -> None:

@@ -355,16 +355,16 @@ def around(url: str, headers: Mapping[str, str]) -> JsonObject:
 _log = logging.getLogger("journeyman")
 
 MOST_WAITING: Final = 10_000
-"""How many events may wait to be written before runs wait for them. It bounds what a slow disk costs in memory."""
+"""The number of events that may wait to be written before runs wait for them: the memory that a slow disk costs."""
 _BATCH_S: Final = 0.05
-"""How long an event waits for others, in seconds. A transaction for each event would cost more than the event, and
+"""The seconds for which an event waits for others. A transaction for each event would cost more than the event, and
 nobody who looks notices the delay."""
 _AT_ONCE: Final = 500
-"""How many events one transaction writes: others may want to write, too."""
+"""The most events that one transaction writes: others may want to write, too."""
 _PATIENCE_S: Final = 60.0
-"""How many seconds another process may keep the file."""
+"""The seconds for which another process may keep the file."""
 _PRUNE_S: Final = 3_600.0
-"""How often, in seconds, to look for recordings that are too old."""
+"""The seconds after which recordings that are too old are looked for again."""
 
 Item: TypeAlias = tuple[RecordingRow, float, object]
 """Whose it is, when it happened, and what: an event, or a class of `lines`."""
@@ -385,9 +385,9 @@ class QueueWriter:
         self._failure = ""
         self._n_failures = 0
         self._has_failed = False
-        """Whether the last thing that was tried has failed: it is said once."""
+        """True: the last thing that was tried has failed, which is said once."""
         self._is_over = False
-        """Whether nothing is written any more, since what failed will not pass."""
+        """True: nothing is written any more, since what failed will not pass."""
         self._pid = os.getpid()
         self._redactor = redactor
         self._keeping = keeping
@@ -402,7 +402,7 @@ class QueueWriter:
         self._rows = RowMaker(self._pieces, owner=owner, has_content=has_content)
         self.live: Final = LiveRecordings(self._file, redactor)
         self._n_live = 0
-        """How many tapes go on: while there are any, the queue is looked at by the clock."""
+        """The number of tapes that go on: while there are any, the queue is looked at by the clock."""
         # Runs of any event loop put somebody here to wait, and the thread takes them out.
         self._alone = threading.Lock()
         # Held while a file is written: a process forks between two writes only, since the child has no thread that
@@ -410,7 +410,7 @@ class QueueWriter:
         self._at_work = threading.Lock()
         hold_at_forks(self._at_work)
         self._waiting: list[Future[None]] = []
-        """Who waits until what is in the queue now is written."""
+        """Those that wait until the queue of now is written."""
         self._wake = threading.Event()
         self._is_closing = False
         # A daemon, which does not hold the program: the recorder's finalizer writes what is left when the interpreter
@@ -422,12 +422,12 @@ class QueueWriter:
 
     @property
     def is_inherited(self) -> bool:
-        """Whether this is the writer of the process from which this one was forked: its thread is not here."""
+        """True: it is the writer of the process from which this one was forked; its thread is not here."""
         return self._pid != os.getpid()
 
     @property
     def is_open(self) -> bool:
-        """Whether anything that is put into the queue may be written."""
+        """True: all that is put into the queue may be written."""
         return not (self._is_over or self._is_closing or self.is_inherited)
 
     def takes(self, line: RecordingRow) -> bool:

@@ -274,4 +274,4 @@ class SandboxRefusal:
     need: str | None = None
     """The need that would have to be asked for. None: it cannot be had."""
     detail: str = ""
-    """Where a file that was put aside is now, and why another could not be."""
+    """The path of a file that was put aside, or the reason why it could not be."""

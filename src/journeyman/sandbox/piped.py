@@ -23,13 +23,13 @@ class PipedProcess:
         self.are_left: Final = process.are_left
         self.send: Final = process.send
         self.failure: OSError | None = None
-        """Why it could not be started, once that is known."""
+        """The error with which it could not be started, once that is known."""
         self._process: Final = process
         self._watching: Final = asyncio.create_task(self._watch())
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended; None while it runs. Below 0: a signal of this number ended it."""
+        """Its exit code; None while it runs. Below 0: a signal of this number ended it."""
         return self._process.exit_code
 
     async def _watch(self) -> None:

@@ -103,7 +103,7 @@ class SandboxProcess(Protocol):
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended; None while it runs. Below 0: a signal of this number ended it."""
+        """Its exit code; None while it runs. Below 0: a signal of this number ended it."""
         ...
 
     async def wait(self) -> int:

@@ -40,7 +40,7 @@ Moment: TypeAlias = Annotated[float, Field(description="Seconds since 1970.")]
 @lazy_dataclass(frozen=True, kw_only=True)
 class RunBody:
     input: Any
-    """What the agent takes: the document has its schema."""
+    """The input of the agent, whose schema stands in the document."""
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

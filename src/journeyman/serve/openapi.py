@@ -27,14 +27,14 @@ Blanks around the value of a header are no part of it: HTTP leaves them out.
 MOST: Final = 100
 """How much of a list is given at once."""
 LISTED: Final = 50
-"""How much of it is given to whoever does not say."""
+"""The entries of a page, for whoever names no number."""
 NUMBER: Final = "[0-9]{1,15}"
 """The form of the number of an event."""
 PLACE: Final = r"^[0-9]{1,15}\.[0-9]{9}_[ -~]{1,300}$"
 """The form of a place in a list."""
 
 Answers: TypeAlias = tuple[tuple[Any, ...], ...]
-"""What an operation answers: each a status, a description, and the classes of the document. `bytes` are events."""
+"""The answers of an operation: each a status, a description, and the classes of the document. `bytes` are events."""
 TAKEN: Final[Answers] = ((202, "It was taken", documents.Said),)
 DELETED: Final[Answers] = ((204, "It is deleted"),)
 EVENTS: Final[Answers] = ((200, "Events", bytes), (204, "The client has the last event, and no more will come"))

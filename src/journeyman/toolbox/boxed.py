@@ -71,11 +71,11 @@ class AskedSandbox:
     keep: tuple[str, ...] = ()
     """Names of variables that commands get besides."""
     needs: tuple[str, ...] = ()
-    """What commands are given beyond the usual borders: hosts, and absolute paths."""
+    """The needs that commands are given beyond the usual borders: hosts, and absolute paths."""
     is_usual: bool = False
     """True: nobody has said so, and a workspace that no box can hold goes without one."""
     problem: str = ""
-    """Why a workspace goes without one."""
+    """The reason why a workspace goes without one."""
     boxes: list[WorkspaceBox] = field(default_factory=list["WorkspaceBox"])
 
 

@@ -446,18 +446,18 @@ class ApiArgument:
     """One argument of an operation, and where it goes."""
 
     name: str
-    """What the model calls it."""
+    """The name that the model calls it by."""
     wire: str
-    """What the service calls it."""
+    """The name that the service calls it by."""
     place: str
     """`path`, `query`, `header` or `body`."""
     style: str
-    """How it is written; of a body, its type."""
+    """Its style of writing; of a body, its type."""
     _: KW_ONLY
     required: bool
     schema: JsonObject
     explode: bool = False
-    """Whether each value of a list stands by itself."""
+    """True: each value of a list stands by itself."""
 
 
 @lazy_dataclass(frozen=True)

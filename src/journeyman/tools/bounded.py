@@ -46,7 +46,7 @@ _MAX_LOOKS: Final = 120_000
 """How often values may be looked at where types multiply: some 20 ms. Of a long value, some for each."""
 _MAX_LOOKS_AT_EACH: Final = 10
 _MAX_LOOKS_AT_ALL: Final = 600_000
-"""How often values may be looked at where types multiply, however many they are: some 50 ms."""
+"""The most looks at values where types multiply, however many they are: some 50 ms."""
 _MAX_VISITS: Final = 1_000
 """How often each single value may be looked at, before it is counted how many there are."""
 _MAX_LOOKS_UNCOUNTED: Final = 500_000
@@ -210,7 +210,7 @@ class BoundedValidator(Generic[T]):
 
     @cached_property
     def _core(self) -> _Json:
-        """What the type is made of, with a look at what is put into sets."""
+        """The schema of the type, with a look at what is put into sets."""
         core = cast("_Json", self._adapter.core_schema)
         return counting_collisions(core, _copy_schema) if self._hashes_numbers else core
 
@@ -316,7 +316,7 @@ _HELD: Final = (
 """Where a core schema holds others: one, a list, or a dict of them."""
 _MAX_NAMES_TOLD: Final = 20
 _MAX_LOOKS_TOLD: Final = 100_000
-"""How many values are looked through for the first fault: some 15 ms."""
+"""The most values that are looked through for the first fault: some 15 ms."""
 _COST_OF_HOLDER: Final = 4
 """The cost of a value that may hold others, or be one of several types, in values that do not."""
 

@@ -15,7 +15,7 @@ from pydantic_core import CoreSchema
 from journeyman.narrowing import is_list_or_tuple, is_str_dict
 
 _MOST_COMPARISONS: Final = 20_000
-"""How often the values of one check may be compared: as often as 200 of one hash are. It takes a millisecond for
+"""The most comparisons of the values of one check: as many as 200 of one hash are. It takes a millisecond for
 numbers, and 30 for models."""
 _SETS: Final = frozenset({"set", "frozenset"})
 _KEYS_WITH_SECRET_HASHES: Final = frozenset({"str", "bytes", "literal", "enum"})

@@ -39,7 +39,7 @@ _LEAST_MADE: Final = 12
 _MOST_FILE_BYTES: Final = 65_536
 _MOST_FILES: Final = 50
 _MOST_VALUES: Final = 500
-"""How many values of hidden files are known, at most: each is looked for in every text."""
+"""The most values of hidden files that are known: each is looked for in every text."""
 _PUBLIC: Final = re.compile(
     r"GITHUB_|CI_|GITLAB_|RUNNER_|KUBERNETES_|SYSTEMD_|XDG_|DBUS_|SSH_|VSCODE_|TERM_|LESS|LS_|WSL|npm_|PYTEST|JOURNEYMAN_"
     r"|GIT_|HOST|MAIL\Z|MANAGERPID|INVOCATION_ID|_\Z|\w*(?:VERSION|ARCH|TYPE|PLATFORM|COMMIT|BRANCH|SHA\d*)\Z"
@@ -59,7 +59,7 @@ class KnownSecrets:
     def __init__(self) -> None:
         self._named: dict[str, None] = {}
         self._of_files: dict[tuple[str, int, int], tuple[str, ...]] = {}
-        """What hidden files hold, by their path, their time and their size."""
+        """The values in hidden files, by the path, the time and the size of a file."""
         self._environment: Mapping[Any, Any] = {}
         self._adding: Final = Lock()
         self._is_old = True
