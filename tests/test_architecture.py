@@ -29,14 +29,14 @@ FRONT_PAGE = "__init__"
 TOP: dict[str, str] = {
     "values": "faces foreign definition data types errors endings result events content hosted version json_numbers"
     " narrowing references step texts",
-    "ports": "model budget cancellation closing gate journal history inbox session window files processes"
-    " descriptors forks proxies env_file startup_files secret_keys",
+    "ports": "model budget cancellation closing gate journal history inbox session window files"
+    " descriptors environment forks proxies env_file startup_files secret_keys",
     "agent": "agent output output_plan prompt connect",
     "compaction": "compaction",
     "applications": f"cli pytest_plugin __main__ {FRONT_PAGE}",
 }
 KERNEL = "values ports tools agent loop batch chat tasks team subagents"
-ADAPTERS = "compaction models permission sandbox store toolbox mcp skills"
+ADAPTERS = "compaction models permission processes sandbox store toolbox mcp skills"
 # Which rooms a room may import, wherever the import stands in a file, for types as well. Inside a room only a circle
 # is forbidden.
 MAY_IMPORT: dict[str, str] = {
@@ -50,10 +50,11 @@ MAY_IMPORT: dict[str, str] = {
     "subagents": "values ports tools agent loop chat tasks team",
     **dict.fromkeys(ADAPTERS.split(), "values ports tools agent"),
     "sandbox": "values ports",
+    "processes": "values ports sandbox",  # a program in no box has a keeper as one in a box has
     "permission": "values ports tools agent sandbox",  # rules become the borders of a box
-    "toolbox": "values ports tools agent sandbox",
-    "models": "values ports tools agent sandbox",  # the server of a local model is started in a box
-    "mcp": "values ports tools agent sandbox",
+    "toolbox": "values ports tools agent processes sandbox",
+    "models": "values ports tools agent processes sandbox",  # the server of a local model is started in a box
+    "mcp": "values ports tools agent processes sandbox",
     "skills": "values ports tools toolbox",  # a skill's files are read as those of a workspace are
     "durable": f"{KERNEL} store",
     "record": "values ports tools store",

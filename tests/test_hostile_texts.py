@@ -8,8 +8,8 @@ import pytest
 
 from journeyman.models.sse import Parser, TooLarge
 from journeyman.permission.rules import path_regex
-from journeyman.processes import plain
 from journeyman.team.mail import _MARK  # pyright: ignore[reportPrivateUsage] - what keeps mail from faking a frame
+from journeyman.texts import plain
 from journeyman.toolbox.fetch import readable_text
 from journeyman.toolbox.walk import compile_pattern
 from journeyman.tools.redaction import Redactor

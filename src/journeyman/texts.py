@@ -1,9 +1,12 @@
-"""Shortens texts for those who read them: people at a screen, and models with little room.
+"""Texts for those who read them: people at a screen, and models with little room.
 
 A cut can always be seen, and it falls between characters.
 """
 
 from __future__ import annotations
+
+import re
+import signal
 
 from journeyman.errors import count
 
@@ -25,3 +28,25 @@ def without_middle(text: str, n_head: int, n_tail: int) -> str:
     if n_left_out <= 0:
         return text
     return f"{text[:n_head]}\n[… {count(n_left_out, 'character')} left out …]\n{text[len(text) - n_tail :]}"
+
+
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_OVERWRITTEN = re.compile(r"^[^\n]*\r(?!\n|\Z)", re.MULTILINE)  # each line is looked at from its beginning only
+
+
+def plain(text: str) -> str:
+    """Return the text as a screen would show it in the end: without colors, and without lines written over."""
+    if "\x1b" in text:
+        text = _SEQUENCE.sub("", text)
+    if "\r" in text:
+        # Line ends of Windows are no line that is written over.
+        text = _OVERWRITTEN.sub("", text.replace("\r\n", "\n")).replace("\r", "")
+    return text
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal, such as `SIGKILL`."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

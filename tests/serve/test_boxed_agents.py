@@ -12,9 +12,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from journeyman.processes.whole_run import run_whole
 from journeyman.sandbox import Box, Bubblewrap
 from journeyman.sandbox.trials import visible_folder
-from journeyman.sandbox.whole_run import run_whole
 from tests.cli.program import Running, Warm, running
 from tests.sandbox.conftest import bubblewrap as bubblewrap
 from tests.support.shares import IS_WHOLE

@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import Page, Route, expect
 
 from journeyman.durable import Durable
-from journeyman.processes import somebody
+from journeyman.environment import somebody
 from journeyman.record import Recorder, Recordings
 from tests.cli.program import Done, Running, Warm, running
 from tests.cli.terminal import PATIENCE_S, terminal

@@ -41,10 +41,10 @@ from journeyman.models.cassette.cassette import Cassette
 from journeyman.models.cassette.format import RecordedRequest, messages_of
 from journeyman.models.transport import offline
 from journeyman.narrowing import is_json_object
+from journeyman.processes.unboxed import Unboxed
+from journeyman.processes.whole_run import run_whole
 from journeyman.record.reading import RecordedRun, Recordings
 from journeyman.result import Failure, Success
-from journeyman.sandbox.unboxed import Unboxed
-from journeyman.sandbox.whole_run import run_whole
 from journeyman.types import NOTHING_USED, JsonObject, Message, ToolUse, Usage, adapter_of
 
 

@@ -17,7 +17,7 @@ from journeyman.cancellation import Abort
 from journeyman.cli.show.screen import print_error
 from journeyman.closing import TimeToEnd
 from journeyman.descriptors import take_descriptor
-from journeyman.processes import kill_children
+from journeyman.processes.marked import kill_children
 
 TERMINATED_S: Final = 8.0
 """Within how many seconds a command ends after SIGTERM that has no `--grace`: others kill it after ten."""

@@ -20,8 +20,8 @@ from journeyman.cli.app import Mistake
 from journeyman.cli.options import BoxOptions, SandboxUse
 from journeyman.cli.show.lines import Line, one_line, refusal_words
 from journeyman.cli.show.screen import stderr_console
+from journeyman.environment import select_environment
 from journeyman.errors import DefinitionError, name_and_words, quoted
-from journeyman.processes import select_environment
 from journeyman.sandbox.box import Box, host_problem, read_need, secrets_of_home
 from journeyman.sandbox.sandbox import SandboxUnavailable
 from journeyman.startup_files import StartupFiles

@@ -26,12 +26,12 @@ from journeyman.durable.records import (
     seal_record,
 )
 from journeyman.durable.watcher import Hub, result_of
+from journeyman.environment import somebody
 from journeyman.errors import RunBlocked, RunOver, RunUnknown, quoted
 from journeyman.foreign import refuse_old_arguments
 from journeyman.gate import DECISION, Decision
 from journeyman.journal import StepFacts, as_json, encode_step
 from journeyman.narrowing import is_json_object
-from journeyman.processes import somebody
 from journeyman.result import Result
 from journeyman.step import RunStep
 from journeyman.types import JsonObject

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from journeyman import sandbox as sandboxes  # whose modules are loaded when somebody asks for a box
+from journeyman.environment import is_secret, select_environment
 from journeyman.mcp.servers import Stdio
-from journeyman.processes import is_secret, select_environment
+from journeyman.processes.unboxed import Unboxed
 from journeyman.proxies import VARIABLES
-from journeyman.sandbox.unboxed import Unboxed
 from journeyman.startup_files import HeldFile, StartupFiles
 
 if TYPE_CHECKING:

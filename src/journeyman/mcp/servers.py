@@ -29,9 +29,9 @@ from pydantic_core import from_json, to_json
 
 from journeyman.data import lazy_dataclass
 from journeyman.definition import raise_problems
+from journeyman.environment import is_secret
 from journeyman.errors import DefinitionError, Problem
 from journeyman.narrowing import is_dict, is_list, is_list_of_texts, is_mapping, is_str_dict, is_str_mapping
-from journeyman.processes import is_secret
 from journeyman.result import Result
 from journeyman.sandbox.box import host_problem, read_need
 from journeyman.tools.redaction import scrub_secrets

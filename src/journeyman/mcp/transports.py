@@ -26,10 +26,9 @@ from journeyman.mcp.boxed import ServerBox, environment_of
 from journeyman.mcp.contents import leave_out_bad_tools, message_fault
 from journeyman.mcp.oauth import SignIn
 from journeyman.mcp.servers import Http, Stdio
-from journeyman.processes import plain, signal_name
-from journeyman.sandbox.piped import PipedProcess, start_piped
+from journeyman.processes.piped import PipedProcess, start_piped
 from journeyman.sandbox.sandbox import SandboxUnavailable
-from journeyman.texts import shorten_line
+from journeyman.texts import plain, shorten_line, signal_name
 
 if TYPE_CHECKING:
     from httpx2 import AsyncByteStream, Response

@@ -15,10 +15,10 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from pydantic_core import from_json
 
+from journeyman.environment import somebody
 from journeyman.errors import RunOver, StoreError, quoted
 from journeyman.foreign import refuse_old_arguments
 from journeyman.gate import DECISION, Decision
-from journeyman.processes import somebody
 from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings
 from journeyman.record.signals import TAKEN
 from journeyman.types import JsonObject, RunPath

@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
 from weakref import WeakSet, finalize
 
 from journeyman.definition import explain_arguments
-from journeyman.processes import signal_name
 from journeyman.sandbox.box import GUARANTEES, Box, SandboxGuarantees, SandboxRefusal, need_of_host
 from journeyman.sandbox.proxy import HostProxy
 from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxProcess, SandboxUnavailable, TellsRefusals
 from journeyman.sandbox.trials import find_guarantees
+from journeyman.texts import signal_name
 
 KEEPER: Final = Path(__file__).with_name("keeper.py")
 _RLIMIT_FSIZE, _RLIMIT_CORE = 1, 4  # on Linux and macOS alike

@@ -19,7 +19,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from journeyman.cancellation import wait_until_ended, within
-from journeyman.processes import QUIET, filter_environment, plain, select_environment, signal_name
+from journeyman.environment import QUIET, filter_environment, select_environment
+from journeyman.texts import plain, signal_name
 from journeyman.toolbox.boxed import BoxedCommand
 from journeyman.toolbox.files import MAX_BYTES, MAX_LINES, MAX_SPILL_BYTES, LocalFiles, Spill, ToolRefused
 from journeyman.toolbox.workspace_state import Bench

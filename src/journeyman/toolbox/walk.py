@@ -20,10 +20,10 @@ from typing import Final
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
+from journeyman.environment import select_environment
 from journeyman.errors import count
-from journeyman.processes import select_environment
+from journeyman.processes.whole_run import run_whole
 from journeyman.sandbox.sandbox import SandboxUnavailable
-from journeyman.sandbox.whole_run import run_whole
 from journeyman.toolbox.files import DirEntry, FileSystem, LocalFiles, Located, ToolRefused
 from journeyman.toolbox.workspace_state import Bench
 from journeyman.tools.results import encodable

@@ -13,7 +13,7 @@ from threading import Lock
 
 from journeyman.data import lazy_dataclass
 from journeyman.gate import Use, make_path_hider
-from journeyman.sandbox.unboxed import Unboxed
+from journeyman.processes.unboxed import Unboxed
 from journeyman.toolbox.boxed import WorkspaceBox
 from journeyman.toolbox.files import FileInfo, Located, Reach, Spill, ToolRefused, nothing_hidden
 

@@ -18,8 +18,8 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import JsonValue
 
+from journeyman.environment import SECRET_WORDS
 from journeyman.errors import words_of
-from journeyman.processes import SECRET_WORDS
 from journeyman.secret_keys import key_pattern
 from journeyman.tools.known_secrets import MARK, known_secrets, refuse_short
 from journeyman.tools.secret_codes import mark_codes

@@ -17,9 +17,9 @@ from pydantic import ConfigDict, Field
 
 from journeyman.durable.durable import Durable
 from journeyman.durable.handle import RunHandle
+from journeyman.environment import somebody
 from journeyman.errors import RunOver, RunUnknown
 from journeyman.gate import Allow, Decision, Deny, Extent, Rewrite
-from journeyman.processes import somebody
 from journeyman.record.operator import RecordedHandle
 from journeyman.record.reading import RecordedRun, Recordings
 from journeyman.types import JsonObject

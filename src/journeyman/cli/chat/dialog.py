@@ -45,7 +45,7 @@ from journeyman.foreign import OLD_SLASH_WORDS
 from journeyman.model import Model, context_window_of
 from journeyman.narrowing import is_one_of
 from journeyman.permission.permission import MODES, PermissionMode
-from journeyman.sandbox.unboxed import Unboxed
+from journeyman.processes.unboxed import Unboxed
 from journeyman.types import Image
 from journeyman.window import estimate_message
 

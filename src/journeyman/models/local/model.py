@@ -34,6 +34,7 @@ from typing_extensions import Unpack
 
 from journeyman import sandbox as sandboxes  # whose modules are loaded when a server is started
 from journeyman.data import lazy_dataclass
+from journeyman.environment import select_environment
 from journeyman.errors import JourneymanError, ModelUnavailable, ProviderError
 from journeyman.files import read_text
 from journeyman.model import Facts, Part, Request, ToolSpec
@@ -44,8 +45,8 @@ from journeyman.models.requests import check_options
 from journeyman.models.transport import OverHttp, Timeouts
 from journeyman.models.wire import to_json
 from journeyman.narrowing import as_list, as_object
-from journeyman.processes import select_environment, signal_name
-from journeyman.sandbox.unboxed import Unboxed
+from journeyman.processes.unboxed import Unboxed
+from journeyman.texts import signal_name
 from journeyman.types import NOTHING_USED, JsonObject
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from journeyman import sandbox as sandboxes  # whose modules are loaded with the first program
-from journeyman.processes import Processes, kill_marked, mark_environment
+from journeyman.processes.marked import Processes, kill_marked, mark_environment
 
 if TYPE_CHECKING:
     from journeyman.sandbox.sandbox import OpenSandbox, SandboxProcess

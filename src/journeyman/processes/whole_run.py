@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from journeyman.processes.unboxed import Unboxed
     from journeyman.sandbox.sandbox import OpenSandbox
-    from journeyman.sandbox.unboxed import Unboxed
 
 
 def run_whole(
