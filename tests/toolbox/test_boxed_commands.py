@@ -12,6 +12,7 @@ from journeyman import Agent, DefinitionError, Runtime, run
 from journeyman.events import SandboxRefused, ToolProgress
 from journeyman.gate import Allow, Approval, Approver, Decision, Deny, Gate, GateRequest
 from journeyman.journal import InMemoryJournal
+from journeyman.narrowing import as_object
 from journeyman.permission import Permission, make_box
 from journeyman.sandbox import Box, BoxLimits, Bubblewrap, NoSandbox, OpenSandbox, SandboxGuarantees, secrets_of_home
 from journeyman.sandbox.trials import visible_folder
@@ -240,6 +241,14 @@ async def test_what_is_refused_tells_of_the_need_with_which_it_works(place: Path
     assert f'Ask with needs=["{need}"].' in await player.text("bash", command=line)
     assert (await player.text("bash", command=line, needs=[need])).startswith(told.format(work))
     player.workspace.close()
+
+
+def test_only_a_model_that_may_ask_for_more_than_the_box_is_told_of_it(place: Path) -> None:
+    narrow, wide = (Workspace(place, sandbox="auto", confined=each).tools("bash")[0].spec for each in (True, False))
+    assert wide.description.removeprefix(narrow.description).startswith(" It runs in a\nsandbox, which refuses to")
+    asked: list[str] = ["command", "timeout_s", "folder", "background"]
+    assert [*as_object(narrow.input_schema["properties"])] == asked
+    assert [*as_object(wide.input_schema["properties"])] == [*asked, "needs", "why"]
 
 
 async def test_nothing_is_given_where_nobody_decides(place: Path) -> None:

@@ -42,6 +42,8 @@ _LONGEST_LINE: Final = 500
 _REAP_S: Final = 5.0
 _DYING_S: Final = 0.005
 _NO_PROGRAM: Final = 127
+_OF_BOX: Final = " It runs in a\nsandbox, which refuses to change what is outside of the workspace and to reach hosts."
+"""What a model reads besides that may ask for more than its box."""
 _DRAIN_S: Final = 0.5  # whoever holds the pipe after that has left the group and hidden its mark
 
 
@@ -49,27 +51,6 @@ def bash_tool(bench: Bench) -> AnyTool:
     """Return the tool that runs shell commands in a workspace."""
 
     async def bash(
-        command: str, ctx: ToolContext, *, timeout_s: float | None = None, folder: str = ".", background: bool = False
-    ) -> str:
-        """Run a command in bash and return what it writes to standard output and standard error, and its exit code.
-
-        It has no terminal and no input: give options that keep programs from asking. Every call starts a new shell, in
-        the workspace. What it leaves running is ended with it, unless it was started with background=true.
-
-        Args:
-            command: The command, as for `bash -c`.
-            timeout_s: How many seconds it may take; if not given, two minutes or what this workspace allows. In the
-                background, ten minutes.
-            folder: Where to run it, relative to the workspace.
-            background: Return at once with the id of a task, and let it go on in the background.
-        """
-        return await _run_for_model(bench, ctx, _ShellCommand(command, timeout_s, folder, background))
-
-    find_box = None if bench.box is None else bench.box.find
-    if bench.box is None or not bench.box.may_widen:
-        return tool(bash, effect="once", untrusted=bench.untrusted, permission_kind="bash", find_box=find_box)
-
-    async def bash_in_box(
         command: str,
         ctx: ToolContext,
         *,
@@ -82,8 +63,7 @@ def bash_tool(bench: Bench) -> AnyTool:
         """Run a command in bash and return what it writes to standard output and standard error, and its exit code.
 
         It has no terminal and no input: give options that keep programs from asking. Every call starts a new shell, in
-        the workspace. What it leaves running is ended with it, unless it was started with background=true. It runs in a
-        sandbox, which refuses to change what is outside of the workspace and to reach hosts.
+        the workspace. What it leaves running is ended with it, unless it was started with background=true.
 
         Args:
             command: The command, as for `bash -c`.
@@ -97,9 +77,12 @@ def bash_tool(bench: Bench) -> AnyTool:
         """
         return await _run_for_model(bench, ctx, _ShellCommand(command, timeout_s, folder, background, tuple(needs)))
 
-    return tool(
-        bash_in_box, name="bash", effect="once", untrusted=bench.untrusted, permission_kind="bash", find_box=find_box
-    )
+    find_box = None if bench.box is None else bench.box.find
+    made = partial(tool, effect="once", untrusted=bench.untrusted, permission_kind="bash", find_box=find_box)
+    if bench.box is None or not bench.box.may_widen:
+        return made(partial(bash, needs=(), why=""))  # what a partial binds by name is not for the model to see
+    widened = made(bash)
+    return replace(widened, description=widened.description + _OF_BOX)
 
 
 @dataclass(frozen=True, slots=True)
