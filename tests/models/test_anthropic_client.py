@@ -20,12 +20,12 @@ from anthropic.lib.vertex import AsyncAnthropicVertex
 from journeyman import Agent, Failure, run
 from journeyman.connect import connect
 from journeyman.model import Response, ResponseStarted
-from journeyman.models.anthropic.client import AnthropicClientModel, AnthropicCloudModel
+from journeyman.models.anthropic.client import AnthropicClientModel
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.types import Base64, Document, Image, Message, Opaque, Price, Text, Thinking, ToolResult, ToolUse, Usage
 from tests.models.asking import HELLO, ask, everything_said_by, failure_of, request, unavailable
 from tests.models.raw_server import RawServer, closing_after, http
-from tests.play import instance_of, raising
+from tests.play import existing, instance_of, raising
 from tests.support import messages_answers as says
 from tests.support.servers import MessagesApi
 
@@ -104,7 +104,7 @@ async def test_the_client_stays_open_because_somebody_else_opened_it() -> None:
     async with MessagesApi(lambda _: says.answer("Hi.")) as api, carried(api) as model:
         async with model.open():
             await ask(model)
-        assert not model.client.is_closed()
+        assert not existing(model.client).is_closed()
         await ask(model)
 
 
@@ -287,8 +287,8 @@ def no_clouds(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
 
 
-def cloud(name: str, **options: Any) -> AnthropicCloudModel:
-    model = instance_of(AnthropicCloudModel, connect(name, **options))
+def cloud(name: str, **options: Any) -> AnthropicClientModel:
+    model = instance_of(AnthropicClientModel, connect(name, **options))
     return model
 
 
@@ -300,9 +300,8 @@ async def test_bedrock_by_its_prefix_has_a_client_as_long_as_somebody_uses_it() 
     wire = Wire(b"".join(await frames_of(says.answer("Hi."))), AWS_STREAM)
     async with httpx2.AsyncClient(transport=wire) as http_client:
         model = cloud(BEDROCK, aws_region="eu-west-1", api_key=KEY, http_client=http_client, headers={"x-team": "t"})
-        (client,) = model.spare
         result = await run(Agent(name="a", model=model), "Hello.")
-        assert (result.unwrap(), client.is_closed()) == ("Hi.", True)
+        assert (result.unwrap(), http_client.is_closed) == ("Hi.", True)
     (sent,) = wire.requests
     assert sent.url.host == "bedrock-runtime.eu-west-1.amazonaws.com"
     assert sent.url.path.endswith("/invoke-with-response-stream")
@@ -312,7 +311,8 @@ async def test_bedrock_by_its_prefix_has_a_client_as_long_as_somebody_uses_it() 
         128_000,
         True,
     )
-    assert repr(model) == f"<AnthropicCloudModel {BEDROCK}>"
+    assert repr(model) == f"<AnthropicClientModel {BEDROCK}>"
+    assert not existing(existing(model.facts.media).image).by_url  # no cloud fetches a picture by its address
 
 
 def test_each_event_loop_has_a_client_of_its_own() -> None:
@@ -325,7 +325,7 @@ def test_each_event_loop_has_a_client_of_its_own() -> None:
                 made.append(anthropic.AsyncAnthropic(api_key=KEY, base_url=api.url))
                 return made[-1]
 
-            model = AnthropicCloudModel("claude-sonnet-5-5", make=make, prefix="bedrock")
+            model = AnthropicClientModel("claude-sonnet-5-5", make=make, prefix="bedrock")
             async with model, model.open():
                 await ask(model)
             await ask(model)
@@ -372,7 +372,7 @@ def test_what_a_cloud_needs_and_has_not_is_one_line() -> None:
 @pytest.mark.usefixtures("no_clouds")
 async def test_a_client_that_can_no_longer_be_made_is_a_fault_of_the_credentials() -> None:
     make = raising(ValueError("No AWS region was provided."))
-    result = await run(Agent(name="a", model=AnthropicCloudModel("claude", make=make, prefix="bedrock")), "Hello.")
+    result = await run(Agent(name="a", model=AnthropicClientModel("claude", make=make, prefix="bedrock")), "Hello.")
     assert isinstance(result, Failure)
     said = "The client for bedrock:claude cannot be made (ValueError: No AWS region was provided.)."
     assert said in str(result.error)

@@ -13,16 +13,15 @@ is imported only when there is a client.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import KW_ONLY, field, replace
 from functools import partial
 from importlib.util import find_spec
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary
 
 from pydantic_core import from_json
 
@@ -36,6 +35,7 @@ from journeyman.models.anthropic.encode import media
 from journeyman.models.anthropic.model import BASE_URL, AnthropicModel
 from journeyman.models.anthropic.model import from_environment as with_a_key
 from journeyman.models.error_reports import LABELS, kind_of_status, tell_wrapped
+from journeyman.models.leases import LoopLeases
 from journeyman.models.prices import price_for
 from journeyman.models.requests import environment
 from journeyman.models.transport import Timeouts
@@ -68,7 +68,12 @@ class AnthropicClientModel:
     name: str
     """The model's name in the service: on Bedrock, for example, `global.anthropic.claude-opus-5-5`."""
     _: KW_ONLY
-    client: Client
+    client: Client | None = None
+    """The client that is asked. None: `make` makes one."""
+    make: Callable[[], Client] | None = None
+    """Makes a client, for each event loop that opens the model; it is closed when the last who opened it has left."""
+    prefix: str = PROVIDER
+    """The prefix of the model's full name; in a cloud `bedrock` or `vertex-anthropic`."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Headers that are sent with every request, for example `anthropic-beta`."""
     timeouts: Timeouts | None = None
@@ -82,9 +87,10 @@ class AnthropicClientModel:
     """The documented ones; 8,192 tokens of output for a model that is not known here."""
     _form: AnthropicModel = field(init=False)
     """An `AnthropicModel` that knows the model and makes the bodies, but sends nothing."""
+    _leases: LoopLeases[Client] = field(default_factory=lambda: LoopLeases["Client"](), init=False)
 
     def __post_init__(self) -> None:
-        if not inspect.iscoroutinefunction(getattr(self.client, "post", None)):
+        if self.client is not None and not inspect.iscoroutinefunction(getattr(self.client, "post", None)):
             raise ModelUnavailable(
                 f"The client for {self.name!r} is {type(self.client).__name__}, which is not asynchronous.",
                 model=f"{PROVIDER}:{self.name}",
@@ -92,27 +98,53 @@ class AnthropicClientModel:
             )
         form = AnthropicModel(self.name)
         object.__setattr__(self, "_form", form)
-        by_url = _host_of_client(self.client) == urlsplit(BASE_URL).netloc
-        files = media(by_url=by_url, context_window=form.facts.context_window)
-        own: dict[str, Any] = {"price": self.price, "loads_tools": self.loads_tools, "media": files}
+        by_url = self.client is not None and _host_of_client(self.client) == urlsplit(BASE_URL).netloc
+        files, hosted = media(by_url=by_url, context_window=form.facts.context_window), form.facts.hosted
+        if self.prefix != PROVIDER:  # of the hosted tools, one cloud has one
+            searches = hosted.web_search if hosted is not None and self.prefix == "vertex-anthropic" else None
+            hosted = HostedToolSupport(web_search=searches)
+        own: dict[str, Any] = {"price": self.price, "loads_tools": self.loads_tools, "media": files, "hosted": hosted}
         object.__setattr__(self, "facts", replace(form.facts, **own))
 
     def __repr__(self) -> str:
-        return f"<AnthropicClientModel {self.name} by {type(self.client).__name__}>"
+        by = None if self.client is None else type(self.client).__name__
+        return f"<AnthropicClientModel {f'{self.prefix}:{self.name}' if by is None else f'{self.name} by {by}'}>"
 
     @property
     def provider(self) -> str:
         return PROVIDER
 
     def open(self) -> AbstractAsyncContextManager[object]:
-        """Do nothing: the client's connections belong to the client's owner."""
-        return nullcontext()
+        """Keep a client that is made here, and its connections, over many requests.
+
+        Raises:
+            ProviderError: on entering, the client cannot be made any more (`auth`).
+        """
+        return self._leases.hold(self._open_client)
 
     async def __aenter__(self) -> Self:
+        await self._leases.take(self._open_client)
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        """Close nothing: the client belongs to the code that made it."""
+        await self._leases.give_back()
+
+    @asynccontextmanager
+    async def _open_client(self) -> AsyncGenerator[Client]:
+        if self.client is not None:
+            yield self.client  # it belongs to the code that made it
+            return
+        assert self.make is not None
+        try:
+            made = self.make()
+        except Exception as error:  # noqa: BLE001 - whatever the SDK raises, or what it asks for credentials
+            problem = scrub_error(quote_error(error), ())
+        else:
+            async with made:
+                yield made
+            return
+        words = f"The client for {self.prefix}:{self.name} cannot be made ({problem})."
+        raise ProviderError(words, kind="auth", usage=NOTHING_USED)
 
     def body(self, request: Request) -> bytes:
         """Return the request's body as `AnthropicModel` sends it; a client may add to it or move fields to the address.
@@ -125,14 +157,15 @@ class AnthropicClientModel:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
         """Ask the model; see `Model.stream`."""
-        events = await self._ask(from_json(self.body(request)))
-        try:
-            decoder = AnthropicDecoder(price=self.price, deltas=request.deltas, room=room_for(request, self.facts))
-            yield _SdkParts(self.client, events, decoder)
-        finally:
-            await events.close()
+        async with self._leases.hold(self._open_client) as client:
+            events = await self._ask(client, from_json(self.body(request)))
+            try:
+                decoder = AnthropicDecoder(price=self.price, deltas=request.deltas, room=room_for(request, self.facts))
+                yield _SdkParts(client, events, decoder)
+            finally:
+                await events.close()
 
-    async def _ask(self, body: JsonObject) -> _Events:
+    async def _ask(self, client: Client, body: JsonObject) -> _Events:
         from anthropic import AsyncStream, Timeout
 
         # A redirect that is followed would take the key along.
@@ -140,11 +173,11 @@ class AnthropicClientModel:
         if (timeouts := self.timeouts) is not None:
             options["timeout"] = Timeout(timeouts.idle_s, connect=timeouts.connect_s)
         try:
-            return await self.client.post(
+            return await client.post(
                 "/v1/messages", body=body, options=options, cast_to=object, stream=True, stream_cls=AsyncStream[object]
             )
         except Exception as error:  # noqa: BLE001 - whatever class a client or its credentials raise
-            failure = _failure(error, self.client, begun=False)
+            failure = _failure(error, client, begun=False)
         raise failure.with_traceback(None)  # outside of `except`: the SDK's exception holds the request, and its key
 
 
@@ -181,101 +214,7 @@ def from_environment(
 # -- clients that are made here ----------------------------------------------------------------------------------------
 
 
-@lazy_dataclass(eq=False)
-class _LoopClient:
-    """The client's model on one event loop, with the number of its users there: the last of them closes it."""
-
-    model: AnthropicClientModel
-    n_users: int = 0
-
-
-@lazy_dataclass(frozen=True, repr=False, eq=False)
-class AnthropicCloudModel:
-    """A model behind the Messages API of a cloud, reached by clients of the official SDK that are made when needed."""
-
-    name: str
-    """The model's name in the service."""
-    _: KW_ONLY
-    make: Callable[[], Client]
-    """Makes a client, for each event loop that opens the model; it is closed when the last who opened it has left."""
-    prefix: str
-    """The prefix of the model's full name: `bedrock` or `vertex-anthropic`."""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    timeouts: Timeouts = field(default_factory=Timeouts)
-    price: Price | None = None
-    """What the model costs; None leaves the cost of its answers unknown."""
-    spare: list[Client] = field(default_factory=lambda: [])
-    """Clients that were made and not yet used."""
-    facts: Facts = field(init=False)
-    """The documented ones; 8,192 tokens of output for a model that is not known here."""
-    _leases: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClient] = field(
-        default_factory=WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClient], init=False
-    )
-
-    def __post_init__(self) -> None:
-        facts = AnthropicModel(self.name).facts
-        searches = facts.hosted.web_search if facts.hosted is not None and self.prefix == "vertex-anthropic" else None
-        own: dict[str, Any] = {
-            "price": self.price,
-            "loads_tools": False,
-            "hosted": HostedToolSupport(web_search=searches),
-        }
-        object.__setattr__(self, "facts", replace(facts, **own))
-
-    def __repr__(self) -> str:
-        return f"<AnthropicCloudModel {self.prefix}:{self.name}>"
-
-    @property
-    def provider(self) -> str:
-        return PROVIDER
-
-    @asynccontextmanager
-    async def open(self) -> AsyncGenerator[object]:
-        """Keep a client, and its connections, over many requests.
-
-        Raises:
-            ProviderError: on entering, the client cannot be made any more (`auth`).
-        """
-        async with self:
-            yield self
-
-    async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        lease = self._leases.get(loop)
-        if lease is None:
-            more: Any = {"headers": self.headers, "timeouts": self.timeouts, "price": self.price}
-            lease = self._leases[loop] = _LoopClient(AnthropicClientModel(self.name, client=self._client(), **more))
-        lease.n_users += 1
-        return self
-
-    async def __aexit__(self, *raised: object) -> None:
-        loop = asyncio.get_running_loop()
-        lease = self._leases[loop]
-        lease.n_users -= 1
-        if lease.n_users == 0:
-            del self._leases[loop]
-            await lease.model.client.close()
-
-    def _client(self) -> Client:
-        try:
-            return self.spare.pop() if self.spare else self.make()
-        except Exception as error:  # noqa: BLE001 - whatever the SDK raises, or what it asks for credentials
-            problem = scrub_error(quote_error(error), ())
-        words = f"The client for {self.prefix}:{self.name} cannot be made ({problem})."
-        raise ProviderError(words, kind="auth", usage=NOTHING_USED)
-
-    def body(self, request: Request) -> bytes:
-        """Return the request's body; see `AnthropicClientModel.body`."""
-        return AnthropicModel(self.name).body(request)
-
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
-        """Ask the model; see `Model.stream`."""
-        async with self, self._leases[asyncio.get_running_loop()].model.stream(request) as parts:
-            yield parts
-
-
-def on_bedrock(name: str, **options: object) -> AnthropicCloudModel:
+def on_bedrock(name: str, **options: object) -> AnthropicClientModel:
     """Return Claude on Amazon Bedrock, under Bedrock's name for it, such as `global.anthropic.claude-sonnet-5-5`.
 
     The other options are those of the SDK's `AsyncAnthropicBedrock`, such as `aws_region` and `aws_profile`; an option
@@ -291,7 +230,7 @@ def on_bedrock(name: str, **options: object) -> AnthropicCloudModel:
     return _in_cloud("bedrock", name, options, packages=() if has_key else ("boto3", "botocore"), price=price)
 
 
-def on_vertex(name: str, **options: object) -> AnthropicCloudModel:
+def on_vertex(name: str, **options: object) -> AnthropicClientModel:
     """Return Claude on Google's Vertex, such as `claude-sonnet-5-5`.
 
     The other options are those of the SDK's `AsyncAnthropicVertex`, such as `project_id` and `region`; what is not
@@ -311,7 +250,7 @@ def on_vertex(name: str, **options: object) -> AnthropicCloudModel:
 
 def _in_cloud(
     prefix: str, name: str, options: Mapping[str, Any], *, packages: Sequence[str], price: Price | None
-) -> AnthropicCloudModel:
+) -> AnthropicClientModel:
     full_name = f"{prefix}:{name}"
     missing = [package for package in ("anthropic", *packages) if not _is_installed(package)]
     if missing:
@@ -327,13 +266,14 @@ def _in_cloud(
     kind = AsyncAnthropicBedrock if prefix == "bedrock" else AsyncAnthropicVertex
     make = partial(kind, **{key: value for key, value in options.items() if key not in _OF_MODEL})
     given = {key: value for key, value in options.items() if key in _OF_MODEL and value is not None}
-    of_model: Any = {"price": price} | given
+    of_model: Any = {"price": price, "timeouts": Timeouts()} | given
     try:
         first = make()  # it opens nothing, and tells now what is missing, not in the middle of a run
     except (AnthropicError, TypeError, ValueError) as error:
         problem = scrub_error(quote_error(error), named_secrets(options))
     else:
-        return AnthropicCloudModel(name, make=make, prefix=prefix, spare=[first], **of_model)
+        following = chain([first], iter(make, None))  # an iterator without an end
+        return AnthropicClientModel(name, make=partial(next, following), prefix=prefix, **of_model)
     raise ModelUnavailable(
         f"The client for {full_name!r} cannot be made: {problem}",
         model=full_name,
@@ -346,10 +286,6 @@ def _is_installed(package: str) -> bool:
         return find_spec(package) is not None
     except ModuleNotFoundError:  # what it is a part of
         return False
-
-
-if TYPE_CHECKING:
-    _cloud_model: WholeModel = AnthropicCloudModel("", make=AsyncAnthropic, prefix="")
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------

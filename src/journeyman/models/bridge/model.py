@@ -44,7 +44,6 @@ from dataclasses import KW_ONLY, field
 from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self, cast, get_args
-from weakref import WeakKeyDictionary
 
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.exceptions import (
@@ -79,6 +78,7 @@ from journeyman.models.answers import Parts
 from journeyman.models.bridge.decode import BridgeDecoder
 from journeyman.models.bridge.encode import Encoder
 from journeyman.models.error_reports import kind_of_status
+from journeyman.models.leases import LoopLeases
 from journeyman.models.requests import make_unsent_error, sampling_fields
 from journeyman.models.transport import ASK_NOBODY, Timeouts, note_refusal
 from journeyman.models.vendor_errors import Meaning, find_meaning, named_secrets, quote_error, scrub_error
@@ -96,14 +96,11 @@ _RENAMED: Final[Mapping[str, str]] = {"google-gla": "google", "google-vertex": "
 
 
 @lazy_dataclass()
-class _LoopModel:
-    """The foreign model that is open on one event loop, with its encoder and the number of its users."""
+class _OpenModel:
+    """The foreign model that is open on one event loop, with its encoder."""
 
-    model: ForeignModel = field(init=False)
-    encoder: Encoder = field(init=False)
-    leases: int = 0
-    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
-    is_open: bool = False
+    model: ForeignModel
+    encoder: Encoder
 
 
 @lazy_dataclass(frozen=True, repr=False, eq=False)
@@ -127,9 +124,7 @@ class BridgeModel:
     """The longest answer it can give, in tokens; None: not known."""
     secrets: tuple[str, ...] = ()
     """Texts that no error may show, in addition to the keys that the provider's client holds."""
-    _leases: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopModel] = field(
-        default_factory=WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopModel], init=False
-    )
+    _leases: LoopLeases[_OpenModel] = field(default_factory=lambda: LoopLeases[_OpenModel](), init=False)
 
     def __repr__(self) -> str:
         return f"<BridgeModel {self.model.model_id}>"
@@ -158,7 +153,7 @@ class BridgeModel:
 
     def open(self) -> AbstractAsyncContextManager[object]:
         """Keep connections, and translated messages, over many requests."""
-        return self._lease()
+        return self._leases.hold(self._open_model)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
@@ -170,7 +165,7 @@ class BridgeModel:
         if (reason := note_refusal(self.provider)) is not None:
             words = f"{self.provider}:{self.name} is not asked: {reason}."
             raise ProviderError(words, kind="not_recorded", usage=NOTHING_USED, hint=ASK_NOBODY)
-        async with self._lease() as lease:
+        async with self._leases.hold(self._open_model) as lease:
             parts = _BridgeParts(self, lease, request)
             try:
                 await parts.open()
@@ -180,52 +175,25 @@ class BridgeModel:
 
     async def __aenter__(self) -> Self:
         """Keep connections, and translated messages, until the block is left."""
-        await self._take_lease()
+        await self._leases.take(self._open_model)
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        await self._give_back(self._leases[asyncio.get_running_loop()])
+        await self._leases.give_back()
 
     @asynccontextmanager
-    async def _lease(self) -> AsyncGenerator[_LoopModel]:
-        lease = await self._take_lease()
+    async def _open_model(self) -> AsyncGenerator[_OpenModel]:
         try:
-            yield lease
-        finally:
-            await self._give_back(lease)
-
-    async def _take_lease(self) -> _LoopModel:
-        loop = asyncio.get_running_loop()
-        lease = self._leases.get(loop)
-        if lease is None:
-            lease = self._leases[loop] = _LoopModel()
-        lease.leases += 1
-        try:
-            return await self._open_lease(lease)
-        except BaseException:
-            await self._give_back(lease)
-            raise
-
-    async def _give_back(self, lease: _LoopModel) -> None:
-        lease.leases -= 1
-        if lease.leases == 0:
-            del self._leases[asyncio.get_running_loop()]
-            if lease.is_open:
-                await lease.model.__aexit__(None, None, None)
-
-    async def _open_lease(self, lease: _LoopModel) -> _LoopModel:
-        async with lease.opening:
-            if lease.is_open:
-                return lease
+            model = self.model if self.make is None else self.make()
+            await model.__aenter__()
+        except Exception as error:  # noqa: BLE001 - whatever class a provider's package raises
+            failed = failure(error, self.model.model_id, begun=False, secrets=self.secrets)
+        else:
             try:
-                lease.model = self.model if self.make is None else self.make()
-                await lease.model.__aenter__()
-            except Exception as error:  # noqa: BLE001 - whatever class a provider's package raises
-                failed = failure(error, self.model.model_id, begun=False, secrets=self.secrets)
-            else:
-                lease.encoder = Encoder(f"bridge:{lease.model.system}", lease.model.profile)
-                lease.is_open = True
-                return lease
+                yield _OpenModel(model, Encoder(f"bridge:{model.system}", model.profile))
+            finally:
+                await model.__aexit__(None, None, None)
+            return
         raise failed.with_traceback(None)
 
 
@@ -392,7 +360,7 @@ class _BridgeParts(Parts):
     """The parts of an answer, and the request that brings them."""
 
     _bridge: BridgeModel
-    _lease: _LoopModel
+    _lease: _OpenModel
     _request: Request
     _carrier: AbstractAsyncContextManager[StreamedResponse] | None = None
     _decoder: BridgeDecoder | None = None
