@@ -144,6 +144,14 @@ def test_the_options_of_a_container() -> None:
     )
 
 
+def test_the_folders_around_what_a_container_protects_are_mounts_that_cannot_be_renamed(tmp_path: Path) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    given = [*container_arguments(Box(work=str(tmp_path), protected=(str(tmp_path / "a/b"),)), "name", "/temporary")]
+    assert [each.partition(",target=")[2] for each in given if ",target=" in each] == [
+        *("/tmp", str(tmp_path), str(tmp_path / "a"), f"{tmp_path / 'a/b'},readonly")
+    ]
+
+
 def test_a_path_that_no_mount_can_hold_is_refused() -> None:
     with pytest.raises(SandboxUnavailable, match="'/srv/a,b' has characters that no mount of a container can hold"):
         list(container_arguments(Box(work="/srv/a,b"), "name", "/temporary"))

@@ -172,7 +172,7 @@ class ServerBox:
         if self._opened is None:
             return ""
         box = self._opened.box
-        changed = [each for each in [*([box.work] if box.changes else []), *box.writes] if each != self._own]
+        changed = [each for each in box.roots if each != self._own]
         hosts = ", ".join([each for each in box.hosts if each != _NO_HOST]) or "no host"
         return f"it changes {', '.join(changed) or 'no folder'} and reaches {hosts}"
 

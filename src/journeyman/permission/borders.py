@@ -81,10 +81,9 @@ def paths_in(folders: Iterable[str]) -> Iterator[str]:
 def covers(box: Box, wanted: Box, roots: Roots) -> bool:
     """Tell whether a box holds all that another one does, which rules have become, and changes nothing outside of the
     roots. What is protected must be there: over a name that is not, nothing can be mounted."""
-    changed = [*([box.work] if box.changes else []), *box.writes]
     at_risk = [path for path in wanted.protected if box.may_change(path)]
     return (
-        all(roots.place(path) in ("inside", "internal") for path in changed)
+        all(roots.place(path) in ("inside", "internal") for path in box.roots)
         and all(any(is_inside(path, each) for each in box.hidden) for path in wanted.hidden)
         and all(any(is_inside(path, each) for each in box.protected) and os.path.lexists(path) for path in at_risk)
         and {*wanted.denied} <= {*box.denied}

@@ -124,10 +124,14 @@ class Box:
             place = os.path.realpath(here)
         return False
 
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The files and folders that may be changed, with all that is in them."""
+        return (self.work, *self.writes) if self.changes else self.writes
+
     def may_change(self, path: str) -> bool:
         """Tell whether a path, absolute and with links followed, lies in a folder that may be changed."""
-        roots = [*([self.work] if self.changes else []), *self.writes]
-        return any(is_within(path, root) for root in roots)
+        return any(is_within(path, root) for root in self.roots)
 
 
 def secrets_of_home() -> tuple[str, ...]:
@@ -183,6 +187,30 @@ def is_within(path: str, folder: str) -> bool:
 def folders_between(root: str, path: str) -> list[str]:
     """Return the folders around a path that lie below a root."""
     return [str(each) for each in Path(path).parents if str(each) != root and is_within(str(each), root)]
+
+
+MountKind: TypeAlias = Literal["change", "read", "mask"]
+"""A file or folder may be changed, may only be read, or has something in its place that nobody can read."""
+
+
+def plan_mounts(box: Box, denied: Iterable[str] = ()) -> list[tuple[str, MountKind]]:
+    """Return the files and folders that a box shows besides the system, and the files of programs that it denies. Of
+    two that lie in each other the later one counts."""
+    protected = sorted(filter(box.may_change, map(_follow_link, box.protected)))
+    # A folder that is renamed takes what is mounted in it to another name, so each of those between has to stay.
+    around = sorted({each for path in protected for root in box.roots for each in folders_between(root, path)})
+    parts: list[tuple[MountKind, Iterable[str]]] = [
+        ("read", (*box.readable, box.work)),
+        ("change", (*box.roots, *around)),
+        ("read", protected),
+        ("mask", (*map(_follow_link, box.hidden), *denied)),
+    ]
+    return [(path, kind) for kind, paths in parts for path in paths]
+
+
+def _follow_link(path: str) -> str:
+    """Return where a path leads that is a link itself. A folder that has become one since is not followed."""
+    return os.path.realpath(path) if Path(path).is_symlink() else path
 
 
 def _path_problems(box: Box) -> Iterator[Problem]:

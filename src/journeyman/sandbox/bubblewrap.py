@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from journeyman.definition import explain_arguments
-from journeyman.sandbox.box import Box, folders_between, is_within
+from journeyman.sandbox.box import Box, MountKind, folders_between, is_within, plan_mounts
 from journeyman.sandbox.filter import build_filter
 from journeyman.sandbox.kept import KeptSandbox, SandboxAdapter, call_at_end, memory_of
 from journeyman.sandbox.programs import files_of_programs, folders_of_programs, needed_for_programs
@@ -74,33 +74,39 @@ class Bubblewrap(SandboxAdapter):
         filter = build_filter()
         if filter is None:
             raise SandboxUnavailable("There is no filter of system calls for this machine, so no box can be closed.")
+        denied = files_of_programs(box.denied, folders_of_programs(box.path))[0] if box.denied else []
+        mounts = _find_mounts(box, [each for each in denied if each != program])
+        new = [os.path.realpath(each) for each in _NEW if box.reads == "system" or Path(each).is_dir()]
+        shown: list[int] = []
         with ExitStack() as stack:
 
-            def launch(line: Sequence[str], _: str) -> tuple[list[str], list[int]]:
-                shown = list[int]()
+            def show(content: bytes) -> str:
+                shown.append(stack.enter_context(memory_of(content)).fileno())
+                return str(shown[-1])
 
-                def show(content: bytes) -> str:
-                    shown.append(stack.enter_context(memory_of(content)).fileno())
-                    return str(shown[-1])
-
-                mounts = [*_ALWAYS, *self._arguments(box)]
-                denied = files_of_programs(box.denied, folders_of_programs(box.path))[0] if box.denied else []
-                for path in (*_existing(box.hidden), *(each for each in denied if each != program)):
-                    mounts += ["--ro-bind", unreadable_like(path), path]
-                for path, content in _lists_of_git(box).items():
-                    mounts += ["--ro-bind-data", show(content), path]
-                if box.reads == "system":  # what is written between the mounts would be lost, and nobody told
-                    mounts += ["--remount-ro", "/"]
-                mounts += ["--chdir", "/", ""]
-                told = show("\0".join(mounts).encode("utf-8", "surrogateescape"))
-                return [program, "--args", told, "--seccomp", show(filter), "--", *line], [*shown, *terminals]
-
+            options = [*_ALWAYS, *self._options_of_system(box, new)]
+            for path, kind, _ in mounts:
+                source = unreadable_like(path) if kind == "mask" else path
+                options += ["--bind" if kind == "change" else "--ro-bind", source, path]
+            for path, content in _lists_of_git(box).items():
+                options += ["--ro-bind-data", show(content), path]
+            if box.reads == "system":  # what is written between the mounts would be lost, and nobody told
+                options += ["--remount-ro", "/"]
+            told = show("\0".join([*options, "--chdir", "/", ""]).encode("utf-8", "surrogateescape"))
+            start = [program, "--args", told, "--seccomp", show(filter), "--"]
             # A command that is given a terminal may open it by the name of its descriptor.
             terminals = [os.dup(number) for number in range(3) if os.isatty(number)]
             for number in terminals:
                 stack.callback(os.close, number)
-            settings = {"mounts": _mounts_of(box), "borders": _borders_of_pipes(box, terminals)}
-            return KeptSandbox(box, launch, lambda _: settings, adds=_ADDS)
+            writable = [*box.roots, *new, "/dev", "/proc"]
+            # Below what nobody can read the keeper finds nothing.
+            masks = {path for path, kind, _ in mounts if kind == "mask"}
+            seen = [each for each in mounts if masks.isdisjoint(map(str, Path(each[0]).parents))]
+            expected = {os.fsencode(path): None if kind == "mask" else identity for path, kind, identity in seen}
+            checked = {"expected": expected, "writable": [*map(os.fsencode, writable)]}
+            settings = {"mounts": checked, "borders": _borders_of_pipes(writable, terminals)}
+            inherited = [*shown, *terminals]
+            return KeptSandbox(box, lambda line, _: ([*start, *line], inherited), lambda _: settings, adds=_ADDS)
 
     def _program(self, box: Box) -> str:
         """Return the path of bwrap.
@@ -128,8 +134,8 @@ class Bubblewrap(SandboxAdapter):
 
     # -- what it is told
 
-    def _arguments(self, box: Box) -> Iterator[str]:
-        """Give the mounts of a box, each after those that it lies in."""
+    def _options_of_system(self, box: Box, new: Sequence[str]) -> Iterator[str]:
+        """Give the options for what is the same in all boxes, with the folders that are new in this one."""
         offers = self._offers or ""
         if "--disable-userns" in offers:
             yield "--disable-userns"
@@ -143,37 +149,34 @@ class Bubblewrap(SandboxAdapter):
         # As root, a command could change settings of the kernel in `/proc`, which are those of the host.
         yield from ("--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc")
         size = ("--size", str(box.limits.temporary_bytes)) if "--size" in offers else ()
-        for folder in _NEW:
-            if box.reads == "system" or Path(folder).is_dir():
-                yield from (*size, "--tmpfs", os.path.realpath(folder))
-        gone = _NEW if box.reads == "all" else ("/",)
-        for path in _existing([*needed_for_programs(box.path, gone), *box.readable]):
-            if any(is_within(path, folder) for folder in gone) and not is_within(path, "/usr"):
-                yield from ("--ro-bind", path, path)
-        yield from ("--bind" if box.changes else "--ro-bind", box.work, box.work)
-        for path in _existing(box.writes):
-            yield from ("--bind", path, path)
-        yield from _protecting(box)
+        for folder in new:
+            yield from (*size, "--tmpfs", folder)
+        for path in needed_for_programs(box.path, new if box.reads == "all" else ("/",)):
+            if not is_within(path, "/usr"):
+                yield from ("--ro-bind-try", path, path)
 
 
-def _protecting(box: Box) -> Iterator[str]:
-    """Give the mounts that protect files and folders in what may be changed, and those that pin the folders around."""
-    roots = [*([box.work] if box.changes else []), *box.writes]
-    pinned: dict[str, None] = {}
-    sealed: dict[str, None] = {}
-    for path in _existing(box.protected):
-        for root in roots:
-            if path != root and is_within(path, root):
-                pinned |= dict.fromkeys(folders_between(root, path))
-        if box.may_change(path):
-            sealed[path] = None
-    if len(pinned) + len(sealed) > _MOST_MOUNTS:
-        many = f"{len(pinned) + len(sealed):,} files and folders would have to be protected, each by a mount"
+def _find_mounts(box: Box, denied: Sequence[str]) -> list[tuple[str, MountKind, tuple[int, int]]]:
+    """Return what is there of the plan of a box, each with the number of its file.
+
+    Raises:
+        SandboxUnavailable: that is too much, a folder of the box is missing, or somebody swaps one now.
+    """
+    found: list[tuple[str, MountKind, tuple[int, int]]] = []
+    for path, kind in plan_mounts(box, denied):
+        # Where commands may have made links no link is followed.
+        is_ours = any(is_within(path, root) for root in (box.work, *box.writes))
+        real = path if is_ours else os.path.realpath(path)
+        is_there = is_ours or os.access(real, os.F_OK)  # not those in a folder of another user
+        identity = _identify(real) if is_there else None
+        if identity is not None:
+            found.append((real, kind, identity))
+        elif path in (box.work, *box.writes):
+            raise SandboxUnavailable(f"{path} is not there, or has become a link. Make it, or take it out of the box.")
+    if len(found) > _MOST_MOUNTS:
+        many = f"{len(found):,} files and folders would have to be mounted"
         raise SandboxUnavailable(f"{many}; {_MOST_MOUNTS:,} can be. Use patterns that match fewer.")
-    for path in sorted(pinned):  # a folder comes before what is in it
-        yield from ("--bind", path, path)
-    for path in sorted(sealed):
-        yield from ("--ro-bind", path, path)
+    return found
 
 
 def _lists_of_git(box: Box) -> dict[str, bytes]:
@@ -192,39 +195,13 @@ def _lists_of_git(box: Box) -> dict[str, bytes]:
     return found
 
 
-def _mounts_of(box: Box) -> dict[str, object]:
-    """Return what the keeper of a box must find mounted, as far as commands could have swapped it while the box was
-    opened, and where it may find mounts that can be written.
-
-    Raises:
-        SandboxUnavailable: somebody does that now.
-    """
-    roots = [*([box.work] if box.changes else []), *box.writes]
-    found: dict[str, tuple[int, int] | None] = {root: _identify(root) for root in roots}
-    for path in (*box.protected, *box.hidden):
-        root = next((each for each in (box.work, *box.writes) if is_within(path, each) and path != each), None)
-        identity = None if root is None else _identify(path)
-        is_masked = any(is_within(path, each) and path != each for each in box.hidden)
-        if root is not None and identity is not None and not is_masked:
-            inner = folders_between(root, path) if path in box.protected and root in roots else []
-            found |= {each: _identify(each) for each in inner}
-            if path in box.hidden:
-                found[path] = None
-            elif root in roots:
-                found[path] = identity
-    writable = [*roots, *[os.path.realpath(each) for each in _NEW], "/dev", "/proc"]
-    encoded = {os.fsencode(path): identity for path, identity in found.items()}
-    return {"expected": encoded, "writable": [*map(os.fsencode, writable)]}
-
-
-def _borders_of_pipes(box: Box, terminals: Sequence[int]) -> dict[str, object]:
+def _borders_of_pipes(writable: Iterable[str], terminals: Sequence[int]) -> dict[str, object]:
     """Return what Landlock lets a box write to, where the system has it: a named pipe that is mounted read-only takes
     what is written to it nevertheless, and a program outside reads that. Landlock lets nobody move a file to another
     folder unless it is told so."""
-    places = [*([box.work] if box.changes else []), *_existing(box.writes), *_existing(_NEW), "/dev", "/proc"]
-    rules = {"/": _MOVES} | {each: _WRITES | (_MOVES if Path(each).is_dir() else 0) for each in places}
+    rules = {each: _WRITES | (0 if Path(each).is_file() else _MOVES) for each in writable}
     given = [(number, _WRITES) for number in terminals]
-    return {"handled": [_MOVES | _WRITES], "rules": [*rules.items(), *given], "filter": None}
+    return {"handled": [_MOVES | _WRITES], "rules": [("/", _MOVES), *rules.items(), *given], "filter": None}
 
 
 def _identify(path: str) -> tuple[int, int] | None:
@@ -247,12 +224,6 @@ def _identify(path: str) -> tuple[int, int] | None:
     finally:
         os.close(opened)
     return None if stat.S_ISLNK(facts.st_mode) else (facts.st_dev, facts.st_ino)
-
-
-def _existing(paths: Iterable[str]) -> list[str]:
-    """Return the paths at which something is, each once and without links, which no mount can stand on."""
-    real = dict.fromkeys(os.path.realpath(path) for path in paths)
-    return [path for path in real if os.access(path, os.F_OK)]  # not those in a folder of another user
 
 
 @cache

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from journeyman.definition import explain_arguments
-from journeyman.sandbox.box import Box
+from journeyman.sandbox.box import Box, plan_mounts
 from journeyman.sandbox.bubblewrap import unreadable_like
 from journeyman.sandbox.kept import SandboxAdapter
 from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxProcess, SandboxUnavailable
@@ -58,17 +58,12 @@ def container_arguments(box: Box, name: str, temporary: str) -> Iterator[str]:
     yield from ("run", "--rm", "--interactive", "--init", "--name", name, "--pull", "never")
     yield from ("--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only")
     yield from ("--user", f"{os.getuid()}:{os.getgid()}", "--ipc", "none")
-    sources = {
-        "/tmp": temporary,
-        **{path: path for path in (box.work, *box.writes, *box.readable, *box.protected)},
-        **{path: unreadable_like(path) for path in box.hidden},
-    }
-    writable = {"/tmp", *box.writes, *([box.work] if box.changes else [])} - {*box.protected}
-    for target, source in sources.items():
+    for target, kind in {"/tmp": "change", **dict(plan_mounts(box))}.items():
+        source = temporary if target == "/tmp" else unreadable_like(target) if kind == "mask" else target
         if "," in source + target or '"' in source + target:
             raise SandboxUnavailable(f"{target!r} has characters that no mount of a container can hold. Rename it.")
-        if target in writable or target in (box.work, *box.readable) or Path(target).exists():
-            ending = "" if target in writable else ",readonly"
+        if target in ("/tmp", box.work, *box.writes, *box.readable) or Path(target).exists():
+            ending = "" if kind == "change" else ",readonly"
             yield from ("--mount", f"type=bind,source={source},target={target}{ending}")
 
 

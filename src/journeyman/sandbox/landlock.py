@@ -59,7 +59,7 @@ def rules_of(box: Box, temporary: str, version: int) -> dict[str, object]:
     readable = (
         ("/",) if box.reads == "all" else (*_SYSTEM, *needed_for_programs(box.path, ("/",)), *box.readable, box.work)
     )
-    writable = [*([box.work] if box.changes else []), *box.writes, temporary]
+    writable = [*box.roots, temporary]
     rights = dict.fromkeys(readable, _READ) | {"/dev": _DEVICES & every}
     rights |= {path: every if Path(path).is_dir() else every & _OF_A_FILE for path in writable}
     return {"handled": handled, "rules": [(path, right) for path, right in rights.items() if Path(path).exists()]}

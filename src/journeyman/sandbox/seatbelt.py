@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from journeyman.definition import explain_arguments
-from journeyman.sandbox.box import Box, folders_between
+from journeyman.sandbox.box import Box, plan_mounts
 from journeyman.sandbox.kept import KeptSandbox, SandboxAdapter
 from journeyman.sandbox.programs import files_of_programs, folders_of_programs, needed_for_programs
 from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxUnavailable
@@ -59,7 +59,7 @@ def write_profile(box: Box, temporary: str, denied: Sequence[str], readable: Seq
 
 
 def _rules(box: Box, temporary: str, denied: Sequence[str], readable: Sequence[str]) -> Iterator[str]:
-    writable = [*([box.work] if box.changes else []), *box.writes, temporary]
+    writable = [*box.roots, temporary]
     yield "(deny file-write*)"
     yield f"(allow file-write*{_each('subpath', writable)})"
     yield f"(allow file-write-data file-ioctl{_each('literal', _DEVICES)})"
@@ -70,10 +70,9 @@ def _rules(box: Box, temporary: str, denied: Sequence[str], readable: Sequence[s
         yield f'(allow file-read-data (literal "/"){_each("subpath", shown)})'
     if box.protected:
         yield f"(deny file-write*{_each('subpath', box.protected)})"
-        around = sorted({each for path in box.protected for root in writable for each in folders_between(root, path)})
-        # A folder that is renamed takes what is in it to another name.
-        if around:
-            yield f"(deny file-write-unlink{_each('literal', around)})"
+    around = [path for path, kind in plan_mounts(box) if kind == "change" and path not in box.roots]
+    if around:
+        yield f"(deny file-write-unlink{_each('literal', around)})"
     if box.hidden:
         yield f"(deny file-read* file-write*{_each('subpath', box.hidden)})"
     if denied:
