@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,6 +88,15 @@ def test_options_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
     model = connected("anthropic:claude-sonnet-5-5", auth_token="given", base_url="http://given", version="2023-06-01")
     assert (model.api_key, model.auth_token, model.base_url) == (None, "given", "http://given")
     assert model.version == "2023-06-01"
+
+
+@pytest.mark.parametrize("name", ["anthropic:m", "openai:m", "openai-chat:m", "google:gemini-m"])
+def test_an_option_that_is_none_leaves_the_default(name: str) -> None:  # as programs pass on options of their own
+    usual: Any = connect(name, api_key="key")
+    nothing = dict.fromkeys(("headers", "timeouts", "network", "price", "base_url"))
+    model: Any = connect(name, api_key="key", **nothing)
+    for each in (*nothing, "facts"):
+        assert getattr(model, each) == getattr(usual, each)
 
 
 def test_an_empty_variable_is_no_key(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,10 +85,15 @@ def _join_path(above: str, path: str) -> str:
     return above + path
 
 
-def check_options(model: str, given: Mapping[str, object], known: type, *, hint: str = "") -> None:
-    """Raise a `TypeError` that names the options which a model has not; `known` declares those that it has."""
+def check_options(model: str, given: Mapping[str, object], known: type, *, hint: str = "") -> dict[str, Any]:
+    """Return the options that say something: in place of None, a model has its own default.
+
+    Raises:
+        TypeError: the model has no such options; it names those that `known` declares.
+    """
     if unknown := given.keys() - known.__annotations__.keys():
         raise TypeError(f"{model} has no options {sorted(unknown)}. It has: {sorted(known.__annotations__)}.{hint}")
+    return {name: each for name, each in given.items() if each is not None}
 
 
 def missing(

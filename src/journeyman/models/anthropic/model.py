@@ -262,7 +262,7 @@ def from_environment(
         ModelUnavailable: there is no key, or the address or the key cannot be one.
         TypeError: there are no such options.
     """
-    check_options(f"{PROVIDER}:{name}", options, AnthropicOptions)
+    own = check_options(f"{PROVIDER}:{name}", options, AnthropicOptions)
     if api_key is None and auth_token is None:
         api_key = environment("ANTHROPIC_API_KEY")
         auth_token = environment("ANTHROPIC_AUTH_TOKEN") if api_key is None else None
@@ -274,17 +274,8 @@ def from_environment(
     price = options.get("price")
     if price is None and base_url.rstrip("/").removesuffix("/v1") == BASE_URL:
         price = price_for(PROVIDER, name)
-    return AnthropicModel(
-        name,
-        api_key=api_key,
-        auth_token=auth_token,
-        base_url=base_url,
-        version=options.get("version", API_VERSION),
-        headers=options.get("headers") or {},
-        timeouts=options.get("timeouts") or Timeouts(),
-        network=options.get("network") or Network(),
-        price=price,
-    )
+    own |= {"base_url": base_url, "price": price}
+    return AnthropicModel(name, api_key=api_key, auth_token=auth_token, **own)
 
 
 # -- what is known about models ----------------------------------------------------------------------------------------

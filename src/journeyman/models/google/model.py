@@ -400,7 +400,7 @@ def from_environment(name: str, *, api_key: str | None = None, **options: Unpack
     address = (options.get("base_url") or environment("GOOGLE_GEMINI_BASE_URL") or BASE_URL).strip().rstrip("/")
     if address.count("/") == 2:  # the host alone
         address += urlsplit(BASE_URL).path
-    return _made(name, {**options, "base_url": address}, api_key=key, has_list_price=address == BASE_URL)
+    return _make_model(name, {**options, "base_url": address}, api_key=key, has_list_price=address == BASE_URL)
 
 
 def on_vertex(
@@ -435,10 +435,10 @@ def on_vertex(
     host = _VERTEX_URLS.get(location, _VERTEX_URL).format(location)
     place = f"{host}/projects/{quote(project or '', safe=':')}/locations/{location}/publishers/google"
     has_list_price = base_url is None and location == "global"
-    return _made(name, {**options, "base_url": base_url or place}, token=token, has_list_price=has_list_price)
+    return _make_model(name, {**options, "base_url": base_url or place}, token=token, has_list_price=has_list_price)
 
 
-def _made(
+def _make_model(
     name: str,
     options: GoogleOptions,
     *,
@@ -446,19 +446,10 @@ def _made(
     api_key: str | None = None,
     token: TokenProvider | None = None,
 ) -> GoogleModel:
-    check_options(f"{PROVIDER}:{name}", options, GoogleOptions)
-    price = options.get("price")
-    return GoogleModel(
-        name,
-        api_key=api_key,
-        token=token,
-        base_url=options.get("base_url") or BASE_URL,
-        streaming=options.get("streaming", True),
-        headers=options.get("headers") or {},
-        timeouts=options.get("timeouts") or Timeouts(),
-        network=options.get("network") or Network(),
-        price=price_for(PROVIDER, name) if price is None and has_list_price else price,
-    )
+    own = check_options(f"{PROVIDER}:{name}", options, GoogleOptions)
+    if "price" not in own and has_list_price:
+        own["price"] = price_for(PROVIDER, name)
+    return GoogleModel(name, api_key=api_key, token=token, **own)
 
 
 # -- what is known about models ----------------------------------------------------------------------------------------

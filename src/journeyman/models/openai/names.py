@@ -73,7 +73,7 @@ def make_model(prefix: str, name: str, **options: Unpack[OpenAIOptions]) -> Open
     """
     full_name = f"{prefix}:{name}"
     hint = " What it can do is said by endpoint=dataclasses.replace(…), with a preset of journeyman.models.openai."
-    check_options(full_name, options, OpenAIOptions, hint=hint)
+    own = check_options(full_name, options, OpenAIOptions, hint=hint)
     adapter, preset = PREFIXES[prefix]
     endpoint = options.get("endpoint", preset)
     if preset is AZURE:
@@ -82,17 +82,10 @@ def make_model(prefix: str, name: str, **options: Unpack[OpenAIOptions]) -> Open
     price = options.get("price")
     if price is None and base_url.rstrip("/") == preset.base_url:
         price = price_for(preset.provider, name)
-    return adapter(
-        name,
-        endpoint=endpoint,
-        api_key=_key(endpoint, full_name, given=options.get("api_key")),
-        base_url=base_url,
-        streaming=options.get("streaming", True),
-        headers=_headers(endpoint) | {**options.get("headers", {})},
-        timeouts=options.get("timeouts") or Timeouts(),
-        network=options.get("network") or Network(),
-        price=price,
-    )
+    key = _key(endpoint, full_name, given=options.get("api_key"))
+    headers = _headers(endpoint) | {**own.get("headers", {})}
+    own |= {"endpoint": endpoint, "api_key": key, "base_url": base_url, "headers": headers, "price": price}
+    return adapter(name, **own)
 
 
 def _base_url(endpoint: Endpoint, model: str, *, given: str | None) -> str:
