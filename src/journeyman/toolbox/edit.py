@@ -32,9 +32,6 @@ _NUMBERED = re.compile(r" *\d+\t")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _ENDING: Final = r"(?:\r\n|(?<!\r)\n)"
 _ENDINGS = re.compile(r"\r?\n")
-_BLANKS: Final = " \t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
-_ALIKE: Final = ("'\u2018\u2019\u201a\u201b\u2032", '"\u201c\u201d\u201e\u201f\u2033', "-\u2010-\u2015\u2212")
-_SPACE: Final = " \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
 _FOLDS = {
     ord(char): to
     for chars, to in (
@@ -45,7 +42,8 @@ _FOLDS = {
     )
     for char in chars
 }
-_ODD_BLANKS: Final = " \t" + "".join(chr(char) for char, to in _FOLDS.items() if to == " ")
+"""The usual one for each odd quote, dash and space: what is folded is as long as before."""
+_BLANKS: Final = " \t"
 _HOW: Final[dict[How, str]] = {
     "exact": "",
     "tolerant": " The old text was found with other quotes, dashes or blanks.",
@@ -201,31 +199,21 @@ def _exact(text: str, old: str, new: str) -> Iterator[Match]:
 
 
 def _tolerant(text: str, old: str, new: str) -> Iterator[Match]:
-    lines = old.split("\n")
     if not old.strip() or _fold_blanks(old) not in _fold_blanks(text):
         return
-    stripped = [line.rstrip(_ODD_BLANKS) for line in lines[:-1]]
-    pattern = f"[{_BLANKS}]*{_ENDING}".join(["".join(map(_alike, line)) for line in [*stripped, lines[-1]]])
-    ends_blank = lines[-1].rstrip(_ODD_BLANKS)
-    if ends_blank != lines[-1] and ends_blank:  # blanks at the end of the last line, which the file may not have
-        last = "".join(map(_alike, ends_blank))
-        whole = "".join(map(_alike, lines[-1]))
-        pattern = pattern.removesuffix(whole) + f"(?:{whole}|{last}[{_BLANKS}]*(?=\\r?\\n|\\Z))"
-    for found in re.finditer(f"(?=({pattern}))", text):
+    *ahead, last = old.translate(_FOLDS).split("\n")
+    whole, bare = re.escape(last), re.escape(last.rstrip(_BLANKS))
+    if bare not in ("", whole):  # blanks at the end of the last line, which the file may not have
+        whole = f"(?:{whole}|{bare}[{_BLANKS}]*(?=\\r?\\n|\\Z))"
+    pattern = f"[{_BLANKS}]*{_ENDING}".join([*[re.escape(line.rstrip(_BLANKS)) for line in ahead], whole])
+    before, after = old.split("\n"), new.split("\n")
+    for found in re.finditer(f"(?=({pattern}))", text.translate(_FOLDS)):
         start, end = found.span(1)
-        yield Match(start, end, _merge_lines(text[start:end], lines, new.split("\n"), _ending_at(text, start)))
+        yield Match(start, end, _merge_lines(text[start:end], before, after, _ending_at(text, start)))
 
 
 def _fold_blanks(text: str) -> str:
-    return "\n".join([line.rstrip(_ODD_BLANKS) for line in _ENDINGS.split(text)]).translate(_FOLDS)
-
-
-def _alike(char: str) -> str:
-    folded = char.translate(_FOLDS)
-    if folded == " ":
-        return f"[{_SPACE}]"
-    group = next((group for group in _ALIKE if group[0] == folded), None)
-    return re.escape(char) if group is None else f"[{re.escape(group[0])}{group[1:]}]"
+    return "\n".join([line.rstrip(_BLANKS) for line in _ENDINGS.split(text.translate(_FOLDS))])
 
 
 # -- whole lines, moved ------------------------------------------------------------------------------------------------
@@ -256,7 +244,7 @@ def _whole_lines(old: str, new: str) -> tuple[list[str], list[str]]:
 
 
 def _bare(line: str) -> str:
-    return line.strip(_ODD_BLANKS).translate(_FOLDS)
+    return line.translate(_FOLDS).strip(_BLANKS)
 
 
 def _occurrences(lines: Sequence[str], wanted: Sequence[str]) -> Iterator[int]:
