@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from dataclasses import Field as DataclassField
+from functools import cache
 from reprlib import recursive_repr
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, dataclass_transform
@@ -50,6 +51,30 @@ def lazy_dataclass(
         return made
 
     return declare
+
+
+@cache
+def field_names(kind: type[Any]) -> tuple[str, ...]:
+    """Return the names of the fields of a dataclass; `fields` looks at each of them each time."""
+    return tuple([each.name for each in fields(kind)])
+
+
+def copy_with(value: T, **changes: object) -> T:
+    """Do what `dataclasses.replace` does, at a third of its cost, with an object that has no `__post_init__`: it is
+    copied, and its constructor is not called. For what every run does."""
+    copied: T = _copier_of(type(value))(value)
+    for name, change in changes.items():
+        object.__setattr__(copied, name, change)
+    return copied
+
+
+@cache
+def _copier_of(kind: type[Any]) -> Callable[[Any], Any]:
+    scope: dict[str, Any] = {"__kind": kind, "__new": object.__new__, "__set": object.__setattr__}
+    lines = [f"__set(copied, {name!r}, value.{name})" for name in field_names(kind)]
+    code = "def copy(value):\n " + "\n ".join(["copied = __new(__kind)", *lines, "return copied"])
+    exec(compile(code, f"<copy of {kind.__qualname__}>", "exec"), scope)
+    return scope["copy"]
 
 
 # -- the constructor --------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, field, fields
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, TypeAlias
 
 from pydantic import JsonValue
@@ -15,7 +15,7 @@ from pydantic.errors import PydanticSchemaGenerationError
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 from typing_extensions import TypeVar
 
-from journeyman.data import lazy_dataclass
+from journeyman.data import field_names, lazy_dataclass
 from journeyman.definition import join_sentences, missing_attribute
 from journeyman.endings import Context, ErrorCode, ErrorInfo, Phase
 from journeyman.errors import RunError, count, visible_json
@@ -475,4 +475,4 @@ def _child_document(record: ChildRecord) -> dict[str, object]:
 
 
 def _fields_of_record(record: ToolStats | ChildRecord | Usage) -> dict[str, object]:
-    return {each.name: getattr(record, each.name) for each in fields(record)}
+    return {name: getattr(record, name) for name in field_names(type(record))}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from journeyman import DefinitionError
-from journeyman.data import lazy_dataclass
+from journeyman.data import copy_with, lazy_dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +133,13 @@ def test_the_signature_is_that_of_an_ordinary_dataclass(is_made_first: bool) -> 
     assert str(inspect.signature(Late)) == told
     assert str(inspect.signature(Late.__init__)) == told.replace("(", "(self, ", 1)
     assert pydoc.plain(pydoc.render_doc(Late)).splitlines()[3] == f" |  Late{told}"
+
+
+@pytest.mark.parametrize("kind", [Named, Value])
+def test_a_copy_with_changes_is_what_replace_makes(kind: type[Named | Value]) -> None:
+    value = kind(name="a", tags=("b",), facts={"c": 1})
+    changes: dict[str, Any] = {"note": "d", "tags": ()}
+    assert astuple(copy_with(value, **changes)) == astuple(replace(value, **changes))
+    assert copy_with(value).facts is value.facts
+    with pytest.raises(AttributeError):
+        copy_with(value, unknown=1)

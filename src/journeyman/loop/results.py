@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from typing import Any, Final, cast, get_args
 
 from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter
 from pydantic_core import from_json, to_json
 
 from journeyman.agent import Agent
+from journeyman.data import field_names
 from journeyman.endings import Context, ErrorInfo, Place
 from journeyman.errors import StoredError, name_and_words
 from journeyman.loop.replay import declared_type
@@ -158,16 +159,15 @@ def _as_stored(output: object) -> bytes:
 
 
 def _metadata(metadata: Metadata) -> Plain:
-    plain = {each.name: getattr(metadata, each.name) for each in fields(metadata)}
-    usage = adapter_of(Usage | None).dump_python
+    plain = {name: getattr(metadata, name) for name in field_names(Metadata)}
     return plain | {
-        "usage": usage(metadata.usage, mode="json"),
-        "background_usage": usage(metadata.background_usage, mode="json"),
+        "usage": _plain_usage(metadata.usage),
+        "background_usage": _plain_usage(metadata.background_usage),
         "attempts": [
             {
                 "number": each.number,
                 "iterations": each.iterations,
-                "usage": usage(each.usage, mode="json"),
+                "usage": _plain_usage(each.usage),
                 "report": _plain_report(each.report),
             }
             for each in metadata.attempts
@@ -176,6 +176,10 @@ def _metadata(metadata: Metadata) -> Plain:
         "children": adapter_of(tuple[ChildRecord, ...]).dump_python(metadata.children, mode="json"),
         "callback_errors": [[each.callback, name_and_words(each.error)] for each in metadata.callback_errors],
     }
+
+
+def _plain_usage(usage: Usage | None) -> Plain | None:
+    return None if usage is None else {name: getattr(usage, name) for name in field_names(Usage)}
 
 
 def _loaded_metadata(plain: Plain) -> Metadata:
@@ -200,7 +204,7 @@ def _loaded_metadata(plain: Plain) -> Metadata:
         ),
     }
     # A later version may have stored fields that this one does not know.
-    known = {each.name for each in fields(Metadata)}
+    known = {*field_names(Metadata)}
     given = {name: loaded[name](value) if name in loaded else value for name, value in plain.items() if name in known}
     return Metadata(**cast("Plain", given))
 

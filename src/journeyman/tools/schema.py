@@ -416,7 +416,7 @@ class TextInput(OutputSchema[Any]):
         """
         given = (value,) if isinstance(value, UserContent) else value
         if not is_list_or_tuple(given):
-            return OutputSchema[Any].check(self, value)
+            return super().check(value)
         blocks = [Text(each) if isinstance(each, str) else each for each in given]
         issues = [
             f"item {number}: {shorten_line(repr(each))} is neither a text nor an Image, a Document or an Audio"
@@ -433,7 +433,7 @@ class TextInput(OutputSchema[Any]):
     def told(self, value: object) -> str:
         """Return a text as it is, and content as its words with a note for each file, which tells it from others."""
         if not isinstance(value, tuple):
-            return OutputSchema[Any].told(self, value)
+            return super().told(value)
         return "\n".join([_describe_block(block) for block in cast("tuple[UserContent, ...]", value)])
 
 
