@@ -77,6 +77,8 @@ class Process:  # noqa: PLR0904 - those of the port
 
     def kill(self) -> None:
         """Let the process be dead, in the middle of whatever it does."""
+        if self.is_dead:
+            return
         self.is_dead = True
         self._die(self.owner)
         for session in self.opened_sessions:

@@ -83,6 +83,7 @@ async def dies_at(process: Process, number: int, *, after: bool, now: asyncio.Ev
         n_calls += name != "newest"  # with which the store is opened
         if n_calls == number and not now.is_set():
             now.set()
+            process.kill()  # now, and not when its other runs have gone on for a while
             await asyncio.Event().wait()
 
     process.before, process.after = (process.before, count) if after else (count, process.after)

@@ -9,14 +9,18 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.types import Message
 
 from journeyman import Agent
-from journeyman.durable import Durable, InMemoryEngine
+from journeyman.durable import Durable, InMemoryEngine, Memory
+from journeyman.durable.records import Row
 from journeyman.errors import RunBlocked
 from journeyman.model import Request
 from journeyman.serve import AgentApp, ServeLimits, create_app
 from journeyman.testing.scripted import FunctionModel
+from tests.durable.processes import a_row
 from tests.play import cancelled
 from tests.serve.http_served import Served, serving
 
@@ -165,3 +169,30 @@ async def test_a_run_in_memory_is_found_by_its_name_its_beginning_and_its_dedup_
         assert [each.name for each in await durable.list()] == ["ada:12"]
         assert (await durable.get("ada")).id == (await durable.get("ada:12")).id
         assert (await durable.start(agent, "b", idempotency_key="x")).id != first.id
+
+
+@given(st.lists(st.tuples(st.sampled_from(["put", "drop", "ask"]), st.text("ab", max_size=3)), max_size=40))
+def test_runs_in_memory_are_found_by_how_their_names_begin(deeds: list[tuple[str, str]]) -> None:
+    memory, kept = Memory(), dict[str, Row]()
+    for number, (deed, word) in enumerate(deeds):
+        if deed == "put" and all(each.name != word for each in kept.values()):
+            row = kept[f"{number:03}"] = a_row(f"{number:03}", name=word)
+            memory.put(row)
+            memory.records[row.id] = {}
+        elif deed == "drop" and kept:
+            id = next(iter(kept))
+            del kept[id]
+            memory.drop(id)
+        elif deed == "ask":
+            found = {each.id for each in memory.beginning(word)}
+            assert found == {id for id, row in kept.items() if (row.name or "").startswith(word) or id.startswith(word)}
+
+
+def test_names_of_runs_that_were_dropped_take_no_room() -> None:
+    memory = Memory()
+    for number in range(5_000):
+        memory.put(a_row(f"run{number}", name=f"name{number}"))
+        memory.records[f"run{number}"] = {}
+        if number > 10:
+            memory.drop(f"run{number - 10}")
+    assert len(memory.words) + len(memory.new_words) < 3_000

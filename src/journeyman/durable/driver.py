@@ -17,14 +17,13 @@ from typing import Any, Final, TypeVar
 
 from journeyman.cancellation import Abort, Wakeup, wait_until_ended
 from journeyman.chat.writer import SessionWriter, TurnLife
-from journeyman.data import lazy_dataclass
+from journeyman.data import copy_with, lazy_dataclass
 from journeyman.durable.binding import Program
 from journeyman.durable.children import Here, SentOut, SignalPost, budget_of, told
 from journeyman.durable.engine import Engine
 from journeyman.durable.journal import Exit, Lease, RunJournal
 from journeyman.durable.records import (
     OVER,
-    Above,
     Change,
     Claim,
     Head,
@@ -139,14 +138,16 @@ class RunDriver:
     """When it was last seen to be ours, by the clock of the event loop."""
     ending: PendingEnd | None = None
     """How the run is about to end: set while it waits until that is stored."""
+    is_ending: bool = False
+    """True while the run stores its end itself."""
     has_left: bool = False
     """True once the run has left this process: what goes on of it in memory is taken down, and nothing is stored."""
     is_over: bool = False
     """True once it is stored how the run has ended: nothing that comes changes that."""
     stirred: Wakeup = field(default_factory=Wakeup)
     """Called when there is something to look at."""
-    above: Above | None = None
-    """The origin of the run, if another run has sent it out."""
+    head: Head | None = None
+    """What the run was begun with, once it is read."""
 
     async def drive(self) -> Result[Any] | Exit:
         """Drive the run until it is over, or has to leave.
@@ -182,8 +183,7 @@ class RunDriver:
         # A context of its own: what the run sets in it must not reach whoever drives the next one here.
         around = copy_context()
         try:
-            head = load_head(self.claim.row)
-            self.above = head.above
+            head = self.head = load_head(self.claim.row)
             life = self.life = await self._life(head)
             life.stored, life.keeps_steps = self.stored, self.keeps_steps
             options = await self._options(head, life)
@@ -353,7 +353,7 @@ class RunDriver:
         self.journal.catch_up, self.journal.note_late = self._catch_up, self._note_late
         self.journal.sends = self.sent = SentOut(life, self.journal.lives, head, program=program, here=self.here)
         runtime, above = (
-            replace(program.runtime, journal=self.journal, budget=budget_of(head, program.runtime)),
+            copy_with(program.runtime, journal=self.journal, budget=budget_of(head, program.runtime)),
             head.above,
         )
         if above is not None and above.model and program.tool is not None:
@@ -448,7 +448,8 @@ class RunDriver:
 
     def _is_member(self) -> bool:
         """Tell whether the run is a member of a team, which waits for mail."""
-        return self.above is not None and bool(self.above.member) and not self.is_let_go
+        above = None if self.head is None else self.head.above
+        return above is not None and bool(above.member) and not self.is_let_go
 
     async def _may_come(self) -> bool:
         """Tell whether something may still be said to the run: by what it has sent out, or to a member of a team."""
@@ -492,7 +493,7 @@ class RunDriver:
     async def _watched(self, carrying: asyncio.Task[Any], run: Run, life: Lease, head: Head) -> Exit | None:
         """Wait until the run is over, or has to leave and is given back. None: it is over."""
         while True:
-            await self._stirring(life)
+            await self._stirring(life, carrying)
             leaving = self.left
             if leaving is not None and leaving.how == "blocked" and life.at_edge is not None:
                 # It cannot be brought to where it was, and is to be stopped: it ends with what is known of it.
@@ -500,15 +501,12 @@ class RunDriver:
                 self.left, at_edge, life.at_edge = None, life.at_edge, None
                 at_edge()
                 continue
-            if leaving is None and carrying.done():
+            if carrying.done() and (leaving is None or self.is_over):
                 return None
             if leaving is None:
                 leaving = await self._paused(run, life)
             if leaving is None and self.ending is not None:
                 leaving = await self._end(run, life, head, self.ending)
-            if self.is_over:
-                await asyncio.wait((carrying,))  # those who watch are told
-                return None
             if leaving is not None and leaving.how in ("fenced", "lost", "suspended"):
                 return leaving
             if leaving is not None and not life.n_working:  # what was under way has ended
@@ -517,14 +515,21 @@ class RunDriver:
                     leaving = replace(leaving, why=f"{leaving.why}; {differ}")
                 return await self._gone(run, leaving)
 
-    async def _stirring(self, life: Lease) -> None:
+    async def _stirring(self, life: Lease, carrying: asyncio.Task[Any]) -> None:
         """Wait until there is something to look at."""
         # More often while it waits, so that it leaves memory in time; a run at work is not looked at for that.
-        patience_s = min(_LOOK_S, max(self.suspend_after_s / 4, 0.005)) if life.questions or life.rests else _LOOK_S
+        patience_s: float | None = _LOOK_S
+        if life.questions or life.rests:
+            patience_s = min(_LOOK_S, max(self.suspend_after_s / 4, 0.005))
+        elif not self.keeps_steps:
+            patience_s = None  # nobody else can drive it
         if self.left is not None or self.is_held:
             # It leaves as soon as its last step has ended, which nobody tells.
             patience_s = 0.05
         await self.stirred.wait(patience_s)
+        # It stores its end, and then tells those who watch. Whatever has come is heeded if that comes to nothing.
+        while self.is_ending or (self.is_over and not carrying.done()):
+            await self.stirred.wait(patience_s)
 
     async def _paused(self, run: Run, life: Lease) -> Exit | None:
         """Say whether the run has to leave because it is held, or because it only waits."""
@@ -580,12 +585,21 @@ class RunDriver:
     # -- a life ends
 
     async def _settle(self, result: Result[Any]) -> bool:
-        """Let the driver store how the run has ended, and wait until it has. False: the run was stopped before that."""
-        if self.has_left:
+        """Store how the run has ended. False: the run was stopped before that."""
+        life, head = self.life, self.head
+        if self.has_left or life is None or head is None:
             raise asyncio.CancelledError
-        self.ending = PendingEnd(result, asyncio.get_running_loop().create_future())
-        self.stirred.call()
-        return await self.ending.is_stored
+        ending = self.ending = PendingEnd(result, asyncio.get_running_loop().create_future())
+        if self.left is None and not self.is_held:
+            # Here, where nothing has to be woken for it; what else has come is the matter of whoever watches the run.
+            self.is_ending = True
+            try:
+                self.left = await self._end(self.run, life, head, ending) or self.left
+            finally:
+                self.is_ending = False
+        if not self.is_over:
+            self.stirred.call()
+        return await ending.is_stored
 
     async def _end(self, run: Run, life: Lease, head: Head, ending: PendingEnd) -> Exit | None:
         """Store how the run has ended, unless something came before that: then that is obeyed first. Whoever sends

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import field, replace
 from itertools import count, takewhile
 from secrets import token_hex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from journeyman.data import lazy_dataclass
+from journeyman.data import copy_with, lazy_dataclass
 from journeyman.definition import explain_arguments
 from journeyman.durable.dispatch import (
     LATE_S,
@@ -47,6 +47,9 @@ from journeyman.session import SharedSession, Snapshot, Step, check_session_id, 
 from journeyman.store.log import NewRecord, SessionRecord, added_up, lines_of_step, queued
 from journeyman.types import Usage
 
+_FEW_WORDS: Final = 1_000
+"""So many names of runs that were dropped may stay where the others are."""
+
 
 @explain_arguments
 class Memory:
@@ -62,8 +65,11 @@ class Memory:
         """The ids of the runs that were begun with a `dedup`, by their agents and it."""
         # Lists are asked by the beginning of a name: without an order, each question would look at every run that is
         # kept.
-        self.sorted: list[tuple[str, str]] = []
-        """Each id and each name, with the id of its run, in order: so runs are found by how these begin."""
+        self.words: list[tuple[str, str]] = []
+        """Each id and each name, with the id of its run, in order, and those of runs that were dropped since."""
+        self.new_words: list[tuple[str, str]] = []
+        """Those of the newest runs, which are put in order when they are asked for: a run that nobody looks for by the
+        beginning of its name moves nothing."""
         self.records: dict[str, dict[tuple[str, StepState], Record]] = {}
         """The steps of each run, in the order in which they were written."""
         self.signals: dict[int, Signal] = {}
@@ -88,10 +94,10 @@ class Memory:
     def put(self, row: Row) -> None:
         """Keep a run as it is now."""
         if row.id not in self.rows:
-            insort(self.sorted, (row.id, row.id))
+            self.new_words.append((row.id, row.id))
             if row.name is not None:
                 self.ids[row.name] = row.id
-                insort(self.sorted, (row.name, row.id))
+                self.new_words.append((row.name, row.id))
             if row.dedup is not None:
                 self.deduped[row.agent, row.dedup] = row.id
         if row.status in OVER:
@@ -113,10 +119,11 @@ class Memory:
         row = self.rows.pop(id)
         del self.records[id]
         self.over.pop(id, None)
-        del self.sorted[bisect_left(self.sorted, (id, id))]
         if row.name is not None:
-            del self.sorted[bisect_left(self.sorted, (row.name, id))]
             del self.ids[row.name]
+        if len(self.words) + len(self.new_words) > 4 * len(self.rows) + _FEW_WORDS:
+            self.words = [each for each in self.words if each[1] in self.rows]
+            self.new_words = [each for each in self.new_words if each[1] in self.rows]
         if row.dedup is not None:
             del self.deduped[row.agent, row.dedup]
         for n in self.sent.pop(id, {}).values():
@@ -135,12 +142,17 @@ class Memory:
         """Return the runs whose id or name begins so."""
         if not prefix:
             return self.rows.values()
+        if self.new_words:
+            self.words += self.new_words
+            self.words.sort()  # two parts that are each in order already, or nearly: this merges them
+            self.new_words.clear()
         found: dict[str, Row] = {}
-        for place in range(bisect_left(self.sorted, (prefix, "")), len(self.sorted)):
-            word, id = self.sorted[place]
+        for place in range(bisect_left(self.words, (prefix, "")), len(self.words)):
+            word, id = self.words[place]
             if not word.startswith(prefix):
                 break
-            found[id] = self.rows[id]
+            if id in self.rows:
+                found[id] = self.rows[id]
         return found.values()
 
 
@@ -255,7 +267,7 @@ class InMemoryEngine:
         if deaths >= MOST_DEATHS:
             self.memory.put(replace(row, status="blocked", why=killer(deaths), owner=None, deaths=0))
             return None
-        claimed = replace(
+        claimed = copy_with(
             row,
             status="running",
             owner=self.owner,
@@ -518,7 +530,7 @@ async def _enqueued(dispatcher: Dispatcher, row: Row, *, after_s: float) -> None
 def settled(row: Row, change: Change, *, now: float) -> Row:
     """Return a run as it is when it was given back."""
     usage: Usage = change.usage
-    return replace(
+    return copy_with(
         row,
         status=change.status,
         owner=None,

@@ -331,7 +331,7 @@ class Hub:
         finally:
             del self._drives[claim.row.id]
             # Whoever waits for the run has to look now, however it ended; and the run that has sent it out is told.
-            self.notify(has_signal=drive.above is not None)
+            self.notify(has_signal=drive.head is not None and drive.head.above is not None)
         if self._watch is not None and isinstance(outcome, Exit):
             self._tell_left(claim, outcome)
         return outcome
