@@ -301,6 +301,8 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         try:
             deps = await self._deps_of(name) if begins else None
             handle = await self.durable.start(agent, value, id=name, runtime=self.runtime, here=True)
+            # As it was just stored, so that it need not be asked again whether this program lacks anything for it.
+            row = await self.durable.hub.engine.get(handle.id) if known is None else None
         except InvalidArguments as invalid:
             raise invalid_input(invalid) from None
         except RunDiffers as differs:
@@ -317,7 +319,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             base = 0 if known is None else known.epoch
             live = self._kept.add(name, self._live(name, agent, base=base, is_tied=is_tied and self._is_tied))
             if begins:
-                self._go(live, self._drive(live, handle.id, deps))
+                self._go(live, self._drive(live, handle.id, deps, row=row))
         return await self._catch_up(live)
 
     def _check_room(self) -> None:
@@ -332,11 +334,11 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     def _live(self, name: str, agent: Agent[Any, Any, Any], *, base: float = 0, is_tied: bool = False) -> Live:
         return Live(name, agent, base=base, is_tied=is_tied, limits=self.limits)
 
-    async def _drive(self, live: Live, id: str, deps: object) -> None:
+    async def _drive(self, live: Live, id: str, deps: object, *, row: Row | None) -> None:
         """Drive a run until it is over, or has left this process."""
         try:
             program = Program(agent=live.agent, runtime=self.runtime, is_checked=True, **_ears(live, deps))
-            outcome = await self.durable.hub.driven(id, program, also=("ready",))
+            outcome = await self.durable.hub.driven(id, program, also=("ready",), row=row)
         except RunInUse:
             outcome = Exit(how="held", why="")
         except asyncio.CancelledError:

@@ -47,6 +47,8 @@ from journeyman.tools.known_secrets import known_secrets
 _LIFE: Final = 1 << 32
 """The numbers of events are those of a life, times this, and then from 1: they only grow."""
 _MOST_AT_ONCE: Final = 256
+_SOON_S: Final = 0.05
+"""So long the server waits for the end of a run before it looks whether the client is still there."""
 _NOBODY: Final[frozenset[Callable[[], None]]] = frozenset()
 """One for all: each of its kind would be one more object for each run that is kept."""
 
@@ -307,7 +309,10 @@ class Live(Followed[Entry]):
 
     def _add(self, event: Event | Ended) -> None:
         """Keep what those who follow are told: without secrets that are known by their text, also over two pieces."""
-        for each in (event,) if isinstance(event, Ended) else self._clear.clear(event):
+        if isinstance(event, Ended) or not self._clear.has_known():
+            self._keep(event)
+            return
+        for each in self._clear.clear(event):
             self._keep(each)
 
     def _keep(self, event: Event | Ended) -> None:
@@ -357,16 +362,20 @@ class Live(Followed[Entry]):
             self.abort.abort("the client left")
 
     async def until_over(self, receive: Receive) -> bool:
-        leaving, woken = asyncio.ensure_future(until_gone(receive)), Wakeup()
-        for each in (leaving, self.over):
-            each.add_done_callback(woken.call)
+        leaving, woken = None, Wakeup()
+        self.over.add_done_callback(woken.call)
         try:
             async with self.followed():
-                await woken.wait()
+                await woken.wait(_SOON_S)
+                if not self.over.done():
+                    leaving = asyncio.ensure_future(until_gone(receive))
+                    leaving.add_done_callback(woken.call)
+                    await woken.wait()
                 return self.over.done()
         finally:
             self.over.remove_done_callback(woken.call)
-            leaving.cancel()
+            if leaving is not None:
+                leaving.cancel()
 
     def answer_here(self, id: str, answer: Decision | str) -> bool:
         """Answer what waits in this process. False: nothing waits here under this id."""
