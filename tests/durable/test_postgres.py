@@ -34,7 +34,7 @@ async def test_ten_processes_that_begin_at_once_make_the_tables_once(postgres: P
     for each in engines:
         await each.close()
     with psycopg.connect(postgres.url(database)) as connection:
-        assert connection.execute("SELECT version FROM jm_version").fetchall() == [(4,)]
+        assert connection.execute("SELECT version FROM jm_version").fetchall() == [(5,)]
     postgres.drop(database)
 
 
@@ -57,8 +57,8 @@ async def test_who_may_not_make_the_tables_is_told_how_another_role_does(postgre
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (tamper.NEWER_RUNS, "tables of version 7; this version of journeyman knows those up to 4"),
-        (tamper.OLDER_RUNS, "tables of version 3, which only versions of journeyman before the first release read"),
+        (tamper.NEWER_RUNS, "tables of version 7; this version of journeyman knows those up to 5"),
+        (tamper.OLDER_RUNS, "tables of version 4, which only versions of journeyman before the first release read"),
     ],
 )
 async def test_tables_of_another_version_are_not_touched(database: str, change: str, why: str) -> None:

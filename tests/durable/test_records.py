@@ -10,6 +10,7 @@ from journeyman import Agent, Limits, Success, tool
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import BEGUN, FORMAT, MOST_BYTES, Record, seal_record, taken_by, unpack_step
 from journeyman.errors import RunBlocked
+from journeyman.store import codec
 from journeyman.testing.scripted import Answer, call
 from tests.durable.processes import Stage, a_row, a_step, found
 from tests.durable.stored_runs import RUN, Letter, stored_run, writer
@@ -70,6 +71,7 @@ _WRONG = {
     "half a text": with_body(b'{"kind":"model","value":"\\ud800"}'),
     "deeply nested": with_body(b'{"kind":"model","value":' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
     "an unknown kind": with_body(_GOOD, kind="unheard of"),
+    "an unknown format": seal_record(a_step("a", _MODEL, _GOOD)._replace(f=codec.FORMAT + 1)),
     "a wrong checksum": a_step("a", _MODEL)._replace(crc=7),
     "a body of another run": a_step("b", _MODEL)._replace(run="a"),
     "another key": a_step("a", _MODEL)._replace(key="attempt/1/iteration/2/model"),
@@ -79,7 +81,8 @@ _WRONG = {
         f"another {name}": a_step("a", _MODEL, _GOOD)._replace(**{name: value})
         for name, value in (
             *(("kind", "call"), ("state", BEGUN), ("attempt", 2), ("iteration", 9), ("call", "B")),
-            *(("taken", "[7]"), ("deaths", 3), ("effect", "once"), ("epoch", 7), ("at", 8.0), ("used_s", 9.0)),
+            *(("taken", "[7]"), ("deaths", 3), ("effect", "once"), ("epoch", 7), ("at", 8.0)),
+            *(("used_s", 9.0), ("f", 0)),
         )
     },
 }
@@ -106,7 +109,7 @@ async def test_a_record_that_cannot_be_read_blocks_its_run(stage: Stage, name: s
         assert world.done == []
         assert isinstance(await durable.run(agent, "Go.", id="other"), Success)
         assert (await handle.info()).status == "done"
-    if name == "an unknown kind":
+    if name.startswith("an unknown"):
         assert "this version" in blocked.why
 
 

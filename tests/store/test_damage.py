@@ -4,13 +4,13 @@ import sqlite3
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from random import Random
-from zlib import crc32
 
 import pytest
 
 from journeyman import Agent, Chat, Message, Text, Usage
 from journeyman.errors import StoreError
 from journeyman.session import Step
+from journeyman.store.codec import FORMAT, checksum
 from journeyman.store.store import Store, StoreRepaired
 from journeyman.testing.scripted import FunctionModel
 from tests.support.invariants_history import history_faults
@@ -26,7 +26,8 @@ def filled(path: Path, n: int = N) -> str:
     """Write a session of `n` messages, and return its id."""
     with Store(path) as store, closing(store.session(agent="echo")) as session:
         for position in range(n):
-            message = Message("assistant" if position % 2 else "user", (Text(f"message {position} " + "long " * 200),))
+            words = f"message {position} {Random(position).randbytes(700).hex()}"
+            message = Message("assistant" if position % 2 else "user", (Text(words),))
             session.write(Step(position=position, messages=[message], usage=Usage(requests=position), n_runs=1))
         return session.id
 
@@ -115,11 +116,11 @@ async def test_a_damaged_first_page_costs_nothing_where_the_file_is_known_as_our
 async def test_a_record_that_is_no_message_ends_its_session_there(path: Path, body: bytes, is_sealed: bool) -> None:
     id, other = filled(path), filled(path)
     with closing(sqlite3.connect(path)) as connection, connection:
-        query = "SELECT n, crc FROM records WHERE session = ? AND kind = 'message' AND position <= ? ORDER BY n"
-        *_, before, (n, _) = connection.execute(query, (id, 40)).fetchall()
+        query = "SELECT n, at FROM records WHERE session = ? AND kind = 'message' AND position <= ? ORDER BY n"
+        *_, before, (n, at) = connection.execute(query, (id, 40)).fetchall()
         crc = connection.execute("SELECT crc FROM records WHERE n = ?", (n - 1,)).fetchone()[0]
         assert before[0] < n
-        sealed = crc32(body, crc32(b"message 40 ", crc)) if is_sealed else 0
+        sealed = checksum(("message", 40, at, FORMAT), body, crc) if is_sealed else 0
         connection.execute("UPDATE records SET body = ?, crc = ? WHERE n = ?", (body, sealed, n))
     left = await reopened(path, id)
     assert len(left) == 40

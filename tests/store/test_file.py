@@ -9,7 +9,7 @@ import pytest
 from journeyman.errors import StoreError
 from journeyman.store.file import Damaged, File
 
-_ADD = "INSERT INTO records (session, kind, position, at, body, crc) VALUES ('1', '', 0, 0.0, ?, 0)"
+_ADD = "INSERT INTO records (session, kind, position, at, f, body, crc) VALUES ('1', '', 0, 0.0, 1, ?, 0)"
 
 
 def n_records(path: Path) -> int:

@@ -142,9 +142,9 @@ async def test_a_file_of_somebody_else_or_of_another_version_is_refused_and_not_
     else:
         await spoken(path, "Hi.")
         version, why = (
-            (4, r"has format 4; this version of journeyman reads formats up to 3\. Update")
+            (5, r"has format 5; this version of journeyman reads formats up to 4\. Update")
             if kind == "a newer version"
-            else (2, "has format 2, which only versions of journeyman before the first release read")
+            else (3, "has format 3, which only versions of journeyman before the first release read")
         )
         changed(path, f"PRAGMA user_version = {version}")
     before = path.read_bytes()

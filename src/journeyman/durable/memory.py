@@ -44,7 +44,7 @@ from journeyman.durable.records import (
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.inbox import Queue
 from journeyman.session import SharedSession, Snapshot, Step, check_session_id, turns_of
-from journeyman.store.log import NewRecord, SessionRecord, added_up, lines_of_step, queued
+from journeyman.store.log import NewRecord, SessionRecord, added_up, lines_of_step, queued, seal_records
 from journeyman.types import Usage
 
 _FEW_WORDS: Final = 1_000
@@ -438,8 +438,7 @@ class _Said:
 
     def add(self, lines: Sequence[NewRecord]) -> int:
         """Add records. Return the number of the last one."""
-        for n, line in enumerate(lines, len(self.records) + 1):
-            self.records.append(SessionRecord(n, line.kind, line.position, line.body, 0))
+        self.records += seal_records(lines, n=len(self.records), crc=0, at=time.time())
         return len(self.records)
 
 

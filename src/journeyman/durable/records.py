@@ -7,7 +7,6 @@ signals it took.
 from __future__ import annotations
 
 import time
-import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 from hashlib import blake2b, sha256
@@ -26,6 +25,7 @@ from journeyman.narrowing import is_list_or_tuple
 from journeyman.result import AskedQuestion, Pending, PendingCall
 from journeyman.session import TURN
 from journeyman.step import STEP_KINDS, RunStep
+from journeyman.store import codec
 from journeyman.store.log import NewRecord
 from journeyman.types import JsonObject, Message, RunPath, Usage, UserContent, adapter_of, canonical_json
 
@@ -46,12 +46,6 @@ SignalKind: TypeAlias = Literal["approve", "answer", "steer", "task_ended", "mai
 
 MOST_BYTES: Final = 16_000_000
 """A step whose value is longer, as JSON, is not stored. All steps of a run are read into memory when it goes on."""
-# Below it, to pack costs more than it saves.
-_DEFLATED_FROM: Final = 1_000
-_SMALL_BYTES: Final = 4_096
-_SMALL, _LARGE = (12, 5), (15, 8)
-"""The window and the memory for packing a body of at most so many bytes, and for others: to set up the larger window
-takes longer than to pack 2 KB."""
 
 StepState: TypeAlias = Literal["begun", "done"]
 """The state of a step in a record. That a step was begun is stored only where it must not be done twice."""
@@ -86,8 +80,10 @@ class Record(NamedTuple):
     """Seconds since 1970."""
     used_s: float
     """How long the run had worked, in seconds."""
+    f: int
+    """The format of the record."""
     body: bytes | None
-    """The facts and the value of the step, deflated where that saves a quarter. None: it was begun."""
+    """The facts and the value of the step, packed. None: it was begun."""
     crc: int
 
 
@@ -107,20 +103,19 @@ def record_of_step(  # noqa: PLR0913 - its fields
 ) -> Record:
     """Return the record of a step, with its checksum."""
     signals = orjson.dumps(list(taken)).decode() if taken else None
-    place, rest = (*step.at, step.call), (about, effect, epoch, at, used_s, body, 0)
+    place, rest = (*step.at, step.call), (about, effect, epoch, at, used_s, codec.FORMAT, body, 0)
     return seal_record(Record(run, step.key, state, step.kind, *place, signals, deaths, *rest))
 
 
 def seal_record(record: Record) -> Record:
     """Return a record with the checksum of what it says."""
-    return record._replace(crc=crc_of(record))
+    return record._replace(crc=_checksum_of(record))
 
 
-def crc_of(record: Record) -> int:
-    """Return the checksum of a record: of all that it says but the checksum itself."""
-    # One that damage has put under another key, or in another run, is not taken for that step.
+def _checksum_of(record: Record) -> int:
+    # Of all that it says: one that damage has put under another key, or in another run, is not taken for that step.
     *facts, body, _ = record
-    return zlib.crc32(body or b"", zlib.crc32(repr(facts).encode()))
+    return codec.checksum(facts, body)
 
 
 def pack_step(value: bytes, *, key: str) -> bytes:
@@ -131,13 +126,7 @@ def pack_step(value: bytes, *, key: str) -> bytes:
     """
     if len(value) > MOST_BYTES:
         raise StepTooLarge(key, n_bytes=len(value), most_bytes=MOST_BYTES)
-    if len(value) < _DEFLATED_FROM:
-        return value
-    # The quickest level, since each step waits for it.
-    packing = zlib.compressobj(1, zlib.DEFLATED, *(_SMALL if len(value) <= _SMALL_BYTES else _LARGE))
-    deflated = b"".join((b"z", packing.compress(value), packing.flush()))
-    # What saves less than a quarter is not worth unpacking in each later life.
-    return deflated if len(deflated) <= len(value) * 3 // 4 else value
+    return codec.pack(value)
 
 
 def taken_by(record: Record) -> Sequence[int]:
@@ -146,33 +135,26 @@ def taken_by(record: Record) -> Sequence[int]:
 
 
 def check_record(stored: Record) -> None:
-    """Raise a `RunBlocked` if a record is damaged, or of a kind that this version does not know."""
-    if stored.crc != crc_of(stored):
+    """Raise a `RunBlocked` if a record is damaged, or of a format or a kind that this version does not know."""
+    if stored.crc != _checksum_of(stored):
         raise RunBlocked(stored.run, f"its step {stored.key} is damaged: its checksum is wrong")
-    if stored.kind not in STEP_KINDS:
-        why = f"its step {stored.key} is of the kind {stored.kind!r:.40}, which this version does not know"
-        raise RunBlocked(stored.run, f"{why}: update journeyman")
+    if stored.f != codec.FORMAT or stored.kind not in STEP_KINDS:
+        what = f"format {stored.f}" if stored.f != codec.FORMAT else f"the kind {stored.kind!r:.40}"
+        why = f"its step {stored.key} is of {what}, which this version does not know: update journeyman"
+        raise RunBlocked(stored.run, why)
 
 
 def unpack_step(stored: Record) -> bytes:
     """Return the facts and the value of a step that is done, as JSON.
 
     Raises:
-        RunBlocked: the record is damaged, or of a kind that this version does not know.
+        RunBlocked: the record is damaged, or of a format or a kind that this version does not know.
     """
     check_record(stored)
-    body = stored.body or b""
-    if not body.startswith(b"z"):  # no JSON begins so
-        return body
-    inflating = zlib.decompressobj()
     try:
-        # The value is bounded by what may be written: a few bytes of a foreign file must not fill the memory.
-        plain = inflating.decompress(body[1:], MOST_BYTES + 100_000)
-    except zlib.error as error:
+        return codec.unpack(stored.body or b"")
+    except codec.DamagedValue as error:
         raise RunBlocked(stored.run, f"its step {stored.key} is damaged: {error}") from error
-    if not inflating.eof:
-        raise RunBlocked(stored.run, f"its step {stored.key} is damaged: it is cut off, or longer than any may be")
-    return plain
 
 
 # -- a run -------------------------------------------------------------------------------------------------------------

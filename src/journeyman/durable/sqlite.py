@@ -45,7 +45,7 @@ from journeyman.durable.records import (
 from journeyman.errors import StoreError
 from journeyman.session import SharedSession, Snapshot
 from journeyman.store.file import Lock, is_held
-from journeyman.store.log import SessionRecord, readable_records
+from journeyman.store.log import RECORD, SessionRecord, readable_records
 from journeyman.store.repair import open_or_repair, rescue_on_close
 from journeyman.store.store import Store, add_lines, open_session
 
@@ -249,7 +249,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         return open_session(str(self.path), id, agent=agent, any_agent=any_agent, create=create, has_turns=True)
 
     async def conversation(self, session: str) -> Snapshot:
-        query = "SELECT n, kind, position, body, crc FROM records WHERE session = ? ORDER BY n"
+        query = f"SELECT {RECORD} FROM records WHERE session = ? ORDER BY n"
         return readable_records([SessionRecord(*row) for row in await self._read(query, (session,))], session)[1]
 
     async def sessions(

@@ -16,7 +16,8 @@ from typing import Final
 from pydantic import JsonValue
 
 from journeyman.json_numbers import write_sound_json
-from journeyman.record.schema import packed, shrunk
+from journeyman.record.schema import packed
+from journeyman.store.codec import pack
 from journeyman.store.recordings import digest_of
 from journeyman.store.storage import Storage, Transaction
 from journeyman.tools.redaction import MARK, Redactor
@@ -194,7 +195,7 @@ class Pieces:
             if known is not None:
                 self._remember(digest, known)
         if known is None:
-            stored = shrunk(body) if self._has_content else None
+            stored = pack(body) if self._has_content else None
             row = (run, digest, size, stored)
             made = self._connection.add(_ADD, row)
             self._remember(digest, (made, size, run))

@@ -19,7 +19,7 @@ from journeyman.json_numbers import read_object
 from journeyman.record.retention import forget
 from journeyman.record.schema import is_there, piece_of, shorten_object, storage_at, unfold
 from journeyman.store.address import find_store
-from journeyman.store.recordings import grown, unpacked
+from journeyman.store.recordings import unpack_piece, unpacked
 from journeyman.types import JsonObject, RunPath, Usage
 
 RecordedKind: TypeAlias = Literal["run", "chat", "team", "durable"]
@@ -443,10 +443,10 @@ class Recordings:
         """Return the numbers of the long texts that hold a text. Those that are stored smaller are read one by one."""
         found = {row[0] for row in self._rows("SELECT n FROM rec_pieces WHERE instr(body, ?) > 0", (text,))}
         # What was packed, the database cannot search.
-        query = "SELECT n, body, size FROM rec_pieces WHERE n > ? AND length(body) < size ORDER BY n LIMIT 1000"
+        query = "SELECT n, body FROM rec_pieces WHERE n > ? AND length(body) < size ORDER BY n LIMIT 1000"
         after = 0
         while rows := self._rows(query, (after,)):
-            found |= {n for n, body, size in rows if text in (grown(body, size) or b"")}
+            found |= {n for n, body in rows if text in (unpack_piece(body) or b"")}
             after = rows[-1][0]
         return found
 
@@ -509,8 +509,8 @@ class Recordings:
         # SQLite takes no more than 999 parameters before version 3.32.
         for start in range(0, len(wanted), 500):
             some = wanted[start : start + 500]
-            rows = self._rows(f"SELECT n, body, size FROM rec_pieces WHERE n IN ({', '.join('?' * len(some))})", some)
-            bodies |= {number: grown(body, size) for number, body, size in rows}
+            rows = self._rows(f"SELECT n, body FROM rec_pieces WHERE n IN ({', '.join('?' * len(some))})", some)
+            bodies |= {number: unpack_piece(body) for number, body in rows}
         return [RequestPart(number=number, body=bodies.get(number)) for number in numbers]
 
     def body(self, request: StoredRequest) -> bytes | None:

@@ -12,20 +12,17 @@ import os
 import re
 from collections.abc import Sequence
 from typing import Final
-from zlib import compress, decompressobj
-from zlib import error as zlib_error
 
 from pydantic import JsonValue
 
 from journeyman.errors import StoreError
 from journeyman.store.address import find_store
-from journeyman.store.recordings import FORMAT, grown, unpacked
+from journeyman.store.codec import DamagedValue, unpack_beginning
+from journeyman.store.recordings import FORMAT, unpack_piece, unpacked
 from journeyman.store.shared import SharedStorage
 from journeyman.store.storage import FileStorage, Storage
 from journeyman.types import JsonObject
 
-_SHRUNK_BYTES: Final = 512
-"""What is shorter is stored as it is."""
 _BROKEN: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2})?$")
 """An escape, or the first half of two, at the end of a JSON string that was cut in its middle."""
 
@@ -72,16 +69,6 @@ def make(file: Storage) -> None:
     # The newest of the tables: whoever has it has all.
     if not is_there(file) or not file.has("rec_words"):
         file.make()
-
-
-def shrunk(piece: bytes) -> bytes:
-    """Return a piece as it is stored: smaller than it is, if that is worth it. Then its length is not its size."""
-    if len(piece) < _SHRUNK_BYTES:
-        return piece
-    # Quickly rather than well: the thread has to keep up with the runs. What becomes a tenth shorter is worth
-    # unpacking.
-    smaller = compress(piece, 1)
-    return smaller if len(smaller) * 10 < len(piece) * 9 else piece
 
 
 # -- numbers in few bytes ----------------------------------------------------------------------------------------------
@@ -139,25 +126,23 @@ def unfold(
 
 def piece_of(file: Storage, number: int) -> bytes | None:
     """Return a piece; None if its content was not kept, or it is gone."""
-    rows = file.rows("SELECT body, size FROM rec_pieces WHERE n = ?", (number,))
-    return grown(*rows[0]) if rows else None
+    rows = file.rows("SELECT body FROM rec_pieces WHERE n = ?", (number,))
+    return unpack_piece(rows[0][0]) if rows else None
 
 
 def _beginning(file: Storage, number: int, most: int) -> bytes | None:
     """Return a piece, or of a long one that is a JSON string what `shortened` would make of it, without reading all."""
     # A character has four bytes at most.
-    rows = file.rows(
-        "SELECT substr(body, 1, ?), size, length(body) FROM rec_pieces WHERE n = ?", (4 * most + 64, number)
-    )
+    rows = file.rows("SELECT substr(body, 1, ?), size FROM rec_pieces WHERE n = ?", (4 * most + 64, number))
     if not rows or rows[0][0] is None:
         return None
-    body, size, stored = rows[0]
+    body, size = rows[0]
     if size <= 4 * most:  # it may be of short characters that are long in bytes
         return piece_of(file, number)
     try:
         # Only as much as is shown: what is packed may be a thousand times as long.
-        start = body if stored == size else decompressobj().decompress(body, 4 * most)
-    except zlib_error:  # damage that SQLite does not see
+        start = unpack_beginning(body, 4 * most)
+    except DamagedValue:  # which SQLite does not see
         return None
     if not start.startswith(b'"'):
         return piece_of(file, number)

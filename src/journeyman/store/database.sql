@@ -17,7 +17,8 @@ CREATE TABLE IF NOT EXISTS jm_steps (
     n BIGINT NOT NULL DEFAULT nextval('jm_steps_n_seq'), run TEXT COLLATE "C" NOT NULL, key TEXT COLLATE "C" NOT NULL,
     state TEXT COLLATE "C" NOT NULL, kind TEXT NOT NULL, attempt BIGINT NOT NULL, iteration BIGINT NOT NULL, call TEXT,
     taken TEXT, deaths BIGINT NOT NULL, about BYTEA, effect TEXT NOT NULL, epoch BIGINT NOT NULL, at FLOAT8 NOT NULL,
-    used_s FLOAT8 NOT NULL, body BYTEA, crc BIGINT NOT NULL, PRIMARY KEY (run, key, state)) PARTITION BY RANGE (run);
+    used_s FLOAT8 NOT NULL, f INT NOT NULL, body BYTEA, crc BIGINT NOT NULL, PRIMARY KEY (run, key, state))
+    PARTITION BY RANGE (run);
 ALTER SEQUENCE jm_steps_n_seq OWNED BY jm_steps.n;
 CREATE TABLE IF NOT EXISTS jm_steps_default PARTITION OF jm_steps DEFAULT WITH (autovacuum_vacuum_scale_factor = 0.01);
 CREATE SEQUENCE IF NOT EXISTS jm_signals_n_seq;
@@ -35,8 +36,9 @@ CREATE TABLE IF NOT EXISTS jm_sessions (
     id TEXT COLLATE "C" PRIMARY KEY, agent TEXT NOT NULL, created FLOAT8 NOT NULL, parent TEXT);
 CREATE TABLE IF NOT EXISTS jm_session_records (
     session TEXT COLLATE "C" NOT NULL REFERENCES jm_sessions ON DELETE CASCADE, n BIGINT NOT NULL, kind TEXT NOT NULL,
-    position BIGINT NOT NULL, at FLOAT8 NOT NULL, body BYTEA NOT NULL, crc BIGINT NOT NULL, PRIMARY KEY (session, n));
+    position BIGINT NOT NULL, at FLOAT8 NOT NULL, f INT NOT NULL, body BYTEA NOT NULL, crc BIGINT NOT NULL,
+    PRIMARY KEY (session, n));
 CREATE INDEX IF NOT EXISTS jm_session_facts ON jm_session_records (session, kind, n) WHERE kind IN ('title', 'used');
 CREATE TABLE IF NOT EXISTS jm_session_damage (
     found FLOAT8 NOT NULL, session TEXT COLLATE "C" NOT NULL, n BIGINT NOT NULL, kind TEXT NOT NULL,
-    position BIGINT NOT NULL, at FLOAT8 NOT NULL, body BYTEA NOT NULL, crc BIGINT NOT NULL);
+    position BIGINT NOT NULL, at FLOAT8 NOT NULL, f INT NOT NULL, body BYTEA NOT NULL, crc BIGINT NOT NULL);

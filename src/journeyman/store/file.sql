@@ -2,7 +2,7 @@ CREATE TABLE IF NOT EXISTS sessions (
     n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, agent TEXT NOT NULL, created REAL NOT NULL, parent TEXT);
 CREATE TABLE IF NOT EXISTS records (
     n INTEGER PRIMARY KEY, session TEXT NOT NULL, kind TEXT NOT NULL, position INTEGER NOT NULL, at REAL NOT NULL,
-    body BLOB NOT NULL, crc INTEGER NOT NULL);
+    f INTEGER NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS records_of_a_session ON records (session);
 CREATE INDEX IF NOT EXISTS facts_of_a_session ON records (session, kind) WHERE kind IN ('title', 'used');
 CREATE TABLE IF NOT EXISTS jm_runs (
@@ -21,8 +21,8 @@ CREATE INDEX IF NOT EXISTS jm_runs_by_age ON jm_runs (created);
 CREATE TABLE IF NOT EXISTS jm_steps (
     n INTEGER PRIMARY KEY, run TEXT NOT NULL, key TEXT NOT NULL, state TEXT NOT NULL, kind TEXT NOT NULL,
     attempt INTEGER NOT NULL, iteration INTEGER NOT NULL, call TEXT, taken TEXT, deaths INTEGER NOT NULL, about BLOB,
-    effect TEXT NOT NULL, epoch INTEGER NOT NULL, at REAL NOT NULL, used_s REAL NOT NULL, body BLOB,
-    crc INTEGER NOT NULL);
+    effect TEXT NOT NULL, epoch INTEGER NOT NULL, at REAL NOT NULL, used_s REAL NOT NULL, f INTEGER NOT NULL,
+    body BLOB, crc INTEGER NOT NULL);
 CREATE UNIQUE INDEX IF NOT EXISTS jm_steps_by_key ON jm_steps (run, key, state);
 CREATE TABLE IF NOT EXISTS jm_signals (
     n INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL, kind TEXT NOT NULL, dedup TEXT NOT NULL, body TEXT NOT NULL,

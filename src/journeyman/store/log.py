@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 from zlib import crc32
 
 from pydantic import ValidationError
 
+from journeyman.errors import StoreError
 from journeyman.inbox import Queue
 from journeyman.session import Snapshot, Step, TurnStart, Waiting
+from journeyman.store.codec import FORMAT, checksum, pack, unpack
 from journeyman.tools.results import encodable
 from journeyman.types import NOTHING_USED, Message, Text, ToolResult, Usage, UserContent, adapter_of
 from journeyman.window import SentView
@@ -29,15 +31,24 @@ messages; an empty one: they are sent themselves."""
 _TITLE_CHARS: Final = 80
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRecord:
+class SessionRecord(NamedTuple):
     """One line of a session's log."""
 
     n: int
     kind: str
     position: int
+    at: float
+    """Seconds since 1970."""
+    f: int
+    """The format of the record."""
     body: bytes
+    """What it holds, packed."""
     crc: int
+    """The checksum of the record, which builds on that of the one before it."""
+
+
+RECORD: Final = ", ".join(SessionRecord._fields)
+"""The columns of a record in every table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +81,23 @@ def first_crc(session: str) -> int:
     return crc32(session.encode())
 
 
-def crc_of(kind: str, position: int, body: bytes, before: int) -> int:
-    """Return the checksum of a record that stands behind one with the checksum `before`."""
-    return crc32(body, crc32(f"{kind} {position} ".encode(), before))
+def seal_records(lines: Sequence[NewRecord], *, n: int, crc: int, at: float) -> list[SessionRecord]:
+    """Return the records that are to be written behind the one with this number and this checksum."""
+    sealed = list[SessionRecord]()
+    for number, line in enumerate(lines, n + 1):
+        body = pack(line.body)
+        crc = checksum((line.kind, line.position, at, FORMAT), body, crc)
+        sealed.append(SessionRecord(number, line.kind, line.position, at, FORMAT, body, crc))
+    return sealed
 
 
 def sound(records: Iterable[SessionRecord], session: str) -> Iterator[SessionRecord]:
     """Give the records up to the first that is not as it was written."""
     before = first_crc(session)
     for record in records:
+        facts = (record.kind, record.position, record.at, record.f)
         # SQLite keeps any type in any column, so damage may leave something else there.
-        if type(record.body) is not bytes or record.crc != crc_of(record.kind, record.position, record.body, before):
+        if type(record.body) is not bytes or record.crc != checksum(facts, record.body, before):
             return
         before = record.crc
         yield record
@@ -146,29 +163,30 @@ class _Sum:
     view: list[SentView] = field(default_factory=list[SentView])
 
     def add(self, record: SessionRecord) -> None:
+        body = unpack(record.body)
         match record.kind:
             case "message":
                 self._cut(record.position)
-                self.bodies.append(record.body)
+                self.bodies.append(body)
                 self.numbers.append(record.n)
             case "cut":
                 self._cut(record.position)
             case "staged":
-                content = adapter_of(Message).validate_json(record.body).content
+                content = adapter_of(Message).validate_json(body).content
                 self.staged += [block for block in content if isinstance(block, UserContent | ToolResult)]
             case "waiting":
-                self.waiting[record.n] = adapter_of(Queued).validate_json(record.body)
+                self.waiting[record.n] = adapter_of(Queued).validate_json(body)
             case "gone":
-                for number in adapter_of(list[int]).validate_json(record.body):
+                for number in adapter_of(list[int]).validate_json(body):
                     self.waiting.pop(number, None)
             case "used":
-                self.used = adapter_of(Used).validate_json(record.body)
+                self.used = adapter_of(Used).validate_json(body)
             case "turns":
-                self.turns[record.position :] = adapter_of(list[TurnStart]).validate_json(record.body)
+                self.turns[record.position :] = adapter_of(list[TurnStart]).validate_json(body)
             case "view":
-                self.view = adapter_of(list[SentView]).validate_json(record.body)
+                self.view = adapter_of(list[SentView]).validate_json(body)
             case _:
-                adapter_of(str).validate_json(record.body)
+                adapter_of(str).validate_json(body)
 
     def _cut(self, position: int) -> None:
         if not 0 <= position <= len(self.bodies):
@@ -200,8 +218,15 @@ def added_up(records: Sequence[SessionRecord]) -> Snapshot:
 
 
 def readable_records(records: Sequence[SessionRecord], session: str) -> tuple[list[SessionRecord], Snapshot]:
-    """Return the records up to the first that is damaged or no record, and the conversation that they make."""
+    """Return the records up to the first that is damaged or no record, and the conversation that they make.
+
+    Raises:
+        StoreError: another version has written one, in a format that this one does not know.
+    """
     good = list(sound(records, session))
+    if unknown := [record.f for record in good if record.f != FORMAT]:
+        what = f"Session {session} has a record of format {unknown[0]}, which this version does not know."
+        raise StoreError(what, hint="Update journeyman.")
     # A shorter log may have another record that does not fit: until there is none.
     while True:
         try:

@@ -27,13 +27,22 @@ from journeyman.inbox import Queue
 from journeyman.session import Sessions, SharedSession, Snapshot, Step, check_session_id, turns_of
 from journeyman.store.connection import HeldConnection
 from journeyman.store.database import Database
-from journeyman.store.log import NewRecord, SessionRecord, crc_of, first_crc, lines_of_step, queued, readable_records
+from journeyman.store.log import (
+    RECORD,
+    NewRecord,
+    SessionRecord,
+    first_crc,
+    lines_of_step,
+    queued,
+    readable_records,
+    seal_records,
+)
 from journeyman.store.repair import StoreRepaired
 from journeyman.store.store import SessionHead, SessionInfo, beginning, closed, exported, info_of, unfinished
 from journeyman.types import Message
 
 _FIND: Final = "SELECT id, agent, created, parent FROM jm_sessions WHERE id = %s::text"
-READ: Final = "SELECT n, kind, position, body, crc FROM jm_session_records WHERE session = %s::text ORDER BY n"
+READ: Final = f"SELECT {RECORD} FROM jm_session_records WHERE session = %s::text ORDER BY n"
 _OF: Final = "FROM jm_session_records WHERE session = s.id"
 _NEWEST: Final = "ORDER BY n DESC LIMIT 1"
 _INFO: Final = (
@@ -42,12 +51,11 @@ _INFO: Final = (
     f" (SELECT body {_OF} AND kind = 'used' {_NEWEST}), (SELECT body {_OF} AND kind = 'title' {_NEWEST})"
     " FROM jm_sessions AS s"
 )
-_END: Final = "SELECT n, crc, at FROM jm_session_records WHERE session = %s::text AND n >= %s::bigint ORDER BY n"
 WRITE: Final = (
-    "INSERT INTO jm_session_records (session, n, kind, position, at, body, crc)"
-    " SELECT %s::text, n, kind, position, %s::float8, body, crc"
+    f"INSERT INTO jm_session_records (session, {RECORD}) SELECT %s::text, {RECORD}"
     # One statement for any number of records: the event loop waits for one answer.
-    " FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %b::bytea[], %s::bigint[]) AS u(n, kind, position, body, crc)"
+    " FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::float8[], %s::bigint[], %b::bytea[], %s::bigint[])"
+    f" AS u({RECORD})"
 )
 _BEGIN: Final = (
     "WITH head AS (INSERT INTO jm_sessions (id, agent, created, parent)"
@@ -65,8 +73,7 @@ _DELETE_TURNS: Final = (
 _TAKE_BACK: Final = "DELETE FROM jm_session_records WHERE session = %s::text AND n > %s::bigint"
 _PUT_ASIDE: Final = (
     "WITH bad AS (DELETE FROM jm_session_records WHERE session = %s::text AND n > %s::bigint RETURNING *)"
-    " INSERT INTO jm_session_damage (found, session, n, kind, position, at, body, crc)"
-    " SELECT %s::float8, session, n, kind, position, at, body, crc FROM bad"
+    f" INSERT INTO jm_session_damage (found, session, {RECORD}) SELECT %s::float8, session, {RECORD} FROM bad"
 )
 _MOST_KNOWN: Final = 1_000
 """How many ids are searched for one that is like an unknown one."""
@@ -268,8 +275,8 @@ class PostgresSession:
         """The number of the last record that is stored for certain. They are counted from 1 in each session."""
         self._crc = records[-1].crc if records else first_crc(head.id)
         """The checksum of that one."""
-        self._unsure: list[_Sent] = []
-        """What was sent behind it, and may be stored: the connection was lost before the answer."""
+        self._unsure = set[tuple[int, int]]()
+        """The ends of what was sent behind it, and may be stored: the connection was lost before the answer."""
         self._is_shared = is_shared
         """True when others may write, too: whoever drives a turn, when it ends."""
         # A text that waits may be stored from any thread.
@@ -309,75 +316,65 @@ class PostgresSession:
 
     def _appended(self, lines: Sequence[NewRecord]) -> int:
         with self._lock, self._line.database.explaining("written"):
-            sent = self._made(lines)
-            if self._unsure or self._line.is_lost or not self._is_written(sent):
-                self._go_on(sent)
-            self._n, self._crc = sent.records[-1].n, sent.records[-1].crc
+            records = seal_records(lines, n=self._n, crc=self._crc, at=time.time())
+            if self._unsure or self._line.is_lost or not self._is_written(records):
+                self._go_on(records)
+            self._n, self._crc = _end_of(records)
             self._unsure.clear()
             return self._n
 
-    def _made(self, lines: Sequence[NewRecord]) -> _Sent:
-        records, crc = list[SessionRecord](), self._crc
-        for n, line in enumerate(lines, self._n + 1):
-            crc = crc_of(line.kind, line.position, line.body, crc)
-            records.append(SessionRecord(n, line.kind, line.position, line.body, crc))
-        return _Sent(time.time(), records)
-
-    def _is_written(self, sent: _Sent) -> bool:
+    def _is_written(self, records: Sequence[SessionRecord]) -> bool:
         """Write. False: the connection was lost."""
         from psycopg import OperationalError
         from psycopg.errors import ConnectionTimeout, ReadOnlySqlTransaction
 
         # Before it is sent: without an answer, nobody knows whether it is stored.
-        self._unsure.append(sent)
+        self._unsure.add(_end_of(records))
         try:
-            self._send(sent)
-        except ConnectionTimeout:
-            # All of its time is used up, while the event loop stood still: what is stored is looked at before the next
-            # write.
-            raise
-        except (OperationalError, ReadOnlySqlTransaction) as error:
+            self._send(records)
+        except Exception as error:
             if isinstance(error, ReadOnlySqlTransaction):  # what was the primary is a copy now
                 self._line.lose()
-            if self._line.is_lost:
                 return False
-            self._unsure.pop()
-            raise
-        except Exception:
-            self._unsure.pop()
+            if not self._line.is_lost:
+                self._unsure.discard(_end_of(records))
+            # Not after a timeout: all of its time is used up, while the event loop stood still. What is stored is
+            # looked at before the next write.
+            elif isinstance(error, OperationalError) and not isinstance(error, ConnectionTimeout):
+                return False
             raise
         return True
 
-    def _go_on(self, sent: _Sent) -> None:
+    def _go_on(self, records: Sequence[SessionRecord]) -> None:
         """Connect again and write, unless it is written already, or somebody else went on with the session."""
         line, id = self._line, self._head.id
         line.connect()
         try:
             # The lock first: what is read of the end then stays the end.
             line.take(id)
-            stored = line.rows(_END, id, self._n)
-            last, stored = (stored[:1], stored[1:]) if self._n else ([], stored)
-            is_ours = not self._n or (bool(last) and last[0][:2] == (self._n, self._crc))
-            if not is_ours or (stored and not any(each.is_stored_as(stored) for each in self._unsure)):
+            end = next(iter(line.rows(LAST, id)), (0, first_crc(id)))
+            # A checksum builds on those of all records before, and on the moment: what ends so is what was sent.
+            if end == _end_of(records):
+                return
+            if end != (self._n, self._crc) and end not in self._unsure:
                 raise self._changed()
-            if not sent.is_stored_as(stored):
-                self._unsure.append(sent)
-                with line.connection.transaction():
-                    if stored:  # whoever asked for it was told that it could not be written
-                        line.rows(_TAKE_BACK, id, self._n)
-                    self._send(sent)
+            self._unsure.add(_end_of(records))
+            with line.connection.transaction():
+                # Whoever asked for what is behind the known end was told that it could not be written.
+                line.rows(_TAKE_BACK, id, self._n)
+                self._send(records)
         except BaseException:
             line.lose()
             raise
 
-    def _send(self, sent: _Sent) -> None:
+    def _send(self, records: Sequence[SessionRecord]) -> None:
         from psycopg import IntegrityError
 
-        head, rows = self._head, [(each.n, each.kind, each.position, each.body, each.crc) for each in sent.records]
+        head = self._head
         begin = () if self._n else (head.id, head.agent, head.created, head.parent)
         write = WRITE if self._n else f"{_BEGIN}{WRITE}"
         try:
-            self._line.rows(write, *begin, head.id, sent.at, *map(list, zip(*rows, strict=True)))
+            self._line.rows(write, *begin, head.id, *map(list, zip(*records, strict=True)))
         except IntegrityError as error:
             # The number is taken: somebody else has written.
             raise self._changed() from error
@@ -392,16 +389,8 @@ class PostgresSession:
         return f"<PostgresSession {self.id} in {self._line.place}>"
 
 
-class _Sent:
-    """Records that are sent together, and when that was."""
-
-    def __init__(self, at: float, records: Sequence[SessionRecord]) -> None:
-        self.at = at
-        self.records = records
-
-    def is_stored_as(self, rows: Sequence[tuple[int, int, float]]) -> bool:
-        # The time as well: another process may have said the same words behind the same record.
-        return [*rows] == [(each.n, each.crc, self.at) for each in self.records]
+def _end_of(records: Sequence[SessionRecord]) -> tuple[int, int]:
+    return records[-1].n, records[-1].crc
 
 
 def _records(line: HeldConnection, id: str) -> list[SessionRecord]:

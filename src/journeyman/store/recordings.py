@@ -14,11 +14,10 @@ from itertools import accumulate
 from secrets import token_bytes
 from sqlite3 import Connection, Error, connect
 from typing import Any, Final, TypeAlias
-from zlib import decompress
-from zlib import error as zlib_error
 
 from journeyman.files import read_text
 from journeyman.journal import new_id
+from journeyman.store.codec import DamagedValue, unpack
 
 _Rows: TypeAlias = dict[int, tuple[Any, ...]]
 
@@ -58,14 +57,11 @@ def digest_of(piece: bytes, key: bytes) -> int:
     return int.from_bytes(blake2b(piece, digest_size=8, key=key).digest(), "big", signed=True)
 
 
-def grown(stored: bytes | None, size: int) -> bytes | None:
+def unpack_piece(stored: bytes | None) -> bytes | None:
     """Return a piece from what is stored of it; None: it was not kept, or is damaged."""
-    # What would not become shorter was stored as it is, so its length tells.
-    if stored is None or len(stored) == size:
-        return stored
     try:
-        return decompress(stored)
-    except zlib_error:  # damage that SQLite does not see
+        return None if stored is None else unpack(stored)
+    except DamagedValue:  # which SQLite does not see
         return None
 
 
@@ -108,7 +104,7 @@ def restore(connection: Connection, found: dict[str, _Rows], key: bytes | None) 
     # Without the old key nothing can be checked, and other recordings find pieces by the new one.
     if key is None:
         for n, (run, digest, size, body) in pieces.items():
-            whole = grown(body, size)
+            whole = unpack_piece(body)
             pieces[n] = run, digest if whole is None else digest_of(whole, new_key), size, body
     told = dict(_runs(found))
     written = {**{table: found[table] for table in columns}, "rec_runs": told, "rec_pieces": pieces}
@@ -125,7 +121,7 @@ def _is_sound(row: Sequence[Any], key: bytes) -> bool:
     _, digest, size, body = row
     if body is None:
         return True
-    whole = grown(body, size)
+    whole = unpack_piece(body)
     return whole is not None and len(whole) == size and digest_of(whole, key) == digest
 
 

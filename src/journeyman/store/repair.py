@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 from journeyman.errors import StoreError, name_and_words
 from journeyman.errors import count as count_of
 from journeyman.store.file import APPLICATION, BUSY_S, MAGIC, Damaged, File, check_free, file_tables, not_a_store
-from journeyman.store.log import SessionRecord, readable_records
+from journeyman.store.log import SessionRecord, readable_records, sound
 from journeyman.store.recordings import columns_of, key_of, restore, tables
 
 _log = logging.getLogger("journeyman")
@@ -228,8 +228,11 @@ def _blocked(row: tuple[Any, ...]) -> tuple[Any, ...]:
 def _sound_records(found: _Found) -> Iterator[tuple[int, tuple[Any, ...]]]:
     sessions: dict[str, list[SessionRecord]] = {}
     for n, row in sorted(found["records"].items()):
-        sessions.setdefault(row[0], []).append(SessionRecord(n, row[1], row[2], row[4], row[5]))
+        sessions.setdefault(row[0], []).append(SessionRecord(n, *row[1:]))
     for session, records in sessions.items():
-        good, _ = readable_records(records, session)
+        try:
+            good, _ = readable_records(records, session)
+        except StoreError:  # another version has written some, and can read them
+            good = list(sound(records, session))
         for record in good:
             yield record.n, found["records"][record.n]

@@ -26,17 +26,19 @@ from journeyman.inbox import Queue
 from journeyman.journal import OpenRecords, RecordingSink, TapeKind
 from journeyman.session import Sessions, SharedSession, Snapshot, Step, check_session_id, turns_of
 from journeyman.store.address import find_store
+from journeyman.store.codec import unpack
 from journeyman.store.database import without_password
 from journeyman.store.file import Damaged, File, Lock, damaged
 from journeyman.store.log import (
+    RECORD,
     NewRecord,
     SessionRecord,
     Used,
-    crc_of,
     first_crc,
     lines_of_step,
     queued,
     readable_records,
+    seal_records,
 )
 from journeyman.store.repair import StoreRepaired, open_or_repair, rescue, rescue_on_close
 from journeyman.types import NOTHING_USED, Message, Usage, adapter_of, dump_messages
@@ -292,7 +294,7 @@ class Store:
         return StoreError(f"{self.path} has no session {id!r}.", hint=f"{hint}{or_else}")
 
     def _records(self, id: str) -> list[SessionRecord]:
-        query = "SELECT n, kind, position, body, crc FROM records WHERE session = ? ORDER BY n"
+        query = f"SELECT {RECORD} FROM records WHERE session = ? ORDER BY n"
         return [SessionRecord(*row) for row in self._file.rows(query, (id,))]
 
     def _info(self, head: SessionHead) -> SessionInfo:
@@ -354,10 +356,9 @@ def add_lines(connection: Connection, id: str, lines: Sequence[NewRecord], crc: 
     if crc is None:
         last = connection.execute(_LAST, (id,)).fetchone()
         crc = first_crc(id) if last is None else cast("int", last[0])
-    n = 0
-    for line in lines:
-        crc = crc_of(line.kind, line.position, line.body, crc)
-        n = connection.execute(_INSERT, (id, line.kind, line.position, time.time(), line.body, crc)).lastrowid or 0
+    n = 0  # each gets its number as it is written: one file numbers those of all sessions
+    for each in seal_records(lines, n=n, crc=crc, at=time.time()):
+        crc, n = each.crc, connection.execute(_INSERT, (id, *each[1:])).lastrowid or 0
     return n, crc
 
 
@@ -368,11 +369,11 @@ def info_of(
     return SessionInfo(
         id=head.id,
         agent=head.agent,
-        title="" if title is None else adapter_of(str).validate_json(title),
+        title="" if title is None else adapter_of(str).validate_json(unpack(title)),
         created=head.created,
         updated=head.created if updated is None else updated,
         messages=n_messages,
-        usage=NOTHING_USED if used is None else adapter_of(Used).validate_json(used).usage,
+        usage=NOTHING_USED if used is None else adapter_of(Used).validate_json(unpack(used)).usage,
         parent=head.parent,
     )
 
@@ -408,7 +409,7 @@ def exported(info: SessionInfo, snapshot: Snapshot) -> bytes:
 _LAST: Final = "SELECT crc FROM records WHERE session = ? ORDER BY n DESC LIMIT 1"
 OPEN_TURN: Final = "SELECT name FROM jm_runs WHERE name >= ? AND name < ? AND status NOT IN ('done', 'failed') LIMIT 1"
 """Finds a turn of a session that has not ended. It takes what `turns_of` gives."""
-_INSERT: Final = "INSERT INTO records (session, kind, position, at, body, crc) VALUES (?, ?, ?, ?, ?, ?)"
+_INSERT: Final = "INSERT INTO records (session, kind, position, at, f, body, crc) VALUES (?, ?, ?, ?, ?, ?, ?)"
 
 
 def unfinished(turn: str, id: str) -> StoreError:

@@ -21,7 +21,8 @@ from journeyman.record.operator import Told, outcomes, told
 from journeyman.record.packing import dumped
 from journeyman.record.page import piece_document, request_document, run_document
 from journeyman.record.reading import MOST, RecordedEvent, RecordedRun, RecordedStatus, Recordings, StoredRequest
-from journeyman.record.schema import grown, is_there, shorten_object
+from journeyman.record.schema import is_there, shorten_object
+from journeyman.store.recordings import unpack_piece
 from journeyman.types import RunPath, Usage
 from journeyman.version import package_version
 from journeyman.view.documents import (
@@ -250,12 +251,12 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         if read(f"SELECT 1 FROM rec_events WHERE run = {n} AND body LIKE ? ESCAPE '\\' LIMIT 1", (id, like)):
             return True
         pieces = (
-            f"SELECT n, body, size FROM rec_pieces WHERE n > ? AND (run = {n}"
+            f"SELECT n, body FROM rec_pieces WHERE n > ? AND (run = {n}"
             f" OR n IN (SELECT piece FROM rec_shared WHERE run = {n})) AND body IS NOT NULL ORDER BY n LIMIT 50"
         )
         wanted, after = inside.lower(), 0
         while found := read(pieces, (after, id, id)):
-            if any(wanted in (grown(body, size) or b"").decode("utf-8", "replace").lower() for _, body, size in found):
+            if any(wanted in (unpack_piece(body) or b"").decode("utf-8", "replace").lower() for _, body in found):
                 return True
             after = found[-1][0]
         return False

@@ -33,7 +33,7 @@ from journeyman.store.database import (
     restored,
     storable_value,
 )
-from journeyman.store.log import NewRecord, SessionRecord, crc_of, readable_records
+from journeyman.store.log import NewRecord, SessionRecord, readable_records, seal_records
 from journeyman.store.postgres import LAST as LAST_OF_SESSION
 from journeyman.store.postgres import READ as READ_SESSION
 from journeyman.store.postgres import WRITE as WRITE_SESSION
@@ -415,12 +415,9 @@ async def add_lines(connection: Connection, session: str, lines: Sequence[NewRec
     from psycopg.errors import UniqueViolation
 
     [(n, crc)] = await rows_of(connection, LAST_OF_SESSION, [session])
-    rows = list[tuple[int, str, int, bytes, int]]()
-    for line in lines:
-        n, crc = n + 1, crc_of(line.kind, line.position, line.body, crc)
-        rows.append((n, line.kind, line.position, line.body, crc))
+    records = seal_records(lines, n=n, crc=crc, at=at)
     try:
-        await rows_of(connection, WRITE_SESSION, [session, at, *map(list, zip(*rows, strict=True))])
+        await rows_of(connection, WRITE_SESSION, [session, *map(list, zip(*records, strict=True))])
     except UniqueViolation as error:
         # The number was used in between: nothing of the transaction is stored.
         raise StoreError(f"Something else was said in session {session}.", hint="Try again.", may_pass=True) from error

@@ -90,7 +90,7 @@ ADD_RUN: Final = (
 STEP: Final = ", ".join(Record._fields)
 _STEP_MARKS: Final = (
     "%s::text, %s::text, %s::text, %s::text, %s::bigint, %s::bigint, %s::text, %s::text, %s::bigint,"
-    " %b::bytea, %s::text, %s::bigint, %s::float8, %s::float8, %b::bytea, %s::bigint"
+    " %b::bytea, %s::text, %s::bigint, %s::float8, %s::float8, %s::bigint, %b::bytea, %s::bigint"
 )
 ADD_STEP: Final = f"INSERT INTO jm_steps ({STEP}) VALUES ({_STEP_MARKS}) ON CONFLICT DO NOTHING"
 # For steps that may be done again: whoever writes waits for the network, and not for the disk.

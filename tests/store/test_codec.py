@@ -1,0 +1,112 @@
+"""What is stored comes back as it was written, or is known to be damaged: steps and conversations alike."""
+
+import zlib
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from journeyman import Message, Text
+from journeyman.durable.records import Record, check_record
+from journeyman.errors import RunBlocked, StoreError
+from journeyman.session import Step
+from journeyman.store import Store
+from journeyman.store.codec import FORMAT, MOST_BYTES, DamagedValue, pack, unpack, unpack_beginning
+from journeyman.store.log import SessionRecord, first_crc, lines_of_step, readable_records, seal_records
+from journeyman.store.repair import rescue
+from tests.durable.processes import a_step
+from tests.play import existing
+from tests.support import tamper
+
+_LONG = b'{"kind":"model","value":"' + b"hello " * 500 + b'"}'
+_VALUES = st.one_of(
+    st.binary(max_size=3_000),
+    st.tuples(st.binary(min_size=1, max_size=9), st.integers(1, 5_000)).map(lambda each: each[0] * each[1]),
+    st.tuples(st.sampled_from([b"z", b"\0", b"z\0"]), st.binary(max_size=2_000)).map(b"".join),
+)
+
+
+@given(_VALUES, st.integers(0, 50_000))
+def test_any_bytes_come_back_and_so_does_any_beginning_of_them(value: bytes, n_bytes: int) -> None:
+    stored = pack(value)
+    assert (unpack(stored), len(stored) <= len(value) + 1) == (value, True)
+    assert n_bytes == 0 or unpack_beginning(stored, n_bytes) == value[:n_bytes]
+
+
+def test_what_is_longer_than_may_be_unpacked_is_stored_as_it_is() -> None:
+    assert pack(b"[" * (MOST_BYTES + 1)) == b"[" * (MOST_BYTES + 1)
+    assert len(pack(b"[" * MOST_BYTES)) < 100_000
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"z" + zlib.compress(b"[" * (MOST_BYTES + 1)),
+        b"z" + zlib.compress(b"[" * 10 * MOST_BYTES, 9),
+        pack(_LONG)[:-1],
+        pack(_LONG) + b"!",
+        b"znothing",
+        b"z",
+    ],
+    ids=["too long", "a bomb", "cut off", "more behind it", "not packed", "empty"],
+)
+def test_what_cannot_be_unpacked_is_told(stored: bytes) -> None:
+    with pytest.raises(DamagedValue):
+        unpack(stored)
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def conversation() -> list[SessionRecord]:
+    """Return the records of a conversation of two messages, of which one is packed."""
+    messages = [Message("user", (Text("Hi."),)), Message("assistant", (Text("hello " * 500),))]
+    return seal_records([*lines_of_step(Step(position=0, messages=messages))], n=0, crc=first_crc("a"), at=7.5)
+
+
+def is_sound_conversation(record: SessionRecord) -> bool:
+    return len(readable_records([*conversation()[:-1], record], "a")[0]) == 3
+
+
+def is_sound_step(record: Record) -> bool:
+    try:
+        check_record(record)
+    except RunBlocked:
+        return False
+    return True
+
+
+def flip(body: bytes, at: int, bits: int) -> bytes:
+    at %= len(body)
+    return body[:at] + bytes([body[at] ^ bits]) + body[at + 1 :]
+
+
+@given(st.integers(0), st.integers(1, 255))
+def test_any_byte_that_is_another_and_any_end_that_is_cut_off_is_found(at: int, bits: int) -> None:
+    said, step = conversation()[-1], a_step("a", "attempt/1/iteration/1/model", _LONG)
+    body = existing(step.body)
+    assert (is_sound_conversation(said), is_sound_step(step)) == (True, True)
+    for one, other in (
+        (flip(said.body, at, bits), flip(body, at, bits)),
+        (said.body[: at % len(said.body)], body[:at]),
+    ):
+        assert not is_sound_conversation(said._replace(body=one))
+        assert other == body or not is_sound_step(step._replace(body=other))
+
+
+@pytest.mark.parametrize("change", [{"kind": "cut"}, {"position": 0}, {"at": 7.25}, {"f": 0}, {"crc": 0}])
+def test_any_fact_of_a_record_that_is_another_is_found(change: dict[str, Any]) -> None:
+    assert not is_sound_conversation(conversation()[-1]._replace(**change))
+
+
+def test_a_conversation_of_another_version_is_refused_and_survives_a_repair(path: Path) -> None:
+    with Store(path) as store, closing(store.session("a", agent="echo", create=True)) as session:
+        session.write(Step(position=0, messages=[Message("user", (Text("Hi."),))]))
+    tamper.change_format(path, "a", FORMAT + 1)
+    for _ in range(2):
+        with Store(path) as store, pytest.raises(StoreError, match=r"a record of format 2, .* Update journeyman"):
+            store.session("a", agent="echo")
+        rescue(path)
