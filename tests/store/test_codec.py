@@ -61,14 +61,14 @@ def test_what_cannot_be_unpacked_is_told(stored: bytes) -> None:
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-def conversation() -> list[SessionRecord]:
+def two_messages() -> list[SessionRecord]:
     """Return the records of a conversation of two messages, of which one is packed."""
     messages = [Message("user", (Text("Hi."),)), Message("assistant", (Text("hello " * 500),))]
     return seal_records([*lines_of_step(Step(position=0, messages=messages))], n=0, crc=first_crc("a"), at=7.5)
 
 
 def is_sound_conversation(record: SessionRecord) -> bool:
-    return len(readable_records([*conversation()[:-1], record], "a")[0]) == 3
+    return len(readable_records([*two_messages()[:-1], record], "a")[0]) == 3
 
 
 def is_sound_step(record: Record) -> bool:
@@ -86,7 +86,7 @@ def flip(body: bytes, at: int, bits: int) -> bytes:
 
 @given(st.integers(0), st.integers(1, 255))
 def test_any_byte_that_is_another_and_any_end_that_is_cut_off_is_found(at: int, bits: int) -> None:
-    said, step = conversation()[-1], a_step("a", "attempt/1/iteration/1/model", _LONG)
+    said, step = two_messages()[-1], a_step("a", "attempt/1/iteration/1/model", _LONG)
     body = existing(step.body)
     assert (is_sound_conversation(said), is_sound_step(step)) == (True, True)
     for one, other in (
@@ -99,7 +99,7 @@ def test_any_byte_that_is_another_and_any_end_that_is_cut_off_is_found(at: int, 
 
 @pytest.mark.parametrize("change", [{"kind": "cut"}, {"position": 0}, {"at": 7.25}, {"f": 0}, {"crc": 0}])
 def test_any_fact_of_a_record_that_is_another_is_found(change: dict[str, Any]) -> None:
-    assert not is_sound_conversation(conversation()[-1]._replace(**change))
+    assert not is_sound_conversation(two_messages()[-1]._replace(**change))
 
 
 def test_a_conversation_of_another_version_is_refused_and_survives_a_repair(path: Path) -> None:

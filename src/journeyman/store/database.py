@@ -46,6 +46,19 @@ GET_VERSION: Final = "SELECT max(version) FROM jm_version"
 NUMBERING: Final = 0x6A6D_0002
 """The number of the lock of who numbers a signal: who has read one must have read all before it."""
 
+_SERVER: Final = "pg_postmaster_start_time()::text || (SELECT stats_reset::text FROM pg_stat_bgwriter)"
+"""Names a server as it was started: after a crash, which a server survives without a start, its statistics are new."""
+NUMBER: Final = "pg_current_xact_id()::text"
+"""The number of the transaction that asks: who gets no answer to its end asks by that what has become of it."""
+OUTCOME: Final = (
+    # A server that was started again gives a number once more if it has lost it, and has never had a higher one.
+    "SELECT CASE WHEN number > pg_current_xact_id() THEN 'aborted'"
+    f" WHEN server = {_SERVER} THEN pg_xact_status(number)"
+    " WHEN pg_xact_status(number) <> 'committed' THEN 'aborted' END"
+    " FROM (SELECT %s::xid8 AS number, %s::text AS server) AS asked"
+)
+"""Asks for `Database.holds`, by a number and its server. No value: the server cannot know, as after a restart."""
+
 HELD: Final = (
     # As Postgres shows a lock of 64 bits: its halves in two columns, and 1 in the third.
     "SELECT classid::bigint << 32 | objid::bigint AS number, pid FROM pg_locks WHERE locktype = 'advisory'"
@@ -57,12 +70,12 @@ END_OLD: Final = (
 )
 """Ends a connection that was lost here, and still holds the lock there."""
 NOTICED: Final = (
-    "SELECT pg_backend_pid(), set_config('tcp_keepalives_idle', '10', false),"
+    f"SELECT pg_backend_pid(), {_SERVER}, set_config('tcp_keepalives_idle', '10', false),"
     " set_config('tcp_keepalives_interval', '5', false), set_config('tcp_keepalives_count', '3', false),"
     " (SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout')"  # not before 14
 )
 """Lets the server notice in 25 seconds that a machine or a network is gone, and not end a connection that is idle: it
-holds a lock."""
+holds a lock. Gives back the number of its process there, and the name of the server."""
 _PREPARE_AFTER: Final = 5
 """A statement is prepared on a connection when it was made so often there. The driver would do the same unasked."""
 _OURS: Final = ("direct", "prepare_threshold")
@@ -169,6 +182,25 @@ class Database:
                 hint="Use another database, or go on with the version that made them. Nothing was changed.",
             )
         return version is None
+
+    def holds(self, outcome: str | None) -> bool:
+        """Tell whether a transaction holds to whose end no answer came. `outcome` is what `OUTCOME` has found.
+
+        Raises:
+            StoreError: the database cannot know.
+            OperationalError: it has not ended yet, and may still hold: it is asked again, as if the database were away.
+        """
+        if outcome is None:
+            raise StoreError(
+                f"{self.place} was started again in the moment in which something was written, and cannot tell whether"
+                " that is stored.",
+                hint="Look whether it is there before you do it again.",
+            )
+        if outcome == "in progress":
+            from psycopg.errors import OperationalError
+
+            raise OperationalError("the transaction has not ended yet")
+        return outcome == "committed"
 
     @contextmanager
     def explaining(self, what: str) -> Generator[None]:

@@ -8,6 +8,7 @@ database knows.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
@@ -27,7 +28,9 @@ from journeyman.store.database import (
     HAS_VERSION,
     HELD,
     NOTICED,
+    NUMBER,
     NUMBERING,
+    OUTCOME,
     Database,
     check_installed,
     lock_number,
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from journeyman.store.connection import Connection
 
 T = TypeVar("T")
+
+_log = logging.getLogger("journeyman")
 
 ANSWER_S: Final = 30.0
 """How many seconds to wait for an answer before the connection counts as lost. A recorder has a thread of its own,
@@ -137,10 +142,10 @@ class SharedStorage:
         """
         check_installed("Recordings")
         try:
-            self._database = Database(url)
+            self.database = Database(url)
         except ValueError as error:  # of an option
             raise StoreError(str(error), hint="Look at the URL.") from None
-        self.place: Final = self._database.place
+        self.place: Final = self.database.place
         self.notice: Final = None
         self.owner: Final = owner
         self._name: Final = secrets.token_hex(8)
@@ -150,6 +155,8 @@ class SharedStorage:
         self._pid = os.getpid()
         self._is_closed = False
         self._version = 0
+        self.server = ""
+        """The server that it is connected to."""
         self.n_connected = 0
         """How often it has connected: what was written last may be lost by then."""
         self._due_s = 0.0
@@ -161,7 +168,7 @@ class SharedStorage:
         self.numbers: Final[dict[str, list[int]]] = {}
         """By table, those of rows that may be inserted."""
         try:
-            with self._database.explaining("opened"):
+            with self.database.explaining("opened"):
                 connection = self.connected()
                 self._lacks_tables(connection)  # or they cannot be used
                 if owner is not None and self.has("rec_events"):
@@ -185,16 +192,16 @@ class SharedStorage:
         return self._made
 
     def _connect(self) -> Connection:
-        given = self._database.parameters(is_direct=True)
+        given = self.database.parameters(is_direct=True)
         given["application_name"] = f"journeyman {self.owner or 'reader'}"
-        threshold = self._database.prepare_threshold
+        threshold = self.database.prepare_threshold
         made = patient_connection().connect("", autocommit=True, prepare_threshold=threshold, **given)
         try:
             made.answer_s = ANSWER_S
             made.add_notify_handler(lambda told: self._hear(told.payload))
-            ((pid, *_),) = made.execute(_BEGUN.encode()).fetchall()
+            ((pid, self.server, *_),) = made.execute(_BEGUN.encode()).fetchall()
             if self.owner is not None:
-                self._database.check_number(made.info.backend_pid, pid)
+                self.database.check_number(made.info.backend_pid, pid)
                 number = lock_number(self.owner)
                 # A connection of this process that was lost here may hold the lock there.
                 made.execute(END_OLD.encode(), (number,))
@@ -213,7 +220,7 @@ class SharedStorage:
 
     def fault(self, error: BaseException, what: str) -> StoreError:
         """Return what went wrong as a `StoreError`."""
-        fault = self._database.explained(error, what)
+        fault = self.database.explained(error, what)
         fault.is_busy = fault.may_pass
         return fault
 
@@ -270,13 +277,13 @@ class SharedStorage:
         (has_version,) = connection.execute(HAS_VERSION.encode()).fetchall()[0]
         version = connection.execute(GET_VERSION.encode()).fetchall()[0][0] if has_version else None
         info = connection.info
-        return self._database.lacks_tables(info.server_version, info.parameter_status("server_encoding"), version)
+        return self.database.lacks_tables(info.server_version, info.parameter_status("server_encoding"), version)
 
     def has(self, table: str) -> bool:
         return self.rows("SELECT to_regclass(?) IS NOT NULL", (table,))[0][0]
 
     def make(self) -> None:
-        with self._alone, self._database.explaining("opened"):
+        with self._alone, self.database.explaining("opened"):
             try:
                 if self._lacks_tables(self.connected()):
                     self.connected().execute(make_tables().encode())
@@ -360,8 +367,8 @@ class _SharedTransaction:
         self._made: Connection | None = None
         """The connection in which the transaction was begun."""
         self._pipeline: Any = None
-        self._number = ""
-        """What the database calls it."""
+        self._number, self._server = "", ""
+        """Its number, and the server that has given it."""
         self._n_forgotten = 0
 
     def execute(self, statement: str, given: Sequence[object] = (), /) -> Rows:
@@ -462,8 +469,8 @@ class _SharedTransaction:
             made.execute(b"SET LOCAL statement_timeout = 0")
             made.execute(b"SET LOCAL idle_in_transaction_session_timeout = '10s'")  # all who record wait for its end
         forgotten = "(SELECT forgotten FROM rec_format)" if self._purpose == "records" else "0"
-        found = made.execute(f"SELECT pg_current_xact_id()::text, {forgotten}".encode()).fetchall()
-        self._number, n_forgotten = found[0]
+        found = made.execute(f"SELECT {NUMBER}, {forgotten}".encode()).fetchall()
+        (self._number, n_forgotten), self._server = found[0], self._storage.server
         # Another connection means that it was away: others may have forgotten something meanwhile.
         self._n_forgotten = (self._storage.n_connected << 40) + n_forgotten
         for each in self._all:
@@ -473,17 +480,12 @@ class _SharedTransaction:
 
     def _holds(self) -> bool:
         """Tell whether the database has ended this transaction as it was told to."""
-        from psycopg.errors import DataError, OperationalError
-
-        try:
-            query = b"SELECT pg_xact_status(%s::xid8)"
-            found = self._storage.connected().execute(query, (self._number,)).fetchall()
-        except DataError:  # what answers now has never had it
-            return False
-        # It may still hold: asked again in a moment, as if the database were away.
-        if found[0][0] == "in progress":
-            raise OperationalError("the transaction has not ended yet")
-        return found[0][0] == "committed"
+        ((outcome,),) = self._storage.connected().execute(OUTCOME.encode(), (self._number, self._server)).fetchall()
+        if outcome is None:
+            # Rather a gap than the same twice: of an event, nothing tells that it is there already.
+            missing = "%s was started again as a recording was written: what happened in that moment may be missing."
+            _log.warning(missing, self._storage.place)
+        return outcome is None or self._storage.database.holds(outcome)
 
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from journeyman.record.operator import Told, outcomes, told
 from journeyman.record.packing import dumped
 from journeyman.record.page import piece_document, request_document, run_document
 from journeyman.record.reading import MOST, RecordedEvent, RecordedRun, RecordedStatus, Recordings, StoredRequest
-from journeyman.record.schema import is_there, shorten_object
-from journeyman.store.recordings import unpack_piece
+from journeyman.record.schema import is_there, shorten_object, unpack_piece
 from journeyman.types import RunPath, Usage
 from journeyman.version import package_version
 from journeyman.view.documents import (
