@@ -30,18 +30,18 @@ TOP: dict[str, str] = {
     "values": "faces foreign definition data types errors endings result events content hosted version json_numbers"
     " narrowing references step texts",
     "ports": "model budget cancellation closing gate journal history inbox session window files"
-    " descriptors environment forks proxies env_file startup_files secret_keys",
+    " descriptors environment forks needs proxies env_file startup_files secret_keys",
     "agent": "agent output output_plan prompt connect",
     "compaction": "compaction",
     "applications": f"cli pytest_plugin __main__ {FRONT_PAGE}",
 }
 KERNEL = "values ports tools agent loop batch chat tasks team subagents"
-ADAPTERS = "compaction models permission processes sandbox store toolbox mcp skills"
+ADAPTERS = "compaction hosts models permission processes sandbox store toolbox mcp skills"
 # Which rooms a room may import, wherever the import stands in a file, for types as well. Inside a room only a circle
 # is forbidden.
 MAY_IMPORT: dict[str, str] = {
     "values": "",
-    "ports": "values",
+    "ports": "values hosts",  # a need names a host
     "tools": "values ports",
     "agent": "values ports tools",
     "loop": "values ports tools agent",
@@ -49,12 +49,13 @@ MAY_IMPORT: dict[str, str] = {
     "team": "values ports tools agent loop chat tasks",
     "subagents": "values ports tools agent loop chat tasks team",
     **dict.fromkeys(ADAPTERS.split(), "values ports tools agent"),
-    "sandbox": "values ports",
+    "hosts": "values",
+    "sandbox": "values ports hosts",
     "processes": "values ports sandbox",  # a program in no box has a keeper as one in a box has
-    "permission": "values ports tools agent sandbox",  # rules become the borders of a box
-    "toolbox": "values ports tools agent processes sandbox",
+    "permission": "values ports tools agent hosts sandbox",  # rules become the borders of a box
+    "toolbox": "values ports tools agent hosts processes sandbox",
     "models": "values ports tools agent processes sandbox",  # the server of a local model is started in a box
-    "mcp": "values ports tools agent processes sandbox",
+    "mcp": "values ports tools agent hosts processes sandbox",
     "skills": "values ports tools toolbox",  # a skill's files are read as those of a workspace are
     "durable": f"{KERNEL} store",
     "record": "values ports tools store",
@@ -67,6 +68,7 @@ MAY_IMPORT: dict[str, str] = {
 }
 # Of a room that may be imported, all that may be.
 ONLY = {
+    ("ports", "hosts"): {"hosts.names"},
     ("subagents", "team"): {"team.spawn"},
     **{(adapter, "agent"): {"connect"} for adapter in ADAPTERS.split()},
     ("skills", "toolbox"): {"toolbox.files"},

@@ -51,7 +51,7 @@ def box(*, roots: tuple[str | WorkingFolder, ...] = (WORK,), **rules: list[str])
         ({"deny": ["Read(/secrets/key)"]}, {"hidden": (f"{WORK}/secrets/key",)}),
         ({"allow": ["WebFetch(a.test)", "WebFetch(*.b.test)"]}, {"hosts": ("a.test", "*.b.test")}),
         ({"allow": ["WebFetch(a.test)"], "deny": ["WebFetch(a.test)"]}, {}),
-        ({"allow": ["WebFetch(*)", "WebFetch([::1])", "fetch"]}, {}),
+        ({"allow": ["WebFetch(*)", "WebFetch([::1])", "WebFetch(127.0.0.1)", "fetch"]}, {}),
         ({"roots": (WORK, "/srv/lib")}, {"writes": ("/srv/lib",)}),
         (
             {"roots": (WORK, WorkingFolder(f"{WORK}/vendor", read_only=True))},

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from journeyman.hosts.addresses import may_be_reached
+from journeyman.hosts.names import allows
+from journeyman.hosts.proxy import HostProxy, RefusedHost, read_hello
 from journeyman.sandbox import Bubblewrap, SandboxRefusal, TellsRefusals
-from journeyman.sandbox.proxy import HostProxy, RefusedHost, allows, may_be_reached, read_hello
 from journeyman.sandbox.trials import run_in_sandbox
 from tests.sandbox.stage import Stage
 

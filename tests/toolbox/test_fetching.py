@@ -17,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journeyman import Image
+from journeyman.hosts.addresses import is_public
 from journeyman.toolbox import Workspace, fetch_tool
 from journeyman.toolbox import download_media as with_bytes
-from journeyman.toolbox.fetch import is_public, readable_text
+from journeyman.toolbox.fetch import readable_text
 from journeyman.types import Base64
 from tests.contracts.faults import CERTIFICATES
 from tests.models.raw_server import RawServer, http, join, listening

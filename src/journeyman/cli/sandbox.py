@@ -22,7 +22,9 @@ from journeyman.cli.show.lines import Line, one_line, refusal_words
 from journeyman.cli.show.screen import stderr_console
 from journeyman.environment import select_environment
 from journeyman.errors import DefinitionError, name_and_words, quoted
-from journeyman.sandbox.box import Box, host_problem, read_need, secrets_of_home
+from journeyman.hosts.names import host_problem
+from journeyman.needs import read_need
+from journeyman.sandbox.box import Box, secrets_of_home
 from journeyman.sandbox.sandbox import SandboxUnavailable
 from journeyman.startup_files import StartupFiles
 from journeyman.toolbox.boxed import AskedSandbox, SandboxChoice, asked_sandbox

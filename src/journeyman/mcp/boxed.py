@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from journeyman import sandbox as sandboxes  # whose modules are loaded when somebody asks for a box
 from journeyman.environment import is_secret, select_environment
+from journeyman.files import is_inside
 from journeyman.mcp.servers import Stdio
 from journeyman.processes.unboxed import Unboxed
 from journeyman.proxies import VARIABLES
@@ -219,7 +220,7 @@ class NamedPaths:
         with suppress(OSError, ValueError):  # no path, or one that is too long
             path = Path(folder, Path(text).expanduser())
             real = os.path.realpath(path)
-            if not text or not path.exists() or any(is_within(real, each) for each in _SYSTEM):
+            if not text or not path.exists() or any(is_inside(real, each) for each in _SYSTEM):
                 return
             self.is_relative = self.is_relative or not text.startswith(("/", "~"))
             if path.suffix in _CODE and path.is_file():
@@ -230,7 +231,7 @@ class NamedPaths:
     def _add_package(self, file: str) -> None:
         """Let a server read the package that a file of code belongs to: what it imports lies beside it, or above."""
         for path in dict.fromkeys((file, os.path.realpath(file))):
-            if any(is_within(path, each) for each in _SYSTEM):
+            if any(is_inside(path, each) for each in _SYSTEM):
                 continue
             inside = path.partition("/node_modules/")
             if inside[1]:
@@ -255,18 +256,13 @@ def _folders_of_pth_files(environment: Path) -> Iterator[str]:
                     yield os.path.realpath(line)
 
 
-def is_within(path: str, folder: str) -> bool:
-    """Tell whether a path is a folder's, or below it."""
-    return path == folder or path.startswith(f"{folder}/")
-
-
 def _needs_of_path(box: Box, path: str) -> Iterator[str]:
     """Give the need for a path that is there, or could be, and that a box does not show, or lets nobody change."""
     real = os.path.realpath(path)
-    if any(is_within(real, each) for each in _SYSTEM) or "\0" in path:
+    if any(is_inside(real, each) for each in _SYSTEM) or "\0" in path:
         return
     shown = (box.work, *box.writes, *box.readable)
-    is_shown = any(is_within(real, each) for each in shown)
+    is_shown = any(is_inside(real, each) for each in shown)
     if Path(real).exists():
         if not is_shown:
             yield f"read:{real}"

@@ -31,9 +31,10 @@ from journeyman.data import lazy_dataclass
 from journeyman.definition import raise_problems
 from journeyman.environment import is_secret
 from journeyman.errors import DefinitionError, Problem
+from journeyman.hosts.names import host_problem
 from journeyman.narrowing import is_dict, is_list, is_list_of_texts, is_mapping, is_str_dict, is_str_mapping
+from journeyman.needs import read_need
 from journeyman.result import Result
-from journeyman.sandbox.box import host_problem, read_need
 from journeyman.tools.redaction import scrub_secrets
 from journeyman.types import Message
 

@@ -7,17 +7,16 @@ hold: it is told of.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
+from journeyman.hosts.names import host_problem
 from journeyman.permission.rules import Roots, Rule, Rules, fold_path, is_inside, path_regex, program_of
 from journeyman.sandbox.box import Box
 from journeyman.sandbox.sandbox import SandboxUnavailable
 
 _MOST_PATHS: Final = 200_000
-_HOST: Final = re.compile(r"(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)+|localhost")
 
 
 def box_of(
@@ -135,8 +134,10 @@ def rules_beyond(rules: Rules) -> Iterator[str]:
 
 def _hosts_of(rules: Iterable[Rule]) -> Iterator[str]:
     for rule in rules:
-        if rule.kind == "WebFetch" and _HOST.fullmatch(rule.pattern.lower()):
-            yield rule.pattern.lower()
+        host = rule.pattern.lower()
+        # A name without a dot means another host in each network. An address is nobody's for good.
+        if rule.kind == "WebFetch" and ("." in host or host == "localhost") and host_problem(host) is None:
+            yield host
 
 
 def _join(given: Sequence[str], added: Iterable[str]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem
 from journeyman.files import is_inside
 from journeyman.gate import READY_TOOLS
+from journeyman.hosts.names import fits_host
 from journeyman.permission.bash import Word
 from journeyman.permission.capability import Action, Capability, fits_name
 from journeyman.permission.programs import CHECKED, program_name, take_apart
@@ -186,7 +187,7 @@ class Rules:
             case "Bash":
                 return deny.pattern == "*" or _free_words(deny.pattern.split(), rule.pattern.split()) is not None
             case "WebFetch":
-                return _fits_host(deny.pattern.lower(), rule.pattern.lower())
+                return fits_host(deny.pattern.lower(), rule.pattern.lower())
             case "Subagent":
                 return fits_name(deny.pattern, rule.pattern)
             case _:
@@ -270,7 +271,7 @@ class Rules:
                 return self._runs_plainly(rule.pattern, action)
             case "WebFetch":
                 host = None if action.url is None else plain_host(action.url)
-                return host is not None and _fits_host(rule.pattern.lower(), host)
+                return host is not None and fits_host(rule.pattern.lower(), host)
             case "Subagent":
                 return bool(action.agents) and all(fits_name(rule.pattern, agent) for agent in action.agents)
             case _:
@@ -469,12 +470,6 @@ def _may_stand(tokens: Sequence[str], words: Sequence[Word], place: int) -> bool
 # -- names and hosts --------------------------------------------------------------------------------------------------
 
 
-def _fits_host(pattern: str, host: str) -> bool:
-    if pattern.startswith("*."):
-        return host.endswith(pattern[1:]) and len(host) >= len(pattern)
-    return pattern in ("*", host)
-
-
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _TAKE_ADDRESSES: Final = frozenset(["curl", "git", "http", "https", "wget"])
 _BEFORE_PATH = re.compile(r"[=@:,;'\"()\s]+(?://(?=/))?")
@@ -497,9 +492,9 @@ def _may_reach(pattern: str, url: str) -> bool:
     host = plain_host(url)
     pattern = pattern.lower()
     if host is not None:
-        return _fits_host(pattern, host)
+        return fits_host(pattern, host)
     readings = re.split(r"[/\\@?#\s:]+", unicodedata.normalize("NFKC", unquote(url)).casefold())
-    return pattern == "*" or any(_fits_host(pattern, each.rstrip(".")) for each in readings)
+    return pattern == "*" or any(fits_host(pattern, each.rstrip(".")) for each in readings)
 
 
 # -- what may be wrong with a pattern ---------------------------------------------------------------------------------

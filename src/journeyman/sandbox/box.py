@@ -6,7 +6,6 @@ A box is a value. It names absolute paths with links followed, so that nobody ha
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
@@ -14,15 +13,15 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem
+from journeyman.files import is_inside
+from journeyman.hosts.names import host_problem
+from journeyman.needs import NEED_HINT, path_of_need, read_need, resolve_need
 from journeyman.types import RefusalCause
 
 Guarantee: TypeAlias = Literal["files", "protected", "secrets", "network", "processes", "programs"]
 """`files`: nothing outside of the box is changed; `protected`: nor what is protected inside; `secrets`: what is hidden
 is not read; `network`: no host and no socket of the machine is reached; `processes`: no process outside is seen or
 ended, and none lives on; `programs`: no denied program runs."""
-_HOST: Final = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*(:[0-9]{1,5})?")
-_NUMBERS: Final = re.compile(r"(0x[0-9a-f]+|[0-9]+)(\.(0x[0-9a-f]+|[0-9]+))*")
-_LARGEST_PORT: Final = 65_535
 _SECRETS: Final = (
     *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".netrc", ".pgpass", ".my.cnf", ".pypirc", ".npmrc", ".yarnrc.yml"),
     *(".git-credentials", ".docker/config.json", ".config/gh", ".config/gcloud", ".config/git/credentials"),
@@ -97,7 +96,7 @@ class Box:
             if found is None or found[0] == "outside":
                 raise DefinitionError("needs", [Problem("UNKNOWN_NEED", f"{need!r} is no need.", NEED_HINT)])
             kind, value = found
-            if kind != "host" and self._passes_own_link(Path(self.work, _path_of_need(need))):
+            if kind != "host" and self._passes_own_link(Path(self.work, path_of_need(need))):
                 told = f"{need!r} leads to {value} by a link that a command may change."
                 raise DefinitionError("needs", [Problem("LINKED_NEED", told, "Name where it leads to.")])
             added[kind].append(value)
@@ -131,7 +130,7 @@ class Box:
 
     def may_change(self, path: str) -> bool:
         """Tell whether a path, absolute and with links followed, lies in a folder that may be changed."""
-        return any(is_within(path, root) for root in self.roots)
+        return any(is_inside(path, root) for root in self.roots)
 
 
 def secrets_of_home() -> tuple[str, ...]:
@@ -140,53 +139,13 @@ def secrets_of_home() -> tuple[str, ...]:
     return tuple([path for path in paths if Path(path).exists()])
 
 
-NEED_HINT: Final = "Write host:NAME, host:NAME:PORT, write:PATH, read:PATH, socket:PATH, or outside alone."
-NeedKind: TypeAlias = Literal["host", "write", "read", "socket", "outside"]
-"""The needs that a command may ask for beyond its box."""
-
-
-def need_of_host(place: str) -> str | None:
-    """Return the need for a host and its port; None if it is asked for by an address, and cannot be had."""
-    name = place.removesuffix(":443").removesuffix(":80")
-    return None if host_problem(name) is not None else f"host:{name}"
-
-
-def read_need(need: str) -> tuple[NeedKind, str] | None:
-    """Return the kind of a need and what it names: `host:NAME[:PORT]`, `write:PATH`, `read:PATH`, `socket:PATH`, or
-    `outside`, which names nothing. None: it is no need."""
-    kind, _, value = need.partition(":")
-    known: NeedKind | None = next((each for each in get_args(NeedKind) if each == kind), None)
-    is_need = bool(value) == (known != "outside") and "\0" not in need
-    return (known, value) if known is not None and is_need else None
-
-
-def resolve_need(need: str, work: str) -> str:
-    """Return a need with where its path leads: absolute, with links followed, from a folder if it is relative."""
-    match read_need(need):
-        case ("host", name):
-            return f"host:{name.lower()}"
-        case ("write" | "read" | "socket" as kind, _):
-            return f"{kind}:{os.path.realpath(Path(work, _path_of_need(need)))}"
-        case _:
-            return need
-
-
-def _path_of_need(need: str) -> str:
-    return os.path.expanduser(need.partition(":")[2])
-
-
 def _join(given: tuple[str, ...], added: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*given, *added]))
 
 
-def is_within(path: str, folder: str) -> bool:
-    """Tell whether an absolute path is a folder's, or below it."""
-    return path == folder or folder == "/" or path.startswith(f"{folder}/")
-
-
 def folders_between(root: str, path: str) -> list[str]:
     """Return the folders around a path that lie below a root."""
-    return [str(each) for each in Path(path).parents if str(each) != root and is_within(str(each), root)]
+    return [str(each) for each in Path(path).parents if str(each) != root and is_inside(str(each), root)]
 
 
 MountKind: TypeAlias = Literal["change", "read", "mask"]
@@ -230,7 +189,7 @@ def _path_problems(box: Box) -> Iterator[Problem]:
         if is_too_wide(path):
             hint = "Give the folder of one project."
             yield Problem("FOLDER_TOO_WIDE", f"A command may not change {path}: it holds too much else.", hint)
-        inside = next((folder for folder in box.hidden if is_within(path, folder)), None)
+        inside = next((folder for folder in box.hidden if is_inside(path, folder)), None)
         if inside is not None:
             hint = "Take one of the two out."
             yield Problem("HIDDEN_AND_WRITTEN", f"{path} may be changed, but lies in {inside}, which is hidden.", hint)
@@ -249,16 +208,6 @@ def _word_problems(box: Box) -> Iterator[Problem]:
         if not program or "/" in program or "\0" in program:
             hint = "Write its name without a folder."
             yield Problem("INVALID_PROGRAM", f"denied holds {program!r}, which is no name of a program.", hint)
-
-
-def host_problem(host: str) -> Problem | None:
-    """Return why something is no name of a host, perhaps with a port or for all below it; None if it is one. An address
-    is none: it says nothing about whose it is."""
-    name, _, port = host.partition(":")
-    if _HOST.fullmatch(host) is not None and not _NUMBERS.fullmatch(name) and 0 < int(port or 1) <= _LARGEST_PORT:
-        return None
-    hint = "Write a name such as 'example.org', '*.example.org' or 'example.org:8443', in small letters."
-    return Problem("INVALID_HOST", f"hosts holds {host!r}, which is no name of a host.", hint)
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

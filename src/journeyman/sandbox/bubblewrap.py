@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from journeyman.definition import explain_arguments
-from journeyman.sandbox.box import Box, MountKind, folders_between, is_within, plan_mounts
+from journeyman.files import is_inside
+from journeyman.sandbox.box import Box, MountKind, folders_between, plan_mounts
 from journeyman.sandbox.filter import build_filter
 from journeyman.sandbox.kept import KeptSandbox, SandboxAdapter, call_at_end, memory_of
 from journeyman.sandbox.programs import files_of_programs, folders_of_programs, needed_for_programs
@@ -122,7 +123,7 @@ class Bubblewrap(SandboxAdapter):
         facts = Path(real).stat()
         if facts.st_uid not in (0, os.geteuid()) or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise SandboxUnavailable(f"{real} may be changed by others, so it is not trusted. Install bubblewrap.")
-        if any(is_within(real, root) for root in (box.work, *box.writes)):
+        if any(is_inside(real, root) for root in (box.work, *box.writes)):
             raise SandboxUnavailable(f"{real} lies where commands may write, so it is not trusted. Install bubblewrap.")
         if self._offers is None:
             asked = [real, "--help"]
@@ -152,7 +153,7 @@ class Bubblewrap(SandboxAdapter):
         for folder in new:
             yield from (*size, "--tmpfs", folder)
         for path in needed_for_programs(box.path, new if box.reads == "all" else ("/",)):
-            if not is_within(path, "/usr"):
+            if not is_inside(path, "/usr"):
                 yield from ("--ro-bind-try", path, path)
 
 
@@ -165,7 +166,7 @@ def _find_mounts(box: Box, denied: Sequence[str]) -> list[tuple[str, MountKind, 
     found: list[tuple[str, MountKind, tuple[int, int]]] = []
     for path, kind in plan_mounts(box, denied):
         # Where commands may have made links no link is followed.
-        is_ours = any(is_within(path, root) for root in (box.work, *box.writes))
+        is_ours = any(is_inside(path, root) for root in (box.work, *box.writes))
         real = path if is_ours else os.path.realpath(path)
         is_there = is_ours or os.access(real, os.F_OK)  # not those in a folder of another user
         identity = _identify(real) if is_there else None
@@ -184,7 +185,7 @@ def _lists_of_git(box: Box) -> dict[str, bytes]:
     all files of a folder fails at one that cannot be read."""
     found: dict[str, bytes] = {}
     for path in box.hidden:
-        if not is_within(path, box.work) or path == box.work or "\n" in path:
+        if not is_inside(path, box.work) or path == box.work or "\n" in path:
             continue
         for folder in (box.work, *folders_between(box.work, path)):
             listed = Path(folder, ".git", "info", "exclude")

@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
 from weakref import WeakSet, finalize
 
 from journeyman.definition import explain_arguments
-from journeyman.sandbox.box import GUARANTEES, Box, SandboxGuarantees, SandboxRefusal, need_of_host
-from journeyman.sandbox.proxy import HostProxy
+from journeyman.hosts.proxy import HostProxy
+from journeyman.needs import need_of_host
+from journeyman.sandbox.box import GUARANTEES, Box, SandboxGuarantees, SandboxRefusal
 from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxProcess, SandboxUnavailable, TellsRefusals
 from journeyman.sandbox.trials import find_guarantees
 from journeyman.texts import signal_name

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from journeyman.sandbox.box import is_within
+from journeyman.files import is_inside
 
 _SYSTEM: Final = (
     *("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/games", "/usr/libexec"),
@@ -67,11 +67,11 @@ def needed_for_programs(path: str | None, gone: Sequence[str]) -> Iterator[str]:
         if settings.is_file():
             bases.append(str(prefix))
             bases += [str(Path(home).parent) for home in _homes_in(settings)]
-        if any(is_within(folder, each) for each in gone):  # to look for libraries takes time
+        if any(is_inside(folder, each) for each in gone):  # to look for libraries takes time
             yield folder
             yield from (str(each) for each in prefix.glob("lib*") if each.is_dir() and str(prefix) != "/")
     real = map(os.path.realpath, bases)
-    yield from (path for path in real if any(is_within(path, each) for each in gone))
+    yield from (path for path in real if any(is_inside(path, each) for each in gone))
 
 
 def _homes_in(settings: Path) -> Iterator[str]:

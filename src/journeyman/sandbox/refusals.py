@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from journeyman.sandbox.box import Box, SandboxRefusal, is_too_wide, is_within, need_of_host
+from journeyman.files import is_inside
+from journeyman.needs import need_of_host
+from journeyman.sandbox.box import Box, SandboxRefusal, is_too_wide
 
 _MOST: Final = 5
 _LONGEST: Final = 100_000
@@ -104,9 +106,9 @@ def _refusal_of(box: Box, phrase: str, name: str, folder: str) -> SandboxRefusal
         beside = [each for each in box.protected if Path(each).parent == Path(path).parent and Path(each).is_file()]
         path = beside[0] if len(beside) == 1 else path
     is_there = "/" in name or Path(path).exists()
-    hiding = next((each for each in box.hidden if is_within(path, each)), None)
-    protecting = next((each for each in box.protected if is_within(path, each)), None)
-    is_protected = protecting is not None or any(is_within(each, path) for each in box.protected)
+    hiding = next((each for each in box.hidden if is_inside(path, each)), None)
+    protecting = next((each for each in box.protected if is_inside(path, each)), None)
+    is_protected = protecting is not None or any(is_inside(each, path) for each in box.protected)
     if phrase == _DENIED and Path(name).name in box.denied:
         return SandboxRefusal(cause="program", what=Path(name).name)
     if hiding is not None and phrase in (_DENIED, _BUSY):  # what is hidden cannot be moved or removed, either

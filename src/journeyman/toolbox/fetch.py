@@ -16,14 +16,15 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import unescape
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from journeyman.content.media import LARGEST_BYTES, check_file
+from journeyman.hosts.addresses import Address, is_public
 from journeyman.proxies import Proxy, ProxyRefused, find_proxy
 from journeyman.toolbox.files import ToolRefused, cut_output
 from journeyman.tools.tools import AnyTool, tool
@@ -62,24 +63,6 @@ _CHARSETS: Final = frozenset(
             "big5hkscs",
         ),
         *("shift_jis", "euc_jp", "iso2022_jp", "euc_kr", "johab"),
-    )
-)
-Address: TypeAlias = IPv4Address | IPv6Address
-# IPv6 addresses that stand for one of IPv4, which is then what counts; the number is how many bits come after it.
-_TRANSLATED: Final = (
-    (ip_network("::ffff:0:0/96"), 0),
-    (ip_network("64:ff9b::/96"), 0),
-    (ip_network("::/96"), 0),
-    (ip_network("2002::/16"), 80),
-)
-# Not for the public either, though older versions of `ipaddress` do not say so.
-_CLOSED: Final = tuple(
-    map(
-        ip_network,
-        (
-            *("100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15"),
-            *("64:ff9b:1::/48", "2001::/23", "fec0::/10"),
-        ),
     )
 )
 
@@ -410,27 +393,6 @@ class Allowed:
     def covers(self, address: Address) -> bool:
         """Tell whether an address may be asked."""
         return is_public(address) or any(address in network for network in self.networks)
-
-
-def is_public(address: Address) -> bool:
-    """Tell whether an address is one that anybody may ask."""
-    inner = _inner(address)
-    if inner is not None:
-        return is_public(inner)
-    special = (
-        *(address.is_private, address.is_loopback, address.is_link_local, address.is_multicast),
-        *(address.is_reserved, address.is_unspecified, not address.is_global),
-        *(address in network for network in _CLOSED),
-    )
-    return not any(special)
-
-
-def _inner(address: Address) -> IPv4Address | None:
-    if isinstance(address, IPv6Address):
-        for network, after in _TRANSLATED:
-            if address in network:
-                return IPv4Address((int(address) >> after) & 0xFFFF_FFFF)
-    return None
 
 
 # -- a page as a text to read ------------------------------------------------------------------------------------------

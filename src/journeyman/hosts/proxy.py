@@ -8,7 +8,6 @@ address that was checked. One list holds for every way in which a host can be as
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import re
 import socket
 import ssl
@@ -19,7 +18,8 @@ from threading import Lock, Thread
 from typing import Final
 from urllib.parse import urlsplit
 
-from journeyman.sandbox.box import host_problem
+from journeyman.hosts.addresses import may_be_reached
+from journeyman.hosts.names import allows, host_problem
 
 _LONGEST_HEAD: Final = 64 * 1024
 _HEAD_S: Final = 30.0
@@ -32,10 +32,6 @@ _MOST_CONNECTIONS: Final = 128
 _REQUEST: Final = re.compile(rb"([A-Z]{1,32}) ([!-~]+) HTTP/1\.[01]")
 _HEADER: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[ \t]*[^\x00-\x08\x0a-\x1f\x7f]*")
 _OURS: Final = (b"host", b"connection", b"keep-alive", b"upgrade", b"te", b"proxy-connection", b"proxy-authorization")
-_METADATA: Final = (ipaddress.ip_network("169.254.0.0/16"), ipaddress.ip_network("fe80::/10"))
-_BEFORE_IPV4: Final = ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
-_WITH_IPV4: Final = [ipaddress.ip_network(each) for each in _BEFORE_IPV4]
-"""The addresses of IPv6 that are one of IPv4 with something before it."""
 
 
 class RefusedHost(Exception):
@@ -56,16 +52,6 @@ class _HostQuery:
     """The head that the server is sent; empty, where a tunnel was asked for."""
     n_bytes: int | None = None
     """The length of what follows the head; None: as long as it lasts."""
-
-
-def allows(hosts: Sequence[str], name: str, port: int) -> bool:
-    """Tell whether hosts, as a `Box` names them, hold one: at the ports 80 and 443, or at the port that is named."""
-    for entry in hosts:
-        pattern, _, given = entry.partition(":")
-        is_below = pattern.startswith("*.") and name.endswith(pattern[1:]) and len(name) >= len(pattern)
-        if (is_below or name == pattern) and (port == int(given) if given else port in (_PLAIN, _TLS)):
-            return True
-    return False
 
 
 class HostProxy:
@@ -161,18 +147,6 @@ class HostProxy:
                 place, f"it is {', '.join(dict.fromkeys(addresses))}, which is no address of the internet."
             )
         return good[0]
-
-
-def may_be_reached(address: str, *, is_named: bool) -> bool:
-    """Tell whether an address may be connected to. One that is not of the internet may if the host is named so."""
-    given = ipaddress.ip_address(address.partition("%")[0])
-    real = given
-    if isinstance(given, ipaddress.IPv6Address):
-        has_ipv4 = any(given in network for network in _WITH_IPV4)
-        real = given.sixtofour or (ipaddress.IPv4Address(int(given) & 0xFFFF_FFFF) if has_ipv4 else given)
-    if any(real in network for network in _METADATA) or real.is_multicast or real.is_unspecified:
-        return False
-    return is_named or real.is_global
 
 
 def read_request(head: bytes) -> _HostQuery:

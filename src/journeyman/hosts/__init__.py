@@ -1,0 +1,1 @@
+"""Hosts: how they are named, which of their addresses are public, and a proxy that lets few of them through."""
