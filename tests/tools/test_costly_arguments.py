@@ -16,7 +16,7 @@ from typing import Annotated, Literal, NamedTuple, Never, Union, cast
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import (
     AfterValidator,
@@ -324,6 +324,25 @@ def test_what_is_wrong_far_behind_is_told_only_where_it_is_cheap_to_look_for() -
     deep = json.dumps({"value": [{"value": 1, "left": {"value": 2}}] * 20_000 + [1]})
     assert "too long to say where" in issues(lambda: output_schema(list[Binary]).parse(deep))[0]
     assert "would take too long" in issues(lambda: holder.parse(json.dumps({"all": ["x"] * 250_000})))[0]
+
+
+class Report(BaseModel):
+    rows: list[Row]
+    total: int
+
+
+@settings(max_examples=12)
+@given(st.integers(0, 30), st.sampled_from(["[3].number", "[4999].number", "total"]))
+def test_of_a_long_text_no_fault_is_told_that_only_its_beginning_has(shift: int, wrong: str) -> None:
+    # Wherever the text is cut off to look for faults, what is complete in it is right, and `total` is behind it.
+    rows = [{"name": "x" * shift, "number": 1}, *[{"name": "a", "number": n} for n in range(4_999)]]
+    report: dict[str, object] = {"rows": rows, "total": 1}
+    if wrong == "total":
+        report["total"] = "x"
+    else:
+        rows[int(wrong[1:].partition("]")[0])]["number"] = "x"
+    found = issues(lambda: output_schema(Report).parse(json.dumps(report)))
+    assert "[3]" in found[0] if wrong == "[3].number" else "too long to say where" in found[0]
 
 
 def test_what_leads_to_one_member_only_may_be_nested_deeply() -> None:

@@ -32,7 +32,7 @@ from journeyman.tools.collisions import (
     each_schema,
     hashes_numbers,
 )
-from journeyman.tools.issues import faults_of, issue_lines
+from journeyman.tools.issues import Fault, Rank, faults_of, issue_lines
 from journeyman.tools.shape import Shape
 
 T = TypeVar("T")
@@ -40,6 +40,9 @@ Origin = Literal["json", "python"]
 
 _MAX_LOOKS_EXPLAINED: Final = 2_000
 """How many looks at values are cheap enough that an error may be kept for each."""
+_MAX_CHARS_EXPLAINED: Final = 300_000
+"""In how much of a text faults are looked for, where it has few objects and lists: to make objects of a long one takes
+longer than to check it."""
 _MAX_CHARS_COPIED: Final = 30_000_000
 """How much of a text the errors may hold together: each has a copy of the object or list that it is about."""
 _MAX_LOOKS: Final = 120_000
@@ -89,7 +92,11 @@ class BoundedValidator(Generic[T]):
         except (_TooCostly, TooManyCollide):
             raise InvalidArguments(subject, [_TOO_LONG]) from None
         except _DoesNotFit:
-            raise InvalidArguments(subject, self._first_issues(from_json(input_json), "json")) from None
+            n_values, n_holders = _n_marks(input_json)
+            most = _MAX_CHARS_EXPLAINED * n_values // (n_values + _COST_OF_HOLDER * n_holders)
+            is_whole = len(input_json) <= most
+            value = from_json(input_json if is_whole else input_json[:most], allow_partial=not is_whole)
+            raise InvalidArguments(subject, self._first_issues(value, "json", is_whole=is_whole)) from None
         except BaseException as error:  # a validator of the user's raised: for the model, as any refusal
             if not is_failure(error):
                 raise
@@ -174,8 +181,9 @@ class BoundedValidator(Generic[T]):
     def _issues(self, error: ValidationError, input_json: str | bytes | None = None) -> Sequence[str]:
         return issue_lines(faults_of(error, input_json, hides=self._hides))
 
-    def _first_issues(self, value: object, origin: Origin) -> Sequence[str]:
-        """Find the first faults of a large value that does not fit, in objects: a text would be copied for each."""
+    def _first_issues(self, value: object, origin: Origin, *, is_whole: bool = True) -> Sequence[str]:
+        """Find the first faults of a large value that does not fit, in objects: a text would be copied for each. What
+        is not whole was cut off: only faults of what stands before that are told."""
         first: Sequence[str] = ()
         if not (origin == "json" and self._shape.is_strict):  # a strict type takes other JSON than Python's objects
             self._bounds.n_names = self._bounds.n_looks = 0
@@ -190,7 +198,8 @@ class BoundedValidator(Generic[T]):
             except _IsFarBehind:
                 first = ()
             except ValidationError as error:
-                first = self._issues(error)
+                faults = faults_of(error, hides=self._hides)
+                first = issue_lines([each for each in faults if is_whole or _is_before_cut(each, value)])
             except Exception as error:  # noqa: BLE001 - as in `check_json`
                 first = [unchecked(error)]
         if first:
@@ -243,6 +252,23 @@ def _refuse() -> NoReturn:
 def unchecked(error: BaseException) -> str:
     """Return the issue for an input whose check itself failed."""
     return f"it could not be checked: {type(error).__name__}: {shorten_line(str(error))}"
+
+
+def _is_before_cut(fault: Fault, value: object) -> bool:
+    """Tell whether a fault is one of what is complete in a value that was cut off at its end."""
+    if fault.rank is Rank.UNKNOWN:
+        return True
+    for step in fault.path:
+        if is_dict(value) and step in value:
+            last, inside = next(reversed(value)), value[step]
+        elif is_list(value) and isinstance(step, int):
+            last, inside = len(value) - 1, value[step]
+        else:
+            return False
+        if step != last:
+            return True
+        value = inside
+    return False
 
 
 def n_values_of(value: object, most: int) -> int:
