@@ -40,7 +40,7 @@ from journeyman.events import (
 )
 from journeyman.journal import Outside, RecordingSink, SharedTape, TapeEnd, TapeKind, Where
 from journeyman.model import Model, Request, Response, Tap
-from journeyman.result import CallbackError, ToolKind
+from journeyman.result import CallbackError
 from journeyman.types import RunPath, ToolUse
 
 _log = logging.getLogger("journeyman")
@@ -136,16 +136,20 @@ class Watch:
         """Give the event to every listener, then to its callback, and await that."""
         if self.is_muted is not None and self.is_muted():
             return
-        if self.callbacks is NO_CALLBACKS:
-            self.show(event)
-            return
-        name, arguments, facts = _callback_of(event)  # before a listener can change what they hold
-        self.show(event)
+        name, facts = _CALLBACKS.get(type(event), ("", ()))
         callback = getattr(self.callbacks, name) if name else None
         if callback is None:
+            self.show(event)
             return
+        # Before a listener can change what they hold. A copy of an input for each callback: one that changes it would
+        # change what the model is sent next.
+        given = [(fact, getattr(event, fact)) for fact in facts]
+        arguments = [deepcopy(value) if fact == "tool_input" else value for fact, value in given]
+        if isinstance(event, ModelResponded):
+            arguments = [event]
+        self.show(event)
         try:
-            outcome = callback(self._context(facts, place), *arguments)
+            outcome = callback(self._context(event, place), *arguments)
             if is_awaited(outcome):
                 await outcome
         except BaseException as error:
@@ -153,80 +157,37 @@ class Watch:
                 raise
             self.regret("callback", name, error)
 
-    def _context(self, facts: _CallFacts, place: Place) -> CallbackContext:
+    def _context(self, event: Event, place: Place) -> CallbackContext:
+        call = event if isinstance(event, ToolCalled | ToolFinished) else None
+        end = event if isinstance(event, ToolFinished) else None
         return CallbackContext(
             path=self.path,
             attempt=place.attempt,
             max_attempts=self.max_attempts,
             iteration=place.iteration,
             max_iterations=self.max_iterations,
-            tool_use_id=facts.tool_use_id,
-            kind=facts.kind,
-            is_error=facts.is_error,
-            cached=facts.cached,
+            tool_use_id=None if call is None else call.tool_use_id,
+            kind=None if call is None else call.kind,
+            is_error=None if end is None else end.is_error,
+            cached=None if end is None else end.cached,
         )
 
 
-@lazy_dataclass(frozen=True)
-class _CallFacts:
-    """The facts that a callback learns of the call it is about; empty for the callbacks that are about no call."""
-
-    tool_use_id: str | None = None
-    kind: ToolKind | None = None
-    is_error: bool | None = None
-    cached: bool | None = None
-
-
-def _callback_of(event: Event) -> tuple[str, tuple[object, ...], _CallFacts]:
-    """Return the callback for `event`, its arguments after the context, and the facts of the call."""
-    match event:
-        case ToolCalled(tool_use_id=id, kind=kind):
-            # A copy for each callback: one that changes the input would change what the model is sent next.
-            return "on_tool_call", (event.tool_name, deepcopy(event.tool_input)), _CallFacts(id, kind)
-        case ToolFinished(tool_use_id=id, kind=kind, is_error=is_error, cached=cached):
-            facts = _CallFacts(id, kind, is_error, cached)
-            return "on_tool_result", (event.tool_name, event.tool_result), facts
-        case ModelResponded():
-            return "on_model_response", (event,), _NO_CALL
-        case _:
-            return _STEPS.get(type(event), ""), _fact_of(event), _NO_CALL
-
-
-def _fact_of(event: Event) -> tuple[object, ...]:
-    """Return the fact that the callback for a step is given, if it is given any."""
-    fact: tuple[object, ...] = ()
-    match event:
-        case LayerStarted():
-            fact = (event.name,)
-        case LayerCompleted():
-            fact = (event.outcome,)
-        case ValidationFailed():
-            fact = (event.feedback,)
-        case AttemptCompleted():
-            fact = (event.succeeded,)
-        case RunSucceeded():
-            fact = (event.output,)
-        case RunFailed():
-            fact = (event.error,)
-        case _:
-            pass
-    return fact
-
-
-_STEPS: Final[Mapping[type, str]] = {
-    RunStarted: "on_run_start",
-    AttemptStarted: "on_attempt_start",
-    IterationStarted: "on_iteration_start",
-    LayerStarted: "on_layer_start",
-    LayerCompleted: "on_layer_complete",
-    ValidationFailed: "on_validation_failure",
-    AttemptCompleted: "on_attempt_complete",
-    RunSucceeded: "on_success",
-    RunFailed: "on_failure",
+_CALLBACKS: Final[Mapping[type, tuple[str, tuple[str, ...]]]] = {
+    RunStarted: ("on_run_start", ()),
+    AttemptStarted: ("on_attempt_start", ()),
+    AttemptCompleted: ("on_attempt_complete", ("succeeded",)),
+    IterationStarted: ("on_iteration_start", ()),
+    ModelResponded: ("on_model_response", ()),
+    ToolCalled: ("on_tool_call", ("tool_name", "tool_input")),
+    ToolFinished: ("on_tool_result", ("tool_name", "tool_result")),
+    LayerStarted: ("on_layer_start", ("name",)),
+    LayerCompleted: ("on_layer_complete", ("outcome",)),
+    ValidationFailed: ("on_validation_failure", ("feedback",)),
+    RunSucceeded: ("on_success", ("output",)),
+    RunFailed: ("on_failure", ("error",)),
 }
-"""The callback for each kind of step."""
-
-_NO_CALL = _CallFacts()
+"""The callback for each kind of event, and the facts of the event that it is given behind the context."""
 
 
 # -- who takes down what happens ---------------------------------------------------------------------------------------
