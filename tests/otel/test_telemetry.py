@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from dataclasses import replace
@@ -260,12 +261,16 @@ async def _helped(request: Request) -> Response:
     return say("Helped.")
 
 
-async def test_work_that_nobody_waits_for_is_a_trace_of_its_own_with_a_link(sending: Sending) -> None:
+@pytest.mark.parametrize("is_recorded", [False, True])
+async def test_work_that_nobody_waits_for_is_a_trace_of_its_own_with_a_link(
+    sending: Sending, tmp_path: Path, is_recorded: bool
+) -> None:
     helper = Agent(name="helper", model=FunctionModel(_helped))
     starts = call("subagent", agent="helper", task="a", background=True, id="call_1")
     async with Tasks() as tasks:
         lead = Agent(name="lead", model=ScriptedModel([say(starts), "Done."]), tools=[Subagents(helper, tasks=tasks)])
-        await run(lead, "Go.", runtime=sending.runtime())
+        runtime = replace(sending.runtime(), recorder=tmp_path / "runs.db" if is_recorded else None)
+        await run(lead, "Go.", runtime=runtime)
     came = sending.received()
     helped, asked = came.one("invoke_agent helper"), came.one("execute_tool subagent")
     assert helped.trace != asked.trace
@@ -472,13 +477,40 @@ def test_a_limit_that_leaves_no_room_is_refused() -> None:
 # -- beside recordings, and in durable runs ---------------------------------------------------------------------------
 
 
-async def test_a_run_may_be_recorded_and_told_at_once(sending: Sending, tmp_path: Path) -> None:
-    runtime = Runtime(telemetry=sending.telemetry(), recorder=tmp_path / "runs.db")
-    await run(scout(looked(), "Whales sing."), "Go.", runtime=runtime)
-    assert len(sending.received().spans) == 5
-    with Recordings(tmp_path / "runs.db") as recordings:
-        found = recordings.find("last")
-        assert (found.status, len(recordings.requests(found))) == ("success", 2)
+def _lasting(facts: Mapping[str, object]) -> str:
+    """Return the facts that are the same in each run: no times, and no ids of answers."""
+    passing = ("duration", "_s", "ms", "chunk", "id", "n_chunks", "metadata", "port", "url")
+    return re.sub(r"127\.0\.0\.1:\d+", "", str(sorted(item for item in facts.items() if not item[0].endswith(passing))))
+
+
+@pytest.mark.parametrize("last", [say("Whales sing."), ProviderError("No more.", kind="bad_request")])
+async def test_a_run_that_is_recorded_and_told_at_once_is_both_as_it_is_alone(
+    sending: Sending, tmp_path: Path, last: Response
+) -> None:
+    fail = make_tool("fail", Rejected("Not today."))
+    carrier = next(each for each in CARRIERS if each.name == "anthropic-events")
+    told, recorded, told_before = list[object](), list[object](), 0
+    for place, telemetry in (("", sending.telemetry()), ("alone.db", None), ("both.db", sending.telemetry())):
+        runtime = Runtime(telemetry=telemetry, recorder=tmp_path / place if place else None)
+        async with carrier.play([say(call("look", topic="a"), call("fail")), last]) as played:
+            agent = Agent(name="scout", model=played.model, tools=[look, fail], gate=make_gate(Deny("No."), "look"))
+            await run(agent, "Go.", runtime=runtime)
+        if telemetry is not None:
+            spans, told_before = sending.received().spans[told_before:], len(sending.received().spans)
+            names = {span.id: span.name for span in spans}
+            told.append(
+                sorted(
+                    str((each.name, names.get(each.parent), each.status, each.events, _lasting(each.attributes)))
+                    for each in spans
+                )
+            )
+        if place:
+            with Recordings(tmp_path / place) as stored:
+                found = stored.find("last")
+                events = sorted((each.kind, each.path, _lasting(each.facts)) for each in stored.all_events(found))
+                recorded.append([events, [(each.form, _lasting(each.answer or {})) for each in stored.requests(found)]])
+    assert told[0] == told[1]
+    assert recorded[0] == recorded[1]
 
 
 async def test_all_lives_of_a_durable_run_are_in_the_trace_that_stored_it(sending: Sending, tmp_path: Path) -> None:

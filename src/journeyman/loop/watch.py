@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, ParamSpec
 
 from journeyman.agent import Runtime
 from journeyman.cancellation import is_awaited, is_failure
@@ -39,9 +39,11 @@ from journeyman.events import (
     ValidationFailed,
 )
 from journeyman.journal import Outside, RecordingSink, SharedTape, TapeEnd, TapeKind, Where
-from journeyman.model import Model, Request, Response, Tap
+from journeyman.model import Model, Request, Tap
 from journeyman.result import CallbackError
 from journeyman.types import RunPath, ToolUse
+
+P = ParamSpec("P")
 
 _log = logging.getLogger("journeyman")
 NO_CALLBACKS = Callbacks()
@@ -238,91 +240,68 @@ def traceparent_of(runtime: Runtime, agent: str) -> str:
         return ""
 
 
-@lazy_dataclass(frozen=True)
+def _tell_both(first: Callable[P, object], second: Callable[P, object]) -> Callable[P, None]:
+    """Return a function that calls one after the other with what it is given."""
+
+    def tell(*given: P.args, **facts: P.kwargs) -> None:
+        first(*given, **facts)
+        second(*given, **facts)
+
+    return tell
+
+
 class TwoTapes:
     """Two tapes of the same run: one records it, the other reports it to telemetry."""
 
-    first: RecordingSink
-    second: RecordingSink
+    def __init__(self, first: RecordingSink, second: RecordingSink) -> None:
+        self._first, self._second = first, second
+        self.hear: Final = _tell_both(first.hear, second.hear)
+        self.note: Final = _tell_both(first.note, second.note)
+        self.apart: Final = _tell_both(first.apart, second.apart)
+        self.note_call_failure: Final = _tell_both(first.note_call_failure, second.note_call_failure)
 
     @property
     def is_behind(self) -> bool:
-        return self.first.is_behind or self.second.is_behind
+        return self._first.is_behind or self._second.is_behind
 
     @property
     def outside(self) -> Outside | None:
-        return self.first.outside or self.second.outside
+        return self._first.outside or self._second.outside
 
     @property
     def wants_words(self) -> bool:
-        return self.first.wants_words or self.second.wants_words
-
-    def hear(self, event: Event) -> None:
-        self.first.hear(event)
-        self.second.hear(event)
-
-    def note(self, kind: str, where: Where, **facts: object) -> None:
-        self.first.note(kind, where, **facts)
-        self.second.note(kind, where, **facts)
+        return self._first.wants_words or self._second.wants_words
 
     def tap(self, where: Where, model: Model, request: Request) -> Tap:
-        return TwoTaps(self.first.tap(where, model, request), self.second.tap(where, model, request))
+        return TwoTaps(self._first.tap(where, model, request), self._second.tap(where, model, request))
 
     @contextmanager
     def active(self, path: RunPath, use: ToolUse | None = None) -> Generator[None]:
-        with self.first.active(path, use), self.second.active(path, use):
+        with self._first.active(path, use), self._second.active(path, use):
             yield
 
-    def apart(self) -> None:
-        self.first.apart()
-        self.second.apart()
-
-    def note_call_failure(self, path: RunPath, tool_use_id: str, error: str) -> None:
-        self.first.note_call_failure(path, tool_use_id, error)
-        self.second.note_call_failure(path, tool_use_id, error)
-
     async def room(self) -> None:
-        await self.first.room()
-        await self.second.room()
+        await self._first.room()
+        await self._second.room()
 
     def ended_early(self) -> str | None:
-        return self.first.ended_early() or self.second.ended_early()
+        return self._first.ended_early() or self._second.ended_early()
 
     async def end(self, status: TapeEnd, code: str | None = None) -> None:
-        await self.second.end(status, code)
-        await self.first.end(status, code)
+        await self._second.end(status, code)
+        await self._first.end(status, code)
 
 
-@lazy_dataclass(frozen=True)
 class TwoTaps:
     """Two taps of the same request. The end reaches them in reverse order: the one that began last ends first."""
 
-    first: Tap
-    second: Tap
-
-    def note_body(self, body: bytes, pieces: Sequence[bytes]) -> None:
-        self.first.note_body(body, pieces)
-        self.second.note_body(body, pieces)
-
-    def note_request(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
-        self.first.note_request(url, headers, body)
-        self.second.note_request(url, headers, body)
-
-    def note_status(self, status: int, request_id: str | None) -> None:
-        self.first.note_status(status, request_id)
-        self.second.note_status(status, request_id)
-
-    def note_data(self, data: bytes | Sequence[tuple[bytes, bytes]]) -> None:
-        self.first.note_data(data)
-        self.second.note_data(data)
-
-    def note_response(self, response: Response) -> None:
-        self.second.note_response(response)
-        self.first.note_response(response)
-
-    def note_failure(self, error: BaseException) -> None:
-        self.second.note_failure(error)
-        self.first.note_failure(error)
+    def __init__(self, first: Tap, second: Tap) -> None:
+        self.note_body: Final = _tell_both(first.note_body, second.note_body)
+        self.note_request: Final = _tell_both(first.note_request, second.note_request)
+        self.note_status: Final = _tell_both(first.note_status, second.note_status)
+        self.note_data: Final = _tell_both(first.note_data, second.note_data)
+        self.note_response: Final = _tell_both(second.note_response, first.note_response)
+        self.note_failure: Final = _tell_both(second.note_failure, first.note_failure)
 
 
 if TYPE_CHECKING:
