@@ -131,6 +131,11 @@ class SeenRun:
         """The runs that it started."""
         return [run for call in self.calls for run in call.runs] + self.others
 
+    @property
+    def work(self) -> tuple[int, int, int]:
+        """How many attempts, iterations and calls it has begun, as far as was heard."""
+        return len({each.attempt for each in self.iterations}), len(self.iterations), sum(1 for _ in self.calls)
+
     def call(self, id: str | None) -> SeenCall | None:
         """Return one of its calls; the latest are looked at first."""
         found = (iteration.calls[id] for iteration in reversed(self.iterations) if id in iteration.calls)

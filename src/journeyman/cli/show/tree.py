@@ -7,7 +7,7 @@ lines of their own between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
@@ -30,7 +30,7 @@ from journeyman.errors import count
 from journeyman.events import Event, RunFailed, RunResumed, RunStarted
 from journeyman.result import LayerOutcome, Metadata
 from journeyman.toolbox.todo import NAME as TODO
-from journeyman.types import NOTHING_USED, RunPath, Usage
+from journeyman.types import NOTHING_USED, RunPath
 
 _DEEPER: Final = 4
 """How much further a sub-agent's lines are indented than those of the agent that called it."""
@@ -312,10 +312,16 @@ def count_work(metadata: Metadata) -> str:
     took = duration(metadata.latency_s)
     if not metadata.attempts:
         return took
-    iterations = sum(record.iterations for record in metadata.attempts)
-    calls = sum(stats.calls for stats in metadata.tools.values())
-    counts = [count(len(metadata.attempts), "attempt"), count(iterations, "iteration"), count(calls, "call")]
+    counts = [count(number, noun) for number, noun in zip(_work_in(metadata), _WORK, strict=True)]
     return f"{', '.join(counts)} · {took}"
+
+
+_WORK: Final = ("attempt", "iteration", "call")
+
+
+def _work_in(metadata: Metadata) -> tuple[int, int, int]:
+    iterations = sum(record.iterations for record in metadata.attempts)
+    return len(metadata.attempts), iterations, sum(stats.calls for stats in metadata.tools.values())
 
 
 # -- background work and teams ----------------------------------------------------------------------------------------
@@ -389,17 +395,15 @@ class Outline:
         yield Line(name="The whole tree", note="tokens, of runs with all below")
         for run in self._roots:
             yield from _run_lines(run, 0)
-        together, apart, apart_usage = _sums(self._roots)
+        work = [run.work if run.metadata is None else _work_in(run.metadata) for run in _every(self._roots)]
+        sums = len(work), *(sum(column) for column in zip(*work, strict=True))
+        told = [count(number, noun) for number, noun in zip(sums, ("run", *_WORK), strict=True)]
         yield EMPTY
-        yield Line(name="in all", text=f"· {together.sentence()}")
-        yield Line(
-            indent=2,
-            text=usage_sentence(_usage_of([run for run in self._roots if run.mode != BACKGROUND])),
-            style="dim",
-        )
-        if apart.runs:
-            yield Line(name="in the background", text=f"· {apart.sentence()}")
-            yield Line(indent=2, text=usage_sentence(apart_usage), style="dim")
+        yield Line(name="in all", text=f"· {', '.join(told)}")
+        ended = [run.metadata for run in self._roots if run.metadata is not None]
+        used = [each for ends in ended for each in (ends.usage, ends.background_usage) if each is not None]
+        is_told = len(used) == 2 * len(self._roots)  # else one of them does not say what it used
+        yield Line(indent=2, text=usage_sentence(sum(used, NOTHING_USED) if is_told else None), style="dim")
 
 
 def _run_lines(run: SeenRun, indent: int) -> Iterator[Line]:
@@ -454,62 +458,8 @@ def _step(iteration: SeenIteration, indent: int) -> Line:
 # -- the sums ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _SumOfRuns:
-    """The sum of what several runs did: attempts, iterations, and calls."""
-
-    runs: int = 0
-    attempts: int = 0
-    iterations: int = 0
-    calls: int = 0
-
-    def add(self, run: SeenRun) -> None:
-        self.runs += 1
-        if run.metadata is not None:
-            self.attempts += len(run.metadata.attempts)
-            self.iterations += sum(record.iterations for record in run.metadata.attempts)
-            self.calls += sum(stats.calls for stats in run.metadata.tools.values())
-        else:
-            self.attempts += len({iteration.attempt for iteration in run.iterations})
-            self.iterations += len(run.iterations)
-            self.calls += sum(1 for _ in run.calls)
-
-    def sentence(self) -> str:
-        counts = (self.runs, "run"), (self.attempts, "attempt"), (self.iterations, "iteration"), (self.calls, "call")
-        return ", ".join(count(number, noun) for number, noun in counts)
-
-
-def _sums(roots: Sequence[SeenRun]) -> tuple[_SumOfRuns, _SumOfRuns, Usage | None]:
-    """Return what the runs did with all below them, and what was done in the background: that is nobody's part."""
-    together, apart = _SumOfRuns(), _SumOfRuns()
-    background: list[SeenRun] = []
-    stack = [(run, False) for run in roots]
-    while stack:
-        run, is_apart = stack.pop()
-        if run.mode == BACKGROUND:
-            background.append(run)
-            is_apart = True
-        (apart if is_apart else together).add(run)
-        stack += [(below, is_apart) for below in run.below]
-    return together, apart, _usage_of(background)
-
-
-def _usage_of(runs: Sequence[SeenRun]) -> Usage | None:
-    """Return what the runs used with all below them; None when one of them does not say."""
-    total = NOTHING_USED
+def _every(runs: Iterable[SeenRun]) -> Iterator[SeenRun]:
+    """Give the runs, each with all below it."""
     for run in runs:
-        if run.mode == BACKGROUND and run.metadata is None:
-            total += _usage_so_far(run)
-        elif run.metadata is None or run.metadata.usage is None:
-            return None
-        else:
-            total += run.metadata.usage
-    return total
-
-
-def _usage_so_far(run: SeenRun) -> Usage:
-    """Return what a run that has not ended used, with those below that it waits for."""
-    if run.metadata is not None and run.metadata.usage is not None:
-        return run.metadata.usage
-    below = [_usage_so_far(each) for each in run.below if each.mode != BACKGROUND]
-    return Usage.total([*below, *[each.usage for each in run.iterations if each.usage is not None]])
+        yield run
+        yield from _every(run.below)
