@@ -74,20 +74,9 @@ class Questions:
         if not self._is_anybody_there:
             return Deny(approval.question)
         id, request = self._next("approval"), approval.request
-        asked = ApprovalRequested(
-            path=request.path,
-            id=id,
-            question=approval.question,
-            tool_use_id=request.tool_use_id,
-            tool_name=request.tool_name,
-            arguments=read_object(request.input_json),  # a copy: the call keeps what was asked about
-            question_id=approval.question_id,
-            offers=approval.offers,
-            rule=approval.rule,
-        )
         decision: Decision = Deny(UNANSWERED)
         try:
-            shown = partial(self.watch.show, asked)
+            shown = partial(self.watch.show, asked_event(approval, id))
             answer = await self._wait_for_answer(id, "a decision", shown, opened, digest=approval.question_id)
             decision = Deny(answer) if isinstance(answer, str) else answer
             return decision
@@ -147,6 +136,22 @@ class Questions:
     def _next(self, kind: str) -> str:
         self._n_asked += 1
         return f"{kind}_{self._n_asked}"
+
+
+def asked_event(approval: Approval, id: str) -> ApprovalRequested:
+    """Return the event by which somebody is asked about a call, under an id."""
+    request = approval.request
+    return ApprovalRequested(
+        path=request.path,
+        id=id,
+        question=approval.question,
+        tool_use_id=request.tool_use_id,
+        tool_name=request.tool_name,
+        arguments=read_object(request.input_json),  # a copy: the call keeps what was asked about
+        question_id=approval.question_id,
+        offers=approval.offers,
+        rule=approval.rule,
+    )
 
 
 def answered_event(path: RunPath, id: str, decision: Decision) -> ApprovalAnswered:

@@ -35,6 +35,7 @@ from pydantic_core import from_json
 from rich.console import Console
 
 from journeyman.agent import Agent
+from journeyman.chat.questions import asked_event
 from journeyman.cli.permit.policy import Nobody, find_watched_run
 from journeyman.cli.show.lines import Line, all_arguments, one_line
 from journeyman.cli.show.screen import PlainScreen, is_dumb
@@ -445,7 +446,7 @@ class TerminalAsker:
         return await seen.outside.ask(path, question, options, call=call, beside=here)
 
     async def _approve(self, approval: Approval) -> Decision:
-        answer = await self._ask(_event_of(approval))
+        answer = await self._ask(asked_event(approval, approval.request.tool_use_id))
         return Deny(DENIED) if answer is None or isinstance(answer, str) else answer
 
     async def _ask_question(self, path: RunPath, question: str, options: Sequence[str]) -> str | None:
@@ -518,21 +519,6 @@ async def _readable(descriptor: int) -> AsyncGenerator[None]:
     finally:
         loop.remove_reader(descriptor)
     yield
-
-
-def _event_of(approval: Approval) -> ApprovalRequested:
-    request = approval.request
-    return ApprovalRequested(
-        path=request.path,
-        id=request.tool_use_id,
-        question=approval.question,
-        tool_use_id=request.tool_use_id,
-        tool_name=request.tool_name,
-        arguments=request.arguments,
-        question_id=approval.question_id,
-        offers=approval.offers,
-        rule=approval.rule,
-    )
 
 
 if TYPE_CHECKING:
