@@ -44,7 +44,6 @@ from journeyman.record.packing import Folder, Pieces
 from journeyman.record.retention import Keeping, prune_old
 from journeyman.record.rows import (
     ModelExchange,
-    Neutral,
     Note,
     ReceivedResponse,
     RecordingEnd,
@@ -274,16 +273,13 @@ class RunRecording:
 class RequestTap:
     """Takes down one request, and what comes back. What is made of it, the writer makes."""
 
-    __slots__ = (
-        *("_asked", "_assembled", "_came", "_began_s", "_messages", "_model", "_request", "_sent", "_tape", "_where"),
-    )
+    __slots__ = (*("_asked", "_assembled", "_came", "_began_s", "_model", "_request", "_sent", "_tape", "_where"),)
 
     def __init__(self, tape: RunRecording, where: Where, model: Model, request: Request) -> None:
         self._tape = tape
         self._where = where
         self._model = model
-        self._request = request
-        self._messages = (*request.messages,)  # the list grows after the call
+        self._request = replace(request, messages=(*request.messages,))  # the list grows after the call
         self._assembled: tuple[bytes, Sequence[bytes]] | None = None
         self._sent: SentRequest | None = None
         self._came = ReceivedResponse(time.perf_counter())
@@ -311,26 +307,20 @@ class RequestTap:
     def note_response(self, response: Response) -> None:
         self._came.response = response
         self._end()
-        self._tape.put(ModelExchange(self._where, self._model, self._neutral(), self._took_s(), response))
+        self._tape.put(ModelExchange(self._where, self._model, self._request, self._took_s(), response))
 
     def note_failure(self, error: BaseException) -> None:
         self._came.error = error
         self._end()
-        self._tape.put(ModelExchange(self._where, self._model, self._neutral(), self._took_s(), error=error))
+        self._tape.put(ModelExchange(self._where, self._model, self._request, self._took_s(), error=error))
 
     def _took_s(self) -> float:
         return self._came.ended_s - self._began_s
 
-    def _neutral(self) -> Neutral:
-        asked = self._request
-        return Neutral(
-            prefix=asked.prefix, messages=self._messages, settings=asked.settings, max_tokens=asked.max_tokens
-        )
-
     def _end(self) -> None:
         came = self._came
         if self._sent is None:
-            self._sent = self._made(around={}, asked=self._neutral())
+            self._sent = self._made(around={}, asked=self._request)
             self._tape.put(self._sent)
         came.sent, came.ended_s = self._sent, time.perf_counter()
         self._tape.put(came)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import orjson
@@ -29,7 +29,7 @@ from journeyman.events import (
 )
 from journeyman.events.json_form import facts_of, plain, plain_fields
 from journeyman.journal import TapeEnd, Where
-from journeyman.model import Model, ModelSettings, Prefix, Response
+from journeyman.model import Model, ModelSettings, Prefix, Request, Response
 from journeyman.model import facts_of as facts_of_model
 from journeyman.narrowing import is_json_object
 from journeyman.record.packing import Folded, Folder, Pieces, dumped, shape_of
@@ -66,16 +66,6 @@ class Note:
 
 
 @lazy_dataclass(kw_only=True)
-class Neutral:
-    """A request that no transport of ours carries."""
-
-    prefix: Prefix
-    messages: Sequence[Message]
-    settings: ModelSettings
-    max_tokens: int | None
-
-
-@lazy_dataclass(kw_only=True)
 class SentRequest:
     """A request that goes out."""
 
@@ -87,7 +77,8 @@ class SentRequest:
     body: bytes = b""
     pieces: Sequence[bytes] = ()
     """The body in the pieces that it was joined from; none where nobody told."""
-    asked: Neutral | None = None
+    asked: Request | None = None
+    """The request itself, if no transport of ours carries it."""
     size: int = 0
     now: _Last | None = None
     """What the next one may go on from."""
@@ -155,7 +146,7 @@ class ModelExchange:
 
     where: Where
     model: Model
-    request: Neutral
+    request: Request
     took_s: float
     response: Response | None = None
     error: BaseException | None = None
@@ -195,7 +186,7 @@ class _Last:
     """As the encoder gave them, except for the first."""
     hops: int
     """How many others have to be read to read it."""
-    head: tuple[Neutral, bytes] | None
+    head: tuple[Request, bytes] | None
     """For a request that is `asked`: what its first piece was."""
     n: int = 0
     """Its number in the store, once it is written."""
@@ -291,7 +282,7 @@ class RowMaker:
 
     def _prepared(self, folder: Folder, line: RecordingRow, sent: SentRequest) -> list[int]:
         before = line.requests.get(sent.where[0])
-        head: tuple[Neutral, bytes] | None = None
+        head: tuple[Request, bytes] | None = None
         if sent.asked is not None:  # it is no request over HTTP of ours
             pieces, head = _neutral(
                 f"{sent.provider}:{sent.model}", sent.asked, None if before is None else before.head
@@ -539,8 +530,8 @@ def _in_common(before: Sequence[bytes], now: Sequence[bytes]) -> int:
 
 
 def _neutral(
-    model: str, asked: Neutral, known: tuple[Neutral, bytes] | None
-) -> tuple[list[bytes], tuple[Neutral, bytes]]:
+    model: str, asked: Request, known: tuple[Request, bytes] | None
+) -> tuple[list[bytes], tuple[Request, bytes]]:
     """Return a request as JSON of ours, in pieces, and its first piece, which is mostly that of the one before."""
     before = None if known is None else known[0]
     # The same object in nearly all requests of a run: comparing what is in it would take longer.
@@ -559,8 +550,7 @@ def _neutral(
     pieces = [message.wire.get(_WIRE) or _message_piece(message) for message in asked.messages]
     if pieces:
         pieces[0] = pieces[0][1:]
-    kept = Neutral(prefix=asked.prefix, messages=(), settings=asked.settings, max_tokens=asked.max_tokens)
-    return [head, *pieces, b"]}"], (kept, head)
+    return [head, *pieces, b"]}"], (replace(asked, messages=()), head)
 
 
 def _message_piece(message: Message) -> bytes:
