@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast, get_args
 
@@ -110,7 +111,9 @@ class FaultyModel(WrapperModel):
             if kind is None or kind == "slow":
                 yield parts
             else:
-                yield _Spoiled(parts, self._spoiling(kind, request, random), self.made, InjectedFault(number, kind))
+                note = partial(self.made.append, InjectedFault(number, kind))
+                async with aclosing(_spoil_parts(parts, self._spoiling(kind, request, random), note)) as spoiled:
+                    yield spoiled
 
     def _spoiling(self, kind: FaultKind, request: Request, random: Random) -> _Spoil:
         match kind:
@@ -143,35 +146,19 @@ def _problems_of_faults(rate: object, faults: object) -> Iterator[Problem]:
 # -- answers with a fault ----------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, repr=False, eq=False)
-class _Spoiled:
-    """The parts of an answer, each as a fault leaves it."""
-
-    _parts: AsyncIterator[Part]
-    _spoil: _Spoil
-    _made: list[InjectedFault]
-    """Where the fault is noted when it has shown, once."""
-    _fault: InjectedFault | None
-
-    def __aiter__(self) -> _Spoiled:
-        return self
-
-    async def __anext__(self) -> Part:
-        while True:
-            part = await anext(self._parts)
-            try:
-                spoiled = self._spoil(part)
-            except ProviderError:
-                self._tell()
-                raise
-            if spoiled is not part:
-                self._tell()
-            if spoiled is not None:
-                return spoiled
-
-    def _tell(self) -> None:
-        self._made += [self._fault] if self._fault is not None else []
-        self._fault = None
+async def _spoil_parts(parts: AsyncIterator[Part], spoil: _Spoil, note: Callable[[], None]) -> AsyncGenerator[Part]:
+    """Give the parts of an answer, each as a fault leaves it. `note` is called when the fault has shown, once."""
+    has_shown = False
+    async for part in parts:
+        spoiled: Part | None = None
+        try:
+            spoiled = spoil(part)
+        finally:
+            if spoiled is not part and not has_shown:
+                has_shown = True
+                note()
+        if spoiled is not None:
+            yield spoiled
 
 
 def _breaking(error: ProviderError, *, after: int) -> _Spoil:
