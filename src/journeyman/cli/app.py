@@ -222,9 +222,12 @@ class Mistake(Hinted):
 @contextmanager
 def explain_errors(hint: str, *, about: str = "") -> Generator[None]:
     """Let what the block raises be a mistake: a `ValueError` by its own words, an `OSError` as the reason of what is
-    said `about` it."""
+    said `about` it, and the first problem of a definition, with its own hint."""
     try:
         yield
+    except DefinitionError as error:
+        problem = error.problems[0]
+        raise Mistake(": ".join(filter(None, (about, problem.message))), problem.hint) from error
     except OSError as error:
         if not about:
             raise

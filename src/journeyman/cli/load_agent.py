@@ -74,8 +74,7 @@ def find_object(target: str) -> object:
     Raises:
         Mistake: there is no such file, module or agent, or importing it failed.
     """
-    origin, attribute = _split_target(target)
-    module = load_file(Path(origin)) if _is_file(origin) else _load_or_explain(origin, lambda: _import(origin))
+    module, origin, attribute = _load_module(target)
     if not attribute:
         return _only_agent(module, origin)
     found: object = module
@@ -97,8 +96,8 @@ def load_value(option: str, target: str, fits: Callable[[object], bool], *, what
     Raises:
         Mistake: there is no such file or module, importing it failed, or it is not `what` the option takes.
     """
-    origin, attribute = _split_target(target)
-    found: object = load_file(Path(origin)) if _is_file(origin) else _load_or_explain(origin, lambda: _import(origin))
+    found: object
+    found, origin, attribute = _load_module(target)
     for name in attribute.split("."):
         found = _attribute(found, name, origin)
     found = None if found is _NOTHING else found
@@ -179,6 +178,14 @@ def _check_readable(path: Path) -> None:
         raise Mistake(f"{path} is no Python file.", f"Give a file that ends in .py, for example {_EXAMPLE}.")
     with explain_errors("Check its permissions.", about=f"{path} cannot be read"):
         path.open("rb").close()
+
+
+def _load_module(target: str) -> tuple[ModuleType, str, str]:
+    """Return the file or module that is named, how it is named, and the attribute of it, if there is one."""
+    origin, attribute = _split_target(target)
+    if _is_file(origin):
+        return load_file(Path(origin)), origin, attribute
+    return _load_or_explain(origin, lambda: _import(origin)), origin, attribute
 
 
 # -- importing --------------------------------------------------------------------------------------------------------
@@ -431,12 +438,8 @@ def with_skills(agent: Agent[Any, Any, Any], folders: Sequence[Path] | None) -> 
     """
     if not folders:
         return agent
-    try:
-        with log_shown(PlainScreen(stderr_console()).say, debug=False):
-            return replace(agent, tools=[*agent.tools, Skills(*folders, skip_broken=True)])
-    except DefinitionError as error:
-        problem = error.problems[0]
-        raise Mistake(one_line(f"--skills: {problem.message}", _SAID_CHARACTERS), problem.hint) from error
+    with explain_errors("", about="--skills"), log_shown(PlainScreen(stderr_console()).say, debug=False):
+        return replace(agent, tools=[*agent.tools, Skills(*folders, skip_broken=True)])
 
 
 def _with_agents(agent: Agent[Any, Any, Any], folder: Path, model: str | None) -> Agent[Any, Any, Any]:
@@ -454,6 +457,25 @@ def _with_agents(agent: Agent[Any, Any, Any], folder: Path, model: str | None) -
         problem = error.problems[0]
         hint = _AGENT_HINTS.get(problem.code, problem.hint)
         raise Mistake(one_line(f"--agents: {problem.message}", _SAID_CHARACTERS), hint) from error
+
+
+@contextmanager
+def explain_servers(pins: Path | None = None, hint: str = "") -> Generator[None]:
+    """Say in one line why MCP servers cannot be used in the block. `hint`: what to do where they differ from `pins`.
+
+    Raises:
+        Mistake: they are named wrongly, or are not as pinned.
+        Refused: one cannot be used.
+    """
+    try:
+        yield
+    except DefinitionError as error:
+        problem = error.problems[0]
+        raise Mistake(one_line(f"{error.subject}: {problem.message}"), problem.hint) from error
+    except PinsDiffer as error:
+        raise Mistake(one_line(f"{pins}: {error.differences[0]}."), hint) from error
+    except McpUnavailable as error:
+        raise Refused(one_line(error.message), error.hint) from error
 
 
 class _OpenAgent:
@@ -544,19 +566,11 @@ class _OpenAgent:
         """Return the agent with the tools of MCP servers besides its own."""
         load_servers = resolve_name("journeyman.mcp.servers:load_servers")
         mcp: Callable[..., AbstractAsyncContextManager[ServerTools]] = resolve_name("journeyman.mcp.tools:mcp")
-        try:
+        hint = f"Look at what it offers now, and pin it: journeyman mcp pin --pins {self._pins} {file}"
+        with explain_servers(self._pins, hint):
             servers = mcp(load_servers(file), pins=self._pins, start_timeout_s=self._timeout_s)
             tools = await stack.enter_async_context(servers)
             return replace(agent, tools=[*agent.tools, *tools])
-        except DefinitionError as error:
-            problem = error.problems[0]
-            raise Mistake(one_line(f"{error.subject}: {problem.message}"), problem.hint) from error
-        except PinsDiffer as error:
-            hint = f"Look at what it offers now, and pin it: journeyman mcp pin --pins {self._pins} {file}"
-            raise Mistake(one_line(f"{self._pins}: {error.differences[0]}."), hint) from error
-        except McpUnavailable as error:
-            text = f"The MCP server {error.server!r} cannot be used: {error.reason}."
-            raise Refused(one_line(text), error.hint) from error
 
     def _mistake(self, error: BaseException) -> Mistake:
         while is_group(error):

@@ -22,14 +22,11 @@ import journeyman.mcp_server as serving
 from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake, describe
 from journeyman.cli.ending import TERMINATED_S
-from journeyman.cli.load_agent import check_names
+from journeyman.cli.load_agent import check_names, explain_servers
 from journeyman.cli.options import AgentNames, Flag, GivenOptions, HostNames, Port, SharedOptions
 from journeyman.cli.outputs import OutputLost
 from journeyman.cli.run import Stdout
 from journeyman.cli.serving import check_named, frame_of, listening_told, until_told
-from journeyman.cli.show.lines import one_line
-from journeyman.cli.show.screen import print_error
-from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer
 from journeyman.mcp.servers import Target, load_servers
 from journeyman.mcp.tools import pin as pin_tools
 from journeyman.mcp.tools import sign_in
@@ -137,29 +134,11 @@ def pin(
     Look at what it prints before you use it: the descriptions of tools are instructions to a model.
     """
     stdout = Stdout()
-    try:
-        news = _ask_servers(target, name, partial(pin_tools, path=pins))
-    except PinsDiffer as error:
-        raise Mistake(f"{pins}: {error.differences[0]}.", "Fix it, or remove it and pin again.") from error
-    if news is None:
-        return 1
+    with explain_servers(pins, "Fix it, or remove it and pin again."):
+        news = asyncio.run(pin_tools(_servers(target, name), path=pins))
     stdout.write_text("\n".join(news) or "Nothing differs.")
     _write_notice(f"pinned in {pins}")
     return 0
-
-
-def _ask_servers(
-    target: Sequence[str], name: str | None, ask: Callable[[Mapping[str, Target]], Coroutine[Any, Any, list[str]]]
-) -> list[str] | None:
-    """Return what the servers that are named answer. None: one cannot be used, and that has been printed."""
-    try:
-        return asyncio.run(ask(_servers(target, name)))
-    except DefinitionError as error:
-        problem = error.problems[0]
-        raise Mistake(one_line(f"{error.subject}: {problem.message}"), problem.hint) from error
-    except McpUnavailable as error:
-        print_error(f"The MCP server {error.server!r} cannot be used: {error.reason}.", error.hint)
-        return None
 
 
 @mcp.command(**describe("mcp login"))
@@ -171,9 +150,9 @@ def login(
     is_address = target.startswith(("http://", "https://"))
     if not is_address and not target.endswith(".json"):
         raise Mistake(f"{target!r} is neither a file of servers nor an address.", "Nobody signs in at a program.")
-    names = _ask_servers((target,), (urlsplit(target).hostname or "server") if is_address else None, sign_in)
-    if names is None:
-        return 1
+    name = (urlsplit(target).hostname or "server") if is_address else None
+    with explain_servers():
+        names = asyncio.run(sign_in(_servers((target,), name)))
     stdout.write_text("\n".join(f"signed in: {name}" for name in names) or "No server has an address.")
     return 0
 

@@ -16,12 +16,12 @@ from cyclopts import Parameter
 from pydantic import BaseModel, ValidationError
 
 from journeyman import sandbox as sandboxes  # whose modules are loaded when somebody asks for a box
-from journeyman.cli.app import Mistake
+from journeyman.cli.app import Mistake, explain_errors
 from journeyman.cli.options import BoxOptions, SandboxUse
 from journeyman.cli.show.lines import Line, one_line, refusal_words
 from journeyman.cli.show.screen import stderr_console
 from journeyman.environment import select_environment
-from journeyman.errors import DefinitionError, name_and_words, quoted
+from journeyman.errors import name_and_words, quoted
 from journeyman.hosts.names import host_problem
 from journeyman.needs import read_need
 from journeyman.sandbox.box import Box, secrets_of_home
@@ -131,10 +131,8 @@ def _read_need(place: str, need: str, word: str) -> str:
     path = os.path.realpath(os.path.expanduser(value))
     if not os.path.exists(path):  # false also where a name is too long, or one may not look
         raise Mistake(f"{place} {quoted(word[:80])}: nothing is there.", "Make it first, or name another.")
-    try:
+    with explain_errors(""):
         Box(work=path if kind == "write" else os.devnull)
-    except DefinitionError as error:
-        raise Mistake(error.problems[0].message, error.problems[0].hint) from error
     return f"{kind}:{path}"
 
 
@@ -213,10 +211,7 @@ async def _show_escapes() -> int:
 
 async def _run_in_box(folder: str, command: tuple[str, ...]) -> int:
     startup = StartupFiles(folder)
-    try:
-        box = Box(work=folder, hidden=secrets_of_home(), protected=startup.paths)
-    except DefinitionError as error:
-        raise Mistake(error.problems[0].message, error.problems[0].hint) from error
+    box = Box(work=folder, hidden=secrets_of_home(), protected=startup.paths)
     opened = _require_sandbox().open(box)
     try:
         code = await _wait_for(opened, command)
