@@ -10,12 +10,11 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
-from typing import Annotated, Any, Final, Protocol
+from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
@@ -33,22 +32,6 @@ _NOTICE: Final = (
     "A real language model at work, on this machine: SmolLM2, of 135 million parameters. It is small and often wrong,"
     " and a check reads its answer. Without it: --offline."
 )
-
-
-class Demo(Protocol):
-    """The example of `journeyman demo`: an agent, a question for it, and a notice that says who answers."""
-
-    @property
-    def agent(self) -> Agent[Any, Any, Any]: ...
-    @property
-    def question(self) -> str:
-        """Asked when the user asks nothing."""
-        ...
-
-    @property
-    def notice(self) -> str:
-        """Says who is at work: a language model, or the offline stand-in."""
-        ...
 
 
 def demo(
@@ -69,9 +52,8 @@ def demo(
     if is_plain and not offline and all(map(find_spec, LOCAL_PACKAGES)) and (code := _plan_trip(shared)) > 1:
         return code  # it was interrupted
     place, example = _example("_demo", "agent", "analyst")
-    make: Callable[[Path | None], Demo] = example.demo_agent
     with explain_errors(""):  # its message says what to do
-        found = make(data)
+        found = example.demo_agent(data)
     recorder = recorder_in(shared, target=f"{place}:agent" if data is None else None)
     with AgentLoop() as loop:
         job = Job(
