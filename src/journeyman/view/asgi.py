@@ -7,9 +7,8 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import wraps
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -120,9 +119,10 @@ def create_viewer(
         finally:
             await view.close()
 
+    answered = dict.fromkeys((StoreError, LookupError, ValueError, _NotChanged), _answer_error)
     routes = [*view.routes(), Mount("/", _Pages())]
     return HttpGuard(
-        Starlette(routes=routes, lifespan=life),
+        Starlette(routes=routes, lifespan=life, exception_handlers=answered),
         hosts=hosts,
         token=token,
         checks=(check_type, check_encoding),
@@ -235,27 +235,29 @@ def _preload_links(request: Request) -> str:
     return ", ".join(f"<{each}>; rel=preload; as=fetch; crossorigin" for each in asked)
 
 
-def _answer_errors(
-    work: Callable[[_Viewer, Request], Awaitable[Response]],
-) -> Callable[[_Viewer, Request], Awaitable[Response]]:
-    """Return a handler whose errors are answers."""
-
-    @wraps(work)
-    async def answer(view: _Viewer, request: Request) -> Response:
-        try:
-            return await work(view, request)
-        except StoreError as error:
+async def _answer_error(_: Request, error: Exception) -> Response:
+    """Return the answer to a request in which something was raised."""
+    match error:
+        case _NotChanged():
+            return error.answer
+        case StoreError():
             return refusal(503 if error.is_busy else 500, error.message, error.hint)
-        except LookupError as error:
+        case LookupError():
             return refusal(404, str(error.args[0]), "See the list of all runs.")
-        except ValidationError as error:
+        case ValidationError():
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"])) or "the body"
             return refusal(422, f"{where}: {first['msg']}.", "Look at journeyman/view/steering.py.")
-        except ValueError as error:
+        case _:
             return refusal(422, str(error), "Look at what was given.")
 
-    return answer
+
+class _NotChanged(Exception):
+    """Nothing may be changed so; the answer says why."""
+
+    def __init__(self, answer: Response) -> None:
+        super().__init__()
+        self.answer = answer
 
 
 class _Viewer:  # noqa: PLR0904 - one for each address
@@ -298,11 +300,9 @@ class _Viewer:  # noqa: PLR0904 - one for each address
             Route(f"{one}/signals", self.say, methods=["POST"]),
         ]
 
-    @_answer_errors
     async def store(self, request: Request) -> Response:
         return _json_response(await self._reader.read(lambda source: source.store(read_only=self._read_only)))
 
-    @_answer_errors
     async def runs(self, request: Request) -> Response:
         """`?agent&status&failed&since&over_cost&q&tool&before&limit`: a page of runs, those behind `before`."""
         given = request.query_params
@@ -323,16 +323,13 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         before = given.get("before") or None
         return _json_response(await reader.read(lambda source: source.runs(filters, before=before, limit=limit)))
 
-    @_answer_errors
     async def days(self, request: Request) -> Response:
         n_days = max(1, min(int(_number(request, "days") or 30), _MOST_DAYS))
         return _json_response(await self._searcher.read(lambda source: source.days(n_days)))
 
-    @_answer_errors
     async def run(self, request: Request) -> Response:
         return _json_response(await self._reader.read(lambda source: source.run(_id(request))))
 
-    @_answer_errors
     async def events(self, request: Request) -> Response:
         """`?after&skip&limit&most`: a page of events; of each text longer than `most` only its beginning."""
         after, limit = int(_number(request, "after") or 0), int(_number(request, "limit") or MOST)
@@ -346,30 +343,25 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         )
         return _json_response(events)
 
-    @_answer_errors
     async def event(self, request: Request) -> Response:
         n = _number_in_path(request)
         return _json_response(await self._reader.read(lambda source: source.event(_id(request), n)))
 
-    @_answer_errors
     async def requests(self, request: Request) -> Response:
         return _json_response(
             RequestsDocument(requests=await self._reader.read(lambda source: source.requests(_id(request))))
         )
 
-    @_answer_errors
     async def request(self, request: Request) -> Response:
         n = _number_in_path(request)
         return _json_response(await self._reader.read(lambda source: source.pieces(_id(request), n)))
 
-    @_answer_errors
     async def body(self, request: Request) -> Response:
         """The bytes of a request, as they were sent."""
         n = _number_in_path(request)
         body = await self._reader.read(lambda source: source.body(_id(request), n))
         return Response(body, media_type="application/octet-stream")
 
-    @_answer_errors
     async def export(self, request: Request) -> Response:
         """`?as=jsonl|markdown|html|cassette`: a recording in another form."""
         name, id = request.query_params.get("as", "jsonl"), _id(request)
@@ -385,29 +377,20 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         headers = {"content-disposition": f'attachment; filename="{run.id}.{ending}"'}
         return Response(text.encode("utf-8", "replace"), media_type=media_type, headers=headers)
 
-    @_answer_errors
     async def signals(self, request: Request) -> Response:
         signals = await self._reader.read(lambda source: source.told(_id(request)))
         return _json_response(SignalsDocument(signals=signals, read_only=self._read_only))
 
-    @_answer_errors
     async def say(self, request: Request) -> Response:
         """`Given` is taken; the answer is a `SteeringAnswer`."""
-        body = await self._body(request)
-        if isinstance(body, Response):
-            return body
-        id, signal = _id(request), adapter_of(Given).validate_json(body)
+        id, signal = _id(request), adapter_of(Given).validate_json(await self._body(request))
         is_durable = await self._reader.read(lambda source: source.has_row(id))
         await self._reader.read(lambda source: source.run(id))  # who is not there is said so
         return _json_response(await self._steering.say(id, signal, is_durable=is_durable))
 
-    @_answer_errors
     async def forget(self, request: Request) -> Response:
         """`Unwanted` is taken: all of these runs are forgotten, or none, where one has not ended."""
-        body = await self._body(request)
-        if isinstance(body, Response):
-            return body
-        ids = [*dict.fromkeys(adapter_of(Unwanted).validate_json(body).runs)]
+        ids = [*dict.fromkeys(adapter_of(Unwanted).validate_json(await self._body(request)).runs)]
         if len(ids) > MOST:
             raise ValueError(f"These are {len(ids):,} runs, and at most {MOST:,} are forgotten at once.")
         stored = await self._reader.read(lambda source: source.stored(ids))  # who is not there is said so
@@ -421,14 +404,19 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         notice = await self._steering.forget(stored.recordings, stored.durable)
         return _json_response(ForgottenDocument(forgotten=len(ids), notice=notice))
 
-    async def _body(self, request: Request) -> bytes | Response:
-        """Return what is to be changed, or the answer to what must not be."""
-        if self._read_only:
-            return refusal(403, "The store is only looked at here.", "Do it where the store is yours.")
-        body = await read_body(request.stream(), most=_MOST_BYTES)
-        return refusal(*body) if isinstance(body, Unwelcome) else body
+    async def _body(self, request: Request) -> bytes:
+        """Return what is to be changed.
 
-    @_answer_errors
+        Raises:
+            _NotChanged: it must not be.
+        """
+        if self._read_only:
+            raise _NotChanged(refusal(403, "The store is only looked at here.", "Do it where the store is yours."))
+        body = await read_body(request.stream(), most=_MOST_BYTES)
+        if isinstance(body, Unwelcome):
+            raise _NotChanged(refusal(*body))
+        return body
+
     async def live(self, request: Request) -> Response:
         """Server-sent events. `?run&after`: `events`, `run` and `words` of one run. `?newest&shown`: `runs` that are
         new or have changed since a list was read. `gone`: the store cannot be looked at any more."""
