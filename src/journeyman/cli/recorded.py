@@ -124,7 +124,7 @@ def show(
 def _show_wire(
     recordings: Recordings, run: RecordedRun, stdout: Stdout, *, where: tuple[str, ...] | None, iteration: int | None
 ) -> int:
-    requests = [each for each in all_requests(recordings, run, where) if iteration in (None, each.iteration)]
+    requests = [each for each in recordings.all_requests(run, path=where) if iteration in (None, each.iteration)]
     if not requests:
         raise Refused("The recording has no such request.", "Leave out --path or --iteration to see them all.")
     for request in requests:
@@ -134,14 +134,6 @@ def _show_wire(
         tell(f"{'/'.join(request.path)} {request.attempt}/{request.iteration} {request.model} {request.size:,} bytes")
         stdout.write_text(body.decode("utf-8", "replace"))
     return 0
-
-
-def all_requests(recordings: Recordings, run: RecordedRun, path: tuple[str, ...] | None = None) -> list[StoredRequest]:
-    """Return all requests of a recording, read in pages."""
-    found: list[StoredRequest] = []
-    while page := recordings.requests(run, after=found[-1].n if found else 0, path=path):
-        found += page
-    return found
 
 
 def _fact_lines(run: RecordedRun) -> Iterator[str]:
@@ -254,7 +246,7 @@ def compare(place: StorePlace, run: str, other: str, *, json: bool) -> int:
         told = [
             [line for event in recordings.all_events(each) for line in lines_of_event(event)] for each in (one, two)
         ]
-        bodies = [[recordings.body(request) for request in all_requests(recordings, each)] for each in (one, two)]
+        bodies = [[recordings.body(request) for request in recordings.all_requests(each)] for each in (one, two)]
     first = next((n for n, (a, b) in enumerate(zip_longest(*told)) if a != b), None)
     pairs = enumerate(zip_longest(*bodies), 1)
     request = next((n for n, (a, b) in pairs if a != b or a is None), None)
@@ -328,7 +320,7 @@ def _as_jsonl(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
     yield to_json({"run": documents([run])[0]}).decode()
     for event in recordings.all_events(run):
         yield write_json({"event": event.document()}).decode()
-    for request in all_requests(recordings, run):
+    for request in recordings.all_requests(run):
         body = recordings.body(request)
         document = adapter_of(StoredRequest).dump_python(request, mode="json")
         text = None if body is None else body.decode("utf-8", "replace")

@@ -73,14 +73,12 @@ def open_questions(recordings: Recordings, run: RecordedRun) -> list[OpenQuestio
     if run.status != "live":
         return []
     found: dict[str, OpenQuestion] = {}
-    after = 0
-    while page := recordings.events(run, after=after, kinds=(*_ASKED, *_ANSWERED)):
-        for event in page:
-            after, id = event.n, str(event.facts.get("id"))
-            if event.kind in _ANSWERED:
-                found.pop(id, None)
-            else:
-                found[id] = _question_of_event(event, id)
+    for event in recordings.all_events(run, kinds=(*_ASKED, *_ANSWERED)):
+        id = str(event.facts.get("id"))
+        if event.kind in _ANSWERED:
+            found.pop(id, None)
+        else:
+            found[id] = _question_of_event(event, id)
     return list(found.values())
 
 
@@ -102,12 +100,9 @@ def _question_of_event(event: RecordedEvent, id: str) -> OpenQuestion:
 def outcomes(recordings: Recordings, run: RecordedRun) -> dict[int, tuple[str, str]]:
     """Return what became of each word that was heard, by number: the outcome, and why."""
     found: dict[int, tuple[str, str]] = {}
-    after = 0
-    while page := recordings.events(run, after=after, kinds=(TAKEN,)):
-        for event in page:
-            facts, after = event.facts, event.n
-            signal = facts.get("signal")
-            found[signal if isinstance(signal, int) else 0] = str(facts.get("outcome")), str(facts.get("why") or "")
+    for event in recordings.all_events(run, kinds=(TAKEN,)):
+        facts, signal = event.facts, event.facts.get("signal")
+        found[signal if isinstance(signal, int) else 0] = str(facts.get("outcome")), str(facts.get("why") or "")
     return found
 
 

@@ -81,14 +81,13 @@ def page(recordings: Recordings, run: RecordedRun) -> Iterator[str]:
     yield from _listed(_data(each.document()) for each in recordings.all_events(run))
     yield '],"requests":['
     pieces: dict[int, RequestPart] = {}
-    after = 0
-    while found := recordings.requests(run, after=after):
-        for request in found:
-            its = recordings.pieces(request)
-            pieces |= {each.number: each for each in its}
-            document = {**request_document(request), "pieces": [each.number for each in its]}
-            yield f"{',' if after else ''}{_data(document)}"
-            after = request.n
+
+    def read_request(request: StoredRequest) -> str:
+        its = recordings.pieces(request)
+        pieces.update({each.number: each for each in its})
+        return _data({**request_document(request), "pieces": [each.number for each in its]})
+
+    yield from _listed(map(read_request, recordings.all_requests(run)))
     yield '],"pieces":['
     yield from _listed(_data(piece_document(each)) for each in pieces.values())
     yield "]}</script>"

@@ -391,10 +391,12 @@ class Recordings:
             for row in self._rows(query, (run.id, after, max(1, min(limit, MOST))))
         ]
 
-    def all_events(self, run: RecordedRun, *, path: RunPath | None = None) -> Iterator[RecordedEvent]:
-        """Give everything that happened in a run, in order, read in pages."""
+    def all_events(
+        self, run: RecordedRun, *, path: RunPath | None = None, kinds: Sequence[str] = ()
+    ) -> Iterator[RecordedEvent]:
+        """Give everything that happened in a run, in order, read in pages; or only what is of these kinds."""
         after = 0
-        while page := self.events(run, after=after, path=path):
+        while page := self.events(run, after=after, path=path, kinds=kinds):
             yield from page
             after = page[-1].n
 
@@ -482,6 +484,13 @@ class Recordings:
         # Nearly all of a run were sent to the same address with the same headers.
         heads: dict[int | None, bytes | None] = {None: None}
         return [self._request(row, heads) for row in self._rows(query, [*given, max(1, min(limit, MOST))])]
+
+    def all_requests(self, run: RecordedRun, *, path: RunPath | None = None) -> Iterator[StoredRequest]:
+        """Give all requests of a run, in order, read in pages."""
+        after = 0
+        while page := self.requests(run, after=after, path=path):
+            yield from page
+            after = page[-1].n
 
     def _request(self, row: Sequence[Any], heads: dict[int | None, bytes | None]) -> StoredRequest:
         """Return a request. `heads`: what stood around those before it, by its number; most have the same."""

@@ -454,11 +454,8 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
 
     def requests(self, id: str) -> list[RequestDocument]:
         """Return all requests of a run."""
-        run, found, after = self.recording(id), list[RequestDocument](), 0
-        while run is not None and (page := self.recordings.requests(run, after=after)):
-            found += [request_document(each) for each in page]
-            after = page[-1].n
-        return found
+        run = self.recording(id)
+        return [] if run is None else [*map(request_document, self.recordings.all_requests(run))]
 
     def request(self, id: str, n: int) -> StoredRequest:
         """Return one request.
