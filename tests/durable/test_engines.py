@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from journeyman.durable.engine import MOST_DEATHS
 from journeyman.durable.records import BEGUN, OVER, Change, Status
+from journeyman.durable.rules import MOST_DEATHS
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.store.file import File
 from journeyman.types import Usage

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from journeyman.durable import schema_sql
-from journeyman.durable.engine import MOST_DEATHS, Engine
+from journeyman.durable.engine import Engine
 from journeyman.durable.records import OPEN, OVER, Change, Claim, Record, Row, SignalKind, Status
+from journeyman.durable.rules import MOST_DEATHS
 from tests.durable.processes import START, Stage, a_row, a_signal, a_step, in_file, in_memory, in_postgres
 from tests.play import existing
 from tests.support.postgres import PostgresServer

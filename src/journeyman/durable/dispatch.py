@@ -141,10 +141,20 @@ class Tickets(Protocol):
         ...
 
 
-def urgency(row: Row) -> int:
-    """Return the priority of a run's ticket: what goes on comes before what begins, for the same priority."""
-    # Otherwise an approval would wait behind all that has not begun yet.
-    return 2 * row.priority + (row.lives > 0)
+async def write_ticket(
+    dispatcher: Dispatcher, row: Row, *, now: float, after_s: float = 0.0, connection: EngineConnection = None
+) -> None:
+    """Write a ticket for a run, which comes at its moment, and after `after_s` seconds at the earliest."""
+    await dispatcher.enqueue(
+        Ticket(row.id, row.gen),
+        agent=row.agent,
+        queue=row.queue,
+        # What goes on comes before what begins, for the same priority: an approval would wait behind all that has not
+        # begun yet.
+        priority=2 * row.priority + (row.lives > 0),
+        after_s=max(after_s, (row.wake or now) - now, 0.0),
+        connection=connection,
+    )
 
 
 def may_be_handed_over(row: Row) -> bool:

@@ -7,11 +7,25 @@ from the records is not its concern.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Final, Literal, Protocol, TypeAlias
+from functools import partial
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from journeyman.durable.dispatch import Tickets
-from journeyman.durable.records import Change, Claim, KeptSession, ListPlace, QueueState, Record, Row, Signal, Status
+from journeyman.durable.records import (
+    OVER,
+    Change,
+    Claim,
+    KeptSession,
+    ListPlace,
+    QueueState,
+    Record,
+    Row,
+    Signal,
+    Status,
+)
+from journeyman.durable.rules import FactName, Rule, claim_row, note_questions, settle_row
 from journeyman.session import SharedSession, Snapshot
+from journeyman.store.log import NewRecord
 
 Written: TypeAlias = Literal["written", "taken", "fenced"]
 """What became of a record. `taken`: there is a record under its key already; `fenced`: somebody else has claimed the
@@ -19,20 +33,94 @@ run."""
 Taken: TypeAlias = Literal["taken", "known", "over"]
 """What became of a signal. `known`: there is one with the same kind and `dedup` already; `over`: the run has ended."""
 
-MOST_DEATHS: Final = 20
-"""A run that takes its process down so often in a row, before it has done a new step, is blocked. Fewer would block
-a run because of machines that restart; without a limit, it would take down one worker after the other."""
+
+class SessionLines(NamedTuple):
+    """Records that are added at the end of a session."""
+
+    session: str
+    lines: Sequence[NewRecord]
 
 
-class Engine(Protocol):  # noqa: PLR0904 - what a store of runs does
+class RunChanges(Protocol):
+    """Changes the rows of runs: engines inherit it. They know how to change a row, and not what the changes mean."""
+
+    owner: str
+    """The name under which this engine claims runs. It is alive as long as the engine is open."""
+
+    async def change(
+        self,
+        id: str,
+        rule: Rule,
+        *,
+        now: float,
+        reads: Collection[FactName] = (),
+        says: SessionLines | None = None,
+        posts: Signal | None = None,
+        is_synced: bool = False,
+    ) -> Row | None:
+        """Change a run as the rule says, and return it as it is then. None: the rule changes nothing, or there is no
+        such run.
+
+        In one transaction the row is read, with the facts that the rule `reads`, and written; with it what the change
+        adds to a session, and a signal, as `signal` does it, and its ticket. `is_synced`: no power cut undoes it once
+        this has returned.
+        """
+        ...
+
+    async def claim(
+        self,
+        id: str,
+        *,
+        now: float,
+        also: Collection[Status] = (),
+        steal: bool = False,
+        at_once: int | None = None,
+        head: bytes | None = None,
+        gen: int | None = None,
+    ) -> Claim | None:
+        """Claim a run that is ready, whose moment has come, whose owner is dead, or whose status is one of `also`.
+
+        `steal` takes it from an owner that lives. `at_once`: only if fewer of its queue are driven. `head` replaces its
+        head. `gen` is that of the ticket that brought the run, and has to be the run's; a claim without a ticket makes
+        those that there are void. A run that has taken down too many processes is blocked instead. None: it cannot be
+        claimed now. If a ticket brought the run to a full queue, it gets another ticket when a run leaves that queue.
+        """
+        given: dict[str, Any] = {"also": also, "steal": steal, "at_once": at_once, "head": head, "gen": gen}
+        # Without a limit on the queue, nobody counts: that would cost a look at other runs for each claim.
+        reads: tuple[FactName, ...] = _OF_A_CLAIM if at_once is None else (*_OF_A_CLAIM, "n_busy")
+        row = await self.change(id, partial(claim_row, by=self.owner, **given), now=now, reads=reads)
+        return None if row is None or row.status != "running" else Claim(row, row.epoch)
+
+    async def note(self, claim: Claim, asked: bytes | None) -> None:
+        """Note the questions of a run that is driven."""
+        rule = partial(note_questions, claim=claim, asked=asked)
+        await self.change(claim.row.id, rule, now=0.0)  # no moment has a part in it
+
+    async def settle(
+        self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None, posts: Signal | None = None
+    ) -> bool:
+        """Give a run back, once. False, and nothing changed: the claim no longer holds, the run was given back before,
+        or more than `n_signals` have come: one that was not seen would have found a run that nobody wakes.
+
+        A run that goes back to `ready` has another `gen`. What the change adds to a session is written in the same
+        step, and so is a signal, as `signal` does it: all, or nothing.
+        """
+        rule = partial(settle_row, claim=claim, change=change, n_signals=n_signals)
+        says = SessionLines(change.session, change.lines) if change.lines else None
+        # That a run has ended is told to somebody: it must not be undone by a power cut.
+        is_over = change.status in OVER
+        return await self.change(claim.row.id, rule, now=now, says=says, posts=posts, is_synced=is_over) is not None
+
+
+_OF_A_CLAIM: Final[tuple[FactName, ...]] = ("owner_is_dead", "n_steps")
+
+
+class Engine(RunChanges, Protocol):  # noqa: PLR0904 - what a store of runs does
     """Keeps durable runs.
 
     Raises, from every method:
         StoreError: it cannot be read or written.
     """
-
-    owner: str
-    """The name under which this engine claims runs. It is alive as long as the engine is open."""
 
     @property
     def tickets(self) -> Tickets | None:
@@ -86,26 +174,6 @@ class Engine(Protocol):  # noqa: PLR0904 - what a store of runs does
         dead; higher priority first, then older. No `queues`: of all queues."""
         ...
 
-    async def claim(
-        self,
-        id: str,
-        *,
-        now: float,
-        also: Collection[Status] = (),
-        steal: bool = False,
-        at_once: int | None = None,
-        head: bytes | None = None,
-        gen: int | None = None,
-    ) -> Claim | None:
-        """Claim a run that is ready, whose moment has come, whose owner is dead, or whose status is one of `also`.
-
-        `steal` takes it from an owner that lives. `at_once`: only if fewer of its queue are driven. `head` replaces its
-        head. `gen` is that of the ticket that brought the run, and has to be the run's; a claim without a ticket makes
-        those that there are void. A run that has taken down too many processes is blocked instead. None: it cannot be
-        claimed now. If a ticket brought the run to a full queue, it gets another ticket when a run leaves that queue.
-        """
-        ...
-
     async def records(self, id: str) -> Sequence[Record]:
         """Return the records of a run, in the order in which they were written."""
         ...
@@ -126,23 +194,8 @@ class Engine(Protocol):  # noqa: PLR0904 - what a store of runs does
         """
         ...
 
-    async def note(self, claim: Claim, asked: bytes | None) -> None:
-        """Note the questions of a run that is driven."""
-        ...
-
-    async def settle(
-        self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None, posts: Signal | None = None
-    ) -> bool:
-        """Give a run back, once. False, and nothing changed: the claim no longer holds, the run was given back before,
-        or more than `n_signals` have come.
-
-        A run that goes back to `ready` has another `gen`. What the change adds to a session is written in the same
-        step, and so is a signal, as `signal` does it: all, or nothing.
-        """
-        ...
-
     async def signal(self, signal: Signal) -> Taken:
-        """Store a signal, and change the run's status as `woken` says: an answer, for example, makes a waiting run
+        """Store a signal, and change its run as `signal_row` says: an answer, for example, makes a waiting run
         ready."""
         ...
 

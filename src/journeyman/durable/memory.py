@@ -7,12 +7,12 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from itertools import count, takewhile
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
-from journeyman.data import copy_with, lazy_dataclass
+from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
 from journeyman.durable.dispatch import (
     LATE_S,
@@ -20,14 +20,12 @@ from journeyman.durable.dispatch import (
     Dispatcher,
     EngineConnection,
     Ticket,
-    Tickets,
     may_be_handed_over,
-    urgency,
+    write_ticket,
 )
-from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
+from journeyman.durable.engine import Engine, RunChanges, SessionLines, Taken, Written
 from journeyman.durable.records import (
     OVER,
-    Change,
     Claim,
     KeptSession,
     ListPlace,
@@ -38,14 +36,12 @@ from journeyman.durable.records import (
     SignalKind,
     Status,
     StepState,
-    is_free,
-    signalled,
 )
+from journeyman.durable.rules import FactName, Facts, Rule, hand_over_row, is_free, needs_ticket, signal_row
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.inbox import Queue
 from journeyman.session import SharedSession, Snapshot, Step, check_session_id, turns_of
 from journeyman.store.log import NewRecord, SessionRecord, added_up, lines_of_step, queued, seal_records
-from journeyman.types import Usage
 
 _FEW_WORDS: Final = 1_000
 """So many names of runs that were dropped may stay where the others are."""
@@ -83,8 +79,6 @@ class Memory:
         """The numbers of the signals."""
         self.version = 0
         """Grows with every change."""
-        self.parked: list[str] = []
-        """Runs whose queue was full when a ticket brought them."""
         self.sessions: dict[str, _Said] = {}
         self.open_in: dict[str, str] = {}
         """Who has which session open."""
@@ -173,13 +167,15 @@ def _state_of_queue(queue: str, rows: Sequence[Row], *, now: float) -> QueueStat
 
 
 @explain_arguments  # noqa: PLR0904 - those of the port
-class InMemoryEngine:
+class InMemoryEngine(RunChanges):
     """An engine on a `Memory`."""
 
     def __init__(self, memory: Memory | None = None, *, dispatcher: Dispatcher | None = None) -> None:
         """With a `dispatcher`, tickets bring the runs to workers; all engines on the memory have to share it."""
         self.memory = memory or Memory()
-        self.tickets: Tickets | None = None if dispatcher is None else _InMemoryTickets(self.memory, dispatcher)
+        self.tickets: _InMemoryTickets | None = (
+            None if dispatcher is None else _InMemoryTickets(self.memory, dispatcher)
+        )
         self.owner = f"owner{next(self.memory.names)}"
         self._seen = 0
 
@@ -195,8 +191,8 @@ class InMemoryEngine:
             return known
         self.memory.put(row)
         self.memory.records[row.id] = {(each.key, each.state): each for each in records}
-        if is_queued:
-            await self._enqueue(row, now=row.created)
+        if is_queued and self.tickets is not None and may_be_handed_over(row):
+            await write_ticket(self.tickets.dispatcher, row, now=row.created)
         return row
 
     async def get(self, id: str) -> Row | None:
@@ -239,49 +235,29 @@ class InMemoryEngine:
         ]
         return sorted(found, key=lambda row: (-row.priority, row.created, row.id))[:limit]
 
-    async def claim(
+    async def change(
         self,
         id: str,
+        rule: Rule,
         *,
         now: float,
-        also: Collection[Status] = (),
-        steal: bool = False,
-        at_once: int | None = None,
-        head: bytes | None = None,
-        gen: int | None = None,
-    ) -> Claim | None:
+        reads: Collection[FactName] = (),
+        says: SessionLines | None = None,
+        posts: Signal | None = None,
+        is_synced: bool = False,
+    ) -> Row | None:
         row = self.memory.rows.get(id)
-        if row is None or not is_free(row, now=now, also=also, owner_is_dead=steal or self._is_dead(row)):
+        after = None if row is None else rule(row, self._facts(row, now=now, reads=reads))
+        if row is None or after is None:
             return None
-        if gen is not None and gen != row.gen:
-            return None
-        # Without a limit on the queue, nobody counts: that would cost a look at all runs for each claim.
-        beside = () if at_once is None else self.memory.rows.values()
-        running = [each for each in beside if each.queue == row.queue and each.status == "running" and each is not row]
-        if at_once is not None and sum(not self._is_dead(each) for each in running) >= at_once:
-            self.memory.parked += [] if gen is None or id in self.memory.parked else [id]
-            return None
-        n_steps, died = len(self.memory.records[row.id]), row.owner is not None and not steal
-        # A new step is progress: only those deaths count that came without one.
-        deaths = (row.deaths + 1 if n_steps == row.n_steps else 1) if died else 0
-        if deaths >= MOST_DEATHS:
-            self.memory.put(replace(row, status="blocked", why=killer(deaths), owner=None, deaths=0))
-            return None
-        claimed = copy_with(
-            row,
-            status="running",
-            owner=self.owner,
-            epoch=row.epoch + 1,
-            gen=row.gen + (gen is None),
-            lives=row.lives + 1,
-            deaths=deaths,
-            n_steps=n_steps,
-            wake=None,
-            why=None,
-            head=row.head if head is None else head,
-        )
-        self.memory.put(claimed)
-        return Claim(claimed, claimed.epoch)
+        if says is not None:
+            self.memory.sessions[says.session].add(says.lines)
+        self.memory.put(after)
+        if self.tickets is not None:
+            await self.tickets.follow(row, after, now=now)
+        if posts is not None:
+            await self.signal(posts)
+        return after
 
     async def records(self, id: str) -> Sequence[Record]:
         return tuple(self.memory.records.get(id, {}).values())
@@ -295,7 +271,8 @@ class InMemoryEngine:
         starts: Row | None = None,
         posts: Signal | None = None,
     ) -> Written:
-        if self._held(claim) is None:
+        row = self.memory.rows.get(claim.row.id)
+        if row is None or row.epoch != claim.epoch:
             return "fenced"
         records = self.memory.records[record.run]
         if (record.key, record.state) in records:
@@ -307,41 +284,18 @@ class InMemoryEngine:
             await self.signal(posts)
         return "written"
 
-    async def note(self, claim: Claim, asked: bytes | None) -> None:
-        row = self._held(claim)
-        if row is not None and claim.drives(row):
-            self.memory.put(replace(row, asked=asked))
-
-    async def settle(
-        self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None, posts: Signal | None = None
-    ) -> bool:
-        row = self._held(claim)
-        if row is None or not claim.drives(row) or (n_signals is not None and row.n_signals != n_signals):
-            return False
-        if change.lines:
-            self.memory.sessions[change.session].add(change.lines)
-        self.memory.put(after := settled(row, change, now=now))
-        await self._enqueue(after, now=now)
-        beside = [self.memory.rows[id] for id in self.memory.parked if self.memory.rows[id].queue == row.queue]
-        for first in sorted(beside, key=lambda each: (-each.priority, each.created, each.id))[:1]:
-            self.memory.parked.remove(first.id)
-            if self.tickets is not None:
-                await self.tickets.hand_over(Ticket(first.id, first.gen), now=now)
-        if posts is not None:
-            await self.signal(posts)
-        return True
-
     async def signal(self, signal: Signal) -> Taken:
         row = self.memory.rows.get(signal.run)
-        if row is None or row.status in OVER:
+        after = None if row is None else signal_row(row, Facts(now=signal.at), kind=signal.kind)
+        if row is None or after is None:
             return "over"
         sent, n = self.memory.sent.setdefault(signal.run, {}), next(self.memory.numbers)
         if sent.setdefault((signal.kind, signal.dedup), n) != n:
             return "known"
         self.memory.signals[n] = signal._replace(n=n)
-        self.memory.put(after := signalled(row, signal.kind))
-        if after.gen != row.gen:
-            await self._enqueue(after, now=signal.at)
+        self.memory.put(after)
+        if self.tickets is not None:
+            await self.tickets.follow(row, after, now=signal.at)
         return "taken"
 
     async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
@@ -415,13 +369,15 @@ class InMemoryEngine:
         for row in [*self.memory.beginning(turns_of(id)[0])]:
             self.memory.drop(row.id)
 
-    async def _enqueue(self, row: Row, *, now: float) -> None:
-        if self.tickets is not None and row.status != "running" and may_be_handed_over(row):
-            await _enqueued(self.tickets.dispatcher, row, after_s=(row.wake or now) - now)
-
-    def _held(self, claim: Claim) -> Row | None:
-        row = self.memory.rows.get(claim.row.id)
-        return row if row is not None and row.epoch == claim.epoch else None
+    def _facts(self, row: Row, *, now: float, reads: Collection[FactName]) -> Facts:
+        busy = self.memory.rows.values() if "n_busy" in reads else ()
+        others = [each for each in busy if each.queue == row.queue and each.status == "running" and each is not row]
+        return Facts(
+            now=now,
+            owner_is_dead=self._is_dead(row),
+            n_steps=len(self.memory.records[row.id]),
+            n_busy=sum(not self._is_dead(each) for each in others),
+        )
 
     def _is_dead(self, row: Row) -> bool:
         return row.owner not in self.memory.owners
@@ -484,17 +440,28 @@ class _InMemoryTickets:
         self.dispatcher: Dispatcher = dispatcher
         self._memory = memory
 
+    async def follow(self, row: Row, after: Row, *, now: float, after_s: float = 0.0) -> None:
+        """Write what the change of a run means for tickets: of itself, and of the first that its queue had no room
+        for."""
+        if needs_ticket(row, after):
+            await write_ticket(self.dispatcher, after, now=now, after_s=after_s)
+        elif after.gen != row.gen:
+            await self.dispatcher.drop(after.id, None)
+        if row.status == "running" != after.status:
+            rows = self._memory.rows.values()
+            parked = [each for each in rows if each.parked and each.status == "ready" and each.queue == row.queue]
+            for first in sorted(parked, key=lambda each: (-each.priority, each.created, each.id))[:1]:
+                await self.hand_over(Ticket(first.id, first.gen), now=now)
+
     async def hand_over(
         self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: EngineConnection = None
     ) -> bool:
         row = self._memory.rows.get(ticket.run)
-        if row is None or row.gen != ticket.gen or not may_be_handed_over(row):
+        after = None if row is None else hand_over_row(row, Facts(now=now), gen=ticket.gen)
+        if row is None or after is None:
             return False
-        is_driven = row.status == "running"
-        # Another epoch, so that whoever drives it now can write nothing more.
-        after = replace(row, status="ready" if is_driven else row.status, gen=row.gen + 1, epoch=row.epoch + is_driven)
         self._memory.put(after)
-        await _enqueued(self.dispatcher, after, after_s=max(after_s, (after.wake or now) - now))
+        await self.follow(row, after, now=now, after_s=after_s)
         return True
 
     async def rescue(self, *, now: float, agents: Collection[str]) -> int:
@@ -509,51 +476,13 @@ class _InMemoryTickets:
         late = [
             Ticket(row.id, row.gen)
             for row in self._memory.rows.values()
-            if row.status != "running" and may_be_handed_over(row) and (row.wake or row.created) < now - LATE_S
+            if row.status != "running"
+            and not row.parked
+            and may_be_handed_over(row)
+            and (row.wake or row.created) < now - LATE_S
         ]
         unknown = await self.dispatcher.unknown(late, None)
         return sum([await self.hand_over(each, now=now) for each in unknown])
-
-
-async def _enqueued(dispatcher: Dispatcher, row: Row, *, after_s: float) -> None:
-    await dispatcher.enqueue(
-        Ticket(row.id, row.gen),
-        agent=row.agent,
-        queue=row.queue,
-        priority=urgency(row),
-        after_s=max(after_s, 0.0),
-        connection=None,
-    )
-
-
-def settled(row: Row, change: Change, *, now: float) -> Row:
-    """Return a run as it is when it was given back."""
-    usage: Usage = change.usage
-    return copy_with(
-        row,
-        status=change.status,
-        owner=None,
-        gen=row.gen + (change.status == "ready"),
-        why=change.why,
-        wake=change.wake,
-        asked=change.asked,
-        used_s=change.used_s,
-        tokens=usage.total_tokens,
-        cost=usage.cost or 0.0,
-        attempt=change.attempt,
-        iteration=change.iteration,
-        deaths=0,
-        result=change.result,
-        ended=now if change.status in OVER else None,
-    )
-
-
-def killer(deaths: int) -> str:
-    """Say why a run that takes its processes down is blocked."""
-    return (
-        f"it took down the process that drove it {deaths} times in a row, without a new step: find out what it does"
-        " there, and resume it"
-    )
 
 
 if TYPE_CHECKING:

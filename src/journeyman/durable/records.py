@@ -7,7 +7,7 @@ signals it took.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from hashlib import blake2b, sha256
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -317,6 +317,8 @@ class Row:
     """Grows with every claim: only who claimed it last may write."""
     wake: float | None = None
     """When it goes on by itself, in seconds since 1970."""
+    parked: bool = False
+    """A ticket brought it when its queue was full: it gets another one when a run leaves that queue."""
     n_signals: int = 0
     asked: bytes | None = None
     """The questions that it waits for."""
@@ -373,48 +375,6 @@ def queue_state(found: Sequence[Any], *, now: float) -> QueueState:
     queue, oldest, *counts = found
     oldest_s = 0.0 if oldest is None else max(0.0, now - oldest)
     return QueueState(queue=queue, oldest_s=oldest_s, **dict(zip(_PLACES, counts, strict=True)))
-
-
-def signalled(row: Row, kind: SignalKind) -> Row:
-    """Return a run as it is once it was sent a signal of this kind.
-
-    What goes on because of it does so at once. A delay with which a run was started is no waiting: while it is held and
-    when it is released, it stays; only `stop` ends it.
-    """
-    status = woken(row.status, kind)
-    keeps_wake = status == row.status or {status, row.status} == {"ready", "held"}
-    return replace(
-        row,
-        status=status,
-        # A new number: a ticket of an earlier wake-up is void.
-        gen=row.gen + (status == "ready" != row.status),
-        n_signals=row.n_signals + 1,
-        wake=row.wake if keeps_wake and kind != "stop" else None,
-    )
-
-
-def woken(status: Status, kind: SignalKind) -> Status:
-    """Return the status of a run that is sent a signal of this kind. Who drives it, if anybody does, is told of it."""
-    match kind, status:
-        case "hold", "ready" | "waiting":
-            return "held"
-        case "release", "held":
-            return "ready"
-        case "stop", "waiting" | "held" | "blocked":
-            return "ready"
-        case "approve" | "answer" | "steer" | "task_ended" | "mail", "waiting":
-            return "ready"
-        case _:
-            return status
-
-
-def is_free(row: Row, *, now: float, also: Collection[Status], owner_is_dead: bool) -> bool:
-    """Tell whether a run may be claimed."""
-    if row.status == "running":
-        return owner_is_dead
-    if row.status == "waiting" and row.wake is not None and row.wake <= now:
-        return True
-    return row.status in also or (row.status == "ready" and (row.wake is None or row.wake <= now))
 
 
 LAST: Final = "\U0010ffff"

@@ -23,13 +23,11 @@ from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from journeyman.cancellation import wait_until_ended
-from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
-from journeyman.durable.memory import killer, settled
+from journeyman.durable.engine import Engine, RunChanges, SessionLines, Taken, Written
 from journeyman.durable.records import (
     LAST,
     OVER,
     QUEUES,
-    Change,
     Claim,
     KeptSession,
     ListPlace,
@@ -38,10 +36,9 @@ from journeyman.durable.records import (
     Row,
     Signal,
     Status,
-    is_free,
     queue_state,
-    signalled,
 )
+from journeyman.durable.rules import FactName, Facts, Rule, signal_row
 from journeyman.errors import StoreError
 from journeyman.session import SharedSession, Snapshot
 from journeyman.store.file import Lock, is_held
@@ -57,7 +54,6 @@ _COLUMNS: Final = tuple(each.name for each in fields(Row))
 _values_of: Final = attrgetter(*_COLUMNS)  # `dataclasses.astuple` copies each value, which takes twenty times as long
 _LIST: Final = ", ".join(_COLUMNS)
 _MARKS: Final = ", ".join("?" * len(_COLUMNS))
-_UPDATE: Final = f"UPDATE jm_runs SET {', '.join(f'{each} = ?' for each in _COLUMNS)} WHERE id = ?"
 _ADD_RUN: Final = f"INSERT INTO jm_runs ({_LIST}) VALUES ({_MARKS})"
 _STEP: Final = ", ".join(Record._fields)
 _STEP_MARKS: Final = ", ".join("?" * len(Record._fields))
@@ -77,7 +73,7 @@ module for SQLite waits by itself."""
 _AGAIN_S: Final = 0.005
 
 
-class SqliteEngine:  # noqa: PLR0904 - those of the port
+class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
     """An engine on the store at a path, which is made if it is not there."""
 
     def __init__(self, path: str | Path) -> None:
@@ -184,66 +180,30 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         found += await self._rows(left, (dead, *given, limit))
         return sorted(found, key=lambda row: (-row.priority, row.created, row.id))[:limit]
 
-    async def claim(
+    async def change(
         self,
         id: str,
+        rule: Rule,
         *,
         now: float,
-        also: Collection[Status] = (),
-        steal: bool = False,
-        at_once: int | None = None,
-        head: bytes | None = None,
-        gen: int | None = None,
-    ) -> Claim | None:
-        def work(connection: Connection) -> Claim | None:
+        reads: Collection[FactName] = (),
+        says: SessionLines | None = None,
+        posts: Signal | None = None,
+        is_synced: bool = False,
+    ) -> Row | None:
+        def work(connection: Connection) -> Row | None:
             row = _row_of(connection, id)
-            if row is None or gen not in (None, row.gen):
+            after = None if row is None else rule(row, self._facts(connection, row, now=now, reads=reads))
+            if row is None or after is None:
                 return None
-            died = row.status == "running" and not steal
-            if not is_free(row, now=now, also=also, owner_is_dead=steal or (died and self._is_dead(row.owner))):
-                return None
-            if at_once is not None:
-                busy = "SELECT owner, count(*) FROM jm_runs WHERE status = 'running' AND queue = ? AND id <> ?"
-                # By owner, so that a lock is looked at once for each.
-                running = connection.execute(f"{busy} GROUP BY owner", (row.queue, id)).fetchall()
-                if sum([n for owner, n in running if not self._is_dead(owner)]) >= at_once:
-                    return None
-            n_steps: int = connection.execute("SELECT count(*) FROM jm_steps WHERE run = ?", (id,)).fetchone()[0]
-            row.deaths = (row.deaths + 1 if n_steps == row.n_steps else 1) if died else 0
-            if row.deaths >= MOST_DEATHS:
-                row.status, row.why, row.owner, row.deaths = "blocked", killer(row.deaths), None, 0
-                _update_row(connection, row)
-                return None
-            row.status, row.owner, row.n_steps, row.wake, row.why = "running", self.owner, n_steps, None, None
-            row.head = row.head if head is None else head
-            row.epoch += 1
-            row.gen += 1
-            row.lives += 1
-            _update_row(connection, row)
-            return Claim(row, row.epoch)
-
-        return await self._written(work)
-
-    async def note(self, claim: Claim, asked: bytes | None) -> None:
-        change = "UPDATE jm_runs SET asked = ? WHERE id = ? AND epoch = ? AND status = 'running'"
-        await self._written(lambda connection: connection.execute(change, (asked, claim.row.id, claim.epoch)))
-
-    async def settle(
-        self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None, posts: Signal | None = None
-    ) -> bool:
-        def work(connection: Connection) -> bool:
-            row = _row_of(connection, claim.row.id)
-            if row is None or not claim.drives(row) or (n_signals is not None and row.n_signals != n_signals):
-                return False
-            _update_row(connection, settled(row, change, now=now))
-            if change.lines:
-                add_lines(connection, change.session, change.lines)
+            _update_row(connection, row, after)
+            if says is not None:
+                add_lines(connection, *says)
             if posts is not None:
                 _signal(connection, posts)
-            return True
+            return after
 
-        # That a run has ended is told to somebody: it must not be undone by a power cut.
-        return await self._written(work, is_synced=change.status in OVER)
+        return await self._written(work, is_synced=is_synced)
 
     def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> SharedSession:
         return open_session(str(self.path), id, agent=agent, any_agent=any_agent, create=create, has_turns=True)
@@ -429,6 +389,20 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
                     raise
             await asyncio.sleep(_AGAIN_S)
 
+    def _facts(self, connection: Connection, row: Row, *, now: float, reads: Collection[FactName]) -> Facts:
+        facts = dict[str, Any]()
+        if "owner_is_dead" in reads:
+            facts["owner_is_dead"] = row.status == "running" and self._is_dead(row.owner)
+        if "n_steps" in reads:
+            query = "SELECT count(*) FROM jm_steps WHERE run = ?"
+            facts["n_steps"] = connection.execute(query, (row.id,)).fetchone()[0]
+        if "n_busy" in reads:
+            busy = "SELECT owner, count(*) FROM jm_runs WHERE status = 'running' AND queue = ? AND id <> ?"
+            # By owner, so that a lock is looked at once for each.
+            running = connection.execute(f"{busy} GROUP BY owner", (row.queue, row.id)).fetchall()
+            facts["n_busy"] = sum([n for owner, n in running if not self._is_dead(owner)])
+        return Facts(now=now, **facts)
+
     def _is_dead(self, owner: str | None) -> bool:
         return owner is None or (owner != self.owner and not is_held(self.path, owner))
 
@@ -438,8 +412,13 @@ def _row_of(connection: Connection, id: str) -> Row | None:
     return None if found is None else Row(**dict(zip(_COLUMNS, found, strict=True)))
 
 
-def _update_row(connection: Connection, row: Row) -> None:
-    connection.execute(_UPDATE, (*_values_of(row), row.id))
+def _update_row(connection: Connection, row: Row, after: Row) -> None:
+    """Write what has changed of a run: what it was begun with may be long."""
+    pairs = zip(_COLUMNS, _values_of(row), _values_of(after), strict=True)
+    changed = [(name, new) for name, old, new in pairs if new is not old and new != old]
+    if changed:
+        names = ", ".join(f"{name} = ?" for name, _ in changed)
+        connection.execute(f"UPDATE jm_runs SET {names} WHERE id = ?", (*[new for _, new in changed], row.id))
 
 
 def _write_record(
@@ -457,13 +436,14 @@ def _write_record(
 
 def _signal(connection: Connection, signal: Signal) -> Taken:
     row = _row_of(connection, signal.run)
-    if row is None or row.status in OVER:
+    after = None if row is None else signal_row(row, Facts(now=signal.at), kind=signal.kind)
+    if row is None or after is None:
         return "over"
     add = "INSERT INTO jm_signals (run, kind, dedup, body, at, who) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
     given = (signal.run, signal.kind, signal.dedup, json.dumps(signal.body), signal.at, signal.who)
     if connection.execute(add, given).rowcount != 1:
         return "known"
-    _update_row(connection, signalled(row, signal.kind))
+    _update_row(connection, row, after)
     return "taken"
 
 

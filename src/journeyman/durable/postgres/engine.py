@@ -1,8 +1,8 @@
 """Durable runs in Postgres, which processes on many machines may share.
 
-What decides who writes is one statement each time, so that nothing is locked while a process thinks, is stopped or
-dies. What a run goes on from is on the disk before its writer goes on, except steps that may be done again: those are
-on the disk soon, and are written again when the database has lost them.
+What decides who writes is one statement for a step, and one short transaction for a change of a run, so that nothing is
+locked while a process thinks or dies. What a run goes on from is on the disk before its writer goes on, except steps
+that may be done again: those are on the disk soon, and are written again when the database has lost them.
 
 A process is alive while it is connected: it holds a lock there, which ends with its connection.
 """
@@ -13,32 +13,29 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from journeyman.definition import explain_arguments
-from journeyman.durable.dispatch import Tickets, may_be_handed_over
-from journeyman.durable.engine import Engine, Taken, Written
-from journeyman.durable.memory import settled
+from journeyman.durable.dispatch import Tickets
+from journeyman.durable.engine import Engine, SessionLines, Taken, Written
 from journeyman.durable.postgres import statements as sql
 from journeyman.durable.postgres.connections import (
+    add_lines,
     conversation_of,
     record_of,
     restored,
     row_of,
     rows_of,
-    run_of,
     runs_of,
     signal_of,
     storable_value,
     written_out,
 )
 from journeyman.durable.postgres.days import drop_days
-from journeyman.durable.postgres.transactions import KEPT_S, Transactions, until_new
+from journeyman.durable.postgres.transactions import KEPT_S, RowChange, Transactions, unless_locked
 from journeyman.durable.records import (
-    OVER,
     QUEUES,
-    Change,
     Claim,
     KeptSession,
     ListPlace,
@@ -47,10 +44,10 @@ from journeyman.durable.records import (
     Row,
     Signal,
     Status,
-    is_free,
     queue_state,
     wall_clock,
 )
+from journeyman.durable.rules import FactName, Rule, return_row
 from journeyman.session import SharedSession, Snapshot
 from journeyman.store.database import MIGRATING
 from journeyman.store.postgres import PostgresSessions
@@ -172,98 +169,49 @@ class PostgresEngine(Transactions):
 
         return await self.read(work)
 
-    async def claim(
+    async def change(
         self,
         id: str,
+        rule: Rule,
         *,
         now: float,
-        also: Collection[Status] = (),
-        steal: bool = False,
-        at_once: int | None = None,
-        head: bytes | None = None,
-        gen: int | None = None,
-    ) -> Claim | None:
-        tried: Row | None = None
-        claim: Claim | None = None
+        reads: Collection[FactName] = (),
+        says: SessionLines | None = None,
+        posts: Signal | None = None,
+        is_synced: bool = False,
+    ) -> Row | None:
+        tried: RowChange | None = None
+        made: RowChange | None = None
 
-        async def work(connection: Connection, _: bool) -> Claim | None:
-            # Read again as long as somebody else was quicker: what decides is the row as it is.
-            nonlocal tried, claim
-            while (row := await run_of(connection, id)) is not None:
-                if tried is not None and (row.epoch, row.owner) == (tried.epoch, self.owner):
-                    claim = Claim(row, row.epoch)  # only the answer was lost
-                    return claim
-                is_dead = steal or (
-                    row.status == "running" and row.owner not in await self.connections.alive(connection, {row.owner})
-                )
-                if gen not in (None, row.gen) or not is_free(row, now=now, also=also, owner_is_dead=is_dead):
+        async def work(connection: Connection, is_again: bool) -> Row | None:
+            nonlocal tried, made
+            if is_again and tried is not None and await self._holds(connection, tried.number):
+                made = tried
+                return made.after
+            async with connection.transaction():
+                if "n_busy" in reads or id in self._limited:
+                    # First the lock of the queue and then the row: in another order, two would wait for each other.
+                    await rows_of(connection, sql.QUEUE_LOCK, [storable_value(id)])
+                tried = change = await self._lock_run(connection, id, rule, now=now, reads=reads)
+                if change is None:
                     return None
-                # Who drove it and did not give it back has died.
-                after = await self._claimed(connection, row, died=row.owner is not None and not steal, head=head)
-                after = after if gen is not None else replace(after, gen=row.gen + 1)
-                async with connection.transaction():
-                    if await self._is_full(connection, row, at_once, parks=gen is not None):
-                        return None
-                    tried = after
-                    is_done = await self._changed(connection, row, after)
-                if is_done:
-                    claim = Claim(after, after.epoch) if after.status == "running" else None
-                    return claim
-            return None
+                await self._update_run(connection, change, now=now)
+                if says is not None:
+                    await add_lines(connection, *says, at=now)
+                if posts is not None:
+                    await self._posted(connection, posts)
+            made = change
+            return made.after
 
         try:
-            async with self._claiming:
-                claimed = await self.written(work)
+            after = await self.written(unless_locked(work))
         except asyncio.CancelledError:
-            if claim is not None:  # nobody will drive it
-                await self._unclaimed(claim, now=now)
+            if made is not None and made.after.epoch > made.row.epoch:  # a claim, and nobody will drive the run
+                unused = Claim(made.after, made.after.epoch)
+                await self.change(id, partial(return_row, claim=unused), now=now)
             raise
-        if claimed is not None and at_once is not None:
-            self._limited.add((id, claimed.epoch))
-        return claimed
-
-    async def note(self, claim: Claim, asked: bytes | None) -> None:
-        change = (
-            "UPDATE jm_runs SET asked = %b::bytea WHERE id = %s::text AND epoch = %s::bigint AND status = 'running'"
-            f" AND {sql.SOON} RETURNING {sql.TELL}"
-        )
-        given = [asked, storable_value(claim.row.id), claim.epoch, self.owner]
-        await self.written(lambda connection, _: rows_of(connection, change, given))
-
-    async def settle(
-        self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None, posts: Signal | None = None
-    ) -> bool:
-        after = settled(claim.row, change, now=now)
-        values = [storable_value(getattr(after, each)) for each in sql.GIVEN_BACK]
-        is_ready = int(change.status == "ready")
-        given = [*values, is_ready, storable_value(claim.row.id), claim.epoch, n_signals, n_signals, self.owner]
-
-        is_limited = (claim.row.id, claim.epoch) in self._limited
-
-        async def work(connection: Connection, is_again: bool) -> bool:
-            if is_again:
-                row = await run_of(connection, claim.row.id)
-                if row is not None and (row.epoch, row.owner) == (claim.epoch, None):
-                    return True  # only the answer was lost
-            # Where nothing else is written, the statement is a transaction by itself.
-            if not (is_limited or change.lines or posts is not None or may_be_handed_over(after)):
-                return bool(await rows_of(connection, sql.SETTLE, given))
-            async with connection.transaction():
-                if is_limited:
-                    # First the lock of the queue and then the row, as a claim does: in another order, the two would
-                    # wait for each other.
-                    await rows_of(connection, sql.QUEUE_LOCK, [storable_value(after.queue)])
-                if not await rows_of(connection, sql.SETTLE, given):
-                    return False
-                await self._follows(connection, after, change, posts, now=now)
-                if is_limited:
-                    await self.unpark(connection, after.queue, now=now)
-                return True
-
-        is_done = await self.written(until_new(work))
-        if is_done:
-            self._limited.discard((claim.row.id, claim.epoch))
-        return is_done
+        self._count_in(id, after, reads)
+        return after
 
     async def forget(self, ids: Collection[str], *, by_days: bool = False) -> int:
         # With a whole day, its tables are dropped: what is deleted row by row costs as much as it took to write.
@@ -341,7 +289,7 @@ class PostgresEngine(Transactions):
             is_ours = is_again and found[0][2] is not None and record_of(found[0][1:]) == record
             return "written" if is_ours else "taken"
 
-        written = await self.written(until_new(work) if has_more else work)
+        written = await self.written(unless_locked(work) if has_more else work)
         if written == "written" and not is_synced:
             now_s = asyncio.get_running_loop().time()
             self._soon.append((now_s, claim, record))
@@ -350,25 +298,11 @@ class PostgresEngine(Transactions):
         return written
 
     async def signal(self, signal: Signal) -> Taken:
-        where = [storable_value(each) for each in (signal.run, signal.kind, signal.dedup)]
-        query = (
-            f"SELECT {sql.SIGNAL_COLUMNS} FROM jm_signals WHERE run = %s::text AND kind = %s::text AND dedup = %s::text"
-        )
-
         async def work(connection: Connection, is_again: bool) -> Taken:
-            while True:
-                async with connection.transaction():
-                    if await self._posted(connection, signal):
-                        return "taken"
-                row = await run_of(connection, signal.run)
-                if row is None or row.status in OVER:
-                    return "over"
-                known = await rows_of(connection, query, where)
-                if known:
-                    is_ours = is_again and signal_of(known[0])._replace(n=0) == signal._replace(n=0)
-                    return "taken" if is_ours else "known"
+            async with connection.transaction():
+                return await self._posted(connection, signal, is_again=is_again)
 
-        return await self.written(until_new(work))
+        return await self.written(unless_locked(work))
 
     async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
         of_run = "" if run is None else " AND run = %s::text"

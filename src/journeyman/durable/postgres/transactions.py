@@ -9,31 +9,30 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from journeyman.cancellation import wait_until_ended
-from journeyman.durable.dispatch import LATE_S, LEASE_S, SWEEP_S, Dispatcher, Ticket, may_be_handed_over, urgency
-from journeyman.durable.engine import MOST_DEATHS
-from journeyman.durable.memory import killer
+from journeyman.durable.dispatch import LATE_S, LEASE_S, SWEEP_S, Dispatcher, Ticket, may_be_handed_over, write_ticket
+from journeyman.durable.engine import RunChanges, Taken
 from journeyman.durable.postgres import statements as sql
 from journeyman.durable.postgres.connections import (
     ANSWER_S,
     Connections,
-    add_lines,
     owner_of,
     restored,
     row_of,
     rows_of,
-    run_of,
     runs_of,
+    signal_of,
     storable_value,
     written_out,
 )
 from journeyman.durable.postgres.days import make_days
 from journeyman.durable.postgres.procrastinate import Procrastinate
-from journeyman.durable.records import Change, Claim, Record, Row, Signal
+from journeyman.durable.records import Claim, Record, Row, Signal
+from journeyman.durable.rules import FactName, Facts, Rule, hand_over_row, needs_ticket, signal_row
 from journeyman.errors import name_and_words
 
 if TYPE_CHECKING:
@@ -51,7 +50,16 @@ restarts after a crash may have lost what was written in between."""
 GRACE_S: Final = 10.0
 
 
-class Transactions:
+class RowChange(NamedTuple):
+    """A run that is locked, as it is and as it is to be."""
+
+    number: str
+    """The number of the transaction."""
+    row: Row
+    after: Row
+
+
+class Transactions(RunChanges):
     """Reads and writes the tables of durable runs, with the tickets that belong to what is written."""
 
     def __init__(
@@ -81,8 +89,6 @@ class Transactions:
                 " examples/dispatchers has one for PgQueuer, for Celery and for Temporal."
             )
         self.owner = owner_of(secrets.randbits(64))
-        self._claiming: Final = asyncio.Lock()
-        """One claim at a time, so that one whose answer was lost is known by its epoch."""
         self._soon: deque[tuple[float, Claim, Record]] = deque()
         """What was written without waiting for the disk, with the time of the event loop."""
         self.connections: Final = Connections(
@@ -91,8 +97,8 @@ class Transactions:
         self.dispatcher: Dispatcher = dispatcher or Procrastinate(self.connections, lease_s=lease_s)
         self._unsent: Final[dict[Connection, list[Callable[[], Awaitable[None]]]]] = {}
         """The tickets that are written when the transaction on a connection has ended."""
-        self._limited: Final = set[tuple[str, int]]()
-        """The runs and epochs that were claimed here in queues with limits."""
+        self._limited: Final = set[str]()
+        """The runs that were claimed here in queues with limits."""
         self._swept_to = ""
         self._may_make_days = True
 
@@ -102,10 +108,10 @@ class Transactions:
         self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: Connection | None = None
     ) -> bool:
         async def work(connection: Connection) -> bool:
-            handed = await rows_of(connection, sql.HAND_OVER, [storable_value(ticket.run), ticket.gen])
-            for each in handed:
-                await self._enqueue(connection, row_of(each), now=now, after_s=after_s)
-            return bool(handed)
+            change = await self._lock_run(connection, ticket.run, partial(hand_over_row, gen=ticket.gen), now=now)
+            if change is not None:
+                await self._update_run(connection, change, now=now, after_s=after_s)
+            return change is not None
 
         async def alone(connection: Connection, _: bool) -> bool:
             async with connection.transaction():
@@ -135,8 +141,8 @@ class Transactions:
                 unknown = await self.dispatcher.unknown([Ticket(*each) for each in late], connection)
                 # In the same transaction: a run that was handed over has its ticket, or neither.
                 n_handed = sum([await self.hand_over(each, now=now, connection=connection) for each in unknown])
-                for (queue,) in await rows_of(connection, sql.PARKED):
-                    await self.unpark(connection, restored(queue), now=now)
+                for (queue,) in await rows_of(connection, sql.PARKED_QUEUES):
+                    await self._unpark(connection, restored(queue), now=now)
                 return n_handed
 
         n_handed = await self.written(work)
@@ -160,68 +166,97 @@ class Transactions:
             )
 
     async def _enqueue(self, connection: Connection, row: Row, *, now: float, after_s: float = 0.0) -> None:
-        enqueue = partial(
-            self.dispatcher.enqueue,
-            Ticket(row.id, row.gen),
-            agent=row.agent,
-            queue=row.queue,
-            priority=urgency(row),
-            after_s=max(after_s, (row.wake or now) - now, 0.0),
-            connection=connection,
-        )
+        enqueue = partial(write_ticket, self.dispatcher, row, now=now, after_s=after_s, connection=connection)
         if self.dispatcher.joins:
             await enqueue()
         else:
             self._unsent[connection].append(enqueue)
 
-    async def _posted(self, connection: Connection, signal: Signal) -> bool:
-        """Store a signal, in a transaction, and write a ticket for the run that it wakes. False: it is known, or the
-        run is over. A `UniqueViolation` says that the same was stored in this moment."""
-        where = [storable_value(each) for each in (signal.run, signal.kind, signal.dedup)]
-        body = json.dumps(signal.body).encode()
-        given = [where[0], *where, *where[1:], body, signal.at, storable_value(signal.who), self.owner]
-        told = await rows_of(connection, sql.SIGNAL[signal.kind], given)
-        if told and told[0][1] and (woken := await run_of(connection, signal.run)):
-            await self._enqueue(connection, woken, now=signal.at)
-        return bool(told)
+    async def _lock_run(
+        self, connection: Connection, id: str, rule: Rule, *, now: float, reads: Collection[FactName] = ()
+    ) -> RowChange | None:
+        """Lock a run until the end of the transaction. Return how a rule changes it; None: not at all."""
+        found = await rows_of(connection, sql.CHANGED, [storable_value(id)])
+        if not found:
+            return None
+        number, *columns = found[0]
+        row = row_of(columns)
+        after = rule(row, await self._facts(connection, row, now=now, reads=reads))
+        return None if after is None else RowChange(number, row, after)
 
-    async def unpark(self, connection: Connection, queue: str, *, now: float) -> None:
-        """Write a ticket for the first run that was brought to a queue when that was full."""
-        for (run,) in await rows_of(connection, sql.UNPARK, [storable_value(queue)]):
-            if (first := await run_of(connection, run)) is not None:
-                await self.hand_over(Ticket(run, first.gen), now=now, connection=connection)
+    async def _facts(self, connection: Connection, row: Row, *, now: float, reads: Collection[FactName]) -> Facts:
+        facts = dict[str, Any]()
+        if "owner_is_dead" in reads and row.status == "running":
+            facts["owner_is_dead"] = row.owner not in await self.connections.alive(connection, {row.owner})
+        if "n_steps" in reads and (row.lives or row.parent is not None):  # any other has none
+            count = "SELECT count(*) FROM jm_steps WHERE run = %s::text"
+            facts["n_steps"] = (await rows_of(connection, count, [storable_value(row.id)]))[0][0]
+        if "n_busy" in reads:
+            busy = "SELECT owner FROM jm_runs WHERE status = 'running' AND queue = %s::text AND id <> %s::text"
+            owners = [owner for (owner,) in await rows_of(connection, busy, [storable_value(row.queue), row.id])]
+            alive = await self.connections.alive(connection, set(owners))
+            facts["n_busy"] = sum([owner in alive for owner in owners])
+        return Facts(now=now, **facts)
 
-    async def _follows(
-        self, connection: Connection, after: Row, change: Change, posts: Signal | None, *, now: float
-    ) -> None:
-        """Write what belongs to a run that was given back: to its session, its ticket, and to whoever is told."""
-        if change.lines:
-            await add_lines(connection, change.session, change.lines, at=now)
-        if may_be_handed_over(after):
-            await self._enqueue(connection, after, now=now)
-        if posts is not None:
-            await self._posted(connection, posts)
-
-    async def _changed(self, connection: Connection, row: Row, after: Row) -> bool:
-        """Write what a claim changes of a run, if it is as it was read."""
-        old = [row.id, row.epoch, row.gen, row.n_signals, row.status]
-        is_done = bool(
-            await rows_of(connection, sql.CLAIM, [storable_value(getattr(after, each)) for each in sql.CLAIMED] + old)
-        )
-        # A claim without a ticket: those that are on their way would find a run that is driven.
-        if is_done and after.gen != row.gen:
+    async def _update_run(self, connection: Connection, change: RowChange, *, now: float, after_s: float = 0.0) -> None:
+        """Write what has changed of a run that is locked, and what that means for tickets."""
+        row, after = change.row, change.after
+        columns = [each for each in sql.COLUMNS if getattr(row, each) != getattr(after, each)]
+        if columns:
+            is_begun = after.status == "running" != row.status
+            values = [storable_value(getattr(after, each)) for each in columns]
+            # Nobody waits for the news that a run is driven.
+            told = () if is_begun else (self.owner,)
+            statement = sql.update_run(columns, tells=not is_begun)
+            await rows_of(connection, statement, [*values, storable_value(row.id), *told])
+        if needs_ticket(row, after):
+            await self._enqueue(connection, after, now=now, after_s=after_s)
+        elif after.gen != row.gen:
+            # A claim without a ticket: those that are on their way would find a run that is driven.
             await self.dispatcher.drop(row.id, connection)
-        return is_done
+        if row.id in self._limited and row.status == "running" != after.status:
+            await self._unpark(connection, row.queue, now=now)
 
-    async def _unclaimed(self, claim: Claim, *, now: float) -> None:
-        after = replace(claim.row, status="ready", gen=claim.row.gen + 1)
+    def _count_in(self, id: str, after: Row | None, reads: Collection[FactName]) -> None:
+        """Remember, once it is stored, whether a run is driven here in a queue with a limit."""
+        if after is not None and after.status != "running":
+            self._limited.discard(id)
+        elif after is not None and "n_busy" in reads:
+            self._limited.add(id)
 
-        async def work(connection: Connection, _: bool) -> None:
-            async with connection.transaction():
-                if await rows_of(connection, sql.UNCLAIM, [storable_value(after.id), claim.epoch, self.owner]):
-                    await self._enqueue(connection, after, now=now)
+    async def _posted(self, connection: Connection, signal: Signal, *, is_again: bool = False) -> Taken:
+        """Store a signal, in a transaction, and change its run."""
+        rule = partial(signal_row, kind=signal.kind)
+        change = await self._lock_run(connection, signal.run, rule, now=signal.at)
+        if change is None:
+            return "over"
+        which = [storable_value(each) for each in (signal.run, signal.kind, signal.dedup)]
+        if known := await rows_of(connection, sql.KNOWN_SIGNAL, which):
+            # A second try finds what the first has stored: then it was only the answer that was lost.
+            is_ours = is_again and signal_of(known[0])._replace(n=0) == signal._replace(n=0)
+            return "taken" if is_ours else "known"
+        await self._update_run(connection, change, now=signal.at)
+        # At the end: whoever stores another signal waits for this transaction from here on.
+        body = json.dumps(signal.body).encode()
+        await rows_of(connection, sql.SIGNAL, [*which, body, signal.at, storable_value(signal.who)])
+        return "taken"
 
-        await self.written(work)
+    async def _unpark(self, connection: Connection, queue: str, *, now: float) -> None:
+        """Write a ticket for the first run that was brought to a queue when that was full."""
+        for run, gen in await rows_of(connection, sql.PARKED, [storable_value(queue)]):
+            await self.hand_over(Ticket(restored(run), gen), now=now, connection=connection)
+
+    async def _holds(self, connection: Connection, number: str) -> bool:
+        """Tell whether the transaction of this number holds, to whose end no answer came."""
+        from psycopg.errors import DataError, OperationalError
+
+        try:
+            [(status,)] = await rows_of(connection, sql.OUTCOME, [number])
+        except DataError:  # what answers now has never had it
+            return False
+        if status == "in progress":  # it may still hold: asked again in a moment, as if the database were away
+            raise OperationalError("the transaction has not ended yet")
+        return status == "committed"
 
     async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Do `work` on a connection, and again on another one when that breaks."""
@@ -279,56 +314,17 @@ class Transactions:
                 await self._enqueue(connection, row, now=row.created)
             return True
 
-    async def _is_full(self, connection: Connection, row: Row, at_once: int | None, *, parks: bool) -> bool:
-        """Tell whether as many runs of a queue go on as may. Nobody else asks until the end of the transaction.
 
-        With `parks` the run gets a ticket when another one leaves the queue.
-        """
-        if at_once is None:
-            return False
-        await rows_of(connection, sql.QUEUE_LOCK, [storable_value(row.queue)])
-        busy = "SELECT owner FROM jm_runs WHERE status = 'running' AND queue = %s::text AND id <> %s::text"
-        owners = [owner for (owner,) in await rows_of(connection, busy, [storable_value(row.queue), row.id])]
-        alive = await self.connections.alive(connection, set(owners))
-        is_full = sum([owner in alive for owner in owners]) >= at_once
-        if is_full and parks:
-            await rows_of(connection, sql.PARK, [row.id, storable_value(row.queue)])
-        return is_full
-
-    async def _claimed(self, connection: Connection, row: Row, *, died: bool, head: bytes | None) -> Row:
-        """Return a run as it is once it is claimed; or blocked, if it takes its processes down."""
-        n_steps = 0
-        if row.lives or row.parent is not None:  # a run that is neither a fork nor was driven has none
-            count = "SELECT count(*) FROM jm_steps WHERE run = %s::text"
-            n_steps = (await rows_of(connection, count, [storable_value(row.id)]))[0][0]
-        deaths = (row.deaths + 1 if n_steps == row.n_steps else 1) if died else 0
-        if deaths >= MOST_DEATHS:
-            return replace(row, status="blocked", why=killer(deaths), owner=None, deaths=0)
-        return replace(
-            row,
-            status="running",
-            owner=self.owner,
-            epoch=row.epoch + 1,
-            lives=row.lives + 1,
-            deaths=deaths,
-            n_steps=n_steps,
-            wake=None,
-            why=None,
-            head=row.head if head is None else head,
-        )
-
-
-def until_new(work: Callable[[Connection, bool], Awaitable[T]]) -> Callable[[Connection, bool], Awaitable[T]]:
-    """Return what does `work` again when somebody else has stored the same signal in this moment, and when two have
-    waited for each other: nothing of it was stored then."""
+def unless_locked(work: Callable[[Connection, bool], Awaitable[T]]) -> Callable[[Connection, bool], Awaitable[T]]:
+    """Return what does `work` again when it and somebody else have waited for each other: nothing was stored then."""
 
     async def again(connection: Connection, is_again: bool) -> T:
-        from psycopg.errors import DeadlockDetected, UniqueViolation
+        from psycopg.errors import DeadlockDetected
 
         while True:
             try:
                 return await work(connection, is_again)
-            except (UniqueViolation, DeadlockDetected):
+            except DeadlockDetected:
                 continue
 
     return again
