@@ -45,7 +45,7 @@ from tests.support.postgres import PostgresServer
 
 T = TypeVar("T")
 
-OF_THE_ENGINES: Final = ("test_engines.py", "test_signals.py")
+OF_THE_ENGINES: Final = ("test_engines.py", "test_signals.py", "test_contracts.py")
 """What they say, each engine has to do by itself; all else stands on that."""
 IN_POSTGRES: Final = pytest.param("postgres", marks=pytest.mark.seldom(one_in=3, but=OF_THE_ENGINES))
 """The turn of a test in a database, as the parameter of a fixture."""

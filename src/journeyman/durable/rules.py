@@ -139,10 +139,10 @@ def hand_over_row(row: Row, facts: Facts, *, gen: int) -> Row | None:
     """
     if row.gen != gen or not may_be_handed_over(row):
         return None
-    if row.status != "running":
-        return replace(row, gen=gen + 1, parked=False)
+    is_driven = row.status == "running"
     # Another epoch: whatever the process that drives it still does, it can write nothing more.
-    return replace(row, status="ready", gen=gen + 1, epoch=row.epoch + 1)
+    epoch, status = row.epoch + is_driven, "ready" if is_driven else row.status
+    return replace(row, status=status, gen=gen + 1, epoch=epoch, parked=False)
 
 
 def woken(status: Status, kind: SignalKind) -> Status:
