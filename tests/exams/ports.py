@@ -35,6 +35,7 @@ EXAMS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "TellsRefusals": {"KeptSandbox": "sandbox/test_proxy.py"},
     "SandboxProcess": {"KeptProcess": _SANDBOXES, "_ContainerProcess": _OTHER_SYSTEMS},
+    "RunChanges": dict.fromkeys(("InMemoryEngine", "SqliteEngine", "Transactions"), "durable/test_contracts.py"),
     "SentRuns": {"SentOut": _TASKS},
     "Session": {"RedactedSession": _SESSIONS},
     "Sessions": {"Store": _SESSIONS, "PostgresSessions": _SESSIONS, "Redacted": _SESSIONS},
