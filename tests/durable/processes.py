@@ -34,7 +34,7 @@ from journeyman.durable.records import (
     pack_step,
     record_of_step,
 )
-from journeyman.durable.rules import Rule
+from journeyman.durable.rules import RowRule
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import StoreError
 from journeyman.session import SharedSession, Snapshot
@@ -165,7 +165,7 @@ class Process:  # noqa: PLR0904 - those of the port
 
         return await self._call(work, "write")
 
-    async def change(self, id: str, rule: Rule, **options: Any) -> Row | None:
+    async def change(self, id: str, rule: RowRule, **options: Any) -> Row | None:
         return await self._call(lambda: self.engine.change(id, rule, **options), "change")
 
     async def note(self, claim: Claim, asked: bytes | None) -> None:

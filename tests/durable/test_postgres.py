@@ -171,26 +171,6 @@ async def test_who_reads_signals_as_they_come_misses_none_however_many_write_at_
         await each.close()
 
 
-async def test_a_claim_that_is_cancelled_leaves_the_run_to_others(emptied: str) -> None:
-    left, right = await opened(emptied), await opened(emptied)
-    await left.add(a_row("a", tokens=7))
-    for n in range(60):
-        claiming = asyncio.create_task(left.claim("a", now=START))
-        for _ in range(n):
-            await asyncio.sleep(0)
-        claiming.cancel()
-        try:
-            claim = await claiming
-        except asyncio.CancelledError:
-            row = await found(right, "a")
-            assert (row.status, row.owner, row.tokens) == ("ready", None, 7)
-        else:
-            assert claim is not None
-            break
-    await left.close()
-    await right.close()
-
-
 # -- when it is away ---------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from journeyman.durable.dispatch import Tickets
 from journeyman.durable.records import (
@@ -23,22 +23,14 @@ from journeyman.durable.records import (
     Signal,
     Status,
 )
-from journeyman.durable.rules import FactName, Rule, claim_row, note_questions, settle_row
+from journeyman.durable.rules import FactName, RowRule, claim_row, note_questions, settle_row
 from journeyman.session import SharedSession, Snapshot
-from journeyman.store.log import NewRecord
 
 Written: TypeAlias = Literal["written", "taken", "fenced"]
 """What became of a record. `taken`: there is a record under its key already; `fenced`: somebody else has claimed the
 run."""
 Taken: TypeAlias = Literal["taken", "known", "over"]
 """What became of a signal. `known`: there is one with the same kind and `dedup` already; `over`: the run has ended."""
-
-
-class SessionLines(NamedTuple):
-    """Records that are added at the end of a session."""
-
-    session: str
-    lines: Sequence[NewRecord]
 
 
 class RunChanges(Protocol):
@@ -50,20 +42,19 @@ class RunChanges(Protocol):
     async def change(
         self,
         id: str,
-        rule: Rule,
+        rule: RowRule,
         *,
         now: float,
-        reads: Collection[FactName] = (),
-        says: SessionLines | None = None,
+        says: Change | None = None,
         posts: Signal | None = None,
         is_synced: bool = False,
     ) -> Row | None:
         """Change a run as the rule says, and return it as it is then. None: the rule changes nothing, or there is no
         such run.
 
-        In one transaction the row is read, with the facts that the rule `reads`, and written; with it what the change
-        adds to a session, and a signal, as `signal` does it, and its ticket. `is_synced`: no power cut undoes it once
-        this has returned.
+        In one transaction the row is read, with the facts that the rule reads, and written; with it the lines that
+        `says` adds to a session, a signal, as `signal` does it, and the run's ticket. `is_synced`: no power cut undoes
+        it once this has returned.
         """
         ...
 
@@ -88,12 +79,13 @@ class RunChanges(Protocol):
         given: dict[str, Any] = {"also": also, "steal": steal, "at_once": at_once, "head": head, "gen": gen}
         # Without a limit on the queue, nobody counts: that would cost a look at other runs for each claim.
         reads: tuple[FactName, ...] = _OF_A_CLAIM if at_once is None else (*_OF_A_CLAIM, "n_busy")
-        row = await self.change(id, partial(claim_row, by=self.owner, **given), now=now, reads=reads)
+        rule = RowRule(partial(claim_row, by=self.owner, **given), reads)
+        row = await self.change(id, rule, now=now)
         return None if row is None or row.status != "running" else Claim(row, row.epoch)
 
     async def note(self, claim: Claim, asked: bytes | None) -> None:
         """Note the questions of a run that is driven."""
-        rule = partial(note_questions, claim=claim, asked=asked)
+        rule = RowRule(partial(note_questions, claim=claim, asked=asked))
         await self.change(claim.row.id, rule, now=0.0)  # no moment has a part in it
 
     async def settle(
@@ -105,8 +97,8 @@ class RunChanges(Protocol):
         A run that goes back to `ready` has another `gen`. What the change adds to a session is written in the same
         step, and so is a signal, as `signal` does it: all, or nothing.
         """
-        rule = partial(settle_row, claim=claim, change=change, n_signals=n_signals)
-        says = SessionLines(change.session, change.lines) if change.lines else None
+        rule = RowRule(partial(settle_row, claim=claim, change=change, n_signals=n_signals))
+        says = change if change.lines else None
         # That a run has ended is told to somebody: it must not be undone by a power cut.
         is_over = change.status in OVER
         return await self.change(claim.row.id, rule, now=now, says=says, posts=posts, is_synced=is_over) is not None

@@ -23,9 +23,10 @@ from journeyman.durable.dispatch import (
     may_be_handed_over,
     write_ticket,
 )
-from journeyman.durable.engine import Engine, RunChanges, SessionLines, Taken, Written
+from journeyman.durable.engine import Engine, RunChanges, Taken, Written
 from journeyman.durable.records import (
     OVER,
+    Change,
     Claim,
     KeptSession,
     ListPlace,
@@ -37,7 +38,7 @@ from journeyman.durable.records import (
     Status,
     StepState,
 )
-from journeyman.durable.rules import FactName, Facts, Rule, hand_over_row, is_free, needs_ticket, signal_row
+from journeyman.durable.rules import FactName, RowRule, RunFacts, hand_over_row, is_free, needs_ticket, signal_row
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.inbox import Queue
 from journeyman.session import SharedSession, Snapshot, Step, check_session_id, turns_of
@@ -238,16 +239,15 @@ class InMemoryEngine(RunChanges):
     async def change(
         self,
         id: str,
-        rule: Rule,
+        rule: RowRule,
         *,
         now: float,
-        reads: Collection[FactName] = (),
-        says: SessionLines | None = None,
+        says: Change | None = None,
         posts: Signal | None = None,
         is_synced: bool = False,
     ) -> Row | None:
         row = self.memory.rows.get(id)
-        after = None if row is None else rule(row, self._facts(row, now=now, reads=reads))
+        after = None if row is None else rule.apply(row, self._facts(row, now=now, reads=rule.reads))
         if row is None or after is None:
             return None
         if says is not None:
@@ -286,7 +286,7 @@ class InMemoryEngine(RunChanges):
 
     async def signal(self, signal: Signal) -> Taken:
         row = self.memory.rows.get(signal.run)
-        after = None if row is None else signal_row(row, Facts(now=signal.at), kind=signal.kind)
+        after = None if row is None else signal_row(row, RunFacts(now=signal.at), kind=signal.kind)
         if row is None or after is None:
             return "over"
         sent, n = self.memory.sent.setdefault(signal.run, {}), next(self.memory.numbers)
@@ -369,10 +369,10 @@ class InMemoryEngine(RunChanges):
         for row in [*self.memory.beginning(turns_of(id)[0])]:
             self.memory.drop(row.id)
 
-    def _facts(self, row: Row, *, now: float, reads: Collection[FactName]) -> Facts:
+    def _facts(self, row: Row, *, now: float, reads: Collection[FactName]) -> RunFacts:
         busy = self.memory.rows.values() if "n_busy" in reads else ()
         others = [each for each in busy if each.queue == row.queue and each.status == "running" and each is not row]
-        return Facts(
+        return RunFacts(
             now=now,
             owner_is_dead=self._is_dead(row),
             n_steps=len(self.memory.records[row.id]),
@@ -457,7 +457,7 @@ class _InMemoryTickets:
         self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: EngineConnection = None
     ) -> bool:
         row = self._memory.rows.get(ticket.run)
-        after = None if row is None else hand_over_row(row, Facts(now=now), gen=ticket.gen)
+        after = None if row is None else hand_over_row(row, RunFacts(now=now), gen=ticket.gen)
         if row is None or after is None:
             return False
         self._memory.put(after)

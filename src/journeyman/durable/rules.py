@@ -23,8 +23,8 @@ FactName: TypeAlias = Literal["owner_is_dead", "n_steps", "n_busy"]
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
-class Facts:
-    """Facts about a run that its row does not say. Those that were not asked for are as they stand here."""
+class RunFacts:
+    """Facts about a run that its row does not say. Those that a rule does not read are as they stand here."""
 
     now: float
     """Seconds since 1970."""
@@ -35,12 +35,19 @@ class Facts:
     """How many other runs of its queue are driven by a process that lives."""
 
 
-Rule: TypeAlias = Callable[[Row, Facts], Row | None]
+@lazy_dataclass(frozen=True)
+class RowRule:
+    """A rule with the facts that it reads."""
+
+    apply: Callable[[Row, RunFacts], Row | None]
+    """Returns the row as it is to be; None: nothing changes."""
+    reads: Collection[FactName] = ()
+    """The facts that have to be read for it."""
 
 
 def claim_row(
     row: Row,
-    facts: Facts,
+    facts: RunFacts,
     *,
     by: str,
     also: Collection[Status] = (),
@@ -62,7 +69,11 @@ def claim_row(
     if row.owner is not None and not steal:
         deaths = row.deaths + 1 if facts.n_steps == row.n_steps else 1
     if deaths >= MOST_DEATHS:
-        return replace(row, status="blocked", why=_explain_deaths(deaths), owner=None, deaths=0)
+        why = (
+            f"it took down the process that drove it {deaths} times in a row, without a new step: find out what it does"
+            " there, and resume it"
+        )
+        return replace(row, status="blocked", why=why, owner=None, deaths=0)
     return replace(
         row,
         status="running",
@@ -79,17 +90,17 @@ def claim_row(
     )
 
 
-def return_row(row: Row, facts: Facts, *, claim: Claim) -> Row | None:
+def return_row(row: Row, facts: RunFacts, *, claim: Claim) -> Row | None:
     """Make a run ready again that was claimed for somebody who is gone."""
     return replace(row, status="ready", owner=None, gen=row.gen + 1) if claim.drives(row) else None
 
 
-def note_questions(row: Row, facts: Facts, *, claim: Claim, asked: bytes | None) -> Row | None:
+def note_questions(row: Row, facts: RunFacts, *, claim: Claim, asked: bytes | None) -> Row | None:
     """Note the questions of a run that is driven."""
     return replace(row, asked=asked) if claim.drives(row) else None
 
 
-def settle_row(row: Row, facts: Facts, *, claim: Claim, change: Change, n_signals: int | None) -> Row | None:
+def settle_row(row: Row, facts: RunFacts, *, claim: Claim, change: Change, n_signals: int | None) -> Row | None:
     """Give a run back, as `RunChanges.settle` says."""
     if not claim.drives(row) or n_signals not in (None, row.n_signals):
         return None
@@ -112,7 +123,7 @@ def settle_row(row: Row, facts: Facts, *, claim: Claim, change: Change, n_signal
     )
 
 
-def signal_row(row: Row, facts: Facts, *, kind: SignalKind) -> Row | None:
+def signal_row(row: Row, facts: RunFacts, *, kind: SignalKind) -> Row | None:
     """Return a run as it is once it was sent a signal of this kind.
 
     What goes on because of it does so at once. A delay with which a run was started is no waiting: while it is held and
@@ -132,7 +143,7 @@ def signal_row(row: Row, facts: Facts, *, kind: SignalKind) -> Row | None:
     )
 
 
-def hand_over_row(row: Row, facts: Facts, *, gen: int) -> Row | None:
+def hand_over_row(row: Row, facts: RunFacts, *, gen: int) -> Row | None:
     """Give a run to the next who comes, if it has had no other wake-up since `gen`.
 
     The owner stays named: a run that takes its processes down is known by that.
@@ -173,10 +184,3 @@ def needs_ticket(row: Row, after: Row) -> bool:
     """Tell whether a run that has changed waits for a wake-up, or for a moment, of which no ticket tells yet."""
     is_same = (row.status, row.gen, row.wake) == (after.status, after.gen, after.wake)
     return after.status != "running" and may_be_handed_over(after) and not is_same
-
-
-def _explain_deaths(deaths: int) -> str:
-    return (
-        f"it took down the process that drove it {deaths} times in a row, without a new step: find out what it does"
-        " there, and resume it"
-    )

@@ -23,11 +23,12 @@ from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from journeyman.cancellation import wait_until_ended
-from journeyman.durable.engine import Engine, RunChanges, SessionLines, Taken, Written
+from journeyman.durable.engine import Engine, RunChanges, Taken, Written
 from journeyman.durable.records import (
     LAST,
     OVER,
     QUEUES,
+    Change,
     Claim,
     KeptSession,
     ListPlace,
@@ -38,7 +39,7 @@ from journeyman.durable.records import (
     Status,
     queue_state,
 )
-from journeyman.durable.rules import FactName, Facts, Rule, signal_row
+from journeyman.durable.rules import FactName, RowRule, RunFacts, signal_row
 from journeyman.errors import StoreError
 from journeyman.session import SharedSession, Snapshot
 from journeyman.store.file import Lock, is_held
@@ -183,22 +184,21 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
     async def change(
         self,
         id: str,
-        rule: Rule,
+        rule: RowRule,
         *,
         now: float,
-        reads: Collection[FactName] = (),
-        says: SessionLines | None = None,
+        says: Change | None = None,
         posts: Signal | None = None,
         is_synced: bool = False,
     ) -> Row | None:
         def work(connection: Connection) -> Row | None:
             row = _row_of(connection, id)
-            after = None if row is None else rule(row, self._facts(connection, row, now=now, reads=reads))
+            after = None if row is None else rule.apply(row, self._facts(connection, row, now=now, reads=rule.reads))
             if row is None or after is None:
                 return None
             _update_row(connection, row, after)
             if says is not None:
-                add_lines(connection, *says)
+                add_lines(connection, says.session, says.lines)
             if posts is not None:
                 _signal(connection, posts)
             return after
@@ -389,7 +389,7 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
                     raise
             await asyncio.sleep(_AGAIN_S)
 
-    def _facts(self, connection: Connection, row: Row, *, now: float, reads: Collection[FactName]) -> Facts:
+    def _facts(self, connection: Connection, row: Row, *, now: float, reads: Collection[FactName]) -> RunFacts:
         facts = dict[str, Any]()
         if "owner_is_dead" in reads:
             facts["owner_is_dead"] = row.status == "running" and self._is_dead(row.owner)
@@ -401,7 +401,7 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
             # By owner, so that a lock is looked at once for each.
             running = connection.execute(f"{busy} GROUP BY owner", (row.queue, row.id)).fetchall()
             facts["n_busy"] = sum([n for owner, n in running if not self._is_dead(owner)])
-        return Facts(now=now, **facts)
+        return RunFacts(now=now, **facts)
 
     def _is_dead(self, owner: str | None) -> bool:
         return owner is None or (owner != self.owner and not is_held(self.path, owner))
@@ -436,7 +436,7 @@ def _write_record(
 
 def _signal(connection: Connection, signal: Signal) -> Taken:
     row = _row_of(connection, signal.run)
-    after = None if row is None else signal_row(row, Facts(now=signal.at), kind=signal.kind)
+    after = None if row is None else signal_row(row, RunFacts(now=signal.at), kind=signal.kind)
     if row is None or after is None:
         return "over"
     add = "INSERT INTO jm_signals (run, kind, dedup, body, at, who) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"

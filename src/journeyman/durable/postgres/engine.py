@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from journeyman.definition import explain_arguments
 from journeyman.durable.dispatch import Tickets
-from journeyman.durable.engine import Engine, SessionLines, Taken, Written
+from journeyman.durable.engine import Engine, Taken, Written
 from journeyman.durable.postgres import statements as sql
 from journeyman.durable.postgres.connections import (
     add_lines,
@@ -36,6 +36,7 @@ from journeyman.durable.postgres.days import drop_days
 from journeyman.durable.postgres.transactions import KEPT_S, RowChange, Transactions, unless_locked
 from journeyman.durable.records import (
     QUEUES,
+    Change,
     Claim,
     KeptSession,
     ListPlace,
@@ -47,7 +48,7 @@ from journeyman.durable.records import (
     queue_state,
     wall_clock,
 )
-from journeyman.durable.rules import FactName, Rule, return_row
+from journeyman.durable.rules import RowRule, return_row
 from journeyman.session import SharedSession, Snapshot
 from journeyman.store.database import MIGRATING
 from journeyman.store.postgres import PostgresSessions
@@ -172,11 +173,10 @@ class PostgresEngine(Transactions):
     async def change(
         self,
         id: str,
-        rule: Rule,
+        rule: RowRule,
         *,
         now: float,
-        reads: Collection[FactName] = (),
-        says: SessionLines | None = None,
+        says: Change | None = None,
         posts: Signal | None = None,
         is_synced: bool = False,
     ) -> Row | None:
@@ -189,15 +189,15 @@ class PostgresEngine(Transactions):
                 made = tried
                 return made.after
             async with connection.transaction():
-                if "n_busy" in reads or id in self._limited:
+                if "n_busy" in rule.reads or id in self._limited:
                     # First the lock of the queue and then the row: in another order, two would wait for each other.
                     await rows_of(connection, sql.QUEUE_LOCK, [storable_value(id)])
-                tried = change = await self._lock_run(connection, id, rule, now=now, reads=reads)
+                tried = change = await self._lock_run(connection, id, rule, now=now)
                 if change is None:
                     return None
                 await self._update_run(connection, change, now=now)
                 if says is not None:
-                    await add_lines(connection, *says, at=now)
+                    await add_lines(connection, says.session, says.lines, at=now)
                 if posts is not None:
                     await self._posted(connection, posts)
             made = change
@@ -208,9 +208,9 @@ class PostgresEngine(Transactions):
         except asyncio.CancelledError:
             if made is not None and made.after.epoch > made.row.epoch:  # a claim, and nobody will drive the run
                 unused = Claim(made.after, made.after.epoch)
-                await self.change(id, partial(return_row, claim=unused), now=now)
+                await self.change(id, RowRule(partial(return_row, claim=unused)), now=now)
             raise
-        self._count_in(id, after, reads)
+        self._count_in(id, after, rule)
         return after
 
     async def forget(self, ids: Collection[str], *, by_days: bool = False) -> int:

@@ -32,7 +32,7 @@ from journeyman.durable.postgres.connections import (
 from journeyman.durable.postgres.days import make_days
 from journeyman.durable.postgres.procrastinate import Procrastinate
 from journeyman.durable.records import Claim, Record, Row, Signal
-from journeyman.durable.rules import FactName, Facts, Rule, hand_over_row, needs_ticket, signal_row
+from journeyman.durable.rules import FactName, RowRule, RunFacts, hand_over_row, needs_ticket, signal_row
 from journeyman.errors import name_and_words
 
 if TYPE_CHECKING:
@@ -108,7 +108,9 @@ class Transactions(RunChanges):
         self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: Connection | None = None
     ) -> bool:
         async def work(connection: Connection) -> bool:
-            change = await self._lock_run(connection, ticket.run, partial(hand_over_row, gen=ticket.gen), now=now)
+            change = await self._lock_run(
+                connection, ticket.run, RowRule(partial(hand_over_row, gen=ticket.gen)), now=now
+            )
             if change is not None:
                 await self._update_run(connection, change, now=now, after_s=after_s)
             return change is not None
@@ -172,19 +174,17 @@ class Transactions(RunChanges):
         else:
             self._unsent[connection].append(enqueue)
 
-    async def _lock_run(
-        self, connection: Connection, id: str, rule: Rule, *, now: float, reads: Collection[FactName] = ()
-    ) -> RowChange | None:
+    async def _lock_run(self, connection: Connection, id: str, rule: RowRule, *, now: float) -> RowChange | None:
         """Lock a run until the end of the transaction. Return how a rule changes it; None: not at all."""
         found = await rows_of(connection, sql.CHANGED, [storable_value(id)])
         if not found:
             return None
         number, *columns = found[0]
         row = row_of(columns)
-        after = rule(row, await self._facts(connection, row, now=now, reads=reads))
+        after = rule.apply(row, await self._facts(connection, row, now=now, reads=rule.reads))
         return None if after is None else RowChange(number, row, after)
 
-    async def _facts(self, connection: Connection, row: Row, *, now: float, reads: Collection[FactName]) -> Facts:
+    async def _facts(self, connection: Connection, row: Row, *, now: float, reads: Collection[FactName]) -> RunFacts:
         facts = dict[str, Any]()
         if "owner_is_dead" in reads and row.status == "running":
             facts["owner_is_dead"] = row.owner not in await self.connections.alive(connection, {row.owner})
@@ -196,7 +196,7 @@ class Transactions(RunChanges):
             owners = [owner for (owner,) in await rows_of(connection, busy, [storable_value(row.queue), row.id])]
             alive = await self.connections.alive(connection, set(owners))
             facts["n_busy"] = sum([owner in alive for owner in owners])
-        return Facts(now=now, **facts)
+        return RunFacts(now=now, **facts)
 
     async def _update_run(self, connection: Connection, change: RowChange, *, now: float, after_s: float = 0.0) -> None:
         """Write what has changed of a run that is locked, and what that means for tickets."""
@@ -217,16 +217,16 @@ class Transactions(RunChanges):
         if row.id in self._limited and row.status == "running" != after.status:
             await self._unpark(connection, row.queue, now=now)
 
-    def _count_in(self, id: str, after: Row | None, reads: Collection[FactName]) -> None:
+    def _count_in(self, id: str, after: Row | None, rule: RowRule) -> None:
         """Remember, once it is stored, whether a run is driven here in a queue with a limit."""
         if after is not None and after.status != "running":
             self._limited.discard(id)
-        elif after is not None and "n_busy" in reads:
+        elif after is not None and "n_busy" in rule.reads:
             self._limited.add(id)
 
     async def _posted(self, connection: Connection, signal: Signal, *, is_again: bool = False) -> Taken:
         """Store a signal, in a transaction, and change its run."""
-        rule = partial(signal_row, kind=signal.kind)
+        rule = RowRule(partial(signal_row, kind=signal.kind))
         change = await self._lock_run(connection, signal.run, rule, now=signal.at)
         if change is None:
             return "over"
