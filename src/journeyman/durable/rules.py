@@ -7,10 +7,9 @@ be; None: nothing changes. It may be called more than once.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
-from journeyman.data import lazy_dataclass
+from journeyman.data import copy_with, lazy_dataclass
 from journeyman.durable.dispatch import may_be_handed_over
 from journeyman.durable.records import OVER, Change, Claim, Row, SignalKind, Status
 
@@ -62,7 +61,7 @@ def claim_row(
     if gen not in (None, row.gen) or not is_free(row, now=facts.now, also=also, owner_is_dead=owner_is_dead):
         return None
     if at_once is not None and facts.n_busy >= at_once:
-        return None if gen is None else replace(row, parked=True)
+        return None if gen is None else copy_with(row, parked=True)
     deaths = 0
     # Who drove it and did not give it back has died, also if the run was handed over since. A new step is progress:
     # only those deaths count that came without one.
@@ -73,8 +72,8 @@ def claim_row(
             f"it took down the process that drove it {deaths} times in a row, without a new step: find out what it does"
             " there, and resume it"
         )
-        return replace(row, status="blocked", why=why, owner=None, deaths=0)
-    return replace(
+        return copy_with(row, status="blocked", why=why, owner=None, deaths=0)
+    return copy_with(
         row,
         status="running",
         owner=by,
@@ -92,19 +91,19 @@ def claim_row(
 
 def return_row(row: Row, facts: RunFacts, *, claim: Claim) -> Row | None:
     """Make a run ready again that was claimed for somebody who is gone."""
-    return replace(row, status="ready", owner=None, gen=row.gen + 1) if claim.drives(row) else None
+    return copy_with(row, status="ready", owner=None, gen=row.gen + 1) if claim.drives(row) else None
 
 
 def note_questions(row: Row, facts: RunFacts, *, claim: Claim, asked: bytes | None) -> Row | None:
     """Note the questions of a run that is driven."""
-    return replace(row, asked=asked) if claim.drives(row) else None
+    return copy_with(row, asked=asked) if claim.drives(row) else None
 
 
 def settle_row(row: Row, facts: RunFacts, *, claim: Claim, change: Change, n_signals: int | None) -> Row | None:
     """Give a run back, as `RunChanges.settle` says."""
     if not claim.drives(row) or n_signals not in (None, row.n_signals):
         return None
-    return replace(
+    return copy_with(
         row,
         status=change.status,
         owner=None,
@@ -133,7 +132,7 @@ def signal_row(row: Row, facts: RunFacts, *, kind: SignalKind) -> Row | None:
         return None
     status = woken(row.status, kind)
     keeps_wake = status == row.status or {status, row.status} == {"ready", "held"}
-    return replace(
+    return copy_with(
         row,
         status=status,
         # A new number: a ticket of an earlier wake-up is void.
@@ -153,7 +152,7 @@ def hand_over_row(row: Row, facts: RunFacts, *, gen: int) -> Row | None:
     is_driven = row.status == "running"
     # Another epoch: whatever the process that drives it still does, it can write nothing more.
     epoch, status = row.epoch + is_driven, "ready" if is_driven else row.status
-    return replace(row, status=status, gen=gen + 1, epoch=epoch, parked=False)
+    return copy_with(row, status=status, gen=gen + 1, epoch=epoch, parked=False)
 
 
 def woken(status: Status, kind: SignalKind) -> Status:

@@ -27,6 +27,7 @@ from journeyman.durable.postgres.connections import (
     restored,
     row_of,
     rows_of,
+    run_of,
     runs_of,
     signal_of,
     storable_value,
@@ -185,9 +186,11 @@ class PostgresEngine(Transactions):
 
         async def work(connection: Connection, is_again: bool) -> Row | None:
             nonlocal tried, made
-            if is_again and tried is not None and await self._holds(connection, tried.number):
-                made = tried
-                return made.after
+            if is_again and tried is not None:
+                row = await run_of(connection, id)
+                if row is not None and tried.is_made(row):
+                    made = tried
+                    return row
             async with connection.transaction():
                 if "n_busy" in rule.reads or id in self._limited:
                     # First the lock of the queue and then the row: in another order, two would wait for each other.

@@ -97,12 +97,6 @@ KNOWN: Final = (
     f"SELECT r.epoch, {', '.join(f's.{each}' for each in Record._fields)} FROM jm_runs r LEFT JOIN jm_steps s"
     " ON s.run = %s::text AND s.key = %s::text AND s.state = %s::text WHERE r.id = %s::text"
 )
-CHANGED: Final = (
-    # The row is locked first: this waits for a change under way, and sees what the run is after it. The transaction's
-    # number tells, if the answer to its end is lost, what became of it.
-    f"SELECT pg_current_xact_id()::text, {LIST} FROM jm_runs WHERE id = %s::text FOR UPDATE"
-)
-OUTCOME: Final = "SELECT pg_xact_status(%s::xid8)"
 # A limit on a queue is counted, so those who count come one after the other.
 QUEUE_LOCK: Final = (
     "SELECT pg_advisory_xact_lock(hashtextextended('journeyman queue ' || queue, 0)) FROM jm_runs WHERE id = %s::text"

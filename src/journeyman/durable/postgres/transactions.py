@@ -22,7 +22,6 @@ from journeyman.durable.postgres.connections import (
     Connections,
     owner_of,
     restored,
-    row_of,
     rows_of,
     runs_of,
     signal_of,
@@ -53,10 +52,13 @@ GRACE_S: Final = 10.0
 class RowChange(NamedTuple):
     """A run that is locked, as it is and as it is to be."""
 
-    number: str
-    """The number of the transaction."""
     row: Row
     after: Row
+
+    def is_made(self, row: Row) -> bool:
+        """Tell whether this has become of the run, and only the answer was lost: another who drives it, or nobody."""
+        new = (self.after.epoch, self.after.owner)
+        return (row.epoch, row.owner) == new != (self.row.epoch, self.row.owner)
 
 
 class Transactions(RunChanges):
@@ -176,13 +178,13 @@ class Transactions(RunChanges):
 
     async def _lock_run(self, connection: Connection, id: str, rule: RowRule, *, now: float) -> RowChange | None:
         """Lock a run until the end of the transaction. Return how a rule changes it; None: not at all."""
-        found = await rows_of(connection, sql.CHANGED, [storable_value(id)])
+        # This waits for a change under way: a signal must not find a run that looks as if somebody drove it, when nobody
+        # is left who would see the signal.
+        found = await runs_of(connection, "WHERE id = %s::text FOR UPDATE", [id])
         if not found:
             return None
-        number, *columns = found[0]
-        row = row_of(columns)
-        after = rule.apply(row, await self._facts(connection, row, now=now, reads=rule.reads))
-        return None if after is None else RowChange(number, row, after)
+        after = rule.apply(found[0], await self._facts(connection, found[0], now=now, reads=rule.reads))
+        return None if after is None else RowChange(found[0], after)
 
     async def _facts(self, connection: Connection, row: Row, *, now: float, reads: Collection[FactName]) -> RunFacts:
         facts = dict[str, Any]()
@@ -245,18 +247,6 @@ class Transactions(RunChanges):
         """Write a ticket for the first run that was brought to a queue when that was full."""
         for run, gen in await rows_of(connection, sql.PARKED, [storable_value(queue)]):
             await self.hand_over(Ticket(restored(run), gen), now=now, connection=connection)
-
-    async def _holds(self, connection: Connection, number: str) -> bool:
-        """Tell whether the transaction of this number holds, to whose end no answer came."""
-        from psycopg.errors import DataError, OperationalError
-
-        try:
-            [(status,)] = await rows_of(connection, sql.OUTCOME, [number])
-        except DataError:  # what answers now has never had it
-            return False
-        if status == "in progress":  # it may still hold: asked again in a moment, as if the database were away
-            raise OperationalError("the transaction has not ended yet")
-        return status == "committed"
 
     async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Do `work` on a connection, and again on another one when that breaks."""
