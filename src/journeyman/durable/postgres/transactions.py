@@ -178,8 +178,8 @@ class Transactions(RunChanges):
 
     async def _lock_run(self, connection: Connection, id: str, rule: RowRule, *, now: float) -> RowChange | None:
         """Lock a run until the end of the transaction. Return how a rule changes it; None: not at all."""
-        # This waits for a change under way: a signal must not find a run that looks as if somebody drove it, when nobody
-        # is left who would see the signal.
+        # This waits for a change under way: a signal must not find a run that looks as if somebody drove it, when
+        # nobody is left who would see the signal.
         found = await runs_of(connection, "WHERE id = %s::text FOR UPDATE", [id])
         if not found:
             return None
