@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 
+from journeyman import events
+from journeyman.record.rows import ModelAsked
 from tests.test_architecture import Module, package_modules, room_of
 
 GOAL_PERCENT = 3
@@ -33,6 +35,16 @@ KEYS_TAKEN_APART: dict[str, int] = {
     "journal": 7,
 }
 """The modules that know steps, and at how many places each takes a key apart."""
+
+KINDS_AS_TEXTS: dict[str, int] = {
+    "cli.cassettes": 2,
+    "cli.recorded": 27,
+    "cli.show.played": 7,
+    "record.operator": 4,
+    "view.queries": 15,
+}
+"""The modules that read what was recorded, and at how many places each has the name of an event's class as a text.
+Whoever writes an event makes an object of its class."""
 
 TAKING_APART = re.compile(
     r"r?(partition|split|find|index)|(starts|ends)with|remove(pre|suf)fix|match|search|fullmatch|findall|finditer|subn?"
@@ -158,6 +170,17 @@ def keys_taken_apart(modules: Sequence[Module]) -> dict[str, int]:
     return {name: count for name, count in found.items() if count}
 
 
+def kinds_as_texts(modules: Sequence[Module]) -> dict[str, int]:
+    """Count, in each module that is no front page, the texts that are the name of an event's class."""
+    kinds = {name for name in events.__all__ if isinstance(getattr(events, name), type)} | {ModelAsked.__name__}
+    return {
+        module.name: count
+        for module in modules
+        if not module.is_face
+        and (count := sum(isinstance(node, ast.Constant) and node.value in kinds for node in module.nodes))
+    }
+
+
 MEASURES: Mapping[str, Callable[[Sequence[Module]], int]] = {
     each.__name__: each for each in (casts, repeated_classes, repeated_names, suppressions)
 }
@@ -179,10 +202,13 @@ def test_no_number_gets_above_its_ceiling(name: str) -> None:
     assert MEASURES[name](package_modules()) <= COUNTS[name]
 
 
-def test_no_module_takes_more_keys_apart_than_its_ceiling_lets() -> None:
-    found = keys_taken_apart(package_modules())
-    assert {name: count for name, count in found.items() if count > KEYS_TAKEN_APART.get(name, 0)} == {}
-    lower = {name: found.get(name, 0) for name, most in KEYS_TAKEN_APART.items() if found.get(name, 0) < most}
+@pytest.mark.parametrize(("measure", "most"), [(keys_taken_apart, KEYS_TAKEN_APART), (kinds_as_texts, KINDS_AS_TEXTS)])
+def test_no_module_gets_above_its_ceiling(
+    measure: Callable[[Sequence[Module]], dict[str, int]], most: Mapping[str, int]
+) -> None:
+    found = measure(package_modules())
+    assert {name: count for name, count in found.items() if count > most.get(name, 0)} == {}
+    lower = {name: found.get(name, 0) for name, ceiling in most.items() if found.get(name, 0) < ceiling}
     assert lower == {}, "Lower these ceilings: the modules have got below them."
 
 
@@ -250,6 +276,12 @@ def test_a_planted_key_that_is_taken_apart_is_found(code: str, *, is_found: bool
     inside = [Module("durable.driver", code), Module("step", code)]
     expected = ["cli.0", "cli.1", "durable.driver"] if is_found else []
     assert [*keys_taken_apart([*modules, *inside])] == expected
+
+
+def test_a_planted_kind_that_is_a_text_is_found() -> None:
+    source = 'tape.note("Input", kind="GateDecided")\nmatch kind:\n    case "RunFailed": pass'
+    clean = Module("loop.run", 'tape.hear(Input(input="an Input"))\nkinds = [Input.__name__]')
+    assert kinds_as_texts([Module("loop.calls", source), clean]) == {"loop.calls": 3}
 
 
 def test_planted_suppressions_casts_and_names_are_counted() -> None:

@@ -25,6 +25,7 @@ from typing_extensions import TypeVar
 from journeyman.cancellation import is_awaited, is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.errors import Problem, log_caught, name_and_words
+from journeyman.events.chat import DecisionWord
 from journeyman.hosted.calls import HostedCall, hosted_calls
 from journeyman.json_numbers import holds_written_numbers, read_json, read_object, write_json
 from journeyman.narrowing import is_json_object
@@ -295,7 +296,12 @@ class DecisionCodec:
             raise ValueError(str(error)) from error
 
 
-DECISION_WORDS: Final[Mapping[type[Decision], str]] = {Allow: "allow", Deny: "deny", Rewrite: "rewrite", Stop: "stop"}
+DECISION_WORDS: Final[Mapping[type[Decision], DecisionWord]] = {
+    Allow: "allow",
+    Deny: "deny",
+    Rewrite: "rewrite",
+    Stop: "stop",
+}
 DECISION: Final = DecisionCodec()
 
 

@@ -28,7 +28,7 @@ from journeyman.budget import BudgetLeft
 from journeyman.data import lazy_dataclass
 from journeyman.endings import Place
 from journeyman.errors import OutcomeUnknown, StoreError
-from journeyman.events import Delivery, Event, TaskInfo
+from journeyman.events import Delivery, SinkEvent, TaskInfo
 from journeyman.gate import Approval, Decision
 from journeyman.inbox import Outside
 from journeyman.json_numbers import read_json, write_json
@@ -722,12 +722,8 @@ class RecordingSink(Protocol):
         """True while somebody looks at how an answer is written."""
         ...
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: SinkEvent) -> None:
         """Record an event."""
-        ...
-
-    def note(self, kind: str, where: Where, **facts: object) -> None:
-        """Record something that is not an event: its kind, where it happened, and its facts."""
         ...
 
     def tap(self, where: Where, model: Model, request: Request) -> Tap:
@@ -740,10 +736,6 @@ class RecordingSink(Protocol):
 
     def apart(self) -> None:
         """Take note that work begins which nobody waits for. This is called in the context of that work."""
-        ...
-
-    def note_call_failure(self, path: RunPath, tool_use_id: str, error: str) -> None:
-        """Take down of which kind the failure of a call is that finishes next."""
         ...
 
     async def room(self) -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from journeyman import Agent, Runtime, ToolContext, run, tool
-from journeyman.endings import START
-from journeyman.events import RecordingEnded
+from journeyman.events import RecordingEnded, Target
 from journeyman.record import Recorder, Recordings
 from journeyman.record.recorder import MOST_WAITING
 from journeyman.testing.scripted import ScriptedModel, call, say
@@ -101,12 +100,12 @@ async def test_a_full_disk_costs_the_recordings_that_go_on_and_no_later_ones(
     long = "".join(chr(97 + (n * n) % 26) for n in range(200_000))
     with Recorder(path) as recorder:
         cut = recorder.begin("run", "cut")
-        cut.note("Note", (("cut",), START), text="before")
+        cut.hear(Target(path=("cut",), target="before"))
         await recorder.flush()
         with no_room(path.parent, 4096):
             await run(answering(), f"? {long}", runtime=Runtime(recorder=recorder))
             await recorder.flush()
-        cut.note("Note", (("cut",), START), text="after")
+        cut.hear(Target(path=("cut",), target="after"))
         assert cut.ended_early() is not None
         for text in ("first after", "second after"):
             await run(answering(), text, runtime=Runtime(recorder=recorder))
@@ -118,7 +117,7 @@ async def test_a_full_disk_costs_the_recordings_that_go_on_and_no_later_ones(
         found = {each.input: each for each in recordings.runs() if each.status == "success"}
         for text in ("first after", "second after"):
             assert [*recordings.all_events(found[text])][-1].kind == "RunSucceeded"
-        assert [each.kind for each in recordings.all_events(recordings.find(cut.id))] == ["Note"]
+        assert [each.kind for each in recordings.all_events(recordings.find(cut.id))] == ["Target"]
 
 
 async def test_a_slow_disk_costs_reports_of_progress_and_nothing_else(path: Path, warm: Warm) -> None:

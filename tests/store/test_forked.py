@@ -17,6 +17,7 @@ from journeyman import Agent, Runtime, run_sync
 from journeyman.errors import StoreError
 from journeyman.testing.scripted import FunctionModel
 from journeyman.record import Recorder
+from journeyman.events import Target
 from journeyman.session import Step
 from journeyman.store import Store
 from journeyman.types import Message, Text
@@ -192,7 +193,7 @@ tape = recorder.begin("run", "bot")
 
 def work():
     for n in range(20_000):
-        tape.note("Note", (("bot",), (0, 0)), n=n)
+        tape.hear(Target(path=("bot",), target=str(n)))
     asyncio.run(tape.room())  # waits for nobody
     assert tape.ended_early() == "it was begun before this process was forked"
     asyncio.run(tape.end("success"))

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from journeyman.cancellation import call_in
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
-from journeyman.gate import Allow, Approval, Decision, Deny, Rewrite, Stop, current_guard
+from journeyman.gate import DECISION_WORDS, Allow, Approval, Decision, Deny, Rewrite, Stop, current_guard
 from journeyman.inbox import Outside
 from journeyman.json_numbers import read_object
 from journeyman.loop.watch import Watch
@@ -156,15 +156,8 @@ def asked_event(approval: Approval, id: str) -> ApprovalRequested:
 
 def answered_event(path: RunPath, id: str, decision: Decision) -> ApprovalAnswered:
     """Return the event that tells how a call was decided."""
-    match decision:
-        case Deny(reason):
-            return ApprovalAnswered(path=path, id=id, decision="deny", reason=reason)
-        case Rewrite(reason=reason):
-            return ApprovalAnswered(path=path, id=id, decision="rewrite", reason=reason)
-        case Stop(reason):
-            return ApprovalAnswered(path=path, id=id, decision="stop", reason=reason)
-        case Allow():
-            return ApprovalAnswered(path=path, id=id, decision="allow", reason="")
+    reason: str = getattr(decision, "reason", "")
+    return ApprovalAnswered(path=path, id=id, decision=DECISION_WORDS[type(decision)], reason=reason)
 
 
 current_questions: ContextVar[Questions | None] = ContextVar("journeyman_questions", default=None)

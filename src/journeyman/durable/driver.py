@@ -34,9 +34,10 @@ from journeyman.durable.records import (
     load_head,
     prints_of,
 )
-from journeyman.endings import START
 from journeyman.errors import InvalidArguments, RunBlocked, StoreError, SubagentMisused
-from journeyman.inbox import Inbox, Receipt
+from journeyman.events import SignalTaken
+from journeyman.events.noted import SignalOutcome
+from journeyman.inbox import Inbox, Receipt, text_of_signal
 from journeyman.journal import RecordingSink
 from journeyman.loop.prepare import begin, closing_of
 from journeyman.loop.results import dump_result
@@ -285,14 +286,23 @@ class RunDriver:
                 pass
         self.stirred.call()
 
-    def _note(self, signal: Signal, outcome: str | None, why: str = "") -> None:
+    def _note(self, signal: Signal, outcome: SignalOutcome | None, why: str = "") -> None:
         """Take down what became of a signal that people have sent; None: it has come, for the first time."""
         is_known = outcome is None and (self.life is None or signal.n in self.life.used_up)
         outcome = outcome or ("waits" if signal.kind == "steer" else "taken")
         if self.tape is not None and not is_known and signal.kind not in ("mail", "task_ended"):
-            facts = {"signal": signal.n, "what": signal.kind, "who": signal.who, "outcome": outcome, "why": why}
-            text = signal.body.get("text") or signal.body.get("reason")
-            self.tape.note("SignalTaken", ((self.program.agent.name,), START), **facts, text=text, id=signal.dedup)
+            self.tape.hear(
+                SignalTaken(
+                    path=(self.program.agent.name,),
+                    signal=signal.n,
+                    what=signal.kind,
+                    who=signal.who,
+                    outcome=outcome,
+                    id=signal.dedup,
+                    text=text_of_signal(signal.body),
+                    why=why,
+                )
+            )
 
     def _take_heard(self) -> list[int]:
         """Return the numbers of the signals that what was just said has taken, once."""

@@ -20,7 +20,7 @@ from typing import Final, Literal, NoReturn, TypeVar
 from pydantic import JsonValue
 
 from journeyman.cancellation import current_scope
-from journeyman.chat.questions import Questions
+from journeyman.chat.questions import UNANSWERED, Questions, answered_event
 from journeyman.data import lazy_dataclass
 from journeyman.durable.engine import Engine, Written
 from journeyman.durable.records import (
@@ -41,9 +41,9 @@ from journeyman.durable.records import (
     taken_by,
     unpack_step,
 )
-from journeyman.endings import START
 from journeyman.errors import OutcomeUnknown, RunBlocked, StoreError
-from journeyman.gate import DECISION, Approval, Decision
+from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
+from journeyman.gate import DECISION, ONCE, Approval, Decision, Deny
 from journeyman.journal import (
     About,
     Codec,
@@ -53,7 +53,6 @@ from journeyman.journal import (
     Reservation,
     SentRuns,
     StepFacts,
-    Where,
     decode_step,
     encode_step,
 )
@@ -527,11 +526,13 @@ class RunJournal(Journal):
         expires_at = None if expires_s is None else life.now() + expires_s
         if before is not None:
             expires_at = before.expires_at
-        if here is None:
-            self._note_asked(question)
+        # Whoever is asked here is told by a chat's own events.
+        tape = self.tape if here is None else None
+        if tape is not None:
+            tape.hear(_asked_event(question))
         signal = await self._given(replace(question, expires_at=expires_at), field, here)
-        if here is None:
-            self._note_answered(question, signal)
+        if tape is not None and (answered := _answer_event(question, signal)) is not None:
+            tape.hear(answered)
         life.answered.add(key)
         said = _EXPIRED if signal is None else dumps(signal.body.get(field)).encode()
         value = encode_step(said, StepFacts(kind=step.kind))
@@ -569,30 +570,6 @@ class RunJournal(Journal):
             if asking is not None:
                 asking.cancel()
                 await asyncio.wait((asking,))
-
-    def _note_asked(self, question: PendingQuestion) -> None:
-        """Take down a question, as a chat tells of its own."""
-        if self.tape is None:
-            return
-        kind = "ApprovalRequested" if question.kind == "approve" else "QuestionAsked"
-        facts = {"question": question.question, "question_id": question.question_id, "options": list(question.options)}
-        about = {"arguments": question.arguments, "offers": ["once"], "tool_name": question.tool}
-        facts |= about if question.kind == "approve" else {}
-        self.tape.note(kind, _where(question), id=question.key, tool_use_id=question.tool_use_id, **facts)
-
-    def _note_answered(self, question: PendingQuestion, signal: Signal | None) -> None:
-        if self.tape is None:
-            return
-        facts: JsonObject = {"answer": None if signal is None else signal.body.get("text")}
-        if question.kind == "approve":
-            decision: object = {} if signal is None else signal.body.get("decision")
-            facts = {
-                "decision": "deny",
-                "reason": "nobody answered",
-                **(decision if isinstance(decision, dict) else {}),
-            }
-        kind = "ApprovalAnswered" if question.kind == "approve" else "QuestionAnswered"
-        self.tape.note(kind, _where(question), id=question.key, tool_use_id=question.tool_use_id, **facts)
 
     async def _answer(self, key: str, expires_at: float | None) -> Signal | None:
         """Wait for an answer that was given in time, whenever this life comes to look at it. None: there is none."""
@@ -655,8 +632,46 @@ class _Here:
             self.questions.answer(self.id, DECISION.read(answer) if text is None else text)
 
 
-def _where(question: PendingQuestion) -> Where:
-    return question.path, START._replace(attempt=question.attempt, iteration=question.iteration)
+def _asked_event(question: PendingQuestion) -> ApprovalRequested | QuestionAsked:
+    """Return the event that tells of a question, as a chat tells of its own."""
+    if question.kind == "answer":
+        return QuestionAsked(
+            path=question.path,
+            id=question.key,
+            question=question.question,
+            options=question.options,
+            question_id=question.question_id,
+            tool_use_id=question.tool_use_id,
+            attempt=question.attempt,
+            iteration=question.iteration,
+        )
+    return ApprovalRequested(
+        path=question.path,
+        id=question.key,
+        question=question.question,
+        tool_use_id=question.tool_use_id,
+        tool_name=question.tool,
+        arguments=question.arguments or {},
+        question_id=question.question_id,
+        offers=ONCE,
+        attempt=question.attempt,
+        iteration=question.iteration,
+    )
+
+
+def _answer_event(question: PendingQuestion, signal: Signal | None) -> ApprovalAnswered | QuestionAnswered | None:
+    """Return the event that tells how a question was answered, without a signal: not in its time. None: the answer
+    cannot be read, which blocks the run."""
+    if question.kind == "approve":
+        try:
+            decision = Deny(UNANSWERED) if signal is None else DECISION.read(signal.body.get("decision"))
+        except ValueError:
+            return None
+        told = answered_event(question.path, question.key, decision)
+    else:
+        text = None if signal is None else signal.body.get("text")
+        told = QuestionAnswered(path=question.path, id=question.key, answer=text if isinstance(text, str) else None)
+    return replace(told, tool_use_id=question.tool_use_id, attempt=question.attempt, iteration=question.iteration)
 
 
 def _question_in_words(path: RunPath, question: str, call: RunStep) -> PendingQuestion:

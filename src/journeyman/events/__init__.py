@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from journeyman.data import lazy_dataclass
 from journeyman.endings import ErrorInfo
 from journeyman.events.batch import BatchEvent, BatchPaused, InputFinished
-from journeyman.events.chat import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked, TurnEnded
+from journeyman.events.chat import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    DecisionWord,
+    QuestionAnswered,
+    QuestionAsked,
+    TurnEnded,
+)
 from journeyman.events.durable import (
     DurableEvent,
     RunClaimed,
@@ -26,6 +33,19 @@ from journeyman.events.durable import (
     StepStored,
 )
 from journeyman.events.json_form import to_json
+from journeyman.events.noted import (
+    ApproverAnswered,
+    CallOutcome,
+    GateDecided,
+    Input,
+    NotedEvent,
+    OutputModeChosen,
+    SignalOutcome,
+    SignalTaken,
+    StepRecalled,
+    Target,
+    ToolsDiffer,
+)
 from journeyman.events.run import (
     AttemptCompleted,
     AttemptStarted,
@@ -87,22 +107,27 @@ __all__ = [
     "PREFIXES",
     "ApprovalAnswered",
     "ApprovalRequested",
+    "ApproverAnswered",
     "AttemptCompleted",
     "AttemptStarted",
     "BatchEvent",
     "BatchPaused",
     "CallAbandoned",
+    "CallOutcome",
     "CallbackContext",
     "Callbacks",
     "CompactionStep",
     "ContextCompacted",
     "DeadLetter",
     "DeadLetterReason",
+    "DecisionWord",
     "Delivery",
     "DurableEvent",
     "Event",
+    "GateDecided",
     "HostedToolRan",
     "Identity",
+    "Input",
     "InputFinished",
     "IterationStarted",
     "LayerCompleted",
@@ -119,7 +144,9 @@ __all__ = [
     "ModelResponded",
     "ModelRestarted",
     "ModelRetried",
+    "NotedEvent",
     "OutputDelta",
+    "OutputModeChosen",
     "QuestionAnswered",
     "QuestionAsked",
     "RecordingEnded",
@@ -134,7 +161,12 @@ __all__ = [
     "RunSuspended",
     "RunWoken",
     "SandboxRefused",
+    "SignalOutcome",
+    "SignalTaken",
+    "SinkEvent",
+    "StepRecalled",
     "StepStored",
+    "Target",
     "TaskEnded",
     "TaskEvent",
     "TaskInfo",
@@ -149,6 +181,7 @@ __all__ = [
     "ToolFinished",
     "ToolInputDelta",
     "ToolProgress",
+    "ToolsDiffer",
     "TurnEnded",
     "ValidationFailed",
     "to_json",
@@ -166,6 +199,9 @@ _InRun: TypeAlias = _RunEvent | _AttemptEvent | _Delta | _ModelEvent | _CallEven
 
 Event: TypeAlias = _InRun | DurableEvent | BatchEvent | _ChatEvent | TaskEvent | _TeamEvent
 """Anything that a listener may be given."""
+
+SinkEvent: TypeAlias = Event | NotedEvent
+"""Anything that a `RecordingSink` may be given."""
 
 Listener: TypeAlias = Callable[[Event], None]
 """Gets every event, synchronously, in order. Must be quick. One that raises is recorded and goes on being told."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from journeyman.data import lazy_dataclass
 from journeyman.result import Failure, Success
 from journeyman.types import NOTHING_USED, JsonObject, RunPath, Usage
+
+DecisionWord: TypeAlias = Literal["allow", "deny", "rewrite", "stop"]
+"""A decision about a call, as events and stores tell it."""
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -29,6 +32,9 @@ class ApprovalRequested:
     """How far `Allow(extent)` may reach: `once`, and perhaps `session` and `always`."""
     rule: str = ""
     """What is allowed for the session, or forever, in words: it may be more than this call."""
+    attempt: int | None = None
+    """Where the run was, in a recording; a chat does not tell it, here and below."""
+    iteration: int | None = None
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -38,10 +44,14 @@ class ApprovalAnswered:
     path: RunPath
     id: str
     """That of the question."""
-    decision: Literal["allow", "deny", "rewrite", "stop"]
+    decision: DecisionWord
     """What was decided."""
     reason: str
     """Why, in words; perhaps empty."""
+    tool_use_id: str | None = None
+    """The call that waited, in a recording; so are the next two."""
+    attempt: int | None = None
+    iteration: int | None = None
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -56,6 +66,12 @@ class QuestionAsked:
     """What is asked, in words."""
     options: tuple[str, ...]
     """Answers to choose from; any other text will do as well."""
+    question_id: str = ""
+    """Of a durable run: what to answer to from outside."""
+    tool_use_id: str | None = None
+    """The call that waited, in a recording; so are the next two."""
+    attempt: int | None = None
+    iteration: int | None = None
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -67,6 +83,10 @@ class QuestionAnswered:
     """That of the question."""
     answer: str | None
     """None: the turn ended before there was one."""
+    tool_use_id: str | None = None
+    """The call that waited, in a recording; so are the next two."""
+    attempt: int | None = None
+    iteration: int | None = None
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

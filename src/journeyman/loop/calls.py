@@ -20,9 +20,18 @@ from typing import Any, Final, TypeAlias, cast
 
 from journeyman.cancellation import Scope, call_in, current_call, is_awaited, is_failure
 from journeyman.errors import InvalidArguments, OutcomeUnknown, Rejected, StepTooLarge, count, log_caught
-from journeyman.events import CallAbandoned, SandboxRefused, ToolCalled, ToolFinished, ToolProgress
+from journeyman.events import (
+    ApproverAnswered,
+    CallAbandoned,
+    GateDecided,
+    SandboxRefused,
+    ToolCalled,
+    ToolFinished,
+    ToolProgress,
+)
 from journeyman.gate import (
     DECISION,
+    DECISION_WORDS,
     Approval,
     Approver,
     Decision,
@@ -34,7 +43,7 @@ from journeyman.gate import (
     make_seen_result,
 )
 from journeyman.journal import Journal, Reservation, TypedCodec, about_call
-from journeyman.json_numbers import write_json
+from journeyman.json_numbers import read_object, write_json
 from journeyman.loop.replay import (
     OutcomeCodec,
     StepCodec,
@@ -375,7 +384,7 @@ async def call_through_gates(
         approve = _note_answers(run, approve)
     allowed = await guard.consult(asked, approve, own=tool.call_path.gates)
     if run.tape is not None:
-        _note_decision(run, asked, allowed)
+        run.tape.hear(_decided_event(run, asked, allowed))
     if isinstance(allowed, Deny | Stop):
         return Outcome.failure("denied", f"Error: denied: {allowed.reason}")
     # The very object: a gate that changes nothing hands on what it was given, and then nothing has to be parsed again.
@@ -461,34 +470,34 @@ def _note_answers(run: Run, approve: Approver) -> Approver:
     async def ask_and_note(approval: Approval) -> Decision:
         decision = await answer(approval, approve)
         if run.tape is not None:
-            run.tape.note(
-                "ApproverAnswered",
-                (run.path, run.place),
-                tool_use_id=approval.request.tool_use_id,
-                tool_name=approval.request.tool_name,
-                question=approval.question,
-                rule=approval.rule,
-                question_id=approval.question_id,
-                decision=type(decision).__name__.lower(),
-                reason=getattr(decision, "reason", ""),
-                extent=getattr(decision, "extent", None),
+            run.tape.hear(
+                ApproverAnswered(
+                    **iteration_place(run),
+                    tool_use_id=approval.request.tool_use_id,
+                    tool_name=approval.request.tool_name,
+                    question=approval.question,
+                    rule=approval.rule,
+                    question_id=approval.question_id,
+                    decision=DECISION_WORDS[type(decision)],
+                    reason=getattr(decision, "reason", ""),
+                    extent=getattr(decision, "extent", None),
+                )
             )
         return decision
 
     return ask_and_note
 
 
-def _note_decision(run: Run, asked: GateRequest, allowed: GateRequest | Deny | Stop) -> None:
-    """Record what the gates say of a call."""
-    is_refused = isinstance(allowed, Deny | Stop)
-    decision = type(allowed).__name__.lower() if is_refused else "allow" if allowed is asked else "rewrite"
-    facts: dict[str, object] = {"tool_use_id": asked.tool_use_id, "tool_name": asked.tool_name, "decision": decision}
+def _decided_event(run: Run, asked: GateRequest, allowed: GateRequest | Deny | Stop) -> GateDecided:
+    """Return the event that tells what the gates say of a call."""
+    told = GateDecided(
+        **iteration_place(run), tool_use_id=asked.tool_use_id, tool_name=asked.tool_name, decision="allow"
+    )
     if isinstance(allowed, Deny | Stop):
-        facts["reason"] = allowed.reason
-    elif decision == "rewrite":
-        facts["arguments"] = allowed.arguments
-    if run.tape is not None:
-        run.tape.note("GateDecided", (run.path, run.place), **facts)
+        return replace(told, decision=DECISION_WORDS[type(allowed)], reason=allowed.reason)
+    if allowed is asked:
+        return told
+    return replace(told, decision="rewrite", arguments=read_object(allowed.input_json))  # the gate may change its own
 
 
 def _stored_approver(run: Run, journal: Journal, approve: Approver | None, seconds: float | None) -> Approver:
@@ -775,8 +784,6 @@ async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float 
     run.ledger.count(kind, use.name, error=outcome.error, cached=outcome.cached, duration_s=duration_s)
     if run.tape is not None:
         note_outcome(run, use, outcome)
-        if outcome.error is not None:
-            run.tape.note_call_failure(run.path, use.id, outcome.error)
     if run.watch is not None:  # the words of a result may be long
         await run.tell(
             ToolFinished(

@@ -30,7 +30,8 @@ from journeyman.endings import (
     PromptContext,
 )
 from journeyman.errors import InvalidArguments, ModelUnavailable, Problem, name_and_words
-from journeyman.events import Listener, MessageCommitted, RunResumed
+from journeyman.events import Input, Listener, MessageCommitted, OutputModeChosen, RunResumed
+from journeyman.events.json_form import plain
 from journeyman.gate import ChecksTools, Gate, GateWithDeps, current_guard, guard_for
 from journeyman.history import History
 from journeyman.inbox import Inbox, Outside
@@ -466,7 +467,7 @@ async def prepare(run: Run) -> None:
         describe_tools(run)
     if run.tape is not None:
         limits = {name: most for name, most in limits_of(run.agent.limits).items() if most is not None}
-        run.tape.note("Input", (run.path, run.place), input=run.task, limits=limits)
+        run.tape.hear(Input(path=run.path, input=plain(run.task), limits=limits))
     run.clock.prepared_s = run.clock.now()
 
 
@@ -507,7 +508,7 @@ async def choose_output(run: Run) -> None:
     mode = _MODES[chosen]
     _log.info("%s: %s:%s hands in by mode=%r", run.path[-1], run.model.provider, run.model.name, mode)
     if run.tape is not None:
-        run.tape.note("OutputModeChosen", (run.path, run.place), mode=mode)
+        run.tape.hear(OutputModeChosen(path=run.path, mode=mode))
     if mode != "tool":
         run.hand_in = hand_in_of(run.agent, mode)
         before, hands_in = run.view.prefix, run.agent.plan.outputs.hands_in

@@ -18,11 +18,12 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from journeyman.budget import Budget
 from journeyman.data import lazy_dataclass
 from journeyman.errors import quoted
+from journeyman.events import CallOutcome
 from journeyman.journal import Codec, Journal, Reservation, StepFacts, TypedCodec, as_json, decode_step, encode_step
-from journeyman.loop.state import Outcome, Run, StepTally, current_tally
+from journeyman.loop.state import Outcome, Run, StepTally, current_tally, iteration_place
 from journeyman.step import RunStep, StepKind
 from journeyman.tools.exact import StoredValue
-from journeyman.types import NOTHING_USED, Text, ToolResult, ToolUse, Usage, UserContent, adapter_of
+from journeyman.types import NOTHING_USED, JsonObject, Text, ToolResult, ToolUse, Usage, UserContent, adapter_of
 
 T = TypeVar("T")
 
@@ -295,13 +296,23 @@ def note_outcome(run: Run, use: ToolUse, outcome: Outcome) -> None:
     known, calls.recorded_states = calls.recorded_states, (states.run, states.attempt)
     if run.tape is None or (outcome.error is None and states.run is known[0] and states.attempt is known[1]):
         return
-    facts: dict[str, object] = {} if outcome.error is None else {"error": outcome.error}
+    changed: JsonObject = {}
+    lost: str | None = None
     makers = (run.agent.run_state, run.agent.attempt_state)
     for name, make, state, before in zip(("run", "attempt"), makers, calls.recorded_states, known, strict=True):
         if state is not before:
             try:
-                facts[name] = from_json(StateCodec(make, state).encode(state))
+                changed[name] = from_json(StateCodec(make, state).encode(state))
             except (TypeError, ValueError, PydanticSchemaGenerationError) as error:
                 # It is missing in the recording only, which says so; the run has its state.
-                facts["lost"] = f"the state of the {name}: {error}"
-    run.tape.note("CallOutcome", (run.path, run.place), tool_use_id=use.id, tool_name=use.name, **facts)
+                lost = f"the state of the {name}: {error}"
+    run.tape.hear(
+        CallOutcome(
+            **iteration_place(run),
+            tool_use_id=use.id,
+            tool_name=use.name,
+            error=outcome.error,
+            states=changed or None,
+            lost=lost,
+        )
+    )

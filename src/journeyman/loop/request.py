@@ -25,7 +25,7 @@ from journeyman.errors import (
     log_caught,
     name_and_words,
 )
-from journeyman.events import CompactionStep, ContextCompacted
+from journeyman.events import CompactionStep, ContextCompacted, StepRecalled
 from journeyman.history import SUMMARY_MARK, encodable
 from journeyman.journal import Journal, Reservation, StepFacts, TypedCodec, decode_step, encode_step
 from journeyman.loop.retry import respond
@@ -118,7 +118,7 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
     if run.attempt.budget.limits_spending and journal.is_replaying() and not place.is_known:
         n_cut = journal.n_cut_calls()
     if run.tape is not None and place.is_known:
-        run.tape.note("StepRecalled", (run.path, run.place), key=run.key(step))
+        run.tape.hear(StepRecalled(**iteration_place(run), key=run.key(step)))
     answer = await place.step(work, codec=codec)
     # The answer is an earlier life's, and so is its use: the limits count both lives together.
     if codec.known is not None and not call.used:

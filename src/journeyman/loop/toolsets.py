@@ -15,10 +15,11 @@ from typing import Final
 from journeyman.cancellation import is_failure
 from journeyman.endings import InternalContext
 from journeyman.errors import name_and_words
+from journeyman.events import ToolsDiffer
 from journeyman.history import History
 from journeyman.journal import TypedCodec
 from journeyman.loop.replay import decide_once
-from journeyman.loop.state import Run, ToolFacts, input_for_functions
+from journeyman.loop.state import Run, ToolFacts, input_for_functions, iteration_place
 from journeyman.model import ToolSpec, loads_tools_of, sent_tools
 from journeyman.step import RunStep
 from journeyman.tools.context import ToolsetContext
@@ -176,10 +177,10 @@ def _facts_of(run: Run, tool: AnyTool) -> ToolFacts:
 def _tell_difference(run: Run, known: Sequence[ToolFacts], now: Sequence[ToolFacts]) -> None:
     if not run.calls.differs:
         run.calls.differs = True
-        differences = [*_differences(known, now)]
+        differences = tuple(_differences(known, now))
         told = ", ".join(differences)
         if run.tape is not None:
-            run.tape.note("ToolsDiffer", (run.path, run.place), differences=differences)
+            run.tape.hear(ToolsDiffer(**iteration_place(run), differences=differences))
         _log.warning(
             "The toolsets of the agent %r give other tools than when the run was here in an earlier life: %s. The model"
             " is shown those of that life; a call of one that is gone is answered as unknown.",

@@ -256,9 +256,7 @@ class TwoTapes:
     def __init__(self, first: RecordingSink, second: RecordingSink) -> None:
         self._first, self._second = first, second
         self.hear: Final = _tell_both(first.hear, second.hear)
-        self.note: Final = _tell_both(first.note, second.note)
         self.apart: Final = _tell_both(first.apart, second.apart)
-        self.note_call_failure: Final = _tell_both(first.note_call_failure, second.note_call_failure)
 
     @property
     def is_behind(self) -> bool:

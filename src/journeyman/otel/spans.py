@@ -24,11 +24,13 @@ from opentelemetry.trace.propagation import set_span_in_context
 from journeyman.data import lazy_dataclass
 from journeyman.errors import ProviderError, name_and_words
 from journeyman.events import (
+    ApproverAnswered,
     AttemptCompleted,
     AttemptStarted,
     CallAbandoned,
+    CallOutcome,
     ContextCompacted,
-    Event,
+    GateDecided,
     LayerCompleted,
     MessageCommitted,
     RunFailed,
@@ -36,6 +38,7 @@ from journeyman.events import (
     RunStarted,
     RunSucceeded,
     SandboxRefused,
+    SinkEvent,
     ToolCalled,
     ToolFinished,
 )
@@ -192,20 +195,12 @@ class SpanTape:
     # -- what a run tells
 
     @_quietly
-    def hear(self, event: Event) -> None:
+    def hear(self, event: SinkEvent) -> None:
         take, run = self.takes.get(type(event)), self._runs.get(event.path)
         if isinstance(event, RunStarted | RunResumed):
             self._run_began(event)
         elif take is not None and run is not None:
             take(self, run, event)
-
-    @_quietly
-    def note(self, kind: str, where: Where, **facts: object) -> None:
-        name = _NOTES.get(kind)
-        run = None if name is None else self._runs.get(where[0])
-        span = None if run is None else run.calls.get(cast("str", facts.get("tool_use_id")))
-        if name is not None and span is not None:
-            self._instruments.add_event(span, name, {names.DECISION: str(facts.get("decision"))})
 
     def tap(self, where: Where, model: Model, request: Request) -> RequestSpan:
         path, place = where
@@ -239,11 +234,6 @@ class SpanTape:
         if origin.is_valid:
             # Never taken back: it is the context of the work alone, and ends with it.
             contexts.attach(contexts.set_value(_APART, origin, Context()))
-
-    def note_call_failure(self, path: RunPath, tool_use_id: str, error: str) -> None:
-        run = self._runs.get(path)
-        if run is not None:
-            run.errors[tool_use_id] = error
 
     async def room(self) -> None:
         """Do nothing: nothing waits here to be written."""
@@ -440,6 +430,14 @@ class SpanTape:
                 name, span = names.ABANDONED, run.calls.get(event.tool_use_id or "", span)
         self._instruments.add_event(span, name, facts)
 
+    def _call_noted(self, run: OpenRun, event: ApproverAnswered | GateDecided | CallOutcome) -> None:
+        if isinstance(event, CallOutcome):
+            if event.error is not None:
+                run.errors[event.tool_use_id] = event.error
+        elif (span := run.calls.get(event.tool_use_id)) is not None:
+            name = names.DECIDED if isinstance(event, GateDecided) else names.ANSWERED
+            self._instruments.add_event(span, name, {names.DECISION: event.decision})
+
     takes = cast(
         "Mapping[type, Callable[[SpanTape, OpenRun, Any], None]]",
         {
@@ -454,12 +452,12 @@ class SpanTape:
             ToolFinished: _tool_finished,
             SandboxRefused: _add_event,
             CallAbandoned: _add_event,
+            CallOutcome: _call_noted,
+            GateDecided: _call_noted,
+            ApproverAnswered: _call_noted,
         },
     )
     """What takes each kind of event of a run that goes on."""
-
-
-_NOTES: Final[Mapping[str, str]] = {"GateDecided": names.DECIDED, "ApproverAnswered": names.ANSWERED}
 
 
 class Active:

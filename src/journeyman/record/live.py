@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypedDict
 
 from journeyman.cancellation import call_in
 from journeyman.errors import StoreError
-from journeyman.events import Event, ModelResponded, ModelRestarted, OutputDelta, RunFailed, RunSucceeded, TextDelta
+from journeyman.events import ModelResponded, ModelRestarted, OutputDelta, RunFailed, RunSucceeded, SinkEvent, TextDelta
 from journeyman.record.packing import dumped
 from journeyman.record.signals import SignalRow
 from journeyman.store.storage import Storage
@@ -54,7 +54,7 @@ class WordsDocument(TypedDict):
     text: str
 
 
-def write_on(words: dict[RunPath, str], event: Event) -> None:
+def write_on(words: dict[RunPath, str], event: SinkEvent) -> None:
     """Add a piece of an answer to the words of its run."""
     if isinstance(event, OutputDelta):  # it has all that was written so far
         words[event.path] = event.json[-_MOST:]

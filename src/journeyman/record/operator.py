@@ -17,10 +17,11 @@ from pydantic_core import from_json
 
 from journeyman.environment import somebody
 from journeyman.errors import RunOver, StoreError, quoted
+from journeyman.events import SignalTaken
 from journeyman.foreign import refuse_old_arguments
 from journeyman.gate import DECISION, Decision
+from journeyman.inbox import text_of_signal
 from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings
-from journeyman.record.signals import TAKEN
 from journeyman.types import JsonObject, RunPath
 
 _ASKED: Final[dict[str, Literal["approve", "answer"]]] = {"ApprovalRequested": "approve", "QuestionAsked": "answer"}
@@ -100,7 +101,7 @@ def _question_of_event(event: RecordedEvent, id: str) -> OpenQuestion:
 def outcomes(recordings: Recordings, run: RecordedRun) -> dict[int, tuple[str, str]]:
     """Return what became of each word that was heard, by number: the outcome, and why."""
     found: dict[int, tuple[str, str]] = {}
-    for event in recordings.all_events(run, kinds=(TAKEN,)):
+    for event in recordings.all_events(run, kinds=(SignalTaken.__name__,)):
         facts, signal = event.facts, event.facts.get("signal")
         found[signal if isinstance(signal, int) else 0] = str(facts.get("outcome")), str(facts.get("why") or "")
     return found
@@ -130,7 +131,7 @@ def told(recordings: Recordings, id: str, heard: Mapping[int, tuple[str, str]], 
 def _text_of_signal(kind: str, body: Mapping[str, Any]) -> str:
     """Return what was said, as people read it."""
     if kind != "approve":
-        return str(body.get("text") or body.get("reason") or "")
+        return text_of_signal(body) or ""
     facts: Mapping[str, Any] = body.get("decision") or {}
     return " ".join(filter(None, (str(facts.get("decision") or ""), str(facts.get("reason") or ""))))
 

@@ -83,7 +83,7 @@ class RecordedRun:
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class RecordedEvent:
-    """Something that happened in a run: an event of `journeyman.events` by the name of its class, or a note."""
+    """Something that happened in a run: an event of `journeyman.events` by the name of its class."""
 
     n: int
     """Its number in the store. Later events of a run have higher numbers; give it as `after` to read what follows."""
@@ -91,7 +91,7 @@ class RecordedEvent:
     """Seconds since 1970."""
     path: RunPath
     kind: str
-    """The name of the event's class. For a note: `Input`, `GateDecided`, `StepRecalled` or `ToolsDiffer`."""
+    """The name of the event's class; `ModelAsked` for a request to a model and what came of it."""
     attempt: int | None
     """The attempt in which it happened, from 1; None outside of any."""
     iteration: int | None

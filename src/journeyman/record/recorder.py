@@ -23,19 +23,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from journeyman.definition import explain_arguments
-from journeyman.endings import START
 from journeyman.errors import StoreError, name_and_words
 from journeyman.events import (
-    Event,
     IterationStarted,
     OutputDelta,
     RunSucceeded,
+    SinkEvent,
+    Target,
     TextDelta,
     ThinkingDelta,
     ToolInputDelta,
     ToolProgress,
 )
-from journeyman.events.json_form import plain
 from journeyman.forks import hold_at_forks
 from journeyman.journal import RecordingSink, Records, TapeEnd, TapeKind, Where, new_id
 from journeyman.model import Model, Request, Response, Tap
@@ -43,8 +42,7 @@ from journeyman.record.live import ENDS_WORDS, LiveRecordings, write_on
 from journeyman.record.packing import Folder, Pieces
 from journeyman.record.retention import Keeping, prune_old
 from journeyman.record.rows import (
-    ModelExchange,
-    Note,
+    ModelAsked,
     ReceivedResponse,
     RecordingEnd,
     RecordingRow,
@@ -145,7 +143,7 @@ class Recorder:
         self._writer.begin(line)
         tape = RunRecording(self, self._writer, line, shows_words=self._shows_words)
         if self.target is not None:
-            tape.note("Target", ((agent,), START), target=self.target)
+            tape.hear(Target(path=(agent,), target=self.target))
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:  # nobody could be told
@@ -153,7 +151,7 @@ class Recorder:
         if kind != "durable":  # what is said to one of those is read by whoever drives it
             live, asks = self._writer.live, self.asks
             is_asked: Callable[[], bool] = (lambda: live.is_watched) if asks is None else lambda: asks
-            line.outside = FromOutside(loop, tape, (agent,), is_asked=is_asked)
+            line.outside = FromOutside(loop, tape.hear, (agent,), is_asked=is_asked)
         self._writer.live.enter(line)
         return tape
 
@@ -203,7 +201,7 @@ class RunRecording:
     def is_behind(self) -> bool:
         return len(self._queue) >= MOST_WAITING
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: SinkEvent) -> None:
         kind, line = type(event), self._line
         if kind in DELTAS:
             if line.live.is_watched and self._shows_words:
@@ -224,10 +222,6 @@ class RunRecording:
             event = replace(event, output=plain_output(event.output, None))
         self._queue.append((self._line, time.time(), event))
 
-    def note(self, kind: str, where: Where, **facts: object) -> None:
-        told = {name: plain(fact, 1) for name, fact in facts.items() if name not in ("tool_use_id", "tool_name")}
-        self.put(Note(kind, where, told, facts.get("tool_use_id"), facts.get("tool_name")))
-
     def tap(self, where: Where, model: Model, request: Request) -> RequestTap:
         return RequestTap(self, where, model, request)
 
@@ -236,9 +230,6 @@ class RunRecording:
 
     def apart(self) -> None:
         """Runs that nobody waits for are recorded as all others."""
-
-    def note_call_failure(self, path: RunPath, tool_use_id: str, error: str) -> None:
-        """The call's result says it."""
 
     def put(self, item: object) -> None:
         """Have something written."""
@@ -307,12 +298,12 @@ class RequestTap:
     def note_response(self, response: Response) -> None:
         self._came.response = response
         self._end()
-        self._tape.put(ModelExchange(self._where, self._model, self._request, self._took_s(), response))
+        self._tape.put(ModelAsked(self._where, self._model, self._request, self._took_s(), response))
 
     def note_failure(self, error: BaseException) -> None:
         self._came.error = error
         self._end()
-        self._tape.put(ModelExchange(self._where, self._model, self._request, self._took_s(), error=error))
+        self._tape.put(ModelAsked(self._where, self._model, self._request, self._took_s(), error=error))
 
     def _took_s(self) -> float:
         return self._came.ended_s - self._began_s

@@ -1,4 +1,4 @@
-"""The notes of a tape, and the rows that are made of them: recordings, events, and requests.
+"""The items of a tape, and the rows that are made of them: recordings, events, and requests.
 
 A request says only how it differs from the one before it of the same run, and its parts are stored once: so a recording
 grows with the conversation, and not with its square.
@@ -19,6 +19,7 @@ from journeyman.errors import ProviderError, words_of
 from journeyman.events import (
     AttemptStarted,
     ContextCompacted,
+    Input,
     IterationStarted,
     MessageCommitted,
     ModelResponded,
@@ -52,17 +53,6 @@ _INPUT_SHOWN: Final = 200
 _LAST_CHUNKS: Final = 16
 # Of an error, a person reads the beginning; a page of a proxy may be long.
 _ERROR_BYTES: Final = 64 * 1024
-
-
-@lazy_dataclass()
-class Note:
-    """A note on a tape that is no event."""
-
-    kind: str
-    where: Where
-    facts: JsonObject
-    tool_use_id: object = None
-    tool_name: object = None
 
 
 @lazy_dataclass(kw_only=True)
@@ -141,7 +131,7 @@ class ReceivedResponse:
 
 
 @lazy_dataclass()
-class ModelExchange:
+class ModelAsked:
     """A request of a run to a model and its answer, in terms of ours: a cassette is made of these."""
 
     where: Where
@@ -267,9 +257,7 @@ class RowMaker:
                 return self._prepared(folder, line, item)
             case ReceivedResponse():
                 return [folder.add(self._dumped(item.facts()))]
-            case Note():
-                return [folder.add(self._dumped(item.facts))]
-            case ModelExchange():
+            case ModelAsked():
                 return [folder.add(self._dumped({**_asked_anew(line, item), **item.outcome()}))]
             case _:
                 if isinstance(item, MessageCommitted):
@@ -324,22 +312,24 @@ class RowMaker:
                     line.bytes += len(text) + added
                     row = (text, refs, item.sent.now.n)
                     connection.execute("UPDATE rec_requests SET answer = ?, refs = ? WHERE n = ?", row)
-            case ModelExchange():
+            case ModelAsked():
                 path, spot = item.where
-                place = (path, spot.attempt, spot.iteration, None, None)
-                self._event(connection, line, at, kind="ModelAsked", place=place, folded=texts[0])
-            case Note():
-                if item.kind == "Input" and not line.input and self._has_content:
+                self._event(
+                    connection,
+                    line,
+                    at,
+                    item=item,
+                    place=(path, spot.attempt, spot.iteration, None, None),
+                    folded=texts[0],
+                )
+            case _:
+                if isinstance(item, Input) and not line.input and self._has_content:
                     told: dict[str, object] = orjson.loads(b"".join(texts[0].segments()))
                     # Only the beginning is looked at: an input may have megabytes.
                     line.input = " ".join(str(told.get("input", ""))[:2_000].split())[:_INPUT_SHOWN]
-                path, spot = item.where
-                place = (path, spot.attempt, spot.iteration, item.tool_use_id, item.tool_name)
-                self._event(connection, line, at, kind=item.kind, place=place, folded=texts[0])
-            case _:
                 _count(line, item)
                 place = tuple([getattr(item, name, None) for name in _PLACE])
-                self._event(connection, line, at, kind=type(item).__name__, place=place, folded=texts[0])
+                self._event(connection, line, at, item=item, place=place, folded=texts[0])
 
     def _begin(self, connection: Transaction, line: RecordingRow) -> None:
         """Make the row of a recording; of a durable run that goes on, take it up."""
@@ -382,7 +372,7 @@ class RowMaker:
         line: RecordingRow,
         at: float,
         *,
-        kind: str,
+        item: object,
         place: tuple[Any, ...],
         folded: Folded,
     ) -> None:
@@ -390,7 +380,7 @@ class RowMaker:
         path, *rest = place
         line.bytes += len(text) + added + 40
         # What says nothing takes no room.
-        row = (line.n, at, "/".join(path or ()), kind, *rest, None if text == "{}" else text, refs)
+        row = (line.n, at, "/".join(path or ()), type(item).__name__, *rest, None if text == "{}" else text, refs)
         connection.execute(_ADD_EVENT, row)
 
     def _send(
@@ -476,7 +466,7 @@ def _count(line: RecordingRow, event: object) -> None:
             pass
 
 
-def _asked_anew(line: RecordingRow, asked: ModelExchange) -> JsonObject:
+def _asked_anew(line: RecordingRow, asked: ModelAsked) -> JsonObject:
     """Return what a request has that a reader would not expect: another beginning than the one before it, and other
     messages than those that were committed since."""
     path, request = asked.where[0], asked.request
@@ -506,7 +496,7 @@ def match_answers(batch: Iterable[tuple[RecordingRow, float, object]]) -> None:
         match item:
             case MessageCommitted() | ModelResponded():
                 behind.setdefault((line.id, item.path), []).append(item)
-            case ModelExchange(response=answer):
+            case ModelAsked(response=answer):
                 match behind.pop((line.id, item.where[0]), [])[-2:]:
                     case [ModelResponded() as told, MessageCommitted(message=said)] if answer is not None:
                         is_same = (said.content, told.stop_reason) == (answer.content, answer.stop_reason)

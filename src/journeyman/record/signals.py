@@ -9,20 +9,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from journeyman.cancellation import current_scope
-from journeyman.endings import START, Place
+from journeyman.endings import Place
 from journeyman.errors import name_and_words
-from journeyman.gate import DECISION, Approval, Approver, Decision, Deny, answer
-from journeyman.inbox import Outside, Queue, Receipt
+from journeyman.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    QuestionAnswered,
+    QuestionAsked,
+    SignalTaken,
+    SinkEvent,
+)
+from journeyman.events.noted import SignalOutcome
+from journeyman.gate import DECISION, DECISION_WORDS, Approval, Approver, Decision, Deny, answer
+from journeyman.inbox import Outside, Queue, Receipt, text_of_signal
 from journeyman.json_numbers import read_object
 from journeyman.step import RunStep
 from journeyman.types import JsonObject, RunPath
 
-TAKEN: Final = "SignalTaken"
-"""The kind of the note that says what became of a word: its last one counts."""
 _QUEUES: Final[dict[str, Queue]] = {"steer": "steering", "follow_up": "follow_ups"}
+_OUTCOMES: Final[dict[str, SignalOutcome]] = {"delivered": "taken", "withdrawn": "withdrawn"}
+"""What becomes of a text that was to be said, by the status of its receipt."""
 # Nobody tells when the last of those who look has gone, so it is asked.
 _LOOK_S: Final = 1.0
 PATIENCE_S: Final = 60.0
@@ -43,21 +52,20 @@ class SignalRow(NamedTuple):
     who: str
 
 
-class Notes(Protocol):
-    """Takes down what happens."""
-
-    def note(self, kind: str, where: tuple[RunPath, Place], **facts: object) -> None: ...
-
-
 class FromOutside:
     """Whoever is outside, as one recording hears them."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, tape: Notes, path: RunPath, *, is_asked: Callable[[], bool]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        record: Callable[[SinkEvent], None],
+        path: RunPath,
+        *,
+        is_asked: Callable[[], bool],
     ) -> None:
         """`is_asked` tells whether what is asked now may wait for somebody."""
         self.loop: Final = loop
-        self._tape = tape
+        self._record = record
         self._path = path
         self._is_asked = is_asked
         self._open: dict[str, tuple[str, Callable[[Decision | str], object]]] = {}
@@ -100,7 +108,7 @@ class FromOutside:
             outcome, why = "refused", name_and_words(error)
         self._note(word, outcome, why)
 
-    def _done(self, word: SignalRow) -> tuple[str, str]:
+    def _done(self, word: SignalRow) -> tuple[SignalOutcome, str]:
         text = str(word.body.get("text") or "")
         match word.kind:
             case "approve" | "answer":
@@ -126,7 +134,7 @@ class FromOutside:
                 return "refused", "nobody here does that"
         return "taken", ""
 
-    def _answered(self, word: SignalRow, text: str) -> tuple[str, str]:
+    def _answered(self, word: SignalRow, text: str) -> tuple[SignalOutcome, str]:
         digest, take = self._open.get(word.dedup, ("", None))
         if take is None:
             return "late", "it waits no more"
@@ -141,7 +149,7 @@ class FromOutside:
         for n, (word, receipt) in list(self._said.items()):
             if receipt.status != "queued":
                 del self._said[n]
-                self._note(word, {"delivered": "taken", "withdrawn": "withdrawn"}.get(receipt.status, "late"), "")
+                self._note(word, _OUTCOMES.get(receipt.status, "late"), "")
 
     @property
     def has_waiting(self) -> bool:
@@ -155,11 +163,20 @@ class FromOutside:
             self._note(word, "late", "it has ended")
         self._said.clear()
 
-    def _note(self, word: SignalRow, outcome: str, why: str) -> None:
-        facts: dict[str, Any] = {"signal": word.n, "what": word.kind, "who": word.who, "outcome": outcome}
-        if outcome != "withdrawn" and word.kind in ("steer", "follow_up", "answer", "stop"):
-            facts["text"] = word.body.get("text") or word.body.get("reason")
-        self._tape.note(TAKEN, (self._path, START), **facts, id=word.dedup, why=why)
+    def _note(self, word: SignalRow, outcome: SignalOutcome, why: str) -> None:
+        says_it = outcome != "withdrawn" and word.kind in ("steer", "follow_up", "answer", "stop")
+        self._record(
+            SignalTaken(
+                path=self._path,
+                signal=word.n,
+                what=word.kind,
+                who=word.who,
+                outcome=outcome,
+                id=word.dedup,
+                text=text_of_signal(word.body) if says_it else None,
+                why=why,
+            )
+        )
 
     # -- questions that wait
 
@@ -171,18 +188,21 @@ class FromOutside:
         """Return who answers what a gate asks there: whoever is outside, or `beside` that; the first answer counts."""
 
         async def approve(approval: Approval) -> Decision:
-            request, id = approval.request, f"approval_{next(self._numbers)}"
-            self._tape.note(
-                "ApprovalRequested",
-                place,
-                id=id,
-                question=approval.question,
-                tool_use_id=request.tool_use_id,
-                tool_name=request.tool_name,
-                arguments=read_object(request.input_json),
-                question_id=approval.question_id,
-                offers=list(approval.offers),
-                rule=approval.rule,
+            (path, spot), request, id = place, approval.request, f"approval_{next(self._numbers)}"
+            self._record(
+                ApprovalRequested(
+                    path=path,
+                    id=id,
+                    question=approval.question,
+                    tool_use_id=request.tool_use_id,
+                    tool_name=request.tool_name,
+                    arguments=read_object(request.input_json),
+                    question_id=approval.question_id,
+                    offers=approval.offers,
+                    rule=approval.rule,
+                    attempt=spot.attempt,
+                    iteration=spot.iteration,
+                )
             )
             given: Decision | str | None = None
             here = None if beside is None else asyncio.ensure_future(answer(approval, beside))
@@ -192,8 +212,17 @@ class FromOutside:
                 # Whoever is asked in this process is asked no more, and has ended before the answer is used.
                 await _left(here)
                 decision = Deny("nobody answered") if given is None or isinstance(given, str) else given
-                told = {"decision": type(decision).__name__.lower(), "reason": getattr(decision, "reason", "")}
-                self._tape.note("ApprovalAnswered", place, id=id, tool_use_id=request.tool_use_id, **told)
+                self._record(
+                    ApprovalAnswered(
+                        path=path,
+                        id=id,
+                        decision=DECISION_WORDS[type(decision)],
+                        reason=getattr(decision, "reason", ""),
+                        tool_use_id=request.tool_use_id,
+                        attempt=spot.attempt,
+                        iteration=spot.iteration,
+                    )
+                )
             return decision if given is not None else Deny(f"nobody answered: {approval.question}")
 
         return approve
@@ -209,10 +238,9 @@ class FromOutside:
     ) -> str | None:
         if not self.asks:
             return None
-        id, where = f"question_{next(self._numbers)}", (path, START)
-        tool_use_id = None if call is None else call.call
-        self._tape.note(
-            "QuestionAsked", where, id=id, question=question, options=list(options), tool_use_id=tool_use_id
+        id, tool_use_id = f"question_{next(self._numbers)}", None if call is None else call.call
+        self._record(
+            QuestionAsked(path=path, id=id, question=question, options=tuple(options), tool_use_id=tool_use_id)
         )
         given: Decision | str | None = None
         here = None if beside is None else asyncio.ensure_future(beside())
@@ -221,7 +249,7 @@ class FromOutside:
         finally:
             await _left(here)
             answer = given if isinstance(given, str) else None
-            self._tape.note("QuestionAnswered", where, id=id, answer=answer, tool_use_id=tool_use_id)
+            self._record(QuestionAnswered(path=path, id=id, answer=answer, tool_use_id=tool_use_id))
         return answer
 
     async def _waited(

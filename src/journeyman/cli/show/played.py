@@ -70,7 +70,7 @@ class _Played:
         self._messages: list[Message] = []
         self._results: dict[str, ToolResult] = {}
         self._calls: list[RecordedEvent] = []
-        self._outcomes: dict[str | None, JsonObject] = {}
+        self._outcomes: dict[str | None, dict[str, Any]] = {}
         self._open: tuple[NewRequest, dict[str, Any]] | None = None
         """What was asked, and what is told of the answer, while events say the rest of it."""
 
@@ -163,6 +163,8 @@ class _Played:
         known = ToolResult(text_of_value(facts.get("tool_result")), is_error=facts.get("is_error", False))
         result = adapter_of(ToolResult).dump_python(self._results.get(id, known), mode="json", exclude_none=True)
         outcome: JsonObject = {"result": result, "cached": facts.get("cached", False)}
-        outcome |= {name: told[name] for name in ("error", "run", "attempt") if name in told}
+        states = told.get("states", told)  # recordings of before have them beside the error
+        changed = {"error": told, "run": states, "attempt": states}
+        outcome |= {name: facts[name] for name, facts in changed.items() if name in facts}
         step = call_step(event.attempt or 0, event.iteration or 0, id)
         self._recording.call(self._run, step, ms=facts.get("duration_s", 0.0) * 1e3, outcome=outcome, started=())
