@@ -9,11 +9,11 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache, partial
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, TypeAlias
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import orjson
@@ -87,11 +87,10 @@ class OpenAIStyleModel(OverHttp, ABC):
     timeouts: Timeouts = field(default_factory=Timeouts)
     price: Price | None = None
     """What the model costs; None leaves the cost of its answers unknown."""
-    facts: Facts = field(init=False)
-    """The endpoint's limits, or the documented ones; 8,192 tokens of output for a model that is not known here. A
-    server of one's own is asked for the window when a run begins."""
     url: str = field(init=False)
     """The address to which requests go."""
+    _facts: Facts = field(init=False)
+    """Those that are known before anybody is asked."""
     _headers: Mapping[str, str] = field(init=False)
     _server: OwnServer | None = field(init=False)
     """None for a service."""
@@ -111,7 +110,7 @@ class OpenAIStyleModel(OverHttp, ABC):
             sees_tools=None if endpoint.tools else False,
             hosted=hosting_of(endpoint, self.name, is_chat=self._is_chat),
         )
-        object.__setattr__(self, "facts", facts)
+        object.__setattr__(self, "_facts", facts)
         object.__setattr__(self, "url", self._whole_url())
         object.__setattr__(self, "_headers", self._all_headers())
         server = None
@@ -120,7 +119,6 @@ class OpenAIStyleModel(OverHttp, ABC):
             opening = partial(open_stream, headers=self._headers, timeouts=patience, network=self.network)
             server = OwnServer(endpoint, self.name, base_url, opening, known_server(self.url, self.name))
         object.__setattr__(self, "_server", server)
-        self._take_in()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.endpoint.provider}:{self.name}>"
@@ -129,6 +127,12 @@ class OpenAIStyleModel(OverHttp, ABC):
     def provider(self) -> str:
         return self.endpoint.provider
 
+    @property
+    def facts(self) -> Facts:
+        """The endpoint's limits, or the documented ones; 8,192 tokens of output for a model that is not known here. A
+        server of one's own is asked for the window when a run begins."""
+        return self._facts if self._server is None else self._server.complete(self._facts)
+
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         """Ask the model; see `Model.stream`."""
         post = self._posting(self.url, self._headers, self.timeouts)
@@ -136,23 +140,12 @@ class OpenAIStyleModel(OverHttp, ABC):
         def make_stream() -> RequestedStream:
             return RequestedStream(lambda: post(body=self.body(request)), self._decoder(request), self._expected)
 
-        return make_stream() if self._server is None else PatientStream(self._server, make_stream, self._take_in)
+        return make_stream() if self._server is None else PatientStream(self._server, make_stream)
 
     def open(self) -> AbstractAsyncContextManager[object]:
         """Begin a run, a chat or the like: a server of one's own is asked for the window of the model."""
         opened = OverHttp.open(self)  # a class with slots has no `super()`
-        return opened if self._server is None else _Learning(self._server, opened, self._take_in)
-
-    def _take_in(self) -> None:
-        """Take what the server has told into the facts."""
-        if self._server is None:
-            return
-        known = self._server.known
-        facts = replace(self.facts, sees_tools=known.has_tools if self.endpoint.tools else False)
-        if (window := known.window_tokens) is not None and self.endpoint.context_window is None:
-            longest = min(self.facts.max_output_tokens or window, window)
-            facts = replace(facts, context_window=window, max_output_tokens=longest)
-        object.__setattr__(self, "facts", facts)
+        return opened if self._server is None else _ask_for_facts(self._server, opened)
 
     def body(self, request: Request) -> bytes:
         """Return the request's body as it is sent.
@@ -264,21 +257,12 @@ class OpenAIStyleModel(OverHttp, ABC):
         return headers | {name.lower(): value for name, value in self.headers.items()}
 
 
-@lazy_dataclass(frozen=True)
-class _Learning(AbstractAsyncContextManager[None]):
-    """A context around a run with a server of one's own: it asks the server for its facts as it opens."""
-
-    server: OwnServer
-    opened: AbstractAsyncContextManager[object]
-    take_in: Callable[[], None]
-
-    async def __aenter__(self) -> None:
-        await self.opened.__aenter__()
-        await self.server.learn()
-        self.take_in()
-
-    async def __aexit__(self, *raised: object) -> None:
-        await self.opened.__aexit__(None, None, None)
+@asynccontextmanager
+async def _ask_for_facts(server: OwnServer, opened: AbstractAsyncContextManager[object]) -> AsyncGenerator[None]:
+    """Ask a server of one's own for its facts as a run with it begins."""
+    async with opened:
+        await server.learn()
+        yield
 
 
 # -- a server of one's own ---------------------------------------------------------------------------------------------
@@ -308,10 +292,8 @@ def facts_timeouts(timeouts: Timeouts) -> Timeouts:
     return Timeouts(connect_s=min(timeouts.connect_s, _PATIENCE_S), idle_s=min(timeouts.idle_s, _PATIENCE_S))
 
 
-class Opening(Protocol):
-    """A function that opens an address of the server."""
-
-    def __call__(self, url: str, /, *, body: bytes | None) -> AbstractAsyncContextManager[HttpAnswer]: ...
+Opening: TypeAlias = Callable[..., AbstractAsyncContextManager[HttpAnswer]]
+"""Opens an address of the server, and gives it a `body`, or None."""
 
 
 @lazy_dataclass(eq=False)
@@ -349,6 +331,15 @@ class OwnServer:
     opening: Opening
     known: KnownServer
     """What it has told."""
+
+    def complete(self, facts: Facts) -> Facts:
+        """Return the facts of the model with those that the server has told."""
+        known, window = self.known, self.known.window_tokens
+        facts = replace(facts, sees_tools=known.has_tools if self.endpoint.tools else False)
+        if window is None or self.endpoint.context_window is not None:
+            return facts
+        longest = min(facts.max_output_tokens or window, window)
+        return replace(facts, context_window=window, max_output_tokens=longest)
 
     async def learn(self) -> None:
         """Ask the server for the window of the model, unless it is known and no older than a minute."""
@@ -450,8 +441,6 @@ class PatientStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
     server: OwnServer
     make: Callable[[], RequestedStream]
     """Makes the request; again after each wait."""
-    take_in: Callable[[], None]
-    """Takes what the server has told into the facts of the model."""
     _stream: RequestedStream = field(init=False)
 
     async def __aenter__(self) -> AsyncIterator[Part]:
@@ -485,7 +474,6 @@ class PatientStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
             current_tap.reset(token)
         await asyncio.sleep(delay_s)  # a proxy may answer for the server that still loads
         await server.learn()
-        self.take_in()
 
 
 async def _status(opening: AbstractAsyncContextManager[HttpAnswer]) -> int | None:
