@@ -323,8 +323,8 @@ async def test_while_something_runs_a_gate_is_told_of_the_box_that_it_runs_in(pl
         assert "TOKEN" in await player.text("bash", command="cat .env"), "so a gate has to ask"
         assert "TOKEN" not in await player.text("bash", command="cat .env", needs=["write:../outside"])
         assert waiting is not None
-        waiting.process.close()
-        await waiting.process.wait_for_all()
+        waiting[0].close()
+        await waiting[0].wait_for_all()
         assert "TOKEN" not in await player.text("bash", command="cat .env")
 
 

@@ -45,14 +45,6 @@ class _OpenBox:
         return any(each.are_left() for each in self.processes)
 
 
-@dataclass(frozen=True, slots=True)
-class BoxedCommand:
-    """A command that was started in a box."""
-
-    process: SandboxProcess
-    opened: OpenSandbox
-
-
 class _Wish(NamedTuple):
     """The wish of a command for a box: by what it is wider than the workspace's, and whether files may be changed."""
 
@@ -200,9 +192,9 @@ class WorkspaceBox:
         environment: Mapping[str, str],
         output: int,
         needs: Sequence[str] = (),
-    ) -> BoxedCommand | None:
-        """Start a command in the box, or in one that is as much wider as it needs. None: it needs to be outside; or
-        there is no sandbox, and none is required.
+    ) -> tuple[SandboxProcess, OpenSandbox] | None:
+        """Start a command in the box, or in one that is as much wider as it needs, and return that, too. None: it needs
+        to be outside; or there is no sandbox, and none is required.
 
         Raises:
             ToolRefused: the box cannot be opened, or has broken, or what is needed cannot be given.
@@ -223,13 +215,12 @@ class WorkspaceBox:
         except sandboxes.SandboxUnavailable as error:
             raise ToolRefused("not_available", f"{error} Nothing was run.") from error
         found.processes[:] = [*[each for each in found.processes if each.are_left()], process]
-        return BoxedCommand(process, found.opened)
+        return process, found.opened
 
-    async def find_refusals(self, boxed: BoxedCommand | None, output: str, folder: str) -> list[SandboxRefusal]:
+    async def find_refusals(self, opened: OpenSandbox | None, output: str, folder: str) -> list[SandboxRefusal]:
         """Return what the box has refused to a command, and what was put aside after it."""
         if self._startup is None:
             return []
-        opened = None if boxed is None else boxed.opened
         refusals = [] if opened is None else [*sandboxes.find_refusals(opened.box, output, folder)]
         if isinstance(opened, sandboxes.TellsRefusals):
             refusals = [*dict.fromkeys([*opened.take_refusals(), *refusals])]

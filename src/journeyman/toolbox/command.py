@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from journeyman.cancellation import wait_until_ended, within
 from journeyman.environment import QUIET, filter_environment, select_environment
 from journeyman.texts import plain, signal_name
-from journeyman.toolbox.boxed import BoxedCommand
 from journeyman.toolbox.files import MAX_BYTES, MAX_LINES, MAX_SPILL_BYTES, LocalFiles, Spill, ToolRefused
 from journeyman.toolbox.workspace_state import Bench
 from journeyman.tools.context import ToolContext
 from journeyman.tools.tools import AnyTool, tool
 
 if TYPE_CHECKING:
-    from journeyman.sandbox import SandboxProcess, SandboxRefusal
+    from journeyman.sandbox import OpenSandbox, SandboxProcess, SandboxRefusal
     from journeyman.tools.background import TaskContext
 
 _LONGEST_DESCRIPTION: Final = 80
@@ -41,7 +40,6 @@ _SHOWN_PER_CHUNK: Final = 10
 _LONGEST_LINE: Final = 500
 _REAP_S: Final = 5.0
 _DYING_S: Final = 0.005
-_NO_PROGRAM: Final = 127
 _OF_BOX: Final = " It runs in a\nsandbox, which refuses to change what is outside of the workspace and to reach hosts."
 """What a model reads besides that may ask for more than its box."""
 _DRAIN_S: Final = 0.5  # whoever holds the pipe after that has left the group and hidden its mark
@@ -206,20 +204,20 @@ async def _run(
     """
     pipe = _Pipe(_Transcript(bench.spill), on_line, every_line)
     try:
-        running = await _start_safely(bench, command, folder, pipe)
+        process, opened = await _start_safely(bench, command, folder, pipe)
         try:
-            await within(timeout_s, running.wait())
-            exit_code = running.exit_code
+            await within(timeout_s, process.wait())
+            exit_code = process.exit_code
         finally:
-            left_behind = await _end(running, pipe, bench.shell.grace_s)
-        if running.failure is not None:
-            raise running.failure
+            left_behind = await _end(process, pipe, bench.shell.grace_s)
+        if exit_code is not None:
+            await process.wait()  # which raises if it could not be started
         pipe.show_rest()
         output = pipe.transcript.finish()
         notes: list[str] = []
         refusals: list[SandboxRefusal] = []
         if bench.box is not None:
-            refusals = await bench.box.find_refusals(running.boxed, output, folder)
+            refusals = await bench.box.find_refusals(opened, output, folder)
             for refusal in refusals:
                 notes.append(bench.box.explain(refusal))
                 on_line(notes[-1])
@@ -236,23 +234,27 @@ async def _run(
     )
 
 
-async def _start_safely(bench: Bench, command: _ShellCommand, folder: str, pipe: _Pipe) -> _RunningShell:
+async def _start_safely(
+    bench: Bench, command: _ShellCommand, folder: str, pipe: _Pipe
+) -> tuple[SandboxProcess, OpenSandbox | None]:
     """Start the shell. A cancellation at this very moment ends what has just been started."""
     starting = asyncio.ensure_future(_start(bench, command, folder, output=pipe.inner))
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
         with suppress(OSError):
-            running = await starting
+            process, _ = await starting
             pipe.close_inner()
-            await _end(running, pipe, 0.0)
+            await _end(process, pipe, 0.0)
         raise
     finally:
         pipe.close_inner()
 
 
-async def _start(bench: Bench, command: _ShellCommand, folder: str, *, output: int) -> _RunningShell:
-    """Start the shell in the box of the workspace; else as this process runs."""
+async def _start(
+    bench: Bench, command: _ShellCommand, folder: str, *, output: int
+) -> tuple[SandboxProcess, OpenSandbox | None]:
+    """Start the shell in the box of the workspace, and return that, too; else as this process runs."""
     shell = bench.shell
     given = partial(dict[str, Any], folder=folder)
     if bench.box is not None:
@@ -260,62 +262,41 @@ async def _start(bench: Bench, command: _ShellCommand, folder: str, *, output: i
         box_given = given(environment=chosen, output=output)
         boxed = await bench.box.spawn(shell.program, command.text, **box_given, needs=command.needs)
         if boxed is not None:
-            return _RunningShell(boxed.process, boxed)
+            return boxed
     environment = {**filter_environment(shell.keep), **QUIET} if shell.environment is None else shell.environment
     words = ["-c", command.text]
     started = bench.unboxed.spawn(shell.program, words, **given(environment=environment, stdout=output, stderr=output))
-    return _RunningShell(await started)
+    return await started, None
 
 
-async def _end(running: _RunningShell, pipe: _Pipe, grace_s: float) -> bool:
+async def _end(process: SandboxProcess, pipe: _Pipe, grace_s: float) -> bool:
     """End all processes of the command: ask them, give them time, then kill them. Return whether there were any."""
-    is_alive = running.exit_code is None
-    were_left = not is_alive and running.are_left()
+    is_alive = process.exit_code is None
+    were_left = not is_alive and process.are_left()
     try:
         if is_alive or were_left:
-            running.send(signal.SIGTERM)
+            process.send(signal.SIGTERM)
             await within(
                 grace_s if is_alive else min(grace_s, _DRAIN_S),
-                asyncio.gather(running.wait_for_all(), pipe.ended.wait()),
+                asyncio.gather(process.wait_for_all(), pipe.ended.wait()),
             )
     finally:  # also when this is cancelled in the meantime
-        dying = running.wait_for_all() if not (is_alive or were_left) else _kill_all(running)
+        dying = process.wait_for_all() if not (is_alive or were_left) else _kill_all(process)
         try:
             await wait_until_ended(asyncio.ensure_future(dying), patience_s=_REAP_S)  # the system may not let go of it
         finally:
-            running.close()
+            process.close()
     await within(_DRAIN_S, pipe.ended.wait())
     return were_left
 
 
-async def _kill_all(running: _RunningShell) -> None:
+async def _kill_all(process: SandboxProcess) -> None:
     """Kill what still runs until nothing does: some processes start others meanwhile, and their end takes a moment."""
-    running.send(signal.SIGKILL)
-    await running.wait_for_all()
-    while running.are_left():
+    process.send(signal.SIGKILL)
+    await process.wait_for_all()
+    while process.are_left():
         await asyncio.sleep(_DYING_S)
-        running.send(signal.SIGKILL)
-
-
-class _RunningShell:
-    """A shell that was started, in a box or in none."""
-
-    def __init__(self, process: SandboxProcess, boxed: BoxedCommand | None = None) -> None:
-        self.boxed: Final = boxed
-        self.failure: OSError | None = None
-        self.exit_code: int | None = None
-        self.are_left: Final = process.are_left
-        self.send: Final = process.send
-        self.close: Final = process.close
-        self.wait_for_all: Final = process.wait_for_all
-        self._process: Final = process
-
-    async def wait(self) -> None:
-        """Wait until the shell has ended."""
-        try:
-            self.exit_code = await self._process.wait()
-        except OSError as error:
-            self.exit_code, self.failure = _NO_PROGRAM, error
+        process.send(signal.SIGKILL)
 
 
 @dataclass(slots=True)
