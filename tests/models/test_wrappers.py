@@ -115,6 +115,7 @@ async def test_who_answers_is_told_before_the_answer_and_every_call_begins_with_
     assert [*map(type, parts)] == [Restarted, Answered, ResponseStarted, TextPart, BlockFinished, ResponseFinished]
     assert parts[1] == Answered("scripted", "second")
     assert (await parts_of(fallback))[0] == Answered("scripted", "first")
+    assert (fallback.provider, fallback.name) == ("scripted", "first"), "until somebody has answered"
 
 
 async def test_half_an_answer_is_thrown_away_and_its_use_stays_counted() -> None:

@@ -105,7 +105,7 @@ PASSED_ON: Final[frozenset[ProviderErrorKind]] = frozenset(
 
 
 @explain_arguments
-class FallbackModel:
+class FallbackModel(WrapperModel):
     """A model around several: it asks the first one; if that fails in a way in which another may not, it asks the next.
 
     Every call begins with the first model again. An answer that broke off is thrown away (`Restarted`), and what it
@@ -120,21 +120,12 @@ class FallbackModel:
             DefinitionError: there is no model, or `on` names something that is not a kind.
         """
         raise_problems("FallbackModel", _problems_of_fallback(models, on))
+        super().__init__(models[0])  # whose provider and name it has
         self.models = models
         self.on = frozenset(on)
 
     def __repr__(self) -> str:
         return f"<FallbackModel {', '.join(map(repr, self.models))}>"
-
-    @property
-    def provider(self) -> str:
-        """The provider of the first model."""
-        return self.models[0].provider
-
-    @property
-    def name(self) -> str:
-        """The name of the first model."""
-        return self.models[0].name
 
     @property
     def facts(self) -> Facts:
