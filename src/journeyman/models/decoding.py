@@ -17,8 +17,8 @@ from journeyman.errors import ProviderError
 from journeyman.model import Part, ResponseStarted, Room
 from journeyman.models.sse import Event
 from journeyman.models.wire import make_damage_error
-from journeyman.narrowing import as_text
-from journeyman.types import Price, StopReason, Usage
+from journeyman.narrowing import as_object, as_text
+from journeyman.types import JsonObject, Price, StopReason, Usage
 
 
 @dataclass(slots=True, repr=False, eq=False, kw_only=True)
@@ -37,6 +37,8 @@ class Decoder(ABC):
     _ids: set[str] = field(default_factory=set[str], init=False)
     """The ids of the calls so far: no two have the same."""
     _started: bool = field(default=False, init=False)
+    _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
+    """The counts that were reported so far."""
 
     @abstractmethod
     def parts(self, events: Iterable[Event]) -> Iterator[Part]:
@@ -61,9 +63,24 @@ class Decoder(ABC):
         usage = self._reported_usage()
         return usage if usage is None or self.price is None else self.price.charged(usage)
 
-    @abstractmethod
     def _reported_usage(self) -> Usage | None:
         """Return the usage so far, as it was reported."""
+        is_exact = {"input_tokens", "output_tokens"} <= self._counts.keys()
+        return Usage(requests=1, exact=is_exact, **self._counts) if self._counts else None
+
+    def _take_counts(self, table: Sequence[tuple[str, str, str]], usage: JsonObject) -> bool:
+        """Take over the counts, which are totals so far: later ones replace, those left out stand. False for none.
+
+        `table`: for each field of `Usage`, the object within the provider's that has it (empty: itself), and its name
+        there.
+        """
+        found: dict[str, int] = {}
+        for own, holder, name in table:
+            count = (as_object(usage.get(holder)) if holder else usage).get(name)
+            if isinstance(count, int):
+                found[own] = count
+        self._counts |= found
+        return bool(found)
 
     @abstractmethod
     def unfinished_text(self) -> str:

@@ -19,19 +19,25 @@ from journeyman.models.decoding import Decoder, stop_of
 from journeyman.models.error_reports import error_within, find_error
 from journeyman.models.wire import all_parsed, is_object, make_damage_error, own_id, parse_object, tool_use
 from journeyman.narrowing import as_list, as_object, as_text
-from journeyman.types import Block, JsonObject, Opaque, RedactedThinking, Text, Thinking, ToolUse, Usage
+from journeyman.types import Block, JsonObject, Opaque, RedactedThinking, Text, Thinking, ToolUse
 
 PROVIDER: Final = "anthropic"
 _RAN_CODE: Final = "code_execution_tool_result"
 _RUNS_CODE: Final = re.compile(rf"(\w+_)?{_RAN_CODE}")
-_COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_COUNTS: Final = (
+    ("input_tokens", "", "input_tokens"),
+    ("output_tokens", "", "output_tokens"),
+    ("cache_read_tokens", "", "cache_read_input_tokens"),
+    ("cache_write_tokens", "", "cache_creation_input_tokens"),
+    ("reasoning_tokens", "output_tokens_details", "thinking_tokens"),
+    ("web_searches", "server_tool_use", "web_search_requests"),
+)
 
 
 @dataclass(slots=True, repr=False, eq=False)
 class AnthropicDecoder(Decoder):
     """A decoder that turns the events of one answer into parts."""
 
-    _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
     _open: dict[int | None, OpenBlock] = field(default_factory=lambda: {}, init=False)
     _stop: str | None = field(default=None, init=False)
     _calls: bool = field(default=False, init=False)
@@ -92,22 +98,6 @@ class AnthropicDecoder(Decoder):
     def end(self) -> Sequence[Part]:
         return Decoder.end(self) if self.complete or self._stop is None or self._open else self._finish()
 
-    def _reported_usage(self) -> Usage | None:
-        if not self._counts:
-            return None
-        counts = self._counts
-        return Usage(
-            requests=1,
-            input_tokens=counts.get("input_tokens", 0),
-            output_tokens=counts.get("output_tokens", 0),
-            cache_read_tokens=counts.get("cache_read_input_tokens"),
-            cache_write_tokens=counts.get("cache_creation_input_tokens"),
-            reasoning_tokens=counts.get("thinking_tokens"),
-            web_searches=counts.get("web_search_requests"),
-            code_executions=counts.get("code_executions"),
-            exact="input_tokens" in counts and "output_tokens" in counts,
-        )
-
     def unfinished_text(self) -> str:
         if self.deltas:
             return ""
@@ -115,7 +105,7 @@ class AnthropicDecoder(Decoder):
 
     def _start(self, event: JsonObject) -> Sequence[Part]:
         message = as_object(event.get("message"))
-        self._count(message)
+        self._take_counts(_COUNTS, as_object(message.get("usage")))
         return (self._begin(message.get("model"), message.get("id")),)
 
     def _start_block(self, event: JsonObject) -> Sequence[Part]:
@@ -158,7 +148,7 @@ class AnthropicDecoder(Decoder):
 
     def _change(self, event: JsonObject) -> Sequence[Part]:
         delta = as_object(event.get("delta"))
-        counted = self._count(event)
+        counted = self._take_counts(_COUNTS, as_object(event.get("usage")))
         if isinstance(reason := delta.get("stop_reason"), str):
             self._stop = reason
             self._detail = _detail(reason, delta)
@@ -173,20 +163,6 @@ class AnthropicDecoder(Decoder):
         if self._stop in ("end_turn", "tool_use"):  # this wire's own words mean what they say, whatever was called
             stop = self._stop
         return (*blocks, ResponseFinished(stop, self._detail or detail))
-
-    def _count(self, holder: JsonObject) -> bool:
-        """Take over the counts, which are totals so far: later ones replace, those left out stand. False for none."""
-        usage, found = as_object(holder.get("usage")), False
-        for name in _COUNTS:
-            if isinstance(count := usage.get(name), int):
-                self._counts[name], found = count, True
-        hosted = usage.get("server_tool_use")
-        if isinstance(hosted, dict) and isinstance(count := hosted.get("web_search_requests"), int):
-            self._counts["web_search_requests"], found = count, True
-        details = usage.get("output_tokens_details")
-        if isinstance(details, dict) and isinstance(count := details.get("thinking_tokens"), int):
-            self._counts["thinking_tokens"], found = count, True
-        return found
 
 
 def _index(event: JsonObject) -> int | None:

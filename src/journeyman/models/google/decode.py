@@ -40,7 +40,6 @@ class GoogleDecoder(Decoder):
 
     owner: str
     """Whose signatures these are: `google:` and the model's name."""
-    _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
     _is_exact: bool = field(default=False, init=False)
     _kind: Literal["text", "thought"] | None = field(default=None, init=False)
     """Of the block that still grows."""

@@ -8,7 +8,7 @@ events. Items of unknown kinds are kept as they are, and unknown events are igno
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Final
 
 from pydantic import JsonValue
@@ -29,7 +29,18 @@ _ID_CHARACTERS: Final = 64  # the longest id of an item that the API takes back
 _PAIRED: Final = ("message", "function_call")
 _KEPT_WITH_TEXT: Final = ("annotations", "logprobs")
 _KEPT_WITH_CALL: Final = ("async", "caller", "namespace")
-_HOSTED: Final = frozenset({"web_search_call", "code_interpreter_call", "file_search_call"})
+_COUNTS: Final = (
+    ("input_tokens", "", "input_tokens"),
+    ("output_tokens", "", "output_tokens"),
+    ("cache_read_tokens", "input_tokens_details", "cached_tokens"),
+    ("cache_write_tokens", "input_tokens_details", "cache_write_tokens"),
+    ("reasoning_tokens", "output_tokens_details", "reasoning_tokens"),
+)
+_HOSTED: Final = {
+    "web_search_call": "web_searches",
+    "code_interpreter_call": "code_executions",
+    "file_search_call": "file_searches",
+}
 _MAX_ITEMS: Final = 300
 _DONE: Final = b"[DONE]"  # ends the stream of some servers that also speak Chat Completions
 
@@ -43,7 +54,6 @@ class ResponsesDecoder(Decoder):
     _: KW_ONLY
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     """The tools that the service knows by another name, by that."""
-    _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
     _items: _AnswerItems = field(default_factory=lambda: _AnswerItems(), init=False)
     _skipped: list[bytes] = field(default_factory=list[bytes], init=False)
     """The pieces of the text that nobody watches, as they came: they are read only if the answer breaks off."""
@@ -112,23 +122,11 @@ class ResponsesDecoder(Decoder):
         return "".join([as_text(parse_object(data).get("delta")) for data in self._skipped])
 
     def _reported_usage(self) -> Usage | None:
-        counts = self._counts
-        if not counts:
+        usage = Decoder._reported_usage(self)
+        if usage is None:
             return None
-        read, written = counts.get("cached_tokens"), counts.get("cache_write_tokens")
-        rest, written, fits = split_input(counts.get("input_tokens", 0), read, written)
-        return Usage(
-            requests=1,
-            input_tokens=rest,
-            output_tokens=counts.get("output_tokens", 0),
-            cache_read_tokens=read,
-            cache_write_tokens=written,
-            reasoning_tokens=counts.get("reasoning_tokens"),
-            web_searches=counts.get("web_search_call"),
-            code_executions=counts.get("code_interpreter_call"),
-            file_searches=counts.get("file_search_call"),
-            exact=fits and "input_tokens" in counts and "output_tokens" in counts,
-        )
+        rest, written, fits = split_input(usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens)
+        return replace(usage, input_tokens=rest, cache_write_tokens=written, exact=usage.exact and fits)
 
     def _start(self, response: JsonObject) -> Sequence[Part]:
         if self._started:
@@ -137,7 +135,7 @@ class ResponsesDecoder(Decoder):
 
     def _finish(self, response: JsonObject, status: str) -> Sequence[Part]:
         self._check_begun()
-        self._count(response)
+        self._take_counts(_COUNTS, as_object(response.get("usage")))
         if status == "failed":
             raise error_within(response.get("error"))
         parts: list[Part] = []
@@ -159,19 +157,6 @@ class ResponsesDecoder(Decoder):
         if self._called:
             return "tool_use", None
         return ("refusal" if self._refused else "end_turn"), None
-
-    def _count(self, response: JsonObject) -> None:
-        usage = as_object(response.get("usage"))
-        read, written = as_object(usage.get("input_tokens_details")), as_object(usage.get("output_tokens_details"))
-        for name, holder in (
-            ("input_tokens", usage),
-            ("output_tokens", usage),
-            ("cached_tokens", read),
-            ("cache_write_tokens", read),
-            ("reasoning_tokens", written),
-        ):
-            if isinstance(count := holder.get(name), int):
-                self._counts[name] = count
 
     # -- pieces, for display
 
@@ -260,8 +245,9 @@ class ResponsesDecoder(Decoder):
             self._refused = self._refused or bool(refused)
             self._called = self._called or item.kind == "function_call"
             # To open a page is no search.
-            if item.kind in _HOSTED and as_object(item.fields.get("action")).get("type", "search") == "search":
-                self._counts[item.kind] = self._counts.get(item.kind, 0) + 1
+            hosted = _HOSTED.get(item.kind)
+            if hosted is not None and as_object(item.fields.get("action")).get("type", "search") == "search":
+                self._counts[hosted] = self._counts.get(hosted, 0) + 1
             return blocks
         pair = pair_of(following)
         block = reasoning(item.fields, pair, self.provider)
