@@ -31,6 +31,7 @@ from journeyman.types import (
     Document,
     Image,
     JsonObject,
+    Message,
     Opaque,
     RedactedThinking,
     Text,
@@ -297,6 +298,19 @@ def says_nothing(blocks: Sequence[Block]) -> bool:
 
 def is_reasoning(block: Block) -> bool:
     return isinstance(block, Thinking | RedactedThinking)
+
+
+def names_of_calls(messages: Sequence[Message], index: int) -> dict[str, str]:
+    """Return the names of the calls that a message of the user's may answer, by id: those of the turn before it."""
+    names: dict[str, str] = {}
+    has_turn = False
+    for before in range(index - 1, -1, -1):
+        message = messages[before]
+        if message.role == "user" and has_turn:
+            break
+        has_turn = has_turn or message.role == "assistant"
+        names |= {call.id: call.name for call in message.tool_uses}
+    return names
 
 
 def safe_id(id: str, *, longest: int | None = None) -> str:

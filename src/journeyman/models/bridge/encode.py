@@ -9,7 +9,6 @@ from __future__ import annotations
 from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import Final, TypeAlias, TypeVar
 
 from pydantic_ai.messages import (
@@ -38,9 +37,10 @@ from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.tools import ToolDefinition
 from pydantic_core import from_json
 
+from journeyman.history import encodable_text
 from journeyman.model import Prefix
 from journeyman.models.strict import Grammars
-from journeyman.models.wire import is_object, readable_block, safe_id, safe_name, says_nothing
+from journeyman.models.wire import exact_id, is_object, names_of_calls, readable_block, safe_id, safe_name, says_nothing
 from journeyman.narrowing import as_object, as_text
 from journeyman.types import (
     Audio,
@@ -107,7 +107,7 @@ class Encoder:
         if message.role == "assistant":
             parts = [] if says_nothing(blocks) else _response_parts(blocks, self._owner, self._taken)
             return ModelResponse(parts=parts) if parts else None
-        request_parts = _request_parts(blocks, _called_before(messages, index), self._taken, marks=marks)
+        request_parts = _request_parts(blocks, names_of_calls(messages, index), self._taken, marks=marks)
         return ModelRequest(parts=request_parts) if request_parts else None
 
 
@@ -126,11 +126,7 @@ class _Taken:
     def id(self, id: str) -> str:
         """Return an id of letters, digits, `_` and `-`, always the same one; Mistral's have a fixed length."""
         n_characters = self.profile.get("tool_call_id_length")
-        if n_characters is None:
-            return safe_id(id, longest=_ID_CHARACTERS)
-        if len(id) == n_characters and id.isalnum() and id.isascii():
-            return id
-        return sha256(id.encode("utf-8", "replace")).hexdigest()[:n_characters]
+        return safe_id(id, longest=_ID_CHARACTERS) if n_characters is None else exact_id(id, n_characters)
 
 
 def _keep(kept: dict[_Key, tuple[_Kept, _Made]], key: _Key, original: _Kept, made: _Made) -> tuple[_Kept, _Made]:
@@ -138,20 +134,6 @@ def _keep(kept: dict[_Key, tuple[_Kept, _Made]], key: _Key, original: _Kept, mad
         del kept[next(iter(kept))]
     entry = kept[key] = (original, made)
     return entry
-
-
-def _called_before(messages: Sequence[Message], index: int) -> dict[str, str]:
-    """Return the names of the tools that the assistant's turn before this message calls, by id."""
-    names: dict[str, str] = {}
-    while index > 0 and messages[index - 1].role == "assistant":
-        index -= 1
-        names = {call.id: call.name for call in messages[index].tool_uses} | names
-    return names
-
-
-def sendable(text: str) -> str:
-    """Return `text` with lone surrogates, which no JSON text can carry, as question marks."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 # -- the user's messages -----------------------------------------------------------------------------------------------
@@ -176,9 +158,9 @@ def _user_content(block: Block, *, marks: bool) -> list[UserContent]:
     match block:
         case Text(text):
             mark: list[UserContent] = [CachePoint()] if marks and block.cache_mark else []
-            return [sendable(text), *mark] if text and not text.isspace() else []
+            return [encodable_text(text), *mark] if text and not text.isspace() else []
         case Document(title=str(title)) if title:
-            return [f"Document {sendable(title)!r}:", _encode_file(block)]
+            return [f"Document {encodable_text(title)!r}:", _encode_file(block)]
         case Image() | Document() | Audio():
             return [_encode_file(block)]
         case _:
@@ -208,7 +190,7 @@ def _tool_return(result: ToolResult, names: dict[str, str], taken: _Taken) -> To
             files.append(_encode_file(block))
         elif isinstance(block, Image | Document):
             words.append(f"[This {block.type} is left out: the model cannot read it.]")
-    text = sendable("\n".join(words))
+    text = encodable_text("\n".join(words))
     return ToolReturnPart(
         tool_name=safe_name(names.get(result.tool_use_id, "unknown"), longest=_NAME_CHARACTERS),
         # Some refuse an error, or a result of nothing but files, without any words.
@@ -229,10 +211,10 @@ def _response_parts(blocks: Iterable[Block], owner: str, taken: _Taken) -> list[
         match block:
             case Text(text):
                 details_of_text = as_object((block.extra or {}).get(owner))
-                parts += [_with_details(TextPart(content=sendable(text)), details_of_text)] if text else []
+                parts += [_with_details(TextPart(content=encodable_text(text)), details_of_text)] if text else []
             case Thinking(text, signature):
                 own = {"provider_name": owner.removeprefix("bridge:"), **_open_envelope(signature or "")}
-                parts.append(_with_details(ThinkingPart(content=sendable(text)), own))
+                parts.append(_with_details(ThinkingPart(content=encodable_text(text)), own))
             case RedactedThinking(data):
                 found = _open_envelope(data)
                 if call := as_text(found.get("call")):
@@ -240,7 +222,9 @@ def _response_parts(blocks: Iterable[Block], owner: str, taken: _Taken) -> list[
                 else:
                     parts.append(_with_details(ThinkingPart(content=""), found))
             case ToolUse():
-                parts.append(_tool_call(block, details.get(block.id, {}), taken))
+                name, input_json = safe_name(block.name, longest=_NAME_CHARACTERS), encodable_text(block.input_json)
+                part = ToolCallPart(tool_name=name, args=input_json, tool_call_id=taken.id(block.id))
+                parts.append(_with_details(part, details.get(block.id, {})))
             case Opaque(json=json):
                 # What `bridge/decode.py` kept as it was.
                 for message in ModelMessagesTypeAdapter.validate_python([from_json(json).get("response")]):
@@ -248,15 +232,6 @@ def _response_parts(blocks: Iterable[Block], owner: str, taken: _Taken) -> list[
             case Image() | Document() | Audio() | ToolResult():
                 parts.append(TextPart(content=f"[A {block.type!r} block of the assistant's is left out.]"))
     return parts
-
-
-def _tool_call(call: ToolUse, details: JsonObject, taken: _Taken) -> ToolCallPart:
-    part = ToolCallPart(
-        tool_name=safe_name(call.name, longest=_NAME_CHARACTERS),
-        args=sendable(call.input_json),
-        tool_call_id=taken.id(call.id),
-    )
-    return _with_details(part, details)
 
 
 _Part = TypeVar("_Part", TextPart, ThinkingPart, ToolCallPart)
@@ -301,14 +276,14 @@ def _request_parameters(prefix: Prefix) -> ModelRequestParameters:
         function_tools=[
             ToolDefinition(
                 name=spec.name,
-                description=sendable(spec.description),
+                description=encodable_text(spec.description),
                 parameters_json_schema=spec.input_schema,
                 strict=spec.strict and grammars.take(spec.input_schema),
             )
             for spec in prefix.tools
         ],
         instruction_parts=[
-            InstructionPart(content=sendable(text.text))
+            InstructionPart(content=encodable_text(text.text))
             for text in prefix.system
             if text.text and not text.text.isspace()
         ],

@@ -30,6 +30,7 @@ from journeyman.models.wire import (
     join_body,
     join_tools,
     missing,
+    names_of_calls,
     readable_block,
     safe_id,
     safe_name,
@@ -168,7 +169,7 @@ def _piece(codec: GoogleCodec, messages: Sequence[Message], index: int) -> bytes
         parts = _models_parts(message.content, codec)
         return b"%b%b%b" % (_MODEL, parts, _END) if parts else b""
     results = [block for block in message.content if isinstance(block, ToolResult)]
-    names = _names_of_calls(messages, index)
+    names = names_of_calls(messages, index)
     answers = b",".join([_encode_result(result, names, codec) for result in results])
     said = [part for result in results if type(result.content) is not str for part in _files_beside(result, codec)]
     if len(results) < len(message.content):
@@ -280,19 +281,6 @@ def _file_part(source: Source, otherwise: str) -> JsonObject:
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
-
-
-def _names_of_calls(messages: Sequence[Message], index: int) -> Mapping[str, str]:
-    """Return the names of the calls that a message of the user's may answer, by id: those of the turn before it."""
-    names: dict[str, str] = {}
-    has_turn = False
-    for before in range(index - 1, -1, -1):
-        message = messages[before]
-        if message.role == "user" and has_turn:
-            break
-        has_turn = has_turn or message.role == "assistant"
-        names |= {call.id: call.name for call in message.tool_uses}
-    return names
 
 
 def _encode_result(result: ToolResult, names: Mapping[str, str], codec: GoogleCodec) -> bytes:
