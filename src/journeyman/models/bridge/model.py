@@ -227,7 +227,9 @@ def from_name(
             model=f"bridge:{name}",
             hint=f"Write the provider too, such as 'bridge:mistral:{name}'.",
         )
-    make = partial(_made, f"{_RENAMED.get(provider, provider)}:{model}", options)
+    make = partial(infer_model, f"{_RENAMED.get(provider, provider)}:{model}")
+    if options:
+        make = partial(make, provider_factory=lambda named: infer_provider_class(named)(**options))
     try:
         first = make()
     except Exception as error:  # noqa: BLE001 - every provider has its own classes for what is missing
@@ -243,10 +245,6 @@ def from_name(
             secrets=tuple(named_secrets(options)),
         )
     raise problem
-
-
-def _made(name: str, options: Mapping[str, object]) -> ForeignModel:
-    return infer_model(name, lambda named: infer_provider_class(named)(**options)) if options else infer_model(name)
 
 
 # -- settings: what a provider cannot be asked for is refused ----------------------------------------------------------
