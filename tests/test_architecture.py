@@ -50,8 +50,8 @@ MAY_IMPORT: dict[str, str] = {
     "subagents": "values ports tools agent loop chat tasks team",
     **dict.fromkeys(ADAPTERS.split(), "values ports tools agent"),
     "hosts": "values",
-    "sandbox": "values ports hosts",
-    "processes": "values ports sandbox",  # a program in no box has a keeper as one in a box has
+    "processes": "values ports",
+    "sandbox": "values ports hosts processes",  # a program in a box has a keeper as one in none has
     "permission": "values ports tools agent hosts sandbox",  # rules become the borders of a box
     "toolbox": "values ports tools agent hosts processes sandbox",
     "models": "values ports tools agent processes sandbox",  # the server of a local model is started in a box

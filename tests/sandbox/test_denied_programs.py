@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from journeyman.cancellation import within
+from journeyman.processes.kept import memory_of
 from journeyman.sandbox import Box, Bubblewrap, NoSandbox, OpenSandbox, Sandbox
-from journeyman.sandbox.kept import memory_of
 from journeyman.sandbox.programs import files_of_programs, folders_of_programs
 from journeyman.sandbox.trials import visible_folder
 from tests.permission.test_denied_commands import HIDDEN, INNOCENT

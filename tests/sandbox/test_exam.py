@@ -20,9 +20,9 @@ from journeyman.sandbox import (
     choose_sandbox,
     sandbox_exam,
 )
+from journeyman.sandbox.adapter import KeptSandbox, SandboxAdapter
 from journeyman.sandbox.box import GUARANTEES, Guarantee
 from journeyman.sandbox.filter import build_filter
-from journeyman.sandbox.kept import KeptSandbox, SandboxAdapter
 from journeyman.sandbox.landlock import rules_of
 from journeyman.sandbox.trials import visible_folder
 

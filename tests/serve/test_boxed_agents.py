@@ -158,7 +158,7 @@ def test_what_requires_a_sandbox_does_not_begin_where_none_holds(bubblewrap: Bub
         # In a box of ours no namespace can be made, as in most containers.
         with closing(bubblewrap.open(Box(work=str(folder), readable=(str(ROOT),)))) as opened:
             given = partial(run_whole, folder=str(folder), environment=os.environ, timeout_s=60, with_errors=True)
-            code, output = given(opened, sys.executable, words)
+            code, output = given(opened.spawn, sys.executable, words)
         assert (code, output.count(b"\n")) == (2, 1)
         assert b"No sandbox holds enough here" in output
         assert b"apt-get install bubblewrap" in output

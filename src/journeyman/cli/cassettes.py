@@ -206,7 +206,7 @@ def _run_file(place: Path) -> None:
     given = partial(run_whole, folder=str(Path.cwd()), environment=os.environ, timeout_s=_PYTEST_S, with_errors=True)
     try:
         with closing(Unboxed()) as unboxed:  # which ends whatever pytest leaves running
-            code, output = given(unboxed, sys.executable, words)
+            code, output = given(unboxed.spawn, sys.executable, words)
     except TimeoutError:
         raise Refused(
             f"{place} did not end within {_PYTEST_S} seconds in pytest.", f"See why: pytest {place}"

@@ -27,7 +27,7 @@ from journeyman.mcp.contents import leave_out_bad_tools, message_fault
 from journeyman.mcp.oauth import SignIn
 from journeyman.mcp.servers import Http, Stdio
 from journeyman.processes.piped import PipedProcess, start_piped
-from journeyman.sandbox.sandbox import SandboxUnavailable
+from journeyman.processes.process import SandboxUnavailable
 from journeyman.texts import plain, shorten_line, signal_name
 
 if TYPE_CHECKING:

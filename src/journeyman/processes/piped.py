@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from typing import BinaryIO, Final, TypeAlias
 
-from journeyman.sandbox.sandbox import SandboxProcess
+from journeyman.processes.process import SandboxProcess
 
 Spawn: TypeAlias = Callable[[int, int, int], Awaitable[SandboxProcess]]
 """Starts a program with the descriptors that it reads from, and writes its output and its errors to."""

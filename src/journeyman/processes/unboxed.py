@@ -7,7 +7,6 @@ environment shows.
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import signal
 import sys
@@ -17,18 +16,16 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from journeyman import sandbox as sandboxes  # whose modules are loaded with the first program
+from journeyman.processes.kept import Keeper
 from journeyman.processes.marked import Processes, kill_marked, mark_environment
-
-if TYPE_CHECKING:
-    from journeyman.sandbox.sandbox import OpenSandbox, SandboxProcess
+from journeyman.processes.process import SandboxProcess, SandboxUnavailable
 
 
 class Unboxed:
     """The keeper of programs that are in no box. It is started with the first of them."""
 
     def __init__(self) -> None:
-        self._opened: OpenSandbox | None = None
+        self._opened: Keeper | None = None
         self._opening: Final = Lock()
 
     async def spawn(
@@ -50,7 +47,7 @@ class Unboxed:
         mark = secrets.token_hex(8)
         marked = mark_environment(environment, mark)
         if sys.platform == "linux" and Path(sys.executable or "").name.startswith(("python", "pypy")):
-            with suppress(sandboxes.SandboxUnavailable):
+            with suppress(SandboxUnavailable):
                 opened = self._opened
                 if opened is None or not opened.is_open:
                     opened = await asyncio.to_thread(self._open)
@@ -71,11 +68,10 @@ class Unboxed:
         )
         return _ChildProcess(process, Processes(process.pid, mark))
 
-    def _open(self) -> OpenSandbox:
+    def _open(self) -> Keeper:
         with self._opening:
             if self._opened is None or not self._opened.is_open:
-                # It draws no borders, and each program names its folder.
-                self._opened = sandboxes.NoSandbox().open(sandboxes.Box(work=os.devnull))
+                self._opened = Keeper()
             return self._opened
 
     def close(self) -> None:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from journeyman.processes.unboxed import Unboxed
-    from journeyman.sandbox.sandbox import OpenSandbox
+from journeyman.processes.process import SandboxProcess
 
 
 def run_whole(
-    opened: OpenSandbox | Unboxed,
+    spawn: Callable[..., Awaitable[SandboxProcess]],
     program: str,
     arguments: Sequence[str],
     *,
@@ -23,8 +20,8 @@ def run_whole(
     timeout_s: float,
     with_errors: bool = False,
 ) -> tuple[int, bytes]:
-    """Start a program without input, in a box or in none, and return its exit code and its output, `with_errors`
-    among it or without them.
+    """Start a program without input, by what starts one in a box or in none, and return its exit code and its output,
+    `with_errors` among it or without them.
 
     Raises:
         OSError: it cannot be started.
@@ -34,9 +31,7 @@ def run_whole(
 
     async def run(output: int) -> int:
         errors = output if with_errors else None
-        process = await opened.spawn(
-            program, arguments, folder=folder, environment=environment, stdout=output, stderr=errors
-        )
+        process = await spawn(program, arguments, folder=folder, environment=environment, stdout=output, stderr=errors)
         try:
             async with asyncio.timeout(timeout_s):
                 return await process.wait()

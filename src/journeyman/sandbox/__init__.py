@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
+    from journeyman.sandbox.adapter import NoSandbox
     from journeyman.sandbox.box import Box, BoxLimits, SandboxGuarantees, SandboxRefusal, secrets_of_home
     from journeyman.sandbox.bubblewrap import Bubblewrap
     from journeyman.sandbox.choose import choose_sandbox
     from journeyman.sandbox.container import Container
-    from journeyman.sandbox.kept import NoSandbox
     from journeyman.sandbox.landlock import Landlock
     from journeyman.sandbox.refusals import find_refusals
     from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxProcess, SandboxUnavailable, TellsRefusals
@@ -48,11 +48,11 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
         {
+            "adapter": "NoSandbox",
             "box": "Box BoxLimits SandboxGuarantees SandboxRefusal secrets_of_home",
             "bubblewrap": "Bubblewrap",
             "choose": "choose_sandbox",
             "container": "Container",
-            "kept": "NoSandbox",
             "landlock": "Landlock",
             "refusals": "find_refusals",
             "sandbox": "OpenSandbox Sandbox SandboxProcess SandboxUnavailable TellsRefusals",

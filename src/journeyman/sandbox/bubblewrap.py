@@ -13,7 +13,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
@@ -21,11 +21,13 @@ from typing import TYPE_CHECKING, Final
 
 from journeyman.definition import explain_arguments
 from journeyman.files import is_inside
+from journeyman.processes.kept import call_at_end, memory_of
+from journeyman.processes.process import SandboxUnavailable
+from journeyman.sandbox.adapter import KeptSandbox, SandboxAdapter
 from journeyman.sandbox.box import Box, MountKind, folders_between, plan_mounts
 from journeyman.sandbox.filter import build_filter
-from journeyman.sandbox.kept import KeptSandbox, SandboxAdapter, call_at_end, memory_of
 from journeyman.sandbox.programs import files_of_programs, folders_of_programs, needed_for_programs
-from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxUnavailable
+from journeyman.sandbox.sandbox import OpenSandbox, Sandbox
 
 _PLACES: Final = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap", "/run/current-system/sw/bin/bwrap")
 _NEEDED: Final = (
@@ -104,8 +106,15 @@ class Bubblewrap(SandboxAdapter):
             masks = {path for path, kind, _ in mounts if kind == "mask"}
             seen = [each for each in mounts if masks.isdisjoint(map(str, Path(each[0]).parents))]
             expected = {os.fsencode(path): None if kind == "mask" else identity for path, kind, identity in seen}
-            checked = {"expected": expected, "writable": [*map(os.fsencode, writable)]}
-            settings = {"mounts": checked, "borders": _borders_of_pipes(writable, terminals)}
+            # A named pipe that is mounted read-only takes what is written to it nevertheless, and a program outside
+            # reads that. So Landlock refuses it, where the system has it; and it lets nobody move a file to another
+            # folder unless it is told so.
+            rules = {each: _WRITES | (0 if Path(each).is_file() else _MOVES) for each in writable}
+            allowed = [("/", _MOVES), *rules.items(), *((number, _WRITES) for number in terminals)]
+            settings = {
+                "mounts": {"expected": expected, "writable": [*map(os.fsencode, writable)]},
+                "borders": {"handled": [_MOVES | _WRITES], "rules": allowed, "filter": None},
+            }
             inherited = [*shown, *terminals]
             return KeptSandbox(box, lambda line, _: ([*start, *line], inherited), lambda _: settings, adds=_ADDS)
 
@@ -194,15 +203,6 @@ def _lists_of_git(box: Box) -> dict[str, bytes]:
                 name = re.sub(rb"([\\*?\[ ])", rb"\\\1", os.fsencode(path.removeprefix(folder)))
                 found[str(listed)] = known + name + b"\n"
     return found
-
-
-def _borders_of_pipes(writable: Iterable[str], terminals: Sequence[int]) -> dict[str, object]:
-    """Return what Landlock lets a box write to, where the system has it: a named pipe that is mounted read-only takes
-    what is written to it nevertheless, and a program outside reads that. Landlock lets nobody move a file to another
-    folder unless it is told so."""
-    rules = {each: _WRITES | (0 if Path(each).is_file() else _MOVES) for each in writable}
-    given = [(number, _WRITES) for number in terminals]
-    return {"handled": [_MOVES | _WRITES], "rules": [("/", _MOVES), *rules.items(), *given], "filter": None}
 
 
 def _identify(path: str) -> tuple[int, int] | None:

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 
+from journeyman.sandbox.adapter import NoSandbox
 from journeyman.sandbox.bubblewrap import Bubblewrap
-from journeyman.sandbox.kept import NoSandbox
 from journeyman.sandbox.landlock import Landlock
 from journeyman.sandbox.sandbox import Sandbox
 from journeyman.sandbox.seatbelt import Seatbelt

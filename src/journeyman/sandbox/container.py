@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from journeyman.definition import explain_arguments
+from journeyman.processes.process import SandboxProcess, SandboxUnavailable
+from journeyman.sandbox.adapter import SandboxAdapter
 from journeyman.sandbox.box import Box, plan_mounts
 from journeyman.sandbox.bubblewrap import unreadable_like
-from journeyman.sandbox.kept import SandboxAdapter
-from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxProcess, SandboxUnavailable
+from journeyman.sandbox.sandbox import OpenSandbox, Sandbox
 
 _PROGRAMS: Final = ("docker", "podman")
 _END_S: Final = 10.0

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from journeyman.definition import explain_arguments
+from journeyman.processes.process import SandboxUnavailable
+from journeyman.sandbox.adapter import KeptSandbox, SandboxAdapter
 from journeyman.sandbox.box import Box
 from journeyman.sandbox.filter import build_filter
-from journeyman.sandbox.kept import KeptSandbox, SandboxAdapter
 from journeyman.sandbox.programs import needed_for_programs
-from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxUnavailable
+from journeyman.sandbox.sandbox import OpenSandbox, Sandbox
 
 _CREATE_RULESET, _VERSION = 444, 1
 _READ: Final = 1 << 0 | 1 << 2 | 1 << 3  # execute, read a file, read a folder

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from journeyman.definition import explain_arguments
+from journeyman.processes.process import SandboxUnavailable
+from journeyman.sandbox.adapter import KeptSandbox, SandboxAdapter
 from journeyman.sandbox.box import Box, plan_mounts
-from journeyman.sandbox.kept import KeptSandbox, SandboxAdapter
 from journeyman.sandbox.programs import files_of_programs, folders_of_programs, needed_for_programs
-from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxUnavailable
+from journeyman.sandbox.sandbox import OpenSandbox, Sandbox
 
 _PROGRAM: Final = "/usr/bin/sandbox-exec"
 _DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/tty", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/random")

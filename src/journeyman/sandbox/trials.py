@@ -23,9 +23,10 @@ from types import MappingProxyType
 from typing import Final
 
 from journeyman.errors import name_and_words
+from journeyman.processes.process import SandboxUnavailable
 from journeyman.sandbox.box import GUARANTEES, Box, Guarantee, SandboxGuarantees
 from journeyman.sandbox.programs import files_of_programs, folders_of_programs
-from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxUnavailable
+from journeyman.sandbox.sandbox import OpenSandbox, Sandbox
 
 _COMMAND_S: Final = 30.0
 _DENIED: Final = "mkfifo"

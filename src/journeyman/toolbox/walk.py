@@ -22,8 +22,8 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from journeyman.environment import select_environment
 from journeyman.errors import count
+from journeyman.processes.process import SandboxUnavailable
 from journeyman.processes.whole_run import run_whole
-from journeyman.sandbox.sandbox import SandboxUnavailable
 from journeyman.toolbox.files import DirEntry, FileSystem, LocalFiles, Located, ToolRefused
 from journeyman.toolbox.workspace_state import Bench
 from journeyman.tools.results import encodable
@@ -127,7 +127,7 @@ def _by_ripgrep(bench: Bench, search: Sequence[str], folder: str, deadline: Dead
     try:
         opened = None if bench.box is None else bench.box.open_for_search(program, folder)
         code, output = run_whole(
-            opened or bench.unboxed,
+            (opened or bench.unboxed).spawn,
             program,
             [*_OPTIONS, *search],
             folder=folder,

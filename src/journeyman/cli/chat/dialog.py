@@ -50,7 +50,7 @@ from journeyman.types import Image
 from journeyman.window import estimate_message
 
 if TYPE_CHECKING:
-    from journeyman.sandbox.sandbox import SandboxProcess
+    from journeyman.processes.process import SandboxProcess
     from journeyman.toolbox.boxed import AskedSandbox
 
 _MAY_DELIVER: Final = (events.MessageCommitted, events.IterationStarted, events.TurnEnded)

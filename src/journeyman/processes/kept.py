@@ -1,7 +1,7 @@
-"""The launcher: the end of a box that is in this process, and of each command in it.
+"""The end of a keeper that is in this process, and of each program that it has started.
 
-Whatever adapter opened a box, its first process is the keeper (`keeper.py`), which is asked through one socket. That is
-all that the command inside could turn on: what it says is read as words of a stranger.
+A keeper (`keeper.py`) is asked through one socket. It may be the first process of a box, so what it says is read as
+words of a stranger: that socket is all that a command inside could turn on.
 """
 
 from __future__ import annotations
@@ -15,23 +15,16 @@ import socket
 import subprocess
 import sys
 import tempfile
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 from weakref import WeakSet, finalize
 
-from journeyman.definition import explain_arguments
-from journeyman.hosts.proxy import HostProxy
-from journeyman.needs import need_of_host
-from journeyman.sandbox.box import GUARANTEES, Box, SandboxGuarantees, SandboxRefusal
-from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, SandboxProcess, SandboxUnavailable, TellsRefusals
-from journeyman.sandbox.trials import find_guarantees
+from journeyman.processes.process import SandboxProcess, SandboxUnavailable
 from journeyman.texts import signal_name
 
 KEEPER: Final = Path(__file__).with_name("keeper.py")
@@ -43,40 +36,42 @@ _STOPPED_S: Final = 1.0
 _MOST_IDLE: Final = 4
 _LONGEST_LINE: Final = 64
 _LONGEST_COMPLAINT: Final = 500
-_PROXY_NAMES: Final = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-
-Launch = Callable[[Sequence[str], str], tuple[Sequence[str], Sequence[int]]]
+Launch: TypeAlias = Callable[[Sequence[str], str], tuple[Sequence[str], Sequence[int]]]
 """Returns the command line that runs a command line in a box, and the descriptors that it inherits besides. It is given
 the folder of the box's temporary files; an empty text if there is none."""
+Serve: TypeAlias = Callable[[socket.socket], tuple[Mapping[str, str], Callable[[], object]]]
+"""Serves a socket of a box's own network. Returns the variables by which programs find it, and what ends that."""
 
 
-class KeptSandbox:
-    """A box whose first process is the keeper."""
+class Keeper:
+    """A keeper, and all that it has started."""
 
     def __init__(
         self,
-        box: Box,
         launch: Launch | None = None,
         describe: Callable[[str], Mapping[str, object]] = lambda _: {},
         *,
-        has_temporary: bool = False,
+        folder: str = "/",
         adds: Mapping[str, str] = MappingProxyType({}),
+        file_bytes: int | None = None,
+        has_temporary: bool = False,
+        serve: Serve | None = None,
     ) -> None:
         """Start the keeper by the command line that `launch` makes; alone, if it is None. `describe` returns the mounts
         that the keeper has to find before it starts anything, or the borders that it draws around itself. With
-        `has_temporary`, temporary files are in a folder of the box, and both are given that. `adds` are variables that
-        each command gets, unless the box has others.
+        `has_temporary`, temporary files are in a folder of its own, and both are given that. Programs start in
+        `folder`, get the variables that it `adds`, and write no larger files. `serve` is given the socket that the
+        keeper hands over: it belongs to the network of the box.
 
         Raises:
             SandboxUnavailable: it cannot be started.
         """
-        self.box: Final = box
+        self._folder: Final = folder
         self._opener: Final = os.getpid()
         self._commands: Final[WeakSet[KeptProcess]] = WeakSet()
         self._idle: Final[list[socket.socket]] = []
         """The sockets of keepers that have no command."""
-        self._overrides: Final[dict[str, str]] = {}
-        self._proxy: HostProxy | None = None
+        self._overrides: Mapping[str, str] = {}
         parts = ExitStack()
         self._end: Final = call_at_end(self, parts.close)
         """Ends all that runs in it, also when nobody knows it any more."""
@@ -86,19 +81,19 @@ class KeptSandbox:
             parts.enter_context(self._control)
             self._control.setblocking(False)
             self._complaints: Final = parts.enter_context(memory_of(b""))
-            folder = os.path.realpath(tempfile.mkdtemp(prefix="journeyman-box-")) if has_temporary else ""
-            if folder:
-                parts.callback(shutil.rmtree, folder, ignore_errors=True)
-            self._adds: Final = {**adds, **box.environment, **({"TMPDIR": folder} if has_temporary else {})}
-            settings = {"is_proxied": bool(box.hosts), "mounts": None, "borders": None, **describe(folder)}
-            most = {_RLIMIT_FSIZE: box.limits.file_bytes, _RLIMIT_CORE: 0 if launch or settings["borders"] else None}
+            temporary = os.path.realpath(tempfile.mkdtemp(prefix="journeyman-box-")) if has_temporary else ""
+            if temporary:
+                parts.callback(shutil.rmtree, temporary, ignore_errors=True)
+            self._adds: Final = {**adds, **({"TMPDIR": temporary} if has_temporary else {})}
+            settings = {"is_proxied": serve is not None, "mounts": None, "borders": None, **describe(temporary)}
+            most = {_RLIMIT_FSIZE: file_bytes, _RLIMIT_CORE: 0 if launch or settings["borders"] else None}
             settings["limits"] = {kind: each for kind, each in most.items() if each is not None}
             with inner:
-                self._keeper: Final = self._start(launch, inner.fileno(), folder, settings)
+                self._keeper: Final = self._start(launch, inner.fileno(), temporary, settings)
             parts.callback(_end_keeper, self._control, self._idle, self._keeper)
-            if box.hosts:
-                self._proxy = self._receive_proxy()
-                parts.callback(self._proxy.close)
+            if serve is not None:
+                self._overrides, end = serve(self._receive_listener())
+                parts.callback(end)
         except BaseException as error:
             self._end()
             if isinstance(error, OSError):
@@ -130,23 +125,13 @@ class KeptSandbox:
                 start_new_session=True,
             )
 
-    def _receive_proxy(self) -> HostProxy:
-        """Serve the socket that the keeper hands over: it belongs to the network of the box."""
+    def _receive_listener(self) -> socket.socket:
         self._control.settimeout(_START_S)
         _, descriptors, *_ = socket.recv_fds(self._control, 1, 1)
         self._control.setblocking(False)
         if not descriptors:
             raise self._give_up()
-        listener = socket.socket(fileno=descriptors[0])
-        host, port = listener.getsockname()
-        self._overrides.update(dict.fromkeys(_PROXY_NAMES, f"http://{host}:{port}"))
-        self._overrides.update(dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1"))
-        return HostProxy(listener, self.box.hosts)
-
-    def take_refusals(self) -> list[SandboxRefusal]:
-        """Return the hosts that commands were refused since this was asked last: see `TellsRefusals`."""
-        places = [] if self._proxy is None else self._proxy.take_refused()
-        return [SandboxRefusal(cause="network", what=each, need=need_of_host(each)) for each in places]
+        return socket.socket(fileno=descriptors[0])
 
     @property
     def is_open(self) -> bool:
@@ -163,8 +148,8 @@ class KeptSandbox:
         stdin: int | None = None,
         stdout: int | None = None,
         stderr: int | None = None,
-    ) -> SandboxProcess:
-        """Start a program in the box: see `OpenSandbox`."""
+    ) -> KeptProcess:
+        """Start a program: see `OpenSandbox.spawn`."""
         if os.getpid() != self._opener:
             raise SandboxUnavailable(
                 "This box was opened by another process, from which this one was forked. Open one."
@@ -176,7 +161,7 @@ class KeptSandbox:
         request = {
             "program": program,
             "arguments": list(arguments),
-            "folder": self.box.work if folder is None else folder,
+            "folder": self._folder if folder is None else folder,
             "environment": {**environment, **{each: self._adds[each] for each in ours}, **self._overrides},
         }
         try:
@@ -300,76 +285,16 @@ def memory_of(content: bytes) -> BinaryIO:
     return file
 
 
-class SandboxAdapter(ABC):
-    """The part of a `Sandbox` that all of ours have in common: they are tried once, and close what they have opened."""
-
-    def __init__(
-        self, name: str, *, help: str = "", lets_through: Collection[Literal["hosts", "sockets"]] = ()
-    ) -> None:
-        self.name: Final = name
-        """The name that is shown."""
-        self.help: Final = help
-        """The way to make it work where it does not."""
-        self.lets_through: Final = lets_through
-        """Those that its boxes reach, if they are allowed."""
-        self._guarantees: SandboxGuarantees | None = None
-
-    @abstractmethod
-    def open_box(self, box: Box) -> OpenSandbox:
-        """Open a box: see `Sandbox.open`."""
-        ...
-
-    @cached_property
-    def _opened(self) -> WeakSet[OpenSandbox]:
-        return WeakSet()
-
-    def holds(self) -> SandboxGuarantees:
-        """Return what it holds here: see `Sandbox`."""
-        if self._guarantees is None:
-            self._guarantees = replace(find_guarantees(self, self.help), has_proxy="hosts" in self.lets_through)
-        return self._guarantees
-
-    def open(self, box: Box) -> OpenSandbox:
-        """Open a box: see `Sandbox`."""
-        for what, asked in (("hosts", box.hosts), ("sockets", box.sockets)):
-            if asked and what not in self.lets_through:
-                raise SandboxUnavailable(f"A box of {self.name} cannot let {what} through: take them out of it.")
-        opened = self.open_box(box)
-        self._opened.add(opened)
-        return opened
-
-    def close(self) -> None:
-        """Close all boxes that it has opened."""
-        for each in [*self._opened]:
-            each.close()
-
-
-@explain_arguments
-class NoSandbox(SandboxAdapter):
-    """The sandbox of systems that have none. Commands are started and ended as in a box, and nothing is refused."""
-
-    def __init__(self, reason: str = "there is no sandbox") -> None:
-        """`reason` says why there is none, and what would help."""
-        super().__init__("none", lets_through=("hosts", "sockets"))
-        self._reason: Final = reason
-
-    def holds(self) -> SandboxGuarantees:
-        """Return that nothing is held, and why."""
-        return SandboxGuarantees(reasons=dict.fromkeys(GUARANTEES, self._reason))
-
-    def open_box(self, box: Box) -> OpenSandbox:
-        """Open what draws no borders: see `Sandbox.open`."""
-        return KeptSandbox(box)
-
-
 class KeptProcess:
     """A program in a box, below a keeper that has no other one meanwhile."""
 
-    def __init__(self, told: socket.socket, program: str, box: KeptSandbox) -> None:
-        """If the keeper ends before the program, the box is closed: nobody else would find what it has started."""
+    def __init__(self, told: socket.socket, program: str, keeper: Keeper) -> None:
+        """If the keeper ends before the program, all of it is: nobody else would find what it has started."""
         self._told: Final = told
         self._program: Final = program
-        self._box: Final = box
+        self._keeper: Final = keeper
+        self.opened: object = None
+        """The box that it runs in, which somebody knows as long as they know this."""
         self._heard: bytes = b""
         self._is_left: bool = True
         self._is_gone: bool = False
@@ -393,7 +318,7 @@ class KeptProcess:
                 case _:
                     self.exit_code, self._is_left = -signal.SIGKILL, False
                     if not self._is_closed:
-                        self._box.close()
+                        self._keeper.close()
         if self._failure is not None:
             raise self._failure
         return self.exit_code
@@ -405,7 +330,7 @@ class KeptProcess:
     def send(self, number: signal.Signals) -> None:
         """Have its keeper send a signal to all of its processes."""
         if not self._is_closed:
-            self._box.wake()
+            self._keeper.wake()
             with suppress(OSError):
                 self._told.send(bytes([number]))
 
@@ -420,7 +345,7 @@ class KeptProcess:
         """Let its keeper end what still runs."""
         is_known = not (self._is_closed or self._is_gone or self._is_left or self._heard)
         if is_known:
-            self._box.take_back(self._told)
+            self._keeper.take_back(self._told)
         elif not self._is_closed:
             self._told.close()
         self._is_closed = True
@@ -439,7 +364,4 @@ class KeptProcess:
 
 
 if TYPE_CHECKING:
-    _sandbox: type[Sandbox] = NoSandbox
-    _opened: type[OpenSandbox] = KeptSandbox
-    _telling: type[TellsRefusals] = KeptSandbox
     _process: type[SandboxProcess] = KeptProcess
