@@ -7,6 +7,7 @@ import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -17,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from journeyman.durable import schema_sql
 from journeyman.durable.engine import Engine
 from journeyman.durable.records import OPEN, OVER, Change, Claim, Record, Row, SignalKind, Status
-from journeyman.durable.rules import MOST_DEATHS
+from journeyman.durable.rules import MOST_DEATHS, RowRule, hand_over_row
 from tests.durable.processes import START, Stage, a_row, a_signal, a_step, in_file, in_memory, in_postgres
 from tests.play import existing
 from tests.support.postgres import PostgresServer
@@ -148,13 +149,13 @@ class Scheduler(RuleBasedStateMachine):  # noqa: PLR0904 - one for each thing th
         run=any_run,
         also=st.sampled_from([(), (), ("waiting",), ("held", "blocked")]),
         steal=st.sampled_from([False, False, False, True]),
-        at_once=st.sampled_from([None, None, 1, 2]),
+        limits=st.sampled_from([{}, {}, {"at_once": 1}, {"at_once": 2}, {"gen": 0}, {"gen": 1}]),
     )
-    def claim(self, which: int, run: str, also: Sequence[Status], steal: bool, at_once: int | None) -> None:
+    def claim(self, which: int, run: str, also: Sequence[Status], steal: bool, limits: dict[str, Any]) -> None:
         process, before = self.alive[which % len(self.alive)], self.row(run)
         is_ready = run in self.ready()
         claims = self.each(
-            lambda _: lambda engine: engine.claim(run, now=self.now, also=also, steal=steal, at_once=at_once), process
+            lambda _: lambda engine: engine.claim(run, now=self.now, also=also, steal=steal, **limits), process
         )
         assert len({claim is None for claim in claims}) == 1
         made = [claim for claim in claims if claim is not None]
@@ -162,10 +163,11 @@ class Scheduler(RuleBasedStateMachine):  # noqa: PLR0904 - one for each thing th
             after = self.row(run)
             kills = before is not None and before.deaths == MOST_DEATHS - 1
             assert after == before or (kills and after is not None and after.status == "blocked")
-            assert not is_ready or at_once is not None or kills, "what is ready can be claimed"
+            assert not is_ready or limits or kills, "what is ready can be claimed"
             return
         assert before is not None
         assert made[0].epoch == before.epoch + 1
+        assert made[0].row.gen == limits.get("gen", before.gen + 1)
         assert is_ready or before.status in also or (steal and before.status == "running")
         self.claims.append((process, made))
         self.seen[run] = made[0].row.n_signals
@@ -232,11 +234,16 @@ class Scheduler(RuleBasedStateMachine):  # noqa: PLR0904 - one for each thing th
         if before.status == "waiting" and kind not in ("hold", "release"):
             assert run in self.ready(), "who only waits goes on with it"
 
+    @rule(run=any_run, gen=st.integers(0, 2))
+    def hand_over(self, run: str, gen: int) -> None:
+        handed = RowRule(partial(hand_over_row, gen=gen))
+        self.each(lambda _: lambda engine: engine.change(run, handed, now=self.now))
+
     @rule()
     def sweep(self) -> None:
         """Claim all that is ready, and give it back."""
         for run in self.ready():
-            self.claim(0, run, (), False, None)
+            self.claim(0, run, (), False, {})
             row = existing(self.row(run))
             if row.status == "running":
                 self.settle(0, "waiting", None, False)
