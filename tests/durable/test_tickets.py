@@ -24,7 +24,7 @@ from journeyman.model import Request
 from journeyman.testing.scripted import FunctionModel
 from tests.durable.dispatchers import DISPATCHERS, Jobs, asked_of
 from tests.durable.processes import START, a_row, a_signal, claimed, found
-from tests.durable.worlds import UNKNOWN, World, asking_agent, do
+from tests.durable.worlds import UNKNOWN, World, asking_agent, do, is_cancelled
 from tests.play import following, texts
 from tests.support.postgres import DeafSocket, PostgresServer
 from tests.support.shares import share_of
@@ -222,6 +222,15 @@ async def test_a_ticket_that_is_brought_again_is_done_once(database: str, jobs: 
             await asked_of(engine, jobs.again)
             await until(lambda: has_no_job(engine, jobs))
         assert (world.done, (await handle.info()).leases) == (["A", "B"], 1)
+
+
+async def test_a_run_that_is_stopped_before_its_moment_has_a_ticket_at_once(database: str, jobs: Jobs) -> None:
+    world = World()
+    async with Durable(jobs.engine(database)) as durable, serving(durable, paying(world)):
+        handle = await durable.start(paying(world), "Go.", after_s=3_600)
+        await handle.stop()
+        assert is_cancelled(await asyncio.wait_for(handle.result(), 10))
+    assert world.done == []
 
 
 class SlowToTell(PostgresEngine):
