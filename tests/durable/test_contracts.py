@@ -33,7 +33,8 @@ async def test_a_run_that_was_taken_from_its_driver_counts_as_its_death_unless_i
     assert await right.claim("a", now=START, gen=row.gen - 1) is None, "the ticket is void"
     after = await claimed(right, "a", gen=row.gen)
     assert (after.row.deaths, after.row.gen) == (1, row.gen)
-    assert (await claimed(left, "a", steal=True)).row.deaths == 0
+    stolen = (await claimed(left, "a", steal=True)).row
+    assert (stolen.owner, stolen.lives, stolen.deaths) == (left.owner, 3, 0)
     await left.add(a_row("b"))
     assert await right.claim("b", now=START, at_once=1) is None
     assert not (await found(left, "b")).parked, "no ticket brought it"

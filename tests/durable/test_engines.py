@@ -96,39 +96,23 @@ async def test_whoever_was_fenced_writes_nothing(stage: Stage) -> None:
     assert not await awake.settle(old, DONE_CHANGE, now=START)
 
 
-async def test_only_a_theft_takes_a_run_from_an_owner_that_lives(stage: Stage) -> None:
-    left, right = await stage.begin(), await stage.begin()
-    await left.add(a_row("a"))
-    await claimed(left, "a")
-    stolen = await claimed(right, "a", steal=True)
-    assert (stolen.epoch, stolen.row.owner, stolen.row.lives, stolen.row.deaths) == (2, right.owner, 2, 0)
-
-
-@pytest.mark.parametrize("status", ["waiting", "held", "blocked", *OVER])
-async def test_a_run_that_was_given_back_is_claimed_by_who_asks_for_its_status(stage: Stage, status: Status) -> None:
+@pytest.mark.parametrize("status", ["waiting", "held", "blocked", "ready", *OVER])
+async def test_a_run_is_given_back_once_and_is_claimed_by_who_asks_for_its_status(stage: Stage, status: Status) -> None:
     process = await stage.begin()
     await process.add(a_row("a"))
     claim = await claimed(process, "a")
-    assert await process.settle(claim, Change(status=status, why="why"), now=START + 7)
+    assert await process.settle(claim, Change(status=status, why="why", asked=b"[1]"), now=START + 7)
     row = await found(process, "a")
     assert (row.status, row.why, row.owner, row.ended) == (status, "why", None, START + 7 if status in OVER else None)
-    assert await process.claim("a", now=START + 99) is None
-    assert await ready_ids(process, now=START + 99) == []
-    if status not in OVER:
-        again = await claimed(process, "a", also=(status,))
-        assert (again.epoch, again.row.why) == (2, None)
-
-
-@pytest.mark.parametrize("status", ["waiting", "held", "blocked", "ready", *OVER])
-async def test_a_run_is_given_back_once(stage: Stage, status: Status) -> None:
-    process = await stage.begin()
-    await process.add(a_row("a"))
-    claim = await claimed(process, "a")
-    assert await process.settle(claim, Change(status=status, wake=START + 5, asked=b"[1]"), now=START)
-    before = await found(process, "a")
+    assert row.gen == claim.row.gen + (status == "ready")
     assert not await process.settle(claim, Change(status="ready"), now=START)
     await process.note(claim, b"[]")
-    assert await found(process, "a") == before, "who gave it back has no more to say of it"
+    assert await found(process, "a") == row, "who gave it back has no more to say of it"
+    assert await ready_ids(process, now=START + 99) == ["a"] * (status == "ready")
+    assert (await process.claim("a", now=START + 99) is None) == (status != "ready")
+    if status not in (*OVER, "ready"):
+        again = await claimed(process, "a", also=(status,))
+        assert (again.epoch, again.row.why) == (2, None)
 
 
 async def test_what_a_run_was_given_back_with_is_in_its_row(stage: Stage) -> None:
@@ -158,16 +142,6 @@ async def test_what_a_run_was_given_back_with_is_in_its_row(stage: Stage) -> Non
         lives=1,
     )
     assert row == expected
-
-
-async def test_a_run_that_goes_back_to_ready_has_another_gen(stage: Stage) -> None:
-    process = await stage.begin()
-    await process.add(a_row("a"))
-    claim = await claimed(process, "a")
-    assert await process.settle(claim, Change(status="ready"), now=START)
-    row = await found(process, "a")
-    assert (row.status, row.gen) == ("ready", claim.row.gen + 1)
-    assert await ready_ids(process) == ["a"]
 
 
 # -- what is ready -----------------------------------------------------------------------------------------------------
