@@ -23,7 +23,7 @@ from journeyman.data import lazy_dataclass
 from journeyman.endings import told_reason
 from journeyman.errors import ProviderError
 from journeyman.history import SUMMARY_MARK
-from journeyman.model import Model, ModelSettings, Prefix, Request, Response, ToolSpec, context_window_of, opened
+from journeyman.model import Model, ModelSettings, Prefix, Request, Response, ToolSpec, facts_of, opened
 from journeyman.texts import without_middle
 from journeyman.types import Block, JsonObject, Message, Opaque, Text, ToolResult, ToolUse
 from journeyman.window import Compaction as Compaction
@@ -329,7 +329,7 @@ class _Summariser:
         model = self.given.model or self.situation.model
         model = connect(model) if isinstance(model, str) else model
         max_tokens = min(self.given.max_tokens, max(self.situation.threshold_tokens // 4, 1))
-        window = context_window_of(model)
+        window = facts_of(model).context_window
         # The run's own model, whose window nobody knows: its threshold is the best figure there is.
         if window is None and self.given.model is None and self.situation.is_threshold_known:
             window = self.situation.threshold_tokens

@@ -385,26 +385,6 @@ def facts_of(model: Model) -> Facts:
     return getattr(model, "facts", UNKNOWN)
 
 
-def max_output_tokens_of(model: Model) -> int | None:
-    """Return the longest answer of a model, in tokens; None when unknown."""
-    return facts_of(model).max_output_tokens
-
-
-def context_window_of(model: Model) -> int | None:
-    """Return the window of a model, in tokens; None when unknown."""
-    return facts_of(model).context_window
-
-
-def price_of(model: Model) -> Price | None:
-    """Return the price of a model; None when unknown."""
-    return facts_of(model).price
-
-
-def loads_tools_of(model: Model) -> bool:
-    """Tell whether a model loads deferred tools itself."""
-    return facts_of(model).loads_tools
-
-
 def sent_tools(tools: Sequence[ToolSpec], *, loads_tools: bool) -> tuple[ToolSpec, ...]:
     """Return the tools that a model is sent: the deferred ones, or those that stand in for them.
 

@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from journeyman.data import lazy_dataclass
 from journeyman.definition import Kind, field_problems, is_count, none_or, raise_problems
-from journeyman.model import Model, Prefix, Request, Response, context_window_of
+from journeyman.model import Model, Prefix, Request, Response, facts_of
 from journeyman.types import (
     NOTHING_USED,
     Audio,
@@ -140,7 +140,7 @@ class Compaction:
 
     def window_of(self, model: Model) -> int | None:
         """Return the window of a run with `model`, in tokens."""
-        return context_window_of(model) if self.window_tokens is None else self.window_tokens
+        return facts_of(model).context_window if self.window_tokens is None else self.window_tokens
 
     def threshold_tokens(self, window: int, *, max_tokens: int | None) -> int:
         """Return how long a conversation may be; `max_tokens` is the answer that was asked for by name, if any."""

@@ -7,9 +7,7 @@ import pytest
 from journeyman import Message, Model, ModelSettings, Text
 from journeyman.connect import connect
 from journeyman.errors import ModelUnavailable, ProviderError
-from journeyman.model import Collector, Part, Prefix, Request, Response, ToolSpec, price_of
-from journeyman.model import context_window_of as window_of
-from journeyman.model import max_output_tokens_of as longest_of
+from journeyman.model import Collector, Part, Prefix, Request, Response, ToolSpec, facts_of
 from journeyman.types import Price
 
 Json: TypeAlias = dict[str, Any]
@@ -45,7 +43,8 @@ async def parts_of(model: Model, *messages: Message) -> list[Part]:
 
 def known_of(model: Model) -> tuple[str, str, Price | None, int | None, int | None]:
     """Return who a model is: its provider and name, its price, its longest answer and its window."""
-    return model.provider, model.name, price_of(model), longest_of(model), window_of(model)
+    facts = facts_of(model)
+    return model.provider, model.name, facts.price, facts.max_output_tokens, facts.context_window
 
 
 async def failure_of(model: Model, collector: Collector | None = None) -> ProviderError:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from journeyman import Usage
 from journeyman.connect import connect
-from journeyman.model import price_of
+from journeyman.model import facts_of
 from journeyman.models import price_for, prices_as_of
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.prices import BUNDLED, find_price
@@ -121,19 +121,19 @@ def no_address(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["anthropic:claude-sonnet-5-5", "openai:gpt-5.2", "openai-chat:gpt-5.2"])
 def test_a_model_by_name_has_its_list_price_and_a_given_price_wins(name: str) -> None:
     provider, _, model = name.partition(":")
-    assert price_of(connect(name, api_key="k")) == price_for(provider, model) is not None
+    assert facts_of(connect(name, api_key="k")).price == price_for(provider, model) is not None
     own = Price(input=1, output=1)
-    assert price_of(connect(name, api_key="k", price=own)) == own
+    assert facts_of(connect(name, api_key="k", price=own)).price == own
 
 
 @pytest.mark.parametrize("name", ["anthropic:claude-sonnet-5-5", "openai:gpt-5.2"])
 def test_at_another_address_the_price_is_unknown(name: str) -> None:
-    assert price_of(connect(name, api_key="k", base_url="http://127.0.0.1:1")) is None
+    assert facts_of(connect(name, api_key="k", base_url="http://127.0.0.1:1")).price is None
 
 
 def test_an_unknown_model_has_no_price_and_neither_has_one_that_was_made_by_hand() -> None:
-    assert price_of(connect("anthropic:claude-next", api_key="k")) is None
-    assert price_of(AnthropicModel("claude-sonnet-5-5")) is None
+    assert facts_of(connect("anthropic:claude-next", api_key="k")).price is None
+    assert facts_of(AnthropicModel("claude-sonnet-5-5")).price is None
 
 
 # -- costs -------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from journeyman import Agent, DefinitionError, Image, Result, Tool, ToolContext, ToolResult, run, tool
 from journeyman.events import Event, Listener, ToolCalled, ToolProgress
 from journeyman.gate import Allow, GateRequest, Rewrite, Verdict
-from journeyman.model import Request, loads_tools_of
+from journeyman.model import Request, facts_of
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.wrappers import FallbackModel, SwappableModel
@@ -339,7 +339,7 @@ def test_a_result_of_nothing_but_references_says_so_in_words() -> None:
 def test_models_around_models_load_tools_if_all_of_them_do() -> None:
     loads, does_not = AnthropicModel("claude-sonnet-5-5"), ScriptedModel([])
     older = AnthropicModel("claude-3-5-haiku")
-    assert [loads_tools_of(model) for model in (loads, older, does_not)] == [True, False, False]
-    assert not loads_tools_of(AnthropicModel("claude-sonnet-5-5", base_url="https://gateway.test"))
-    assert [loads_tools_of(FallbackModel(loads, each)) for each in (loads, does_not)] == [True, False]
-    assert [loads_tools_of(SwappableModel(each)) for each in (loads, does_not, None)] == [True, False, False]
+    assert [facts_of(model).loads_tools for model in (loads, older, does_not)] == [True, False, False]
+    assert not facts_of(AnthropicModel("claude-sonnet-5-5", base_url="https://gateway.test")).loads_tools
+    assert [facts_of(FallbackModel(loads, each)).loads_tools for each in (loads, does_not)] == [True, False]
+    assert [facts_of(SwappableModel(each)).loads_tools for each in (loads, does_not, None)] == [True, False, False]

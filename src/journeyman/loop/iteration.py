@@ -58,7 +58,7 @@ from journeyman.model import (
     Retried,
     TextPart,
     ThinkingPart,
-    max_output_tokens_of,
+    facts_of,
 )
 from journeyman.step import iteration_key
 from journeyman.tools.prose import ObjectFinder
@@ -207,7 +207,7 @@ def _longer_answer(run: Run, response: Response) -> int | None:
     if explain_cut(run, response).cut_by != "max_tokens":
         return None  # it would be cut at the same place
     # A provider refuses a request for more than the model's longest answer.
-    longer = min(longer, max_output_tokens_of(run.model) or longer)
+    longer = min(longer, facts_of(run.model).max_output_tokens or longer)
     return longer if longer > run.max_tokens else None
 
 

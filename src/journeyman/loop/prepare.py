@@ -56,16 +56,7 @@ from journeyman.loop.state import (
 from journeyman.loop.submission import hand_in_of
 from journeyman.loop.toolsets import ToolsetFailed, ask_toolsets, describe_tools, is_asked_again, retired_tools
 from journeyman.loop.watch import NO_CALLBACKS, Watch, begin_tape
-from journeyman.model import (
-    Model,
-    Prefix,
-    ToolSpec,
-    facts_of,
-    loads_tools_of,
-    make_no_price_error,
-    price_of,
-    sent_tools,
-)
+from journeyman.model import Model, Prefix, ToolSpec, facts_of, make_no_price_error, sent_tools
 from journeyman.narrowing import is_sequence
 from journeyman.output import OutputMode, PerRun, StopGuard
 from journeyman.output_plan import choose_mode
@@ -489,7 +480,7 @@ def _prefix(run: Run, system: tuple[Text, ...], specs: Sequence[ToolSpec]) -> Pr
     outputs, mode = run.agent.plan.outputs, run.hand_in.mode
     return Prefix(
         system=(*system, outputs.words) if mode == "prompted" else system,
-        tools=sent_tools(specs, loads_tools=loads_tools_of(run.model)) or retired_tools(run.history),
+        tools=sent_tools(specs, loads_tools=facts_of(run.model).loads_tools) or retired_tools(run.history),
         output=outputs.format if mode == "native" else None,
     )
 
@@ -554,7 +545,7 @@ def _resolved_model(run: Run) -> Model:
             model = connect(model)
         except ModelUnavailable as error:
             raise Unprepared(ModelUnavailableContext.of(error), error) from error
-    if run.budget.limits_cost and price_of(model) is None:
+    if run.budget.limits_cost and facts_of(model).price is None:
         raise Unprepared(ModelUnavailableContext.of(make_no_price_error(model)))
     if run.hand_in.mode == "native" and facts_of(model).native_output is False:
         hint = "Use Output(…, mode='tool'), or another model."

@@ -30,7 +30,7 @@ from journeyman.history import SUMMARY_MARK, encodable
 from journeyman.journal import Journal, Reservation, StepFacts, TypedCodec, decode_step, encode_step
 from journeyman.loop.retry import respond
 from journeyman.loop.state import Run, iteration_place
-from journeyman.model import Model, Part, Prefix, Request, Response, Tap, make_no_price_error, price_of
+from journeyman.model import Model, Part, Prefix, Request, Response, Tap, facts_of, make_no_price_error
 from journeyman.types import NOTHING_USED, Message, ToolUse, Usage, adapter_of
 from journeyman.window import (
     AnyStrategy,
@@ -179,7 +179,7 @@ class _Payment:
             BudgetRefused: too little is left.
         """
         run, call = self.run, self.call
-        budget, price = run.attempt.budget, price_of(call.model)
+        budget, price = run.attempt.budget, facts_of(call.model).price
         if price is None and budget.limits_cost:
             raise make_no_price_error(call.model).in_stream()
         longest = call.request.max_tokens or run.max_tokens

@@ -26,8 +26,8 @@ from journeyman.model import (
     Retried,
     Tap,
     current_tap,
+    facts_of,
     paid_max_tokens,
-    price_of,
     read_unfinished_text,
 )
 from journeyman.tools.redaction import words_without_secrets
@@ -190,7 +190,7 @@ async def _ask_once(
     reserve: _Reserve | None,
 ) -> Response:
     collector = Collector(request.max_tokens or request.settings.max_tokens)
-    asking, parts = _Asking(request, price_of(model), spent, reserve, collector), None
+    asking, parts = _Asking(request, facts_of(model).price, spent, reserve, collector), None
     try:
         async with model.stream(request) as parts:
             async for part in parts:

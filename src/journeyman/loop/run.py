@@ -50,7 +50,7 @@ from journeyman.loop.state import (
 )
 from journeyman.loop.validation import Verdict, validate
 from journeyman.loop.watch import ANYWHERE
-from journeyman.model import max_output_tokens_of, opened
+from journeyman.model import facts_of, opened
 from journeyman.prompt import ErrorPromptContext, PromptBlank, PromptFailed, default_error_prompt, make_content
 from journeyman.result import Failure, Pending, Result, fail_before_start
 from journeyman.tools.check import n_taken
@@ -260,7 +260,8 @@ async def _run_to_end(run: Run) -> Finished | ErrorInfo:
             await prepare(run)
             async with opened(run.model):  # a server of one's own tells the window by now
                 await choose_output(run)  # the server may have told whether it shows the model any tools
-                run.max_tokens = run.agent.settings.max_tokens or max_output_tokens_of(run.model) or UNKNOWN_MAX_TOKENS
+                longest = facts_of(run.model).max_output_tokens or UNKNOWN_MAX_TOKENS
+                run.max_tokens = run.agent.settings.max_tokens or longest
                 with guarding(run.guard):
                     return await _attempts(run)
     except Unprepared as unprepared:

@@ -20,7 +20,7 @@ from journeyman.history import History
 from journeyman.journal import TypedCodec
 from journeyman.loop.replay import decide_once
 from journeyman.loop.state import Run, ToolFacts, input_for_functions, iteration_place
-from journeyman.model import ToolSpec, loads_tools_of, sent_tools
+from journeyman.model import ToolSpec, facts_of, sent_tools
 from journeyman.step import RunStep
 from journeyman.tools.context import ToolsetContext
 from journeyman.tools.deps import tool_deps_problems
@@ -83,7 +83,7 @@ async def show_tools(run: Run) -> None:
         ToolsetFailed: what a toolset gives cannot be used.
     """
     given = await ask_toolsets(run, run.attempt.step("tools", "tools"))
-    specs = sent_tools(given, loads_tools=loads_tools_of(run.model))
+    specs = sent_tools(given, loads_tools=facts_of(run.model).loads_tools)
     specs = specs or retired_tools(run.history)
     if specs != run.view.prefix.tools:
         run.view.change_prefix(replace(run.view.prefix, tools=specs))

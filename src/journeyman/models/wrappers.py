@@ -33,7 +33,6 @@ from journeyman.model import (
     facts_of,
     opened,
     paid_max_tokens,
-    price_of,
     read_unfinished_text,
 )
 from journeyman.models.requests import UNKNOWN_MAX_TOKENS
@@ -201,7 +200,7 @@ class _FirstToAnswer:
 
     async def _next_model(self) -> AsyncIterator[Part]:
         model = self._left.pop(0)
-        self._price = price_of(model)
+        self._price = facts_of(model).price
         self._collector = Collector()
         paid, request = paid_max_tokens.get(), self._request
         if paid is not None:

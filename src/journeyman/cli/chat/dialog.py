@@ -42,7 +42,7 @@ from journeyman.errors import (
     with_its_end,
 )
 from journeyman.foreign import OLD_SLASH_WORDS
-from journeyman.model import Model, context_window_of
+from journeyman.model import Model, facts_of
 from journeyman.narrowing import is_one_of
 from journeyman.permission.permission import MODES, PermissionMode
 from journeyman.processes.unboxed import Unboxed
@@ -188,7 +188,8 @@ class Dialog:
     def _look_at_window(self) -> None:
         self._window_tokens = None
         with suppress(ModelUnavailable):  # the chat says so when it is asked
-            self._window_tokens = context_window_of(connect(self.model) if isinstance(self.model, str) else self.model)
+            model = connect(self.model) if isinstance(self.model, str) else self.model
+            self._window_tokens = facts_of(model).context_window
 
     def _look_at_status(self) -> None:
         """Show how the chat is."""
