@@ -250,15 +250,21 @@ def say_to_recording(place: StorePlace, run: str, say: Callable[[AnyHandle], Awa
     Raises:
         Mistake, Refused: what is said cannot be said, or not any more.
     """
+    with _explain_unheard(place, run), Recordings(place.path) as recordings:
+        if not recordings.has(run) or (found := recordings.find(run)).kind == "durable":
+            return None
+
+        async def say_it() -> T:
+            return await say(RecordedHandle(recordings, found))
+
+        return asyncio.run(say_it())
+
+
+@contextmanager
+def _explain_unheard(place: StorePlace, run: str) -> Generator[None]:
+    """Say in one line why a run does not take what is said to it in the block."""
     try:
-        with Recordings(place.path) as recordings:
-            if not recordings.has(run) or (found := recordings.find(run)).kind == "durable":
-                return None
-
-            async def say_it() -> T:
-                return await say(RecordedHandle(recordings, found))
-
-            return asyncio.run(say_it())
+        yield
     except RunOver as error:
         raise Refused(str(error), f"See it: {place.command('show', error.run)}") from error
     except LookupError as error:
@@ -580,12 +586,8 @@ def _say_to_run(run: str, store: str | None, say: Say) -> int:
 
     async def say_durably(durable: Durable) -> tuple[str, RunInfo]:
         handle = await durable.get(run)
-        try:
+        with _explain_unheard(place, run):
             return await say(handle), await handle.info()
-        except LookupError as error:
-            raise Refused(str(error.args[0]), "") from error
-        except ValueError as error:
-            raise Mistake(str(error), "") from error
 
     words, info = in_store(place, say_durably)
     tell(words)
