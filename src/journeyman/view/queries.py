@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from journeyman.record.live import WordsDocument
 from journeyman.record.operator import Told, outcomes, told
 from journeyman.record.packing import dumped
 from journeyman.record.page import piece_document, request_document, run_document
-from journeyman.record.reading import MOST, RecordedEvent, RecordedRun, RecordedStatus, Recordings, StoredRequest
+from journeyman.record.reading import MOST, RecordedRun, RecordedStatus, Recordings, StoredRequest
 from journeyman.record.schema import is_there, shorten_object, unpack_piece
 from journeyman.types import RunPath, Usage
 from journeyman.version import package_version
@@ -406,10 +406,8 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         run = self.recording(id)
         if run is None:
             row = self.row(id)
-            lone = [each for each in _lone_events(row, self._find_answered(id)) if each.n > after][skip:]
-            if most is not None:
-                lone = [replace(each, facts=shorten_object(each.facts, most)) for each in lone]
-            return {"events": [each.document() for each in lone], "more": False}
+            lone = [each for each in _lone_events(row, self._find_answered(id)) if each["n"] > after][skip:]
+            return {"events": lone if most is None else [shorten_object(each, most) for each in lone], "more": False}
         if skip:
             skipped = self.recordings.file.rows(_NTH, (id, after, skip - 1))
             if not skipped:
@@ -445,11 +443,10 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             LookupError: there is none.
         """
         run = self.recording(id)
-        found = [] if run is None else self.recordings.events(run, after=n - 1, limit=1)
-        lone = _lone_events(self.row(id), self._find_answered(id)) if run is None else ()
-        for each in (*found, *lone):
-            if each.n == n:
-                return each.document()
+        found = () if run is None else self.recordings.event_documents(run, after=n - 1, limit=1)
+        for each in found if run is not None else _lone_events(self.row(id), self._find_answered(id)):
+            if each["n"] == n:
+                return each
         raise LookupError(f"The run {quoted(id[:80])} has no event {n}.")
 
     def requests(self, id: str) -> list[RequestDocument]:
@@ -556,15 +553,14 @@ def _age(run: RecordedRun) -> tuple[float, str]:
     return run.started, run.id
 
 
-def _lone_events(row: Row, answered: Sequence[str] = ()) -> Iterator[RecordedEvent]:
+def _lone_events(row: Row, answered: Sequence[str] = ()) -> Iterator[EventDocument]:
     """Give what is known of a durable run that was not recorded, as if it had been: its input, what it waits for, and
     how it ended. `answered` are the ids of what was answered."""
     path = (row.agent,)
 
-    def event(n: int, kind: str, at: float, where: RunPath, **facts: Any) -> RecordedEvent:
-        names = ("attempt", "iteration", "tool_use_id", "tool_name")
-        place: dict[str, Any] = {name: facts.pop(name, None) for name in names}
-        return RecordedEvent(n=n, at=at, path=where, kind=kind, **place, facts=facts)
+    def event(n: int, kind: str, at: float, where: RunPath, **facts: object) -> EventDocument:
+        told = {name: fact for name, fact in facts.items() if fact is not None}
+        return {"n": n, "at": at, "type": kind, "path": where, **told}
 
     try:
         head = load_head(row)
