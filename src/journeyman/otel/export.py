@@ -10,10 +10,10 @@ import os
 import threading
 from types import TracebackType
 from typing import Final
-from urllib.parse import urlsplit, urlunsplit
 
 from journeyman.closing import TimeToEnd
 from journeyman.otel.telemetry import OpenTelemetry
+from journeyman.proxies import shown_address
 
 try:
     from opentelemetry import metrics, trace
@@ -102,9 +102,7 @@ class _Once(logging.Filter):
             given = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or os.environ.get(
                 "OTEL_EXPORTER_OTLP_ENDPOINT"
             )
-            place = urlsplit(given or _ENDPOINT)
-            # Without the user name and the password that an address may hold.
-            shown = urlunsplit((place.scheme, place.netloc.rpartition("@")[2], place.path, "", ""))
+            shown = shown_address((given or _ENDPOINT).partition("?")[0])
             _log.warning("telemetry cannot be sent to %s: %s. Nothing else changes.", shown, words.rstrip("."))
 
 
