@@ -12,7 +12,6 @@ from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from threading import get_ident
 from typing import Final, Literal
 
 from journeyman.cancellation import call_in, is_awaited, is_done_for
@@ -39,24 +38,15 @@ from journeyman.types import TextOrigin
 
 @dataclass(slots=True, kw_only=True)
 class TaskHost:
-    """The event loop, thread and listeners that all tasks of one `Tasks` share."""
+    """The event loop and listeners that all tasks of one `Tasks` share."""
 
     loop: asyncio.AbstractEventLoop
-    thread: int
-    """The thread of the event loop."""
     variables: Context
     """The context variables of whoever opened the tasks. Notifications are handed over among them."""
     watch: Watch
     grace_s: float
     is_left: bool = False
     """True once the tasks are being left: then notifications have no more than `grace_s` either."""
-
-    def call(self, act: Callable[[], object]) -> None:
-        """Act in the thread of the event loop: now, if this is it."""
-        if get_ident() == self.thread:
-            act()
-        else:
-            call_in(self.loop, act)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +122,7 @@ class RunningTask:
             return False
         if not self.context.abort.aborted:
             self.context.abort.abort(reason)
-            self.host.call(self._press_work)
+            call_in(self.host.loop, self._press_work)
         return True
 
     # -- in the event loop

@@ -17,12 +17,12 @@ from contextlib import suppress
 from contextvars import copy_context
 from datetime import UTC, datetime
 from os import PathLike
-from threading import Lock, get_ident
+from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Final, Unpack
 
 from pydantic import Field
 
-from journeyman.cancellation import running_loop
+from journeyman.cancellation import call_in, running_loop
 from journeyman.definition import explain_arguments, is_zero_or_amount, raise_problems, value_problems
 from journeyman.errors import Problem, Rejected
 from journeyman.events import PREFIXES, Delivery, Listener, TaskInfo, TaskMessaged, TaskStarted
@@ -81,9 +81,7 @@ class Tasks:
     async def __aenter__(self) -> Tasks:
         if self._host is not None:
             raise RuntimeError("The tasks were entered before. Make another Tasks().")
-        self._host = TaskHost(
-            loop=running_loop(), thread=get_ident(), variables=copy_context(), watch=self._watch, grace_s=self._grace_s
-        )
+        self._host = TaskHost(loop=running_loop(), variables=copy_context(), watch=self._watch, grace_s=self._grace_s)
         self._is_open = True
         return self
 
@@ -138,7 +136,7 @@ class Tasks:
         variables.run(outlive, made.context)
         if made.tape is not None:
             variables.run(made.tape.apart)
-        host.call(lambda: made.begin(variables))
+        call_in(host.loop, lambda: made.begin(variables))
         return made.context.id
 
     def _new_info(self, description: str, options: TaskOptions) -> TaskInfo:
