@@ -206,8 +206,8 @@ class MemberLoop:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pulse:
-    """Notes a sign of life before each model call of a member. It limits nothing."""
+class Pulse:
+    """A policy that notes a sign of life before each model call of a member. It limits nothing."""
 
     member: Member
     name: str = "pulse"
@@ -215,11 +215,6 @@ class _Pulse:
     def check(self, spent: Spending) -> LimitExceeded | None:
         self.member.sign()
         return None
-
-
-def pulse(member: Member) -> BudgetPolicy:
-    """Return a policy that notes a sign of life before each model call of a member. It limits nothing."""
-    return _Pulse(member)
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

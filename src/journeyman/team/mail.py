@@ -87,25 +87,16 @@ class Waiters:
     """Those who wait for something to change."""
 
     def __init__(self) -> None:
-        self._waiting: list[asyncio.Future[None]] = []
+        self._change = asyncio.Event()
 
     def wake(self) -> None:
         """Wake all of them."""
-        waiting, self._waiting = self._waiting, []
-        for waiter in waiting:
-            # Whoever waited may have been cancelled since.
-            if not waiter.done():
-                waiter.set_result(None)
+        change, self._change = self._change, asyncio.Event()
+        change.set()
 
     async def wait(self) -> None:
         """Wait until the next change."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
-        try:
-            await waiter
-        finally:
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
+        await self._change.wait()
 
 
 class MailboxClosed(TeamError):

@@ -24,7 +24,7 @@ from journeyman.loop.state import current_path, current_run
 from journeyman.loop.watch import Watch, begin_tape, end_tape
 from journeyman.result import CallbackError
 from journeyman.tasks.tasks import Tasks
-from journeyman.team.life import MemberLoop, in_team, pulse
+from journeyman.team.life import MemberLoop, Pulse, in_team
 from journeyman.team.mail import TeamHooks
 from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, TeamSnapshot
 from journeyman.team.messages import PostOffice, ShutdownResult, let_go, to_go
@@ -162,7 +162,7 @@ class Team:
         )
         member.liveness = "working" if request.prompt else "idle"
         # Without the last one: only the leader lets members go.
-        agent = in_team(request.agent, member.name, registry.name, tools=self._tools[:2], policy=pulse(member))
+        agent = in_team(request.agent, member.name, registry.name, tools=self._tools[:2], policy=Pulse(member))
         registry.register(member)
         runtime = self._runtime_of(member, request)
         loop = MemberLoop(
