@@ -24,6 +24,7 @@ from pydantic_core import to_json
 from rich.console import Console
 
 from journeyman.agent import Agent, Runtime
+from journeyman.cancellation import call_in
 from journeyman.chat.chat import Chat
 from journeyman.chat.questions import NOBODY
 from journeyman.cli.app import Mistake, explain_errors
@@ -168,15 +169,10 @@ async def _converse_in_terminal(runtime: Runtime, dialog: Dialog, terminal: AnyT
 
 def _keys(dialog: Dialog, loop: asyncio.AbstractEventLoop) -> Keys:
     """Return keys that reach the thread of the chat."""
-
-    def then(do: Callable[..., None], *given: object) -> None:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(do, *given)
-
     return Keys(
-        entered=lambda entry: then(dialog.enter, entry),
-        interrupted=lambda: then(dialog.interrupt),
-        left=lambda exit_code: then(dialog.leave, exit_code),
+        entered=lambda entry: call_in(loop, partial(dialog.enter, entry)),
+        interrupted=lambda: call_in(loop, dialog.interrupt),
+        left=lambda exit_code: call_in(loop, partial(dialog.leave, exit_code)),
     )
 
 

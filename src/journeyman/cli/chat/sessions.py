@@ -9,16 +9,17 @@ import warnings
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from threading import get_ident
 from typing import Any, Final
 
 from journeyman.agent import Agent, Runtime
+from journeyman.cancellation import call_in
 from journeyman.chat.chat import Chat
 from journeyman.cli.app import Mistake, explain_errors
 from journeyman.cli.permit.policy import data_folder
 from journeyman.errors import StoreError
-from journeyman.events import Event, Listener
+from journeyman.events import Listener
 from journeyman.files import make_private_folder
 from journeyman.store.address import find_store
 from journeyman.store.database import without_password
@@ -81,7 +82,11 @@ class SessionFile:
             Mistake: the file, or the conversation, cannot be used.
         """
         async with AsyncExitStack() as stack:
-            self.tasks = Tasks(on_event=_here(on_event), notify=lambda text, task: _tell(chat, text))
+            loop = asyncio.get_running_loop()  # in which its listener is told, whichever thread a task ends in
+            self.tasks = Tasks(
+                on_event=lambda event: call_in(loop, partial(on_event, event)),
+                notify=lambda text, task: _tell(chat, text),
+            )
             runtime = replace(runtime, tasks=await stack.enter_async_context(self.tasks))
             try:
                 with warnings.catch_warnings():
@@ -120,19 +125,6 @@ class SessionFile:
             return PostgresSessions(found).sessions()
         with Store(found) as store:
             return store.sessions()
-
-
-def _here(on_event: Listener) -> Listener:
-    """Return the listener for whoever calls it in any thread: it is told in this one."""
-    loop, thread = asyncio.get_running_loop(), get_ident()
-
-    def tell(event: Event) -> None:
-        if get_ident() == thread:
-            on_event(event)
-        else:
-            loop.call_soon_threadsafe(on_event, event)
-
-    return tell
 
 
 async def _tell(chat: Chat[Any, Any], text: str) -> None:
