@@ -62,8 +62,8 @@ _MOST_DAYS: Final = 366  # a leap year
 _MOST_EVENTS: Final = 10_000
 _MOST_SHOWN: Final = 500
 _LISTED: Final = 100
-_MOST_DIGITS: Final = 15
-"""Of a number in an address."""
+_LARGEST: Final = 10**15
+"""The number that numbers in an address are below."""
 _MOST_BYTES: Final = 1_000_000
 """How long the body of a request may be."""
 _PORT: Final = 7878
@@ -461,21 +461,14 @@ def _event_number(request: Request) -> int:
     given = request.headers.get("last-event-id")
     if not given:
         return int(_number(request, "after") or 0)
-    if not given.isascii() or not given.isdecimal() or len(given) > _MOST_DIGITS:
+    if not (given.isascii() and given.isdecimal() and int(given) < _LARGEST):
         raise ValueError(f"Last-Event-ID is {given[:50]!r}, which is no number of an event.")
     return int(given)
 
 
 def _number_in_path(request: Request) -> int:
-    """Return the number in the address.
-
-    Raises:
-        LookupError: nothing has such a number.
-    """
-    n: int = request.path_params["n"]
-    if n >= 10**_MOST_DIGITS:
-        raise LookupError(f"Nothing here has the number {str(n)[:50]}.")
-    return n
+    """Return the number in the address; of one that no database takes, one that nothing has."""
+    return min(request.path_params["n"], _LARGEST)
 
 
 def _json_response(value: object) -> Response:
@@ -499,6 +492,6 @@ def _number(request: Request, name: str) -> float | None:
         number = float(text)
     except ValueError:
         raise ValueError(f"{name} is {text[:50]!r}, which is no number.") from None
-    if not -1e15 < number < 1e15:
+    if not -_LARGEST < number < _LARGEST:
         raise ValueError(f"{name} is {text[:50]!r}, which is no number that is used here.")
     return number
