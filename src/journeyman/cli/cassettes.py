@@ -416,7 +416,10 @@ def _shown_lines(cassette: Cassette, runs: dict[int, _ShownRun]) -> Iterator[Lin
     for request in cassette.requests:
         if request.run not in runs:
             runs[request.run] = _ShownRun(f"{name}#{request.run}" if has_several else name)
-            yield from _begin_lines(runs[request.run], request)
+            blocks = _blocks_in(messages_of(request.body)[:1])
+            prompt = "\n".join(str(block["text"]) for block in blocks if "text" in block)
+            yield Line(name=runs[request.run].name, text=f"· {request.body['model']}")
+            yield Line(text=prompt.strip(), style="dim", rows=3)
         elif request.run != last:
             yield Line(text=runs[request.run].name, style="dim")
         run, last = runs[request.run], request.run
@@ -431,12 +434,6 @@ def _shown_lines(cassette: Cassette, runs: dict[int, _ShownRun]) -> Iterator[Lin
     yield EMPTY
     yield Line(mark="done", name="end of the recording", text=f"· {asked}")
     yield Line(indent=2, text=usage_sentence(Usage.total([run.usage for run in runs.values()])), style="dim")
-
-
-def _begin_lines(run: _ShownRun, request: RecordedRequest) -> Iterator[Line]:
-    prompt = "\n".join(str(block["text"]) for block in _blocks_in(messages_of(request.body)[:1]) if "text" in block)
-    yield Line(name=run.name, text=f"· {request.body['model']}")
-    yield Line(text=prompt.strip(), style="dim", rows=3)
 
 
 def _call_lines(call: ToolUse, block: JsonObject, took_s: float) -> Iterator[Line]:

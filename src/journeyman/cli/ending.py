@@ -57,7 +57,7 @@ class TimedEnd(TimeToEnd):
         """Note that nothing waits any more but threads, for which Python waits at its end. Where the time is up, this
         waits for the end of the process: what was killed does not count as having ended."""
         with self._deciding:
-            if not self._is_up and not _threads():
+            if not self._is_up and not awaited_threads():
                 self._is_over = True
                 self._has_changed.set()
         if self._is_up and self._watching is not None:
@@ -70,7 +70,7 @@ class TimedEnd(TimeToEnd):
         with self._deciding:
             self._is_up = not self._is_over
         if self._is_up:
-            names = ", ".join(_threads())
+            names = ", ".join(awaited_threads())
             said = f"Not everything has ended in time, and is left{f': {names}' if names else ''}."
             print_error(said, "Look at what was told before this, or give it longer, if it has --grace.")
             kill_children()
@@ -87,7 +87,7 @@ def ending_in_time(grace_s: float) -> Generator[TimedEnd]:
         end.finish()
 
 
-def _threads() -> list[str]:
+def awaited_threads() -> list[str]:
     """Return the names of the threads for which Python waits."""
     main = threading.main_thread()
     return [each.name for each in threading.enumerate() if each is not main and not each.daemon]

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from journeyman.agent import Agent
 from journeyman.cli.app import USAGE, Misdefined, Mistake, Refused, explain_errors
+from journeyman.cli.ending import awaited_threads
 from journeyman.cli.options import OPENING_S, LentOptions
 from journeyman.cli.permit.policy import load_rules, with_policy
 from journeyman.cli.show.lines import one_line
@@ -644,8 +645,7 @@ async def _give_up(task: asyncio.Task[None], late: Mistake) -> NoReturn:
     """Cancel the task. Where it, or a thread, goes on anyway, end the process: nothing else could."""
     task.cancel()
     await asyncio.wait({task}, timeout=_GRACE_S)
-    others = [each for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()]
-    if not task.done() or others:
+    if not task.done() or awaited_threads():
         print_error(late.message, late.hint)
         sys.stderr.flush()
         os._exit(USAGE)

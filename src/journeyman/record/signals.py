@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import nullcontext
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -263,11 +264,8 @@ class FromOutside:
         left_s, scope = PATIENCE_S, current_scope.get()
         try:
             while not any(each.done() for each in first) and left_s > 0:
-                if scope is None:
+                async with nullcontext() if scope is None else scope.pause_deadlines():
                     await asyncio.wait(first, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
-                else:
-                    async with scope.pause_deadlines():
-                        await asyncio.wait(first, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
                 left_s = PATIENCE_S if self.asks or here is not None else left_s - _LOOK_S
         finally:
             close()
