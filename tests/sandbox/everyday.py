@@ -79,10 +79,40 @@ BUILDS = (
     ),
     *("id", "uname -a", "hostname", "which git", "nproc", "locale"),
 )
+_TEMPORARY = "cd $(mktemp -d) && "
+_SERVE = 'import socket; s = socket.socket(1, {}); s.bind("{}"); s.listen(); c = socket.socket(1, {}); c.connect("{}")'
+SOCKETS = (
+    *("tmux new-session -d true", "eval $(ssh-agent) && ssh-agent -k"),
+    "python3 -c 'import multiprocessing as m; m.Manager()'",
+    f"{_TEMPORARY}tmux -S s new-session -d 'sleep 9' && tmux -S s ls && tmux -S s kill-server",
+    'ssh-keygen -q -t ed25519 -N "" -f k && eval $(ssh-agent) && ssh-add -q k && ssh-add -l && ssh-agent -k',
+    f'{_TEMPORARY}gpg --homedir . --batch --passphrase "" --quick-gen-key x && gpgconf --homedir . --kill all',
+    "printf 'protocol=https\\nhost=h\\nusername=u\\npassword=p\\n' | git credential-cache store; printf 'protocol=https"
+    "\\nhost=h\\n' | git credential-cache get | grep -q =p; r=$?; git credential-cache exit; exit $r",
+    *(
+        f"python3 -c 'import multiprocessing as m; m.get_context(\"{each}\").Pool(2).map(abs, [1])'"
+        for each in ("fork", "spawn", "forkserver")
+    ),
+    "python3 -c 'import multiprocessing as m; d = m.Manager().dict(); p = m.Process(target=d.update, args=({1: 2},)); "
+    "p.start(); p.join(); assert d[1] == 2'",
+    "python3 -c 'from multiprocessing.shared_memory import *; b = SharedMemory(create=True, size=9); b.unlink()'",
+    f"{_TEMPORARY}python3 -c '{_SERVE.format(1, 's', 1, 's')}'",
+    f"{_TEMPORARY}python3 -c '{_SERVE.format(5, 's', 5, './/s')}'",
+    "python3 -c '" + _SERVE.format(1, "\\0everyday", 1, "\\0everyday") + "'",
+    f"{_TEMPORARY}python3 -c 'import asyncio as a; r = a.Runner(); f = lambda r, w: w.close(); "
+    's = r.run(a.start_unix_server(f, "s")); i, o = r.run(a.open_unix_connection("s")); r.run(i.read())\'',
+    f'{_TEMPORARY}python3 -c \'from multiprocessing.connection import *; import threading as t; l = Listener("s"); '
+    't.Thread(target=lambda: Client("s").send(1)).start(); assert l.accept().recv() == 1\'',
+    f'{_TEMPORARY}node -e \'const n = require("net"); n.createServer(c => c.end("x")).listen("s", () => '
+    'n.connect("s").on("data", () => process.exit(0)))\'',
+    f'{_TEMPORARY}perl -MIO::Socket::UNIX -e \'$s = IO::Socket::UNIX->new(Local => "s", Listen => 1) or die; '
+    'IO::Socket::UNIX->new(Peer => "s") or die\'',
+    "strace -f -e trace=connect -o t python3 -c 'import multiprocessing as m; m.Manager()' && grep -q sun_path t",
+    *("script -qec true /dev/null", "dbus-run-session -- true", "flock -n /tmp -c true", "getent hosts localhost"),
+    *("printf 'all: a b\\na b:\\n' > M && make -s -j2 -f M", "sqlite3 w 'pragma journal_mode=wal; create table t (a)'"),
+)
+"""Those that talk to each other inside of the box, by unix sockets and otherwise."""
 DIFFER = {
-    "tmux new-session -d true": "a unix socket",
-    "eval $(ssh-agent) && ssh-agent -k": "a unix socket",
-    "python3 -c 'import multiprocessing as m; m.Manager()'": "a unix socket",
     "su nobody -s /bin/sh -c true": "another user",
     "git config core.editor vi": "a protected file",
     "git remote add origin ../x": "a protected file",

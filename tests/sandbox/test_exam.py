@@ -163,7 +163,7 @@ class LeakyLandlock(SandboxAdapter):
         self._others = others
 
     def open_box(self, box: Box) -> OpenSandbox:
-        usual = {**rules_of(box, "/tmp", 6), "filter": build_filter(datagrams=False)}
+        usual = {**rules_of(box, "/tmp", 6), "filter": build_filter(has_own_network=False)}
         return KeptSandbox(box, None, lambda _: {"borders": {**usual, **self._others}})
 
 

@@ -5,9 +5,9 @@ import struct
 
 import pytest
 
-from journeyman.sandbox.filter import build_filter
+from journeyman.sandbox.filter import build_filter, build_supervision
 
-ALLOW = 0x7FFF0000
+ALLOW, ASK = 0x7FFF0000, 0x7FC00000
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 NUMBERS = {
     "x86_64": {
@@ -42,7 +42,7 @@ def answer(program: bytes, machine: int, number: int, *arguments: int) -> str:
             case 0x54:
                 value &= operand
             case 0x06:
-                return "allowed" if operand == ALLOW else f"errno {operand & 0xFFFF}"
+                return {ALLOW: "allowed", ASK: "asked"}.get(operand, f"errno {operand & 0xFFFF}")
             case _:
                 is_so = {0x15: value == operand, 0x35: value >= operand, 0x45: bool(value & operand)}[code]
                 at += yes if is_so else no
@@ -56,12 +56,15 @@ def answer(program: bytes, machine: int, number: int, *arguments: int) -> str:
         ("read", (0, 0, 0), "allowed"),
         ("socket", (2, 1, 0), "allowed"),
         ("socket", (10, 2, 0), "allowed"),
-        ("socket", (1, 1, 0), REFUSED),
+        ("socket", (1, 0o2004001, 0), "allowed"),
+        ("socket", (1, 5, 0), "allowed"),
+        ("socket", (1, 2, 0), REFUSED),
+        ("socket", (1, 3, 0), REFUSED),
         ("socket", (16, 3, 0), "allowed"),
         ("socket", (16, 3, 9), f"errno {errno.EPROTONOSUPPORT}"),
         ("socket", (40, 1, 0), REFUSED),
         ("socket", (17, 3, 0), REFUSED),
-        ("socket", ((1 << 32) + 1, 1, 0), REFUSED),
+        ("socket", ((1 << 32) + 17, 1, 0), REFUSED),
         ("socketpair", (1, 0o2000001, 0), "allowed"),
         ("socketpair", (1, 5, 0), "allowed"),
         ("socketpair", (1, 2, 0), REFUSED),
@@ -113,6 +116,20 @@ def test_calls_of_another_machine_are_refused_whole() -> None:
     ],
 )
 def test_without_datagrams_only_tcp_is_left(arguments: tuple[int, ...], expected: str) -> None:
-    program = build_filter("x86_64", datagrams=False)
+    program = build_filter("x86_64", has_own_network=False)
     assert program is not None
     assert answer(program, MACHINES["x86_64"], 41, *arguments) == expected
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_supervisor_is_asked_before_each_connect_and_without_one_there_are_no_unix_sockets(machine: str) -> None:
+    programs = build_supervision(machine)
+    assert programs is not None
+    connect, socket = {"x86_64": (42, 41), "aarch64": (203, 198)}[machine]
+    expected = {"asking": ("asked", "allowed", "allowed"), "refusing": ("allowed", REFUSED, "allowed")}
+    for name, answers in expected.items():
+        calls = ((connect, 3, 0, 16), (socket, 1, 1, 0), (socket, 2, 1, 0))
+        program = programs[name]
+        assert isinstance(program, bytes)
+        assert tuple([answer(program, MACHINES[machine], *call) for call in calls]) == answers
+    assert build_supervision("vax") is None

@@ -48,8 +48,16 @@ REFUSED = {
     "exec 3<> /dev/tcp/evil.test/80": ("network", "evil.test"),
     "exec 3<> /dev/tcp/192.0.2.7/80": ("network", "192.0.2.7"),
     "python3 -c 'import socket; socket.create_connection((\"evil.test\", 80))'": ("network", "a host"),
-    "eval $(ssh-agent)": ("socket", "a unix socket"),
-    "python3 -c 'import multiprocessing as m; m.Manager()'": ("socket", "a unix socket"),
+    "SSH_AUTH_SOCK=$PWD/socket ssh-add -l": ("socket", "a unix socket"),
+    "tmux -S socket ls": ("socket", "socket"),
+    "tmux -S new new": ("socket", "new"),
+    'node -e \'require("net").connect("socket")\'': ("socket", "socket"),
+    'node -e \'require("net").createServer().listen("new")\'': ("socket", "new"),
+    "echo 'import socket; socket.socket(1).connect(\"socket\")' > c.py; python3 c.py": ("socket", "a unix socket"),
+    "echo 'import asyncio; asyncio.run(asyncio.start_unix_server(print, \"new\"))' > c.py; python3 c.py": (
+        *("socket", "a unix socket"),
+    ),
+    "echo 'import socket; socket.socket(1, 2)' > c.py; python3 c.py": ("socket", "a unix socket"),
     "unshare -n true": ("privilege", "unshare"),
 }
 NO_PATHS = ("program", "network", "socket", "privilege")
@@ -74,6 +82,7 @@ ORDINARY = (
     *("echo x > /proc/sys/kernel/x", "mount", "strace -p 1", "rmdir missing", "sudo true", "chmod 555 a; touch a/x"),
     *("ln -s a a/b/link", "dd if=missing of=x", 'perl -e \'open(F, "<", "no") or die "no: $!"\'', "make nothing"),
     *('echo "cat: ../out/file: Permission denied"', "mkdir a", "python3 -c 'raise PermissionError'", "ls missing/.env"),
+    *("python3 -m http.server 1", "tmux -S /tmp/no ls", "node -e 'require(\"net\").createServer().listen(1)'"),
     *("curl http://127.0.0.1:9", "exec 3<> /dev/tcp/127.0.0.1/9", "echo 'su: it says Operation not permitted'"),
     *("git push", "python3 -c 'raise PermissionError(1, \"Operation not permitted\")'", "echo x > /dev/full", "cat a"),
 )

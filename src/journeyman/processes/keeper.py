@@ -22,6 +22,7 @@ TYPE_CHECKING = False  # `typing` takes time to load
 if TYPE_CHECKING:
     import os
     import signal
+    from collections.abc import Iterator
     from typing import Any
 else:
     import _signal as signal  # without its enums
@@ -29,6 +30,7 @@ else:
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36  # as linux/prctl.h has them
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 38, 22, 2
+_SET_FILTER, _ASKS_US, _WAITS_FOR_ANSWER = 1, 1 << 3, 1 << 5  # as linux/seccomp.h has them
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _BELOW_A_PATH = 444, 445, 446, 1  # as linux/landlock.h has them
 _VERSION, _RENAMES_SINCE = 1, 2
 _N_DESCRIPTORS = 4  # the request, its input, its output, its errors
@@ -49,6 +51,7 @@ def serve_commands() -> None:
     restrict(settings["limits"])
     if settings["borders"] is not None:
         draw_borders(**settings["borders"])
+    sockets = find_own_systems(settings["sockets"])
     if settings["is_proxied"]:
         hand_over_listener(control)
     ignored = ignore_signals()
@@ -61,7 +64,7 @@ def serve_commands() -> None:
             os.kill(0, signal.SIGCONT)
         elif not os.fork():
             control.close()
-            CommandKeeper(numbers[0], ignored).keep()
+            CommandKeeper(numbers[0], ignored, sockets).keep()
         for number in numbers:
             os.close(number)
 
@@ -70,10 +73,7 @@ def check_mounts(expected: dict[bytes, tuple[int, int] | None], writable: list[b
     """End unless the files that are expected are mounted, each at its place, and nothing else may be written: somebody
     may have swapped a folder for a link while the borders were drawn."""
     places: set[bytes] = set()
-    for line in read(os.open("/proc/self/mountinfo", os.O_RDONLY)).splitlines():
-        *_, escaped, options = line.split(b" ", 6)[:6]
-        first, *rest = escaped.split(b"\\")  # blanks are written as numbers
-        place = first + b"".join([bytes([int(each[:3], 8)]) + each[3:] for each in rest])
+    for place, options, *_ in list_mounts():
         places.add(place)
         is_ours = any(place == each or place.startswith(each + b"/") for each in writable)
         if options.startswith(b"rw") and not is_ours:
@@ -82,6 +82,25 @@ def check_mounts(expected: dict[bytes, tuple[int, int] | None], writable: list[b
         facts = os.lstat(place)
         if place not in places or identity not in (None, (facts.st_dev, facts.st_ino)):
             sys.exit(f"{place!r} is not what it was: it was swapped for something else while the box was opened.")
+
+
+def find_own_systems(sockets: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the settings of the supervisor with the devices of the temporary file systems that were made for this box:
+    those at its folders that are not `outside` as well, as one is that commands may write to."""
+    if sockets is None:
+        return None
+    found = {each for place, _, each, kind in list_mounts() if place in sockets["folders"] and kind == b"tmpfs"}
+    systems = {os.makedev(*map(int, each.split(b":"))) for each in found.difference(sockets["outside"])}
+    return {**sockets, "systems": systems}
+
+
+def list_mounts() -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
+    """Give each mount: its place, its options, its device, and the kind of its file system."""
+    for line in read(os.open("/proc/self/mountinfo", os.O_RDONLY)).splitlines():
+        _, _, device, _, escaped, options, *rest = line.split(b" ")
+        first, *others = escaped.split(b"\\")  # blanks are written as numbers
+        place = first + b"".join([bytes([int(each[:3], 8)]) + each[3:] for each in others])
+        yield place, options, device, rest[rest.index(b"-") + 1]
 
 
 def restrict(limits: dict[int, int]) -> None:
@@ -113,10 +132,25 @@ def draw_borders(handled: list[int], rules: list[tuple[str | int, int]], filter:
     os.close(ruleset)
     if filter is None:
         return
+    require("prctl", _PR_SET_SECCOMP, _FILTER, program_of(filter), 0, 0)
+
+
+def supervise_sockets(settings: dict[str, Any]) -> int:
+    """Have the kernel ask before each `connect` of what this thread starts. Return the descriptor by which it asks; or
+    one below 0 where it cannot, and what is started gets no unix sockets."""
+    flags = _ASKS_US | _WAITS_FOR_ANSWER  # else a signal would have it ask twice about one call
+    listener = call("syscall", settings["set_filter"], _SET_FILTER, flags, program_of(settings["asking"]))
+    if listener < 0:
+        require("prctl", _PR_SET_SECCOMP, _FILTER, program_of(settings["refusing"]), 0, 0)
+    return listener
+
+
+def program_of(filter: bytes) -> object:
+    """Return a filter as the kernel takes it: its length, and a pointer."""
     simple: Any = _ctypes._SimpleCData  # pyright: ignore[reportPrivateUsage] - `ctypes` takes as long as a command
-    fields = [(each, type(each, (simple,), {"_type_": each})) for each in "Hz"]  # a length, and a pointer
-    program: Any = type("FilterProgram", (_ctypes.Structure,), {"_fields_": fields})(len(filter) // 8, filter)
-    require("prctl", _PR_SET_SECCOMP, _FILTER, _ctypes.byref(program), 0, 0)
+    fields = [(each, type(each, (simple,), {"_type_": each})) for each in "Hz"]
+    structure: Any = type("FilterProgram", (_ctypes.Structure,), {"_fields_": fields})
+    return _ctypes.byref(structure(len(filter) // 8, filter))
 
 
 def ignore_signals() -> list[int]:
@@ -190,10 +224,14 @@ def require(function: str, *arguments: object) -> int:
 class CommandKeeper:
     """The keeper of one command after the other: it starts each, tells how it ends, and when nothing of it is left."""
 
-    def __init__(self, number: int, ignored: list[int]) -> None:
+    def __init__(self, number: int, ignored: list[int], sockets: dict[str, Any] | None) -> None:
         self.told = _socket.socket(fileno=number)
         self.ignored = ignored
         """The signals that no command shall ignore because this process does."""
+        self.sockets = sockets
+        """The settings of the supervisor of unix sockets; None where commands get none."""
+        self.listener = -1
+        """The descriptor by which the kernel asks it."""
         self.program = 0
         """The program of the command, which is its group as well; 0 while there is none."""
         self.has_begun = _thread.allocate_lock()
@@ -204,8 +242,27 @@ class CommandKeeper:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if sys.platform == "linux":
             call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        if self.sockets is not None:
+            is_set = _thread.allocate_lock()
+            is_set.acquire()
+            # It begins before this thread and its programs are asked, and is not asked itself.
+            _thread.start_new_thread(self.supervise, (self.sockets, is_set))
+            self.listener = supervise_sockets(self.sockets)
+            is_set.release()
         _thread.start_new_thread(self.obey, ())
         self.watch()
+
+    def supervise(self, settings: dict[str, Any], is_set: _thread.LockType) -> None:
+        """Connect the sockets of the command for it, as long as this process runs."""
+        is_set.acquire()
+        if self.listener < 0:
+            return
+        names: dict[str, Any] = {}
+        try:
+            exec(marshal.loads(settings["code"]), names)
+            names["answer_requests"](self.listener, settings["systems"])
+        finally:
+            os.close(self.listener)  # then nobody waits, and all is refused
 
     def obey(self) -> None:
         """Do what is asked for. When nobody asks any more, end the command, and this process."""

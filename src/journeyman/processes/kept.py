@@ -85,7 +85,8 @@ class Keeper:
             if temporary:
                 parts.callback(shutil.rmtree, temporary, ignore_errors=True)
             self._adds: Final = {**adds, **({"TMPDIR": temporary} if has_temporary else {})}
-            settings = {"is_proxied": serve is not None, "mounts": None, "borders": None, **describe(temporary)}
+            settings: dict[str, Any] = {**dict.fromkeys(("mounts", "borders", "sockets")), **describe(temporary)}
+            settings["is_proxied"] = serve is not None
             most = {_RLIMIT_FSIZE: file_bytes, _RLIMIT_CORE: 0 if launch or settings["borders"] else None}
             settings["limits"] = {kind: each for kind, each in most.items() if each is not None}
             with inner:
@@ -105,7 +106,7 @@ class Keeper:
     ) -> subprocess.Popen[bytes]:
         with (
             Path(sys.executable).resolve().open("rb") as python,
-            memory_of(compiled_keeper()) as source,
+            memory_of(MAGIC_NUMBER + bytes(12) + compile_part(KEEPER)) as source,  # nobody compares time and size
             memory_of(marshal.dumps(settings)) as given,
         ):
             # By descriptors, so that they can be read where the box hides their files.
@@ -269,11 +270,9 @@ def call_at_end(owner: object, end: Callable[[], object]) -> Callable[[], object
 
 
 @cache
-def compiled_keeper() -> bytes:
-    """Return the keeper as Python runs it without compiling it first, which takes as long as a command."""
-    source = KEEPER.read_bytes()
-    code = compile(source, str(KEEPER), "exec", dont_inherit=True)
-    return MAGIC_NUMBER + bytes(12) + marshal.dumps(code)  # no flags, no time and no size: nobody compares it
+def compile_part(source: Path) -> bytes:
+    """Return a module as the keeper's Python runs it without compiling it first, which takes as long as a command."""
+    return marshal.dumps(compile(source.read_bytes(), str(source), "exec", dont_inherit=True))
 
 
 def memory_of(content: bytes) -> BinaryIO:

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Final
 
 from journeyman.definition import explain_arguments
 from journeyman.files import is_inside
-from journeyman.processes.kept import call_at_end, memory_of
+from journeyman.processes.kept import call_at_end, compile_part, memory_of
 from journeyman.processes.process import SandboxUnavailable
 from journeyman.sandbox.adapter import KeptSandbox, SandboxAdapter
 from journeyman.sandbox.box import Box, MountKind, folders_between, plan_mounts
-from journeyman.sandbox.filter import build_filter
+from journeyman.sandbox.filter import build_filter, build_supervision
 from journeyman.sandbox.programs import files_of_programs, folders_of_programs, needed_for_programs
 from journeyman.sandbox.sandbox import OpenSandbox, Sandbox
 
@@ -41,8 +41,9 @@ _SYSTEM: Final = (
 )
 _ROOT_LINKS: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _NEW: Final = ("/tmp", "/var/tmp", "/run")
-_WRITES, _MOVES = 1 << 1, 1 << 13  # as linux/landlock.h has them
+_WRITES, _MAKES_SOCKETS, _MOVES = 1 << 1, 1 << 9, 1 << 13  # as linux/landlock.h has them
 _CACHE: Final = f"{_NEW[0]}/.cache"
+_SUPERVISOR: Final = Path(__file__).with_name("supervisor.py")
 _ADDS: Final = {
     **{"XDG_CACHE_HOME": _CACHE, "PIP_CACHE_DIR": f"{_CACHE}/pip", "UV_CACHE_DIR": f"{_CACHE}/uv"},
     **{"UV_LINK_MODE": "copy", "npm_config_cache": f"{_CACHE}/npm"},
@@ -74,8 +75,8 @@ class Bubblewrap(SandboxAdapter):
     def open_box(self, box: Box) -> OpenSandbox:
         """Open a box: see `Sandbox.open`."""
         program = self._program(box)
-        filter = build_filter()
-        if filter is None:
+        filter, supervision = build_filter(), build_supervision()
+        if filter is None or supervision is None:
             raise SandboxUnavailable("There is no filter of system calls for this machine, so no box can be closed.")
         denied = files_of_programs(box.denied, folders_of_programs(box.path))[0] if box.denied else []
         mounts = _find_mounts(box, [each for each in denied if each != program])
@@ -108,12 +109,18 @@ class Bubblewrap(SandboxAdapter):
             expected = {os.fsencode(path): None if kind == "mask" else identity for path, kind, identity in seen}
             # A named pipe that is mounted read-only takes what is written to it nevertheless, and a program outside
             # reads that. So Landlock refuses it, where the system has it; and it lets nobody move a file to another
-            # folder unless it is told so.
+            # folder unless it is told so. Unix sockets are made where no program outside finds them: a rule holds for
+            # all that is mounted below.
             rules = {each: _WRITES | (0 if Path(each).is_file() else _MOVES) for each in writable}
+            shared = [os.path.realpath(each) for each in box.roots]
+            for own in [*new, "/dev"]:
+                if not any(is_inside(root, own) or is_inside(own, root) for root in shared):
+                    rules[own] |= _MAKES_SOCKETS
             allowed = [("/", _MOVES), *rules.items(), *((number, _WRITES) for number in terminals)]
             settings = {
                 "mounts": {"expected": expected, "writable": [*map(os.fsencode, writable)]},
-                "borders": {"handled": [_MOVES | _WRITES], "rules": allowed, "filter": None},
+                "borders": {"handled": [_MOVES | _WRITES | _MAKES_SOCKETS], "rules": allowed, "filter": None},
+                "sockets": {**supervision, "code": compile_part(_SUPERVISOR), **_own_systems(new)},
             }
             inherited = [*shown, *terminals]
             return KeptSandbox(box, lambda line, _: ([*start, *line], inherited), lambda _: settings, adds=_ADDS)
@@ -203,6 +210,13 @@ def _lists_of_git(box: Box) -> dict[str, bytes]:
                 name = re.sub(rb"([\\*?\[ ])", rb"\\\1", os.fsencode(path.removeprefix(folder)))
                 found[str(listed)] = known + name + b"\n"
     return found
+
+
+def _own_systems(new: Sequence[str]) -> dict[str, object]:
+    """Return the folders at which a box has file systems of its own, and the devices that are none of them."""
+    lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    outside = [line.split(b" ", 3)[2] for line in lines]
+    return {"folders": [*map(os.fsencode, (*new, "/dev"))], "outside": outside}
 
 
 def _identify(path: str) -> tuple[int, int] | None:

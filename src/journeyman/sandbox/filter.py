@@ -1,8 +1,9 @@
 """The seccomp filter of a box: the calls of the kernel that no command needs and that lead out of it.
 
-It is a program of classic BPF, which the kernel runs before each call. It refuses unix sockets and other families than
-those of the internet, namespaces and mounts, bits that let a file run as its owner, and calls that a filter cannot look
-into (`clone3`, `openat2`, io_uring), for which programs have another way. All else is allowed.
+It is a program of classic BPF, which the kernel runs before each call. It refuses families of sockets beyond those of
+the internet and unix streams, namespaces and mounts, bits that let a file run as its owner, and calls that a filter
+cannot look into (`clone3`, `openat2`, io_uring), for which programs have another way. All else is allowed. A second one
+asks the supervisor before each `connect`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ _Instruction: TypeAlias = tuple[int, int, int, int]
 _ALLOW: Final[_Instruction] = (_RETURN, 0, 0, 0x7FFF0000)
 _REFUSE: Final[_Instruction] = (_RETURN, 0, 0, 0x00050000 | errno.EPERM)
 _UNKNOWN: Final[_Instruction] = (_RETURN, 0, 0, 0x00050000 | errno.ENOSYS)
+_ASK: Final[_Instruction] = (_RETURN, 0, 0, 0x7FC00000)
 _NO_PROTOCOL: Final[_Instruction] = (_RETURN, 0, 0, 0x00050000 | errno.EPROTONOSUPPORT)
 """As on a system without it: programs go on without audit."""
 _NUMBER_AT, _MACHINE_AT, _ARGUMENTS_AT = 0, 4, 16
@@ -60,17 +62,18 @@ _JUDGED: Final = {
 """The calls that are refused with some arguments only: see `_conditions`."""
 _MODES: Final = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
 """The argument of each call that is the mode which a file gets."""
+_CONNECT, _SECCOMP = (42, 203), (317, 277)
 _OPENS: Final = {"open": 1, "openat": 2}
 """The argument that holds the flags; the mode is the next one."""
 
 
 @cache
-def build_filter(machine: str | None = None, *, datagrams: bool = True) -> bytes | None:
+def build_filter(machine: str | None = None, *, has_own_network: bool = True) -> bytes | None:
     """Return the filter as the kernel takes it. None: there is none for this machine.
 
     Args:
         machine: The machine, as `uname -m` names it; this one if not given.
-        datagrams: Whether sockets of the internet may be others than TCP's.
+        has_own_network: Whether the box has a network of its own. If not, it gets no sockets but those of TCP.
     """
     known = _MACHINES.get(platform.machine() if machine is None else machine)
     if known is None:
@@ -84,28 +87,48 @@ def build_filter(machine: str | None = None, *, datagrams: bool = True) -> bytes
     ]
     for calls, answer in ((_REFUSED, _REFUSE), (_DENIED_AS_UNKNOWN, _UNKNOWN)):
         program += [each for numbers in calls.values() for each in _when(_EQUAL, numbers[column], [answer])]
-    for name, block in _conditions(datagrams=datagrams).items():
+    for name, block in _conditions(has_own_network=has_own_network).items():
         program += _when(_EQUAL, _JUDGED[name][column], block)
-    return b"".join(struct.pack("=HBBI", *each) for each in [*program, _ALLOW])
+    return _pack([*program, _ALLOW])
 
 
-def _conditions(*, datagrams: bool) -> dict[str, list[_Instruction]]:
+def build_supervision(machine: str | None = None) -> dict[str, object] | None:
+    """Return the filters for unix sockets: one that asks the supervisor before each `connect`, with the number of the
+    call that sets it, and one that refuses such sockets where the system cannot ask. None: as for `build_filter`."""
+    known = _MACHINES.get(platform.machine() if machine is None else machine)
+    if known is None:
+        return None
+    number: list[_Instruction] = [(_LOAD, 0, 0, _NUMBER_AT)]
+    refusing = _when(_EQUAL, _JUDGED["socket"][known[0]], [_load(0), *_when(_EQUAL, _AF_UNIX, [_REFUSE]), _ALLOW])
+    return {
+        "set_filter": _SECCOMP[known[0]],
+        "asking": _pack([*number, *_when(_EQUAL, _CONNECT[known[0]], [_ASK]), _ALLOW]),
+        "refusing": _pack([*number, *refusing, _ALLOW]),
+    }
+
+
+def _pack(program: list[_Instruction]) -> bytes:
+    return b"".join(struct.pack("=HBBI", *each) for each in program)
+
+
+def _conditions(*, has_own_network: bool) -> dict[str, list[_Instruction]]:
     """Return what decides about each call that is refused with some arguments only. Each block ends with a return,
     since it loads something else than the number of the call."""
     netlink = [_load(2), *_when(_EQUAL, _NETLINK_ROUTE, [_ALLOW]), _NO_PROTOCOL]
     # Of what a stream may be, only TCP: SCTP and MPTCP are others.
     tcp = [_load(2), *_when(_EQUAL, 0, [_ALLOW]), *_when(_EQUAL, _IPPROTO_TCP, [_ALLOW]), _REFUSE]
     stream = [_load(1), (_AND, 0, 0, _KIND), *_when(_EQUAL, _SOCK_STREAM, tcp), _REFUSE]
-    internet: list[_Instruction] = [_ALLOW] if datagrams else stream
-    families = {_AF_INET: internet, _AF_INET6: internet, _AF_NETLINK: netlink}
-    sockets = [each for family, block in families.items() for each in _when(_EQUAL, family, block)]
-    # A pair of datagram sockets is connected, and yet one of them sends to whatever name it is given.
+    internet: list[_Instruction] = [_ALLOW] if has_own_network else stream
+    # A socket of datagrams sends to whatever name it is given, also one of a pair.
     connected = [each for kind in (_SOCK_STREAM, _SOCK_SEQPACKET) for each in _when(_EQUAL, kind, [_ALLOW])]
-    pair = [_load(1), (_AND, 0, 0, _KIND), *connected, _REFUSE]
+    unix: list[_Instruction] = [_load(1), (_AND, 0, 0, _KIND), *connected, _REFUSE]
+    families = {_AF_INET: internet, _AF_INET6: internet, _AF_NETLINK: netlink}
+    families |= {_AF_UNIX: unix} if has_own_network else {}
+    sockets = [each for family, block in families.items() for each in _when(_EQUAL, family, block)]
     typing = [each for request in (_TIOCSTI, _TIOCLINUX) for each in _when(_EQUAL, request, [_REFUSE])]
     return {
         "socket": [_load(0), *sockets, _REFUSE],
-        "socketpair": [_load(0), *_when(_EQUAL, _AF_UNIX, pair), _REFUSE],
+        "socketpair": [_load(0), *_when(_EQUAL, _AF_UNIX, unix), _REFUSE],
         "clone": _refuse_bits(0, _CLONE_NAMESPACES),
         "unshare": _refuse_bits(0, _NAMESPACES),
         "ioctl": [_load(1), *typing, _ALLOW],

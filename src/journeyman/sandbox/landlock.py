@@ -43,7 +43,7 @@ class Landlock(SandboxAdapter):
         if sys.platform == "linux":
             syscall = ctypes.CDLL(None, use_errno=True).syscall
             version = syscall(ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint(_VERSION))
-        filter = build_filter(datagrams=False)
+        filter = build_filter(has_own_network=False)
         if version < 1 or filter is None:
             raise SandboxUnavailable("This system has no Landlock: Linux has it from 5.13 on, if it is switched on.")
 
