@@ -26,6 +26,78 @@ LIBC = "import ctypes, os, struct; libc = ctypes.CDLL(None, use_errno=True);"
 TOLD = 'print("REACHED" if'
 SOCKET = 'import os, socket; tcp, udp = int(os.environ["TCP"]), int(os.environ["UDP"]);'
 
+PEER = """import ctypes, os, socket, struct, tempfile, threading
+libc = ctypes.CDLL(None, use_errno=True)
+top, out = tempfile.mkdtemp(), os.environ["SELF"] + "/work/socket"
+own = top + "/socket"; served = socket.socket(1); served.bind(own); served.listen(4096)
+def pack(path): return b"\\1\\0" + os.fsencode(path) + bytes(108 - len(path))
+def turn(path, kind=1):
+    with socket.socket(1, kind | 0o4000) as made: made.connect_ex(path)
+def raw(address, length=110):
+    with socket.socket(1, 0o4001) as made: libc.connect(made.fileno(), address, length)
+def link(to): os.symlink(to, top + "/new"); os.rename(top + "/new", top + "/link")
+def race(connect, *steps):
+    turns = [0, 0]
+    def swap():
+        while min(turns) < 1000:
+            for step in steps: step(); turns[0] += 1
+    swapping = threading.Thread(target=swap); swapping.start()
+    while min(turns) < 1000: connect(); turns[1] += 1
+    swapping.join()
+"""
+"""It listens in a temporary folder at `own`; `out` is the path of a socket of outside. `turn` connects a new socket to
+a path, `raw` one to an address in memory, and `race` does so, while steps are taken beside, a thousand times each."""
+PEERS = (
+    'os.link("socket", "twin"); turn("twin")',
+    'os.rename("socket", "moved"); turn("moved")',
+    'link(out); turn(top + "/link")',
+    'os.chdir(top); turn("/proc/self/root" + out)',
+    'turn("/proc/thread-self/cwd/socket")',
+    'os.dup2(os.open(".", 0), 9); turn("/proc/self/fd/9/socket"); turn("/dev/fd/9/socket")',
+    'turn(f"/proc/{os.getppid()}/root{out}"); turn(f"/proc/{os.getpid()}/cwd/socket")',
+    'raw(pack("./" * 51 + "socket"))',
+    'for length in range(8, 111): raw(pack("socket"), length)',
+    'race(lambda: turn(top + "/link"), lambda: link(own), lambda: link(out))',
+    'race(lambda: turn("socket"), lambda: os.chdir(top), lambda: os.chdir(os.path.dirname(out)))',
+    "m = ctypes.create_string_buffer(pack(own), 110)\n"
+    'race(lambda: raw(m), *[lambda a=a: ctypes.memmove(m, pack(a), 110) for a in (own, "socket")])',
+    *(
+        f"m = {address}; a, b = socket.socket(), socket.socket(1, 0o4001); os.dup2(b.fileno(), 99)\n"
+        f"race(lambda: libc.connect(99, m, {length}), *[lambda n=n: os.dup2(n.fileno(), 99) for n in (a, b)])"
+        for address, length in (
+            ('pack("socket")', 110),
+            ('pack("socket")', 16),
+            ('pack("./././././././././socket")', 28),
+        )
+    ),
+    't = threading.Thread(target=lambda: (libc.unshare(0x400), turn("socket"))); t.start(); t.join()',
+    'p = os.fork(); p or turn("socket") or os._exit(0); os.waitpid(p, 0)',
+    's = socket.socket(1); s.bind(top + "/client"); s.connect("socket")',
+    's = socket.socket(1); s.connect_ex(own + "x"); s.connect("socket")',
+    'socket.socket(1, 2).sendto(b"x", "datagrams")',
+    'socket.socket(1, 2).sendmsg([b"x"], (), 0, "datagrams")',
+    's = socket.socket(1, 3); s.connect("datagrams"); s.send(b"x")',
+)
+"""Ways to a unix socket of outside."""
+SUPERVISORS = (
+    'open(f"/proc/{os.getppid()}/mem", "rb"); print("REACHED")',
+    'os.readlink(f"/proc/{os.getppid()}/fd/0"); print("REACHED")',
+    'os.readlink(f"/proc/{os.getppid()}/exe"); print("REACHED")',
+    'libc.ptrace(0x4206, os.getppid(), 0, 0) or print("REACHED")',
+    'libc.syscall(438, os.pidfd_open(os.getppid()), 0, 0) >= 0 and print("REACHED")',
+    'f = ctypes.create_string_buffer(struct.pack("=HBBI", 6, 0, 0, 0x7FFF0000)); libc.prctl(38, 1, 0, 0, 0)\n'
+    'libc.syscall(317, 1, 8, struct.pack("=HHIQ", 1, 0, 0, ctypes.addressof(f))) >= 0 and print("REACHED")',
+    'socket.socket(1).bind("here"); print("REACHED")',
+    'os.mknod("here", 0o140644); print("REACHED")',
+)
+"""Ways to what supervises the sockets, to supervise them oneself, and to make one where a program outside finds it."""
+
+
+def by_peer(program: str) -> str:
+    """Return a line of a shell that runs a program which `PEER` begins, in the place of the shell."""
+    return f"exec python3 -I -S - <<'END'\n{PEER}{program}\nEND"
+
+
 ESCAPES: dict[Harm, tuple[str, ...]] = {
     "outside": (
         "echo x > ../out/file",
@@ -168,6 +240,7 @@ ESCAPES: dict[Harm, tuple[str, ...]] = {
         f'{PYTHON} \'{SOCKET} socket.socket().sendto(b"x", 0x20000000, ("127.0.0.1", tcp))\'',
         f"{PYTHON} '{SOCKET} socket.socket(1, 0o4001).connect(\"/proc/self/cwd/socket\")'",
         f"{PYTHON} '{LIBC} {SOCKET} n = libc.socket(1, 1, 0); libc.connect(n, b\"\\1\\0socket\", 9)'",
+        *map(by_peer, PEERS),
     ),
     "process": (
         'kill -9 "$PID"',
@@ -214,6 +287,7 @@ ESCAPES: dict[Harm, tuple[str, ...]] = {
         'ls "/proc/$PID/fd" > /dev/null && echo REACHED',
         'kill -0 "$PID" && echo REACHED',
         "grep -q 'NoNewPrivs:.0' /proc/self/status && echo REACHED",
+        *map(by_peer, SUPERVISORS),
     ),
 }
 ONLY_ROOT: dict[Harm, tuple[str, ...]] = {

@@ -49,9 +49,8 @@ def serve_commands() -> None:
     if settings["mounts"] is not None:
         check_mounts(**settings["mounts"])
     restrict(settings["limits"])
-    if settings["borders"] is not None:
-        draw_borders(**settings["borders"])
-    sockets = find_own_systems(settings["sockets"])
+    are_drawn = settings["borders"] is not None and draw_borders(**settings["borders"])
+    sockets = find_own_systems(settings["sockets"], are_drawn=are_drawn)
     if settings["is_proxied"]:
         hand_over_listener(control)
     ignored = ignore_signals()
@@ -84,14 +83,15 @@ def check_mounts(expected: dict[bytes, tuple[int, int] | None], writable: list[b
             sys.exit(f"{place!r} is not what it was: it was swapped for something else while the box was opened.")
 
 
-def find_own_systems(sockets: dict[str, Any] | None) -> dict[str, Any] | None:
+def find_own_systems(sockets: dict[str, Any] | None, *, are_drawn: bool) -> dict[str, Any] | None:
     """Return the settings of the supervisor with the devices of the temporary file systems that were made for this box:
-    those at its folders that are not `outside` as well, as one is that commands may write to."""
+    those at its folders that are not `outside` as well, as one is that commands may write to. There are none where
+    Landlock draws no borders, since a socket could be made anywhere."""
     if sockets is None:
         return None
     found = {each for place, _, each, kind in list_mounts() if place in sockets["folders"] and kind == b"tmpfs"}
     systems = {os.makedev(*map(int, each.split(b":"))) for each in found.difference(sockets["outside"])}
-    return {**sockets, "systems": systems}
+    return {**sockets, "systems": systems if are_drawn else ()}
 
 
 def list_mounts() -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
@@ -114,13 +114,13 @@ def restrict(limits: dict[int, int]) -> None:
         call("setrlimit", kind, most.to_bytes(8, sys.byteorder) * 2)  # a lower limit stays as it is
 
 
-def draw_borders(handled: list[int], rules: list[tuple[str | int, int]], filter: bytes | None) -> None:
+def draw_borders(handled: list[int], rules: list[tuple[str | int, int]], filter: bytes | None) -> bool:
     """Let Landlock allow this process, and all that it starts, what the rules name, and nothing else of what it
     handles; have the kernel run a filter before each of their calls. End if this system refuses that. Without a filter,
-    others have drawn the borders, and these come on top where the system has them."""
+    others have drawn the borders, and these come on top where the system has them: return whether it has."""
     attributes = b"".join([each.to_bytes(8, sys.byteorder) for each in handled])
     if filter is None and call("syscall", _CREATE_RULESET, None, 0, _VERSION) < _RENAMES_SINCE:
-        return
+        return False
     ruleset = require("syscall", _CREATE_RULESET, attributes, len(attributes), 0)
     for path, rights in rules:  # a number is that of a file that this process has inherited for it
         place = path if isinstance(path, int) else os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -130,16 +130,17 @@ def draw_borders(handled: list[int], rules: list[tuple[str | int, int]], filter:
     require("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     require("syscall", _RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
-    if filter is None:
-        return
-    require("prctl", _PR_SET_SECCOMP, _FILTER, program_of(filter), 0, 0)
+    if filter is not None:
+        require("prctl", _PR_SET_SECCOMP, _FILTER, program_of(filter), 0, 0)
+    return True
 
 
 def supervise_sockets(settings: dict[str, Any]) -> int:
     """Have the kernel ask before each `connect` of what this thread starts. Return the descriptor by which it asks; or
     one below 0 where it cannot, and what is started gets no unix sockets."""
     flags = _ASKS_US | _WAITS_FOR_ANSWER  # else a signal would have it ask twice about one call
-    listener = call("syscall", settings["set_filter"], _SET_FILTER, flags, program_of(settings["asking"]))
+    asking = (settings["set_filter"], _SET_FILTER, flags, program_of(settings["asking"]))
+    listener = call("syscall", *asking) if settings["systems"] else -1
     if listener < 0:
         require("prctl", _PR_SET_SECCOMP, _FILTER, program_of(settings["refusing"]), 0, 0)
     return listener
