@@ -28,7 +28,7 @@ SOCKET = 'import os, socket; tcp, udp = int(os.environ["TCP"]), int(os.environ["
 
 PEER = """import ctypes, os, socket, struct, tempfile, threading
 libc = ctypes.CDLL(None, use_errno=True)
-top, out = tempfile.mkdtemp(), os.environ["SELF"] + "/work/socket"
+top, out = tempfile.mkdtemp(), os.path.abspath("socket")
 own = top + "/socket"; served = socket.socket(1); served.bind(own); served.listen(4096)
 def pack(path): return b"\\1\\0" + os.fsencode(path) + bytes(108 - len(path))
 def turn(path, kind=1):

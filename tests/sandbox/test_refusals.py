@@ -54,8 +54,9 @@ REFUSED = {
     'node -e \'require("net").connect("socket")\'': ("socket", "socket"),
     'node -e \'require("net").createServer().listen("new")\'': ("socket", "new"),
     "echo 'import socket; socket.socket(1).connect(\"socket\")' > c.py; python3 c.py": ("socket", "a unix socket"),
-    "echo 'import asyncio; asyncio.run(asyncio.start_unix_server(print, \"new\"))' > c.py; python3 c.py": (
-        *("socket", "a unix socket"),
+    "echo 'import asyncio; asyncio.run(asyncio.start_unix_server(print, \"n\"))' > c; python3 c": (
+        "socket",
+        "a unix socket",
     ),
     "echo 'import socket; socket.socket(1, 2)' > c.py; python3 c.py": ("socket", "a unix socket"),
     "unshare -n true": ("privilege", "unshare"),
@@ -82,7 +83,7 @@ ORDINARY = (
     *("echo x > /proc/sys/kernel/x", "mount", "strace -p 1", "rmdir missing", "sudo true", "chmod 555 a; touch a/x"),
     *("ln -s a a/b/link", "dd if=missing of=x", 'perl -e \'open(F, "<", "no") or die "no: $!"\'', "make nothing"),
     *('echo "cat: ../out/file: Permission denied"', "mkdir a", "python3 -c 'raise PermissionError'", "ls missing/.env"),
-    *("python3 -m http.server 1", "tmux -S /tmp/no ls", "node -e 'require(\"net\").createServer().listen(1)'"),
+    *("python3 -m http.server 1", "tmux -L no ls", "node -e 'require(\"net\").createServer().listen(1)'"),
     *("curl http://127.0.0.1:9", "exec 3<> /dev/tcp/127.0.0.1/9", "echo 'su: it says Operation not permitted'"),
     *("git push", "python3 -c 'raise PermissionError(1, \"Operation not permitted\")'", "echo x > /dev/full", "cat a"),
 )

@@ -322,6 +322,6 @@ _REFUSED: Final = {
     "protected": "The sandbox refused to change {}: it is protected.",
     "program": "The sandbox refused to run {}: a rule forbids it.",
     "network": "The sandbox refused to connect to {}: it is not among the hosts that are allowed.",
-    "socket": "The sandbox refused {}: unix sockets lead to other programs of the machine, but for those made in /tmp.",
+    "socket": "The sandbox refused {}: unix sockets lead to other programs, except for those made in /tmp.",
     "privilege": "The sandbox refused {}: no command in it becomes another user.",
 }
