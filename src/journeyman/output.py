@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+Draft = TypeVar("Draft")
 Contra = TypeVar("Contra", contravariant=True)
 Out = TypeVar("Out", covariant=True)
 Needs = TypeVar("Needs", default=object, contravariant=True)
@@ -81,9 +82,11 @@ class Reflection(Generic[T, Needs]):
     reads an error and goes on."""
 
 
-class OutputOptions(TypedDict, total=False):
-    """The options of `Output`; they are explained at its fields."""
+class OutputOptions(TypedDict, Generic[Draft, Needs], total=False):
+    """The options of `Output`; they are explained at its fields. A reflection and validators take a `Draft`."""
 
+    reflection: Renderer[Draft, Needs] | Reflection[Draft, Needs] | None
+    validators: Sequence[Validator[Draft, Needs]]
     name: str
     description: str
     strict: bool
@@ -134,50 +137,19 @@ class Output(Generic[Out, Needs]):
     if TYPE_CHECKING:
 
         @overload
-        def __init__(
-            self,
-            type: TypeForm[Out],
-            *,
-            reflection: Renderer[Out, Needs] | Reflection[Out, Needs] | None = ...,
-            validators: Sequence[Validator[Out, Needs]] = ...,
-            **options: Unpack[OutputOptions],
-        ) -> None: ...
+        def __init__(self, type: TypeForm[Out], **options: Unpack[OutputOptions[Out, Needs]]) -> None: ...
         @overload
         def __init__(
-            self,
-            type: Tool[..., Coroutine[Any, Any, Out], Needs],
-            *,
-            reflection: Renderer[Any, Needs] | Reflection[Any, Needs] | None = ...,
-            validators: Sequence[Validator[Any, Needs]] = ...,
-            **options: Unpack[OutputOptions],
+            self, type: Tool[..., Coroutine[Any, Any, Out], Needs], **options: Unpack[OutputOptions[Any, Needs]]
         ) -> None: ...
         @overload
-        def __init__(
-            self,
-            type: Tool[..., Out, Needs],
-            *,
-            reflection: Renderer[Any, Needs] | Reflection[Any, Needs] | None = ...,
-            validators: Sequence[Validator[Any, Needs]] = ...,
-            **options: Unpack[OutputOptions],
-        ) -> None: ...
+        def __init__(self, type: Tool[..., Out, Needs], **options: Unpack[OutputOptions[Any, Needs]]) -> None: ...
         @overload
         def __init__(
-            self,
-            type: Callable[..., Coroutine[Any, Any, Out]],
-            *,
-            reflection: Renderer[Any, Needs] | Reflection[Any, Needs] | None = ...,
-            validators: Sequence[Validator[Any, Needs]] = ...,
-            **options: Unpack[OutputOptions],
+            self, type: Callable[..., Coroutine[Any, Any, Out]], **options: Unpack[OutputOptions[Any, Needs]]
         ) -> None: ...
         @overload
-        def __init__(
-            self,
-            type: Callable[..., Out],
-            *,
-            reflection: Renderer[Any, Needs] | Reflection[Any, Needs] | None = ...,
-            validators: Sequence[Validator[Any, Needs]] = ...,
-            **options: Unpack[OutputOptions],
-        ) -> None: ...
+        def __init__(self, type: Callable[..., Out], **options: Unpack[OutputOptions[Any, Needs]]) -> None: ...
         def __init__(self, type: Any, **options: Any) -> None: ...
 
     def reflecting(self) -> Reflection[Any, Needs] | None:
