@@ -6,9 +6,8 @@ from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.permission.approvals import Approvals, PendingApproval
-    from journeyman.permission.boxes import make_box, rules_beyond_box
     from journeyman.permission.capability import Action, Capability, Classifier
-    from journeyman.permission.permission import AuditEntry, Permission, PermissionMode
+    from journeyman.permission.permission import AuditEntry, Permission, PermissionMode, make_box, rules_beyond_box
     from journeyman.permission.rules import WorkingFolder
     from journeyman.permission.taint import TaintGate
 
@@ -32,9 +31,8 @@ if not TYPE_CHECKING:
         __name__,
         {
             "approvals": "Approvals PendingApproval",
-            "boxes": "make_box rules_beyond_box",
             "capability": "Action Capability Classifier",
-            "permission": "AuditEntry Permission PermissionMode",
+            "permission": "AuditEntry Permission PermissionMode make_box rules_beyond_box",
             "rules": "WorkingFolder",
             "taint": "TaintGate",
         },

@@ -231,11 +231,7 @@ class Permission:
         return replace(action, digest=request.digest, server_names=names, needs=needs)
 
     def _borders(self) -> Box:
-        """Return the box that the rules become, for the files that are there now.
-
-        Raises:
-            SandboxUnavailable: there are rules about paths, and more files than can be looked at.
-        """
+        """Return the box that the rules become: see `make_box`."""
         if not self._has_told_of_words:
             self._has_told_of_words = True
             for sentence in rules_beyond(self._rules):
@@ -507,6 +503,22 @@ class Permission:
                 box=request.box.sandbox if request.box is not None and "outside" not in action.needs else None,
             )
             self._audit(entry)
+
+
+def make_box(permission: Permission) -> Box:
+    """Return the box that the rules of a permission become, for the files that are there now: what a sandbox lets
+    commands do. In the mode `plan` nothing may be changed in it.
+
+    Raises:
+        SandboxUnavailable: there are rules about paths, and more files than can be looked at.
+    """
+    return permission._borders()  # pyright: ignore[reportPrivateUsage] - of one module
+
+
+def rules_beyond_box(permission: Permission) -> Iterator[str]:
+    """Give for each deny rule that no kernel can hold a sentence that says what holds instead. They are also logged,
+    when a box of the permission is made first."""
+    return rules_beyond(permission._rules)  # pyright: ignore[reportPrivateUsage] - of one module
 
 
 def _list_touched(need: str) -> Sequence[Action] | None:
