@@ -29,6 +29,15 @@ def viewed(path: str = "", **more: Any) -> dict[str, Any]:
     return {"command": "view", "path": f"/memories{path and '/'}{path}", **more}
 
 
+def test_the_model_reads_of_every_argument_what_it_may_be(tmp_path: Path) -> None:
+    described: dict[str, Any] = MemoryTool(tmp_path).spec.input_schema
+    fields = described.pop("properties")
+    assert described == {"type": "object", "required": ["command"], "additionalProperties": False}
+    assert all({*each} >= {"type", "description"} and "title" not in each for each in fields.values())
+    assert fields["view_range"].items() >= {"type": "array", "minItems": 2, "maxItems": 2}.items()
+    assert fields["insert_line"].items() >= {"type": "integer", "minimum": 0}.items()
+
+
 async def test_notes_outlive_the_run_and_are_changed_by_every_command(tmp_path: Path) -> None:
     first = await kept(MemoryTool(tmp_path / "notes"), viewed(), made("plans/a.md"), made("b.md", "x"))
     assert first == [

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NotRequired
@@ -46,49 +47,30 @@ _ABOUT: Final = (
     "the notes short, true and in order: correct them instead of adding to them, and delete what is no longer true. "
     "Never write secrets into them."
 )
-
-
-def _describe_text(about: str) -> JsonObject:
-    return {"type": "string", "description": about}
-
-
-_SCHEMA: Final[JsonObject] = {
-    "type": "object",
-    "properties": {
-        "command": {"type": "string", "enum": [*_NEEDS], "description": "What to do."},
-        "path": _describe_text(f"A file or folder, such as {TOP}/plan.md; for all commands but rename."),
-        "view_range": {
-            "type": "array",
-            "items": {"type": "integer"},
-            "minItems": 2,
-            "maxItems": 2,
-            "description": "For view: the first and the last line of a file; -1 for its end.",
-        },
-        "file_text": _describe_text("For create: what shall be in the new file."),
-        "old_str": _describe_text("For str_replace: a text that stands in the file once."),
-        "new_str": _describe_text("For str_replace: what to put in its place."),
-        "insert_line": {"type": "integer", "minimum": 0, "description": "For insert: behind this line; 0: at the top."},
-        "insert_text": _describe_text("For insert: the new lines."),
-        "old_path": _describe_text("For rename: what to rename or move."),
-        "new_path": _describe_text("For rename: its new path, where nothing is yet."),
-    },
-    "required": ["command"],
-    "additionalProperties": False,
-}
+_RANGE: Final = "For view: the first and the last line of a file; -1 for its end."
 
 
 @with_config(ConfigDict(extra="forbid", strict=True))
 class _Arguments(TypedDict):
-    command: Literal["view", "create", "str_replace", "insert", "delete", "rename"]
-    path: NotRequired[str]
-    view_range: NotRequired[Annotated[list[int], Field(min_length=2, max_length=2)]]
-    file_text: NotRequired[str]
-    old_str: NotRequired[str]
-    new_str: NotRequired[str]
-    insert_line: NotRequired[Annotated[int, Field(ge=0)]]
-    insert_text: NotRequired[str]
-    old_path: NotRequired[str]
-    new_path: NotRequired[str]
+    command: Annotated[
+        Literal["view", "create", "str_replace", "insert", "delete", "rename"], Field(description="What to do.")
+    ]
+    path: NotRequired[
+        Annotated[str, Field(description=f"A file or folder, such as {TOP}/plan.md; for all commands but rename.")]
+    ]
+    view_range: NotRequired[Annotated[list[int], Field(min_length=2, max_length=2, description=_RANGE)]]
+    file_text: NotRequired[Annotated[str, Field(description="For create: what shall be in the new file.")]]
+    old_str: NotRequired[Annotated[str, Field(description="For str_replace: a text that stands in the file once.")]]
+    new_str: NotRequired[Annotated[str, Field(description="For str_replace: what to put in its place.")]]
+    insert_line: NotRequired[Annotated[int, Field(ge=0, description="For insert: behind this line; 0: at the top.")]]
+    insert_text: NotRequired[Annotated[str, Field(description="For insert: the new lines.")]]
+    old_path: NotRequired[Annotated[str, Field(description="For rename: what to rename or move.")]]
+    new_path: NotRequired[Annotated[str, Field(description="For rename: its new path, where nothing is yet.")]]
+
+
+@cache
+def _adapter() -> TypeAdapter[Any]:
+    return TypeAdapter(_Arguments)
 
 
 @explain_arguments
@@ -133,14 +115,16 @@ class MemoryTool(Tool[..., Any]):
             problems.append(Problem("NO_WORKSPACE", f"{place} is not a folder.", "Give a folder for the notes."))
         raise_problems("MemoryTool", problems)
         self.__dict__.update(_folder=place, _user=user, _limits=limits)  # a tool is frozen
-        super().__init__(name, _ABOUT, _SCHEMA, self._act, effect="once", untrusted=untrusted)
+        super().__init__(
+            name, _ABOUT, TypedArguments.describe(_adapter()), self._act, effect="once", untrusted=untrusted
+        )
 
     _folder: Path
     _user: str | Callable[[ToolContext[Any, Any]], str] | None
     _limits: Mapping[str, int]
 
     def _read_schema(self, schema: JsonObject) -> Arguments:
-        return TypedArguments(schema, TypeAdapter(_Arguments))
+        return TypedArguments(schema, _adapter())
 
     def __repr__(self) -> str:
         return f"<MemoryTool {self._folder}>"

@@ -80,8 +80,7 @@ class Arguments(Protocol):
 
 
 class TypedArguments:
-    """Arguments of a tool of the library, whose schema is written by hand: a type checks them, and no package by the
-    schema."""
+    """Arguments of a tool of the library: a type checks them, and no package by the schema."""
 
     __slots__ = ("_nulls", "_validator", "input_schema", "may_be_quoted")
 
@@ -91,6 +90,11 @@ class TypedArguments:
 
     def parse(self, input_json: str | bytes, subject: str) -> dict[str, object]:
         return self._validator.check_json(self._nulls.without(input_json), subject)
+
+    @staticmethod
+    def describe(checked_by: TypeAdapter[Any]) -> JsonObject:
+        """Return the schema of a type, for a tool that has none in its own words."""
+        return _json_schema(checked_by)
 
 
 # -- parameters with types --------------------------------------------------------------------------------------------
