@@ -350,7 +350,9 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         live.is_driven = False
         if not isinstance(outcome, Exit):
             live.end(outcome)
-            self._kept.settle(live.name, live)
+            # In two steps of the loop: in the next, whoever waits for the end wakes, and is answered first.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self._kept.settle, live.name, live)
         elif outcome.how == "blocked":
             live.fail("BLOCKED", _cannot_go_on(live.run, outcome.why), _OPERATOR)
         else:
