@@ -34,7 +34,10 @@ EXAMS: Final[Mapping[str, Mapping[str, str]]] = {
         **dict.fromkeys(("Container", "Seatbelt"), _OTHER_SYSTEMS),  # which sit it where there is such a system
     },
     "TellsRefusals": {"KeptSandbox": "sandbox/test_proxy.py"},
-    "SandboxProcess": {"KeptProcess": _SANDBOXES, "_ContainerProcess": _OTHER_SYSTEMS},
+    "SandboxProcess": {
+        **{"KeptProcess": _SANDBOXES, "_ContainerProcess": _OTHER_SYSTEMS},
+        "_ChildProcess": "toolbox/test_commands.py",
+    },
     "RunChanges": dict.fromkeys(("InMemoryEngine", "SqliteEngine", "Transactions"), "durable/test_contracts.py"),
     "SentRuns": {"SentOut": _TASKS},
     "Session": {"RedactedSession": _SESSIONS},

@@ -180,6 +180,24 @@ async def test_a_protected_path_may_be_a_link_a_folder_a_pipe_or_missing(bubblew
     ]
 
 
+async def test_what_lies_below_a_hidden_folder_may_be_protected_or_hidden_itself(
+    bubblewrap: Bubblewrap, stage: Stage
+) -> None:
+    inside = str(stage.work / "a/b")
+    opened = bubblewrap.open(replace(stage.box(), hidden=(str(stage.work / "a"), inside), protected=(inside,)))
+    code, output = await run_in_sandbox(opened, "ls a", PATH)
+    opened.close()
+    assert (code != 0, "ermission denied" in output) == (True, True), output
+
+
+async def test_whoever_knows_a_command_keeps_its_box_until_the_sandbox_is_closed(stage: Stage) -> None:
+    sandbox = Bubblewrap()
+    process = await sandbox.open(stage.box()).spawn("sleep", ["100"], environment=PATH)
+    assert process.exit_code is None
+    sandbox.close()
+    assert await process.wait() == -signal.SIGKILL
+
+
 async def test_more_protected_files_than_can_be_mounted_are_refused_in_words(
     bubblewrap: Bubblewrap, stage: Stage
 ) -> None:

@@ -238,7 +238,11 @@ def test_a_host_is_allowed_at_the_usual_ports_or_at_its_own() -> None:
     hosts = ("a.test", "*.b.test", "c.test:22")
     found = [allows(hosts, *each) for each in (("a.test", 443), ("x.b.test", 80), ("c.test", 22))]
     assert found == [True] * 3
-    others = [("a.test", 22), ("x.a.test", 443), ("b.test", 443), ("xb.test", 443), ("c.test", 443), (".b.test", 443)]
+    others = [
+        ("a.test", 22),
+        ("c.test", 443),
+        *((name, 443) for name in ("x.a.test", "b.test", "evilb.test", ".b.test")),
+    ]
     assert [allows(hosts, *each) for each in others] == [False] * 6
 
 

@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -107,6 +109,29 @@ async def test_no_box_has_a_folder_outside_that_was_swapped_in_while_it_was_open
         async with asyncio.TaskGroup() as group:
             for _ in range(4):
                 group.create_task(open_boxes())
+
+
+SWAPPING_BWRAP = """#!/bin/sh
+[ "$1" = --help ] || {{ mv {work}/a {work}/b; cp -r {work}/b {work}/a; }}
+exec {bwrap} "$@"
+"""
+
+
+def test_a_folder_that_is_swapped_before_or_while_a_box_is_opened_opens_none() -> None:
+    bwrap = shutil.which("bwrap") or pytest.skip("bubblewrap is not installed: make test does it")
+    with visible_folder() as folder:
+        work, program = folder / "work", folder / "bwrap"
+        (work / "a/deep").mkdir(parents=True)
+        (work / "a/deep/file").touch()
+        program.write_text(SWAPPING_BWRAP.format(work=work, bwrap=bwrap))
+        program.chmod(0o755)
+        box = Box(work=str(work), protected=(str(work / "a/deep/file"),))
+        with pytest.raises(SandboxUnavailable, match="is not what it was"):
+            Bubblewrap(str(program)).open(replace(box, hosts=("a.test",)))  # with hosts, it waits for the keeper
+        (work / "a").rename(work / "c")
+        (work / "a").symlink_to("c")
+        with pytest.raises(SandboxUnavailable, match="was swapped for something else while the box was opened"):
+            Bubblewrap(bwrap).open(box)
 
 
 @pytest.fixture

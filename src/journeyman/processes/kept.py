@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 from weakref import WeakSet, finalize
 
+from journeyman.processes.marked import kill_marked
 from journeyman.processes.process import SandboxProcess, SandboxUnavailable
 from journeyman.texts import signal_name
 
@@ -294,6 +295,8 @@ class KeptProcess:
         self._keeper: Final = keeper
         self.opened: object = None
         """The box that it runs in, which somebody knows as long as they know this."""
+        self.mark: str = ""
+        """The mark of its processes, by which they are found where it is in no box, and so can end its keeper."""
         self._heard: bytes = b""
         self._is_left: bool = True
         self._is_gone: bool = False
@@ -339,6 +342,8 @@ class KeptProcess:
             await self.wait()
         if self._is_left:
             self._is_left = await self._line() != ["gone"]
+        if self.mark and self.exit_code == -signal.SIGKILL:
+            kill_marked(self.mark)
 
     def close(self) -> None:
         """Let its keeper end what still runs."""

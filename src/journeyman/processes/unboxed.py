@@ -17,7 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from journeyman.processes.kept import Keeper
-from journeyman.processes.marked import Processes, kill_marked, mark_environment
+from journeyman.processes.marked import Processes, mark_environment
 from journeyman.processes.process import SandboxProcess, SandboxUnavailable
 
 
@@ -54,7 +54,8 @@ class Unboxed:
                 kept = await opened.spawn(
                     program, arguments, folder=folder, environment=marked, stdin=stdin, stdout=stdout, stderr=stderr
                 )
-                return _MarkedProcess(kept, mark)
+                kept.mark = mark
+                return kept
         streams = [asyncio.subprocess.DEVNULL if each is None else each for each in (stdin, stdout, stderr)]
         process = await asyncio.create_subprocess_exec(
             program,
@@ -78,28 +79,6 @@ class Unboxed:
         """End all programs that still run. With the next one another keeper is started."""
         if self._opened is not None:
             self._opened.close()
-
-
-class _MarkedProcess:
-    """A program below a keeper, which it can end, since it is in no box: then its mark shows its processes."""
-
-    def __init__(self, kept: SandboxProcess, mark: str) -> None:
-        self.wait: Final = kept.wait
-        self.are_left: Final = kept.are_left
-        self.send: Final = kept.send
-        self.close: Final = kept.close
-        self._kept: Final = kept
-        self._mark: Final = mark
-
-    @property
-    def exit_code(self) -> int | None:
-        return self._kept.exit_code
-
-    async def wait_for_all(self) -> None:
-        """Wait until nothing of it runs."""
-        await self._kept.wait_for_all()
-        if self._kept.exit_code == -signal.SIGKILL:
-            kill_marked(self._mark)
 
 
 class _ChildProcess:
@@ -126,4 +105,4 @@ class _ChildProcess:
 
 
 if TYPE_CHECKING:
-    _processes: tuple[type[SandboxProcess], type[SandboxProcess]] = (_MarkedProcess, _ChildProcess)
+    _process: type[SandboxProcess] = _ChildProcess

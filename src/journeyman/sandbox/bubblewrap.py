@@ -103,10 +103,7 @@ class Bubblewrap(SandboxAdapter):
             for number in terminals:
                 stack.callback(os.close, number)
             writable = [*box.roots, *new, "/dev", "/proc"]
-            # Below what nobody can read the keeper finds nothing.
-            masks = {path for path, kind, _ in mounts if kind == "mask"}
-            seen = [each for each in mounts if masks.isdisjoint(map(str, Path(each[0]).parents))]
-            expected = {os.fsencode(path): None if kind == "mask" else identity for path, kind, identity in seen}
+            expected = {os.fsencode(path): None if kind == "mask" else identity for path, kind, identity in mounts}
             # A named pipe that is mounted read-only takes what is written to it nevertheless, and a program outside
             # reads that. So Landlock refuses it, where the system has it; and it lets nobody move a file to another
             # folder unless it is told so. Unix sockets are made where no program outside finds them: a rule holds for
@@ -180,7 +177,11 @@ def _find_mounts(box: Box, denied: Sequence[str]) -> list[tuple[str, MountKind, 
         SandboxUnavailable: that is too much, a folder of the box is missing, or somebody swaps one now.
     """
     found: list[tuple[str, MountKind, tuple[int, int]]] = []
-    for path, kind in plan_mounts(box, denied):
+    plan = plan_mounts(box, denied)
+    masks = {path for path, kind in plan if kind == "mask"}
+    for path, kind in plan:
+        if not masks.isdisjoint(map(str, Path(path).parents)):  # below what nobody can read nothing can be mounted
+            continue
         # Where commands may have made links no link is followed.
         is_ours = any(is_inside(path, root) for root in (box.work, *box.writes))
         real = path if is_ours else os.path.realpath(path)
