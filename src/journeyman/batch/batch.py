@@ -26,7 +26,7 @@ from typing_extensions import TypeVar
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
 from journeyman.budget import Budget, limits_of
-from journeyman.cancellation import Abort, is_failure, running_loop, wait_until_ended
+from journeyman.cancellation import Abort, Scope, is_failure, running_loop, wait_until_ended
 from journeyman.definition import COUNT, Kind, is_one_of, none_or, raise_problems, value_problems
 from journeyman.endings import BudgetContext, CancelledContext, ErrorInfo, InternalContext
 from journeyman.errors import JourneymanError, Problem, name_and_words
@@ -213,24 +213,11 @@ def _keeping(
 
 async def leaving(abort: Abort | None, work: Coroutine[Any, Any, Result[Out]]) -> Result[Out]:
     """Drive a durable run. When the signal fires, it is left, and not ended: the next batch goes on with it."""
-    # A task of its own: the signal must end the run, and not whoever reads the batch.
-    driving = asyncio.create_task(work)
-
-    def leave() -> None:
-        driving.cancel()
-
-    unsubscribe = None if abort is None else abort.subscribe(leave)
-    try:
-        await wait_until_ended(driving, on_cancel=driving.cancel)
-        return driving.result()
-    except asyncio.CancelledError:
-        # Only the signal makes a result of it. Any other cancellation was meant for the reader.
-        if abort is None or not abort.aborted:
-            raise
-        return fail_before_start(CancelledContext(reason=abort.reason or "", doing="the durable run"))
-    finally:
-        if unsubscribe is not None:
-            unsubscribe()
+    # In a scope: the signal ends the run, and a cancellation is meant for whoever reads the batch.
+    result = await Scope(abort).carry(work)
+    if result is not None:
+        return result
+    return fail_before_start(CancelledContext(reason=(abort and abort.reason) or "", doing="the durable run"))
 
 
 def _wrong_keeping(key: object, durable: object) -> Iterator[Problem]:

@@ -32,6 +32,7 @@ from cyclopts import Parameter
 from pydantic_core import from_json
 
 from journeyman.agent import Runtime
+from journeyman.cancellation import Scope
 from journeyman.cli.app import Mistake, Refused, explain_errors
 from journeyman.cli.load_agent import AgentLoop, lasting, load_model
 from journeyman.cli.options import Flag, GivenOptions, OwnAgent, RunName, SharedOptions, TreeFlag
@@ -428,15 +429,7 @@ def drive(
                     if not (isinstance(person, TerminalAsker) and await answer_here(durable, outcome, person)):
                         return outcome
 
-            driving = asyncio.create_task(go_on())
-
-            def leave() -> None:
-                driving.cancel()  # it is not ended: whoever comes next goes on with it
-
-            unsubscribe = stage.abort.subscribe(leave)
-            await asyncio.wait({driving})
-            unsubscribe()
-            return info, None if driving.cancelled() else driving.result()
+            return info, await Scope(stage.abort).carry(go_on())  # left, and not ended: another process may go on
 
     with stage_of(job) as stage:
         with asking(job.agent, stage.screen.paused, stage.screen.say, may_wait=True) as person:

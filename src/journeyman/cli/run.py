@@ -431,9 +431,8 @@ def _read_stdin() -> bytes:
     hint.daemon = True
     hint.start()
     try:
-        return sys.stdin.buffer.read()
-    except OSError as error:
-        raise Mistake(f"stdin cannot be read: {error.strerror}.", "Give a file that you may read.") from error
+        with explain_errors("Give a file that you may read.", about="stdin cannot be read"):
+            return sys.stdin.buffer.read()
     finally:
         hint.cancel()
 
