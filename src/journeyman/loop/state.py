@@ -22,7 +22,7 @@ from journeyman.events import AttemptCompleted, Callbacks, Event, Listener, Mess
 from journeyman.gate import Guard
 from journeyman.history import History
 from journeyman.inbox import Inbox
-from journeyman.journal import Digests, Journal, RecordingSink
+from journeyman.journal import Digests, Journal, RecordingSink, SentRuns
 from journeyman.loop.watch import NO_CALLBACKS, Watch
 from journeyman.model import Model, Response, ToolSpec
 from journeyman.output import OutputMode, StopGuard
@@ -663,6 +663,12 @@ class HandInTool:
     kind: ToolKind
     handle: Callable[[ToolUse], Awaitable[ToolResult | None]]
     """Answers the call; None withholds the answer until the output was validated."""
+
+
+def sent_runs() -> SentRuns | None:
+    """Return the runs that the durable run which goes on here has sent out; None where there is no such run."""
+    run = current_run.get()
+    return None if run is None or run.options.runtime.journal is None else run.options.runtime.journal.sent
 
 
 async def wait_while_held(run: Run) -> None:

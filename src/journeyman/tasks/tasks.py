@@ -29,7 +29,7 @@ from journeyman.events import PREFIXES, Delivery, Listener, TaskInfo, TaskMessag
 from journeyman.history import NO_OUTPUT
 from journeyman.inbox import current_inbox
 from journeyman.journal import SentRuns
-from journeyman.loop.state import current_path, current_run
+from journeyman.loop.state import current_path, current_run, sent_runs
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.tasks.task import RunningTask, TaskHost, outlive
@@ -292,7 +292,7 @@ def _tools_for(tasks: Tasks) -> Sequence[AnyTool]:
     @tool(effect="pure", parallel=True)
     async def task_list() -> str:
         """List all background tasks, also those that have ended: id, kind, status, time, description."""
-        sent = _runs_of_journal()
+        sent = sent_runs()
         infos = [*(() if sent is None else await sent.all()), *tasks.list()]
         lines = [_line_of_task(info) for info in infos] or ["There are no background tasks."]
         if sent is not None and sent.is_resumed:
@@ -336,12 +336,6 @@ def _tools_for(tasks: Tasks) -> Sequence[AnyTool]:
 _KILLED_BEFORE: Final = "[Work that another process has begun, and that is not listed here, was killed with it.]"
 
 
-def _runs_of_journal() -> SentRuns | None:
-    """Return the runs that the durable run which goes on here has sent out; None where there is no such run."""
-    run = current_run.get()
-    return None if run is None or run.options.runtime.journal is None else run.options.runtime.journal.sent
-
-
 async def _say_to_task(tasks: Tasks, id: str, text: str, *, dedup: str) -> str:
     """Say something to a task, in a durable run once for each call, and return what the model reads of it."""
     info, sent = await _find_task(tasks, id)
@@ -360,7 +354,7 @@ async def _say_to_task(tasks: Tasks, id: str, text: str, *, dedup: str) -> str:
 
 async def _find_task(tasks: Tasks, id: str) -> tuple[TaskInfo, SentRuns | None]:
     """Return a task, and where it is if it is a run of its own."""
-    sent = _runs_of_journal()
+    sent = sent_runs()
     try:
         return tasks.get(id), None
     except KeyError as unknown:

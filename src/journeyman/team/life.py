@@ -22,7 +22,7 @@ from journeyman.endings import ErrorCode
 from journeyman.errors import JourneymanError, TeamError, name_and_words
 from journeyman.events import Identity, TeamMessage
 from journeyman.inbox import Inbox
-from journeyman.loop.state import current_path, current_run
+from journeyman.loop.state import current_path, sent_runs
 from journeyman.prompt import SystemPrompt
 from journeyman.result import Failure, Result
 from journeyman.tasks.tasks import Tasks
@@ -225,8 +225,7 @@ class TurnLimit:
     name: str = "iterations of a turn"
 
     def check(self, spent: Spending) -> LimitExceeded | None:
-        run = current_run.get()
-        sent = None if run is None or run.options.runtime.journal is None else run.options.runtime.journal.sent
+        sent = sent_runs()
         used = spent.iterations - (0 if sent is None else sent.n_before_turn)
         return LimitExceeded(limit=self.most, used=used) if used >= self.most else None
 

@@ -20,7 +20,7 @@ from journeyman.events import DeadLetter, Listener, TeamMessage
 from journeyman.gate import Decision
 from journeyman.inbox import Inbox, current_inbox
 from journeyman.journal import RecordingSink, Section, SentRuns, SharedTape
-from journeyman.loop.state import current_path, current_run
+from journeyman.loop.state import current_path, current_run, sent_runs
 from journeyman.loop.watch import Watch, begin_tape, end_tape
 from journeyman.result import CallbackError
 from journeyman.tasks.tasks import Tasks
@@ -457,8 +457,7 @@ GONE: Final = "{!r} has ended, so it will not read that. See team_roster for who
 def _runs_of_journal(team: Team) -> SentRuns | None:
     """Return where the members are that the durable run has sent out which goes on here; None if they live in a team
     that was entered, or in no such run."""
-    run = None if team.is_open else current_run.get()
-    return None if run is None or run.options.runtime.journal is None else run.options.runtime.journal.sent
+    return None if team.is_open else sent_runs()
 
 
 def _words_after_sending(to: str, names: Sequence[str]) -> str:
