@@ -39,7 +39,7 @@ class Abort:
 
     def __init__(self) -> None:
         self._reason: str | None = None
-        self._waiting: dict[object, tuple[asyncio.AbstractEventLoop, Callable[[], None]]] = {}
+        self._waiting: dict[object, tuple[asyncio.AbstractEventLoop, Callable[[], object]]] = {}
         self._was_heeded = False
         # Whoever fires the signal may be in any thread, while runs begin and end in theirs.
         self._lock = Lock()
@@ -72,7 +72,7 @@ class Abort:
         for loop, callback in waiting:
             call_in(loop, callback)
 
-    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call `callback` in the running event loop when the signal fires. Return a function that unsubscribes it."""
         # A key of its own and not the callback, which may be subscribed more than once.
         key = object()

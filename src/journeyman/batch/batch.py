@@ -365,13 +365,8 @@ class BatchWork(Generic[Given, Handed]):
         taker = self._taker = loop.create_task(self._take_all())
         # Whoever waits learns that no more will come, and what the inputs raised.
         taker.add_done_callback(lambda _: self._news.set())
-
-        # Runs under way have the signal themselves.
-        def stop_taking() -> None:
-            taker.cancel()
-
-        if self._options.abort is not None:
-            self._unsubscribe = self._options.abort.subscribe(stop_taking)
+        if self._options.abort is not None:  # runs under way have the signal themselves
+            self._unsubscribe = self._options.abort.subscribe(taker.cancel)
 
     async def next(self) -> _TakenInput[Given, Handed] | None:
         """Return what is to be given next, waiting for it; None when everything was given.

@@ -67,11 +67,7 @@ def worker(
                 stop = asyncio.Event()
                 abort.subscribe(stop.set)
                 driving = asyncio.create_task(serving.run(stop=stop, grace_s=grace))
-
-                def give_back() -> None:
-                    driving.cancel()
-
-                hurry.subscribe(give_back)
+                hurry.subscribe(driving.cancel)  # what it drives is given back
                 await wait_until_ended(driving)
                 if not driving.cancelled():
                     driving.result()
