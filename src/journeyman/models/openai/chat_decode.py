@@ -60,8 +60,7 @@ class ChatDecoder(Decoder):
     _text: list[str] = field(default_factory=list[str], init=False)
     _refusal: list[str] = field(default_factory=list[str], init=False)
     _reasoning: list[str] = field(default_factory=list[str], init=False)
-    _tags: ThoughtTags | None = field(default=None, init=False)
-    """Finds the reasoning in the text, from its first piece on."""
+    _tags: ThoughtTags = field(default_factory=lambda: ThoughtTags(), init=False)
     _details: list[JsonObject] = field(default_factory=list[JsonObject], init=False)
     _annotations: list[JsonValue] = field(default_factory=list[JsonValue], init=False)
     _executed: dict[JsonValue, JsonObject] = field(default_factory=dict[JsonValue, JsonObject], init=False)
@@ -139,7 +138,7 @@ class ChatDecoder(Decoder):
         self.complete = True
         self._calls.all[:] = [call for call in self._calls.all if not call.is_empty]
         parts: list[Part] = []
-        self._release_text(parts)
+        self._add_both(*self._tags.end(), parts)
         stop_reason, detail = self._stop(self._finish_reason or "stop")
         return (*parts, *[BlockFinished(block) for block in self._blocks()], ResponseFinished(stop_reason, detail))
 
@@ -175,13 +174,12 @@ class ChatDecoder(Decoder):
             case "reasoning_content" | "reasoning":
                 self._add(self._reasoning, as_text(value), parts, ThinkingPart)
             case "content" if isinstance(value, str):
-                self._add_tagged(value, parts)
+                self._add_both(*self._tags.split(value), parts)
             case "content":
                 listed = [as_object(part) for part in as_list(value)]
                 thoughts = [_read_thinking(part.get("thinking")) for part in listed if part.get("type") == "thinking"]
                 texts = [as_text(part.get("text")) for part in listed if part.get("type") == "text"]
-                self._add(self._reasoning, "".join(thoughts), parts, ThinkingPart)
-                self._add(self._text, "".join(texts), parts, TextPart)
+                self._add_both("".join(thoughts), "".join(texts), parts)
             case "refusal":
                 self._add(self._refusal, as_text(value), parts, TextPart)
             case "tool_calls":
@@ -214,7 +212,8 @@ class ChatDecoder(Decoder):
                     known.update({name: each for name, each in tool.items() if each is not None})
 
     def _read_calls(self, deltas: Sequence[JsonObject], parts: list[Part]) -> None:
-        self._release_text(parts)
+        if self.finds_thoughts:
+            self._add_both(*self._tags.end(), parts)  # no more of a tag can come
         for delta in deltas:
             part = self._calls.add(delta, self.names)
             self.room.chars -= len(part.json) if part is not None else len(delta)
@@ -231,19 +230,9 @@ class ChatDecoder(Decoder):
             if self.deltas:
                 parts.append(kind(text))
 
-    def _add_tagged(self, text: str, parts: list[Part]) -> None:
-        if self._tags is None:
-            self._tags = ThoughtTags()
-        thought, said = self._tags.split(text)
+    def _add_both(self, thought: str, said: str, parts: list[Part]) -> None:
         self._add(self._reasoning, thought, parts, ThinkingPart)
         self._add(self._text, said, parts, TextPart)
-
-    def _release_text(self, parts: list[Part]) -> None:
-        """Give out what is held back, since no more of a tag can come."""
-        if self._tags is not None:
-            thought, said = self._tags.end()
-            self._add(self._reasoning, thought, parts, ThinkingPart)
-            self._add(self._text, said, parts, TextPart)
 
     def _blocks(self) -> list[Block]:
         blocks = [self._thinking()]
