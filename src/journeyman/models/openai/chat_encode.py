@@ -204,13 +204,13 @@ class _Codec:
     def _user_parts(self, block: Block) -> list[JsonObject]:
         block = readable_block(block, self.endpoint.provider) or Text("")
         match block:
-            case Image():
-                part = self._image(block)
+            case Image(source) if takes_picture(self.endpoint, source):
+                part = {"type": "image_url", "image_url": {"url": url_of(source)}}
             case Document():
                 part = self._document(block)
             case Audio(Base64() as source) if self.hears and (form := SOUNDS.get(source.media_type)) is not None:
                 part: JsonObject = {"type": "input_audio", "input_audio": {"data": source.data, "format": form}}
-            case Audio():
+            case Image() | Audio():
                 part = _text_part(missing(block))
             case Opaque():
                 part = _text_part(_left_out(block))
@@ -222,14 +222,6 @@ class _Codec:
 
     def _text(self, text: str, *, marked: bool) -> JsonObject:
         return {**_text_part(text), **MARK} if marked and self.marks else _text_part(text)
-
-    def _image(self, image: Image) -> JsonObject:
-        source = image.source
-        fits = source.media_type in PICTURES if isinstance(source, Base64) else self.endpoint.media.image_urls
-        taken = self.endpoint.media.images and fits
-        if not taken:
-            return _text_part(missing(image))
-        return {"type": "image_url", "image_url": {"url": url_of(image.source)}}
 
     def _document(self, document: Document) -> JsonObject:
         if (text := plain_text(document)) is not None:
@@ -346,14 +338,17 @@ def _encode_function(spec: ToolSpec, *, strict: bool) -> bytes:
     strict = strict and spec.strict and is_enforceable(spec.input_schema)
     key = f"{CODEC}/strict" if strict else CODEC
     if key not in spec.wire:
-        schema, description = flatten(spec.input_schema, spec.description)
-        parameters = {**schema, "properties": schema.get("properties", {})}
-        name = safe_name(spec.name, longest=NAME_CHARACTERS)
-        function: JsonObject = {"name": name, "description": description, "parameters": parameters}
-        if strict:
-            function["strict"] = True
+        function = {**function_of(spec), "strict": True} if strict else function_of(spec)
         spec.wire[key] = to_json({"type": "function", "function": function})
     return spec.wire[key]
+
+
+def function_of(spec: ToolSpec) -> JsonObject:
+    """Return a tool as both APIs describe it."""
+    schema, description = flatten(spec.input_schema, spec.description)
+    parameters = {**schema, "properties": schema.get("properties", {})}
+    name = safe_name(spec.name, longest=NAME_CHARACTERS)
+    return {"name": name, "description": description, "parameters": parameters}
 
 
 def _system_message(prefix: Prefix, *, marks: bool) -> bytes:
@@ -394,6 +389,12 @@ _MARK_WRITER: Final = MarkWriter(
 
 
 # -- pictures and documents --------------------------------------------------------------------------------------------
+
+
+def takes_picture(endpoint: Endpoint, source: Source) -> bool:
+    """Tell whether a service takes a picture of this kind, or from elsewhere."""
+    fits = source.media_type in PICTURES if isinstance(source, Base64) else endpoint.media.image_urls
+    return endpoint.media.images and fits
 
 
 def url_of(source: Source) -> str:

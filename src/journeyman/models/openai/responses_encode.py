@@ -20,10 +20,17 @@ from typing import Final
 
 import orjson
 
-from journeyman.content.media import PICTURES
 from journeyman.json_numbers import read_json
 from journeyman.model import Prefix, ToolSpec
-from journeyman.models.openai.chat_encode import file_name, plain_text, url_of, with_error
+from journeyman.models.openai.chat_encode import (
+    NAME_CHARACTERS,
+    file_name,
+    function_of,
+    plain_text,
+    takes_picture,
+    url_of,
+    with_error,
+)
 from journeyman.models.openai.endpoint import Endpoint
 from journeyman.models.strict import is_enforceable
 from journeyman.models.wire import (
@@ -38,7 +45,6 @@ from journeyman.models.wire import (
     to_json,
 )
 from journeyman.narrowing import as_object
-from journeyman.tools.schema import flatten
 from journeyman.types import (
     Audio,
     Block,
@@ -58,7 +64,6 @@ from journeyman.types import (
 )
 
 _ID_CHARACTERS: Final = 64
-NAME_CHARACTERS: Final = 64
 _TOOLS: Final = "responses/tools"  # in `Prefix.wire`
 _SYSTEM: Final = "responses/instructions"  # in `Prefix.wire`
 
@@ -109,13 +114,9 @@ def _encode_function_tools(prefix: Prefix, *, strict: bool) -> bytes:
 def _encode_function_tool(spec: ToolSpec, *, may_be_strict: bool) -> bytes:
     key = f"{_TOOLS}/{may_be_strict}"
     if key not in spec.wire:
-        schema, description = flatten(spec.input_schema, spec.description)
-        name = safe_name(spec.name, longest=NAME_CHARACTERS)
-        tool: JsonObject = {"type": "function", "name": name, "description": description}
-        tool["parameters"] = {**schema, "properties": schema.get("properties", {})}
         # Always said: left out, the API would take it for true.
-        tool["strict"] = may_be_strict and spec.strict and is_enforceable(spec.input_schema)
-        spec.wire[key] = to_json(tool)
+        strict = may_be_strict and spec.strict and is_enforceable(spec.input_schema)
+        spec.wire[key] = to_json({"type": "function", **function_of(spec), "strict": strict})
     return spec.wire[key]
 
 
@@ -265,24 +266,17 @@ def _content_part(block: UserContent, endpoint: Endpoint) -> bytes:
     match block:
         case Text(text):
             part = _text_part(text)
-        case Image():
-            part = _image(block, endpoint)
+        case Image(source) if takes_picture(endpoint, source):
+            part = to_json({"type": "input_image", "detail": "auto", "image_url": url_of(source)})
         case Document():
             part = _document_part(block, endpoint)
-        case Audio():  # the API has no place for it
+        case Image() | Audio():  # the API has no place for sounds
             part = _text_part(missing(block))
     return part
 
 
 def _text_part(text: str) -> bytes:
     return b'{"type":"input_text","text":%b}' % to_json(text)
-
-
-def _image(image: Image, endpoint: Endpoint) -> bytes:
-    fits = endpoint.media.image_urls if isinstance(image.source, Url) else image.source.media_type in PICTURES
-    if not endpoint.media.images or not fits:
-        return _text_part(missing(image))
-    return to_json({"type": "input_image", "detail": "auto", "image_url": url_of(image.source)})
 
 
 def _document_part(document: Document, endpoint: Endpoint) -> bytes:
