@@ -293,9 +293,11 @@ def long_functions(modules: Sequence[Module]) -> Iterator[Breach]:
 
 def wide_dataclasses(modules: Sequence[Module]) -> Iterator[Breach]:
     for module in modules:
-        for node in module.nodes:
-            if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(each) for each in node.decorator_list):
-                fields = sum(isinstance(each, ast.AnnAssign) for each in node.body)
+        classes = {node.name: node for node in module.nodes if isinstance(node, ast.ClassDef)}
+        for node in classes.values():
+            if any("dataclass" in ast.unparse(each) for each in node.decorator_list):
+                bases = [classes[name] for each in node.bases if (name := ast.unparse(each)) in classes]
+                fields = sum(isinstance(each, ast.AnnAssign) for declared in (node, *bases) for each in declared.body)
                 if fields > FIELDS:
                     advice = f"{fields} fields, {FIELDS} are allowed. Which of them belong together?"
                     yield Breach("wide dataclass", f"{module.name}.{node.name}", advice)

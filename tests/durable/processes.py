@@ -23,6 +23,7 @@ from journeyman.durable.records import (
     Change,
     Claim,
     KeptSession,
+    ListedRun,
     ListPlace,
     QueueState,
     Record,
@@ -122,8 +123,8 @@ class Process:  # noqa: PLR0904 - those of the port
         ended_before: float | None = None,
         older_than: ListPlace | None = None,
         limit: int = 100,
-    ) -> Sequence[Row]:
-        def work() -> Awaitable[Sequence[Row]]:
+    ) -> Sequence[ListedRun]:
+        def work() -> Awaitable[Sequence[ListedRun]]:
             given: Any = {"statuses": statuses, "agent": agent, "prefix": prefix, "ended_before": ended_before}
             return self.engine.rows(**given, older_than=older_than, limit=limit)
 

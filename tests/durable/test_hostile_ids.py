@@ -94,7 +94,7 @@ async def test_a_death_changes_nothing_in_a_durable_run_whatever_the_ids_of_call
     async with stage.durable() as durable:
         assert seen(await durable.run(agent_of(ids), "Go.", id="whole", runtime=RUNTIME)) == expected
         engine = durable.hub.engine
-        row = (await engine.rows())[0]
+        row = await durable.hub.row((await engine.rows())[0].id)
         records = await engine.records(row.id)
         for n_steps in range(1, len(records), 4):
             left = replace(

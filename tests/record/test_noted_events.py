@@ -47,16 +47,16 @@ def no_topics(*_: object) -> list[str]:
 ASKING = make_gate(lambda request: Ask("May it?") if request.tool_name == "look" else Allow())
 
 
-def asker(*answers: Any, **options: Any) -> Agent[Any, Any]:
+def make_scout(*answers: Any, **options: Any) -> Agent[Any, Any]:
     return Agent(
         name="scout", model=ScriptedModel(list(answers)), tools=[look, ask_user], run_state=no_topics, **options
     )
 
 
-def noted(place: Path, kinds: Sequence[str] = KINDS) -> list[Noted]:
+def noted_events(place: Path, kinds: Sequence[str] = KINDS) -> list[Noted]:
     """Return what was noted, without the numbers that differ from run to run; where no attempt has begun, none."""
 
-    def of(event: RecordedEvent) -> Noted:
+    def place_and_facts(event: RecordedEvent) -> Noted:
         facts = {name: fact for name, fact in event.facts.items() if fact is not None and name not in ("signal", "who")}
         spot = (event.attempt or None, event.iteration or None)
         return event.kind, *spot, event.tool_use_id, facts
@@ -64,7 +64,7 @@ def noted(place: Path, kinds: Sequence[str] = KINDS) -> list[Noted]:
     with Recordings(place) as recordings:
         events = [*recordings.all_events(recordings.find("last"))]
     assert {event.path for event in events} == {("scout",)}
-    return [of(event) for event in events if event.kind in kinds]
+    return [place_and_facts(event) for event in events if event.kind in kinds]
 
 
 IDS = {
@@ -92,11 +92,11 @@ async def test_a_run_whose_calls_are_asked_about_by_its_program(tmp_path: Path) 
         is_moon = approval.request.arguments["topic"] == "moon"
         return Rewrite({"topic": "stars"}, "no moon") if is_moon else Allow()
 
-    agent = asker(say(*calls), say("7"), gate=ASKING, output=Output(int, mode="auto"), attempt_state=no_topics)
+    agent = make_scout(say(*calls), say("7"), gate=ASKING, output=Output(int, mode="auto"), attempt_state=no_topics)
     with Recorder(tmp_path / "runs.db", target="agents.py:scout") as recorder:
         await run(agent, "Look.", runtime=Runtime(recorder=recorder, approver=approve))
     rewritten = {"question": "May it?", "question_id": IDS["moon"], "decision": "rewrite", "reason": "no moon"}
-    assert noted(tmp_path / "runs.db") == [
+    assert noted_events(tmp_path / "runs.db") == [
         ("Target", None, None, None, {"target": "agents.py:scout"}),
         GIVEN,
         ("OutputModeChosen", None, None, None, {"mode": "tool"}),
@@ -116,7 +116,7 @@ async def test_a_run_whose_calls_are_asked_about_by_its_program(tmp_path: Path) 
 async def test_a_run_that_is_spoken_to_from_outside(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     asks = call("look", {"topic": "tides"}, id="a"), call("ask_user", question="Which?", options=["x"], id="q")
-    agent = asker(*map(say, asks), say("So."), gate=ASKING)
+    agent = make_scout(*map(say, asks), say("So."), gate=ASKING)
     with Recorder(path, asks=True) as recorder, Recordings(path) as recordings:
         going = asyncio.create_task(run(agent, "Look.", runtime=Runtime(recorder=recorder)))
         for kind in ("approve", "answer"):
@@ -132,7 +132,7 @@ async def test_a_run_that_is_spoken_to_from_outside(tmp_path: Path) -> None:
                 await recorder.flush()
         (await going).unwrap()
     told = {"id": "approval_1", "question": "May it?", "question_id": IDS["tides"], "offers": ["once"]}
-    assert noted(path) == [
+    assert noted_events(path) == [
         GIVEN,
         ("ApprovalRequested", 1, 1, "a", told | {"arguments": {"topic": "tides"}}),
         ("SignalTaken", None, None, None, {"what": "steer", "outcome": "waits", "id": "s1", "text": "Be short."}),
@@ -157,7 +157,7 @@ async def test_a_durable_run_that_waits_and_goes_on_with_other_tools(tmp_path: P
     async with Durable(path, suspend_after_s=0.0) as durable:
         for n, tools in enumerate(given):
             live = toolset(lambda _, tools=tools: tools)
-            agent = replace(asker(*map(say, asks[n:]), say("So."), gate=ASKING), tools=[live])
+            agent = replace(make_scout(*map(say, asks[n:]), say("So."), gate=ASKING), tools=[live])
             handle = await durable.start(agent, "Look.", id="0")
             for question in (await handle.info()).pending:
                 if question.kind == "answer":
@@ -171,7 +171,7 @@ async def test_a_durable_run_that_waits_and_goes_on_with_other_tools(tmp_path: P
     requested = ("ApprovalRequested", 1, 1, "a", may_it | {"arguments": {"topic": "tides"}})
     which = {"id": text, "question": "Which?", "question_id": WHICH, "options": ["x"]}
     recalled = [("StepRecalled", 1, n, None, {"key": f"attempt/1/iteration/{n}/model"}) for n in (1, 2)]
-    assert noted(path) == [
+    assert noted_events(path) == [
         *(GIVEN, requested),
         ("SignalTaken", None, None, None, {"what": "approve", "outcome": "taken", "id": approval}),
         ("ToolsDiffer", None, None, None, {"differences": ["their order has changed"]}),
@@ -193,7 +193,7 @@ WHICH = "f8d9df3eef9a1006f431f06b269fd0216b95ff7d66be11fa998aaa852b23aa4b"
 
 
 async def test_an_answer_that_is_no_decision_blocks_a_recorded_run_as_any_other(tmp_path: Path) -> None:
-    agent = asker(say(call("look", {"topic": "tides"}, id="a")), say("So."), gate=ASKING)
+    agent = make_scout(say(call("look", {"topic": "tides"}, id="a")), say("So."), gate=ASKING)
     async with Durable(tmp_path / "runs.db", suspend_after_s=0.0) as durable:
         handle = await durable.start(agent, "Look.", id="0")
         await durable.resume("0", agent)
@@ -202,5 +202,7 @@ async def test_an_answer_that_is_no_decision_blocks_a_recorded_run_as_any_other(
         await durable.hub.engine.signal(junk)
         with Recorder(tmp_path / "runs.db") as recorder, pytest.raises(RunBlocked, match="no decision 'perhaps'"):
             await durable.resume("0", agent, runtime=Runtime(recorder=recorder))
-    answers = [kind for kind, *_ in noted(tmp_path / "runs.db") if kind in ("ApprovalAnswered", "ApproverAnswered")]
+    answers = [
+        kind for kind, *_ in noted_events(tmp_path / "runs.db") if kind in ("ApprovalAnswered", "ApproverAnswered")
+    ]
     assert answers == []

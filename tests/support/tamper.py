@@ -7,6 +7,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from journeyman.data import field_names
+from journeyman.durable.records import Row
 from journeyman.store.codec import checksum
 from journeyman.store.log import first_crc
 
@@ -21,6 +23,17 @@ OLDER_RUNS: Final = "UPDATE jm_version SET version = 4"
 WITHOUT_EVENTS: Final = "DROP TABLE rec_events"
 OLD_RUN: Final = "UPDATE rec_runs SET seen = 1 WHERE n = 1"
 LARGE_RUN: Final = "UPDATE rec_runs SET bytes = 2000000000 WHERE n = 2"
+
+
+def multiply_runs(n: int) -> str:
+    """Return the statement that adds runs beside the one that there is: as many as it, to the letter but for the id."""
+    names = field_names(Row)
+    values = {"id": "id || '-' || CAST(i AS TEXT)", "name": "NULL", "dedup": "NULL"}
+    return (
+        f"WITH RECURSIVE numbers(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i < {n})"
+        f" INSERT INTO jm_runs ({', '.join(names)}) SELECT {', '.join(values.get(each, each) for each in names)}"
+        " FROM jm_runs, numbers"
+    )
 
 
 def alter(path: Path, statements: str) -> None:

@@ -22,7 +22,7 @@ from journeyman.durable.dispatch import LATE_S
 from journeyman.durable.handle import RunHandle
 from journeyman.durable.journal import Exit
 from journeyman.durable.memory import InMemorySession
-from journeyman.durable.records import OVER, Head, Row, dump_head, load_head
+from journeyman.durable.records import OVER, Head, Row, load_head, make_row
 from journeyman.durable.watcher import Hub, result_of
 from journeyman.errors import InvalidArguments, JourneymanError, RunBlocked, RunDiffers, RunInUse, RunOver, StoreError
 from journeyman.inbox import Queue
@@ -94,12 +94,11 @@ class ChatSession:
             raise ValueError("The runtime has a journal; a durable chat has its own. Leave Runtime.journal out.")
         head = self._head(agent, input, max_attempts=None, history=(), runtime=runtime)
         now = self._hub.now()
-        row = Row(
+        row = make_row(
+            replace(head, session=self.id, number=number, goes_on=goes_on),
             id=new_id(now),
             name=turn_name(self.id, number),
-            agent=agent.name,
             app=self._app,
-            head=dump_head(replace(head, session=self.id, number=number, goes_on=goes_on)),
             created=now,
             status="ready",
             wake=now + LATE_S,  # until then no worker begins it: it is driven here

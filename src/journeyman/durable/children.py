@@ -27,8 +27,8 @@ from journeyman.durable.records import (
     Row,
     Signal,
     check_record,
-    dump_head,
     load_head,
+    make_row,
     prints_of,
     taken_by,
 )
@@ -193,13 +193,12 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         except DefinitionError as error:
             raise TeamError(str(error)) from error
         head = replace(head, prints=prints_of(program.agent), gates=program.gates())
-        return Row(
+        return make_row(
+            head,
             id=id,
             name=None,
             parent=above.id,
-            agent=head.agent,
             app=above.app,
-            head=dump_head(head),
             queue=above.queue,
             priority=above.priority,
             created=self._life.now(),
@@ -341,9 +340,10 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         leader = row.id if above is None or not above.member else above.run
         rows = await self._life.engine.rows(prefix=f"{row.id.partition('.')[0]}.", limit=_MOST_RUNS)
         found: dict[str, tuple[Row, Above]] = {}
-        for each in sorted(rows, key=lambda row: row.created):
-            made = load_head(each).above
-            if made is not None and made.member and made.run == leader:
+        for listed in sorted((row for row in rows if row.parent == leader), key=lambda row: row.created):
+            each = await self._life.engine.get(listed.id)
+            made = None if each is None else load_head(each).above
+            if each is not None and made is not None and made.member and made.run == leader:
                 last = found.get(made.member)
                 if last is None or last[1].incarnation < made.incarnation:
                     found[made.member] = (each, made)

@@ -35,6 +35,7 @@ from journeyman.durable.records import (
     gates_of,
     info_of,
     load_head,
+    make_row,
     name_fault,
     pending_of,
     prints_of,
@@ -621,16 +622,7 @@ class Durable:
             if text is not None and encodable(text) != text:
                 raise ValueError(f"The {name} {quoted(text[:80])} cannot be used: it has half of a surrogate pair.")
         now = self.hub.now()
-        return Row(
-            id=new_id(now),
-            name=id,
-            agent=head.agent,
-            app=self._app,
-            head=dump_head(head),
-            created=now,
-            status=status,
-            **options,
-        )
+        return make_row(head, id=new_id(now), name=id, app=self._app, created=now, status=status, **options)
 
     async def _begun(self, head: Head, *, id: str | None, is_queued: bool = True, **options: Any) -> Row:
         """Return the row of a new run, or of the same one that is there already."""

@@ -16,6 +16,7 @@ from journeyman.durable.records import (
     Change,
     Claim,
     KeptSession,
+    ListedRun,
     ListPlace,
     QueueState,
     Record,
@@ -152,7 +153,7 @@ class Engine(RunChanges, Protocol):  # noqa: PLR0904 - what a store of runs does
         ended_before: float | None = None,
         older_than: ListPlace | None = None,
         limit: int = 100,
-    ) -> Sequence[Row]:
+    ) -> Sequence[ListedRun]:
         """Return runs, newest first; `prefix` is the beginning of their id or name. `older_than`: only those behind the
         run of this place in the list."""
         ...

@@ -29,6 +29,7 @@ from journeyman.durable.records import (
     Change,
     Claim,
     KeptSession,
+    ListedRun,
     ListPlace,
     QueueState,
     Record,
@@ -208,7 +209,7 @@ class InMemoryEngine(RunChanges):
         ended_before: float | None = None,
         older_than: ListPlace | None = None,
         limit: int = 100,
-    ) -> Sequence[Row]:
+    ) -> Sequence[ListedRun]:
         found = [
             row
             for row in self.memory.beginning(prefix)

@@ -290,53 +290,66 @@ def _made_prints(agent: Agent[Any, Any, Any]) -> dict[str, str]:
 
 
 @lazy_dataclass(kw_only=True)
-class Row:
-    """A run as it is stored: what is known of it without reading its steps."""
+class ListedRun:
+    """A run as lists show it. Nothing here may be long."""
 
     id: str
     """A UUID that sorts by time."""
     name: str | None
     """The id that its user gave it."""
     parent: str | None = None
-    """The run that it was forked from."""
+    """The run that it was forked from, or that sent it out."""
     agent: str
-    app: str = ""
-    f: int = FORMAT
-    head: bytes
+    target: str = ""
+    """That of its head."""
     queue: str = "default"
-    priority: int = 0
-    dedup: str | None = None
     created: float
     """Seconds since 1970."""
     status: Status
+    wake: float | None = None
+    """When it goes on by itself, in seconds since 1970."""
+    asked: bytes | None = None
+    """The questions that it waits for."""
+    tokens: int = 0
+    cost: float = 0.0
+    attempt: int = 0
+    iteration: int = 0
+    lives: int = 0
+    why: str | None = None
+    """Why it is blocked; of one that is over and failed, the error code."""
+    ended: float | None = None
+    """Seconds since 1970."""
+
+
+@lazy_dataclass(kw_only=True)
+class Row(ListedRun):
+    """A run as it is stored: what is known of it without reading its steps."""
+
+    app: str = ""
+    f: int = FORMAT
+    head: bytes
+    priority: int = 0
+    dedup: str | None = None
     owner: str | None = None
     """Who drives it. Told, not trusted: whether the owner lives, its lock tells."""
     gen: int = 0
     """Grows with every wake-up."""
     epoch: int = 0
     """Grows with every claim: only who claimed it last may write."""
-    wake: float | None = None
-    """When it goes on by itself, in seconds since 1970."""
     parked: bool = False
     """A ticket brought it when its queue was full: it gets another one when a run leaves that queue."""
     n_signals: int = 0
-    asked: bytes | None = None
-    """The questions that it waits for."""
     used_s: float = 0.0
-    tokens: int = 0
-    cost: float = 0.0
-    attempt: int = 0
-    iteration: int = 0
-    lives: int = 0
     deaths: int = 0
     """How often in a row it took its process down before a new step."""
     n_steps: int = 0
     """Its records when it was last claimed."""
-    why: str | None = None
-    """Why it is blocked; of one that is over and failed, the error code."""
     result: bytes | None = None
-    ended: float | None = None
-    """Seconds since 1970."""
+
+
+def make_row(head: Head, **fields: Any) -> Row:
+    """Return a run that begins with a head, and has these fields."""
+    return Row(agent=head.agent, target=head.target, head=dump_head(head), **fields)
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -495,13 +508,8 @@ class RunInfo:
         return self.status in OVER
 
 
-def info_of(row: Row) -> RunInfo:
+def info_of(row: ListedRun) -> RunInfo:
     """Return what a row tells."""
-    try:
-        target = load_head(row).target
-    except RunBlocked:
-        # One that cannot be read must not hide the others of a list.
-        target = ""
     return RunInfo(
         id=row.id,
         name=row.name,
@@ -517,13 +525,13 @@ def info_of(row: Row) -> RunInfo:
         leases=row.lives,
         reason=row.why,
         parent=row.parent,
-        target=target,
+        target=row.target,
         pending=questions_of(row),
         wake_at=row.wake,
     )
 
 
-def questions_of(row: Row) -> tuple[PendingQuestion, ...]:
+def questions_of(row: ListedRun) -> tuple[PendingQuestion, ...]:
     """Return the questions that a run waits for; none if they cannot be read."""
     try:
         return () if row.asked is None else adapter_of(tuple[PendingQuestion, ...]).validate_json(row.asked)

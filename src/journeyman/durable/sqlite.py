@@ -23,6 +23,7 @@ from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from journeyman.cancellation import wait_until_ended
+from journeyman.data import field_names
 from journeyman.durable.engine import Engine, RunChanges, Taken, Written
 from journeyman.durable.records import (
     LAST,
@@ -31,6 +32,7 @@ from journeyman.durable.records import (
     Change,
     Claim,
     KeptSession,
+    ListedRun,
     ListPlace,
     QueueState,
     Record,
@@ -132,7 +134,7 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         ended_before: float | None = None,
         older_than: ListPlace | None = None,
         limit: int = 100,
-    ) -> Sequence[Row]:
+    ) -> Sequence[ListedRun]:
         where, given = ["1"], list[object]()
         if statuses:
             where.append("status IN (SELECT value FROM json_each(?))")
@@ -149,8 +151,11 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         if older_than is not None:
             where.append("(created, id) < (?, ?)")
             given += older_than
-        query = f"WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT ?"
-        return await self._rows(query, (*given, limit), in_thread=bool(prefix))
+        columns = field_names(ListedRun)
+        query = f"SELECT {', '.join(columns)} FROM jm_runs WHERE {' AND '.join(where)}"
+        query += " ORDER BY created DESC, id DESC LIMIT ?"
+        found = await self._read(query, (*given, limit), in_thread=bool(prefix))
+        return [ListedRun(**dict(zip(columns, each, strict=True))) for each in found]
 
     async def queues(self, *, now: float) -> Sequence[QueueState]:
         found = await self._read(QUEUES.format(now="?"), [now] * QUEUES.count("{now}"))
@@ -305,8 +310,8 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
 
     # -- the file
 
-    async def _rows(self, where: str, given: Sequence[object], *, in_thread: bool = False) -> list[Row]:
-        found = await self._read(f"SELECT {_LIST} FROM jm_runs {where}", given, in_thread=in_thread)
+    async def _rows(self, where: str, given: Sequence[object]) -> list[Row]:
+        found = await self._read(f"SELECT {_LIST} FROM jm_runs {where}", given)
         return [Row(**dict(zip(_COLUMNS, each, strict=True))) for each in found]
 
     async def _read(self, query: str, given: Sequence[object] = (), *, in_thread: bool = False) -> list[Any]:

@@ -255,8 +255,8 @@ class Hub:
             return row
         near = await self.engine.rows(prefix=run, limit=100) if run else ()
         near = [each for each in near if "." not in each.id] or near  # what a run has sent out begins as it does
-        if len(near) == 1:
-            return near[0]
+        if len(near) == 1 and (row := await self.engine.get(near[0].id)) is not None:
+            return row
         known = [each.name or each.id for each in near or await self.engine.rows(limit=200)]
         raise RunUnknown(run, get_close_matches(run, known, n=2, cutoff=0.4) or known[:2])
 

@@ -30,7 +30,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.cancellation import is_awaited
 from journeyman.durable import Durable, PendingQuestion
-from journeyman.durable.records import OVER, KeptSession, ListPlace, Row, info_of
+from journeyman.durable.records import OVER, KeptSession, ListedRun, ListPlace, info_of
 from journeyman.errors import DefinitionError, InvalidArguments, SessionInUse, StoreError
 from journeyman.events import QuestionAsked
 from journeyman.foreign import refuse_old_arguments
@@ -654,7 +654,7 @@ def page_of(request: Request) -> tuple[ListPlace | None, int]:
     return None if place is None else ListPlace(float(created), id), int(limit)
 
 
-def _next_place(found: Sequence[Row | KeptSession], limit: int) -> str | None:
+def _next_place(found: Sequence[ListedRun | KeptSession], limit: int) -> str | None:
     return None if len(found) < limit else f"{found[-1].created:.9f}_{found[-1].id}"
 
 

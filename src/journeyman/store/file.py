@@ -27,7 +27,7 @@ from journeyman.errors import SessionInUse, StoreError
 from journeyman.files import NO_LINKS, check_same_process, make_private_folder, open_lock, read_text, take_lock
 from journeyman.forks import hold_at_forks
 
-VERSION: Final = 4
+VERSION: Final = 5
 """The version of the format. A file of another one is not touched: those before this one were never released."""
 
 # "jmn1" in letters.

@@ -7,7 +7,7 @@ CREATE INDEX IF NOT EXISTS records_of_a_session ON records (session);
 CREATE INDEX IF NOT EXISTS facts_of_a_session ON records (session, kind) WHERE kind IN ('title', 'used');
 CREATE TABLE IF NOT EXISTS jm_runs (
     n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, name TEXT UNIQUE, parent TEXT, agent TEXT NOT NULL,
-    app TEXT NOT NULL, f INTEGER NOT NULL, head BLOB NOT NULL, queue TEXT NOT NULL, priority INTEGER NOT NULL,
+    app TEXT NOT NULL, target TEXT NOT NULL, f INTEGER NOT NULL, head BLOB NOT NULL, queue TEXT NOT NULL, priority INTEGER NOT NULL,
     dedup TEXT, created REAL NOT NULL, status TEXT NOT NULL, owner TEXT, gen INTEGER NOT NULL, epoch INTEGER NOT NULL,
     wake REAL, parked INTEGER NOT NULL, n_signals INTEGER NOT NULL, asked BLOB, used_s REAL NOT NULL,
     tokens INTEGER NOT NULL, cost REAL NOT NULL, attempt INTEGER NOT NULL, iteration INTEGER NOT NULL,

@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic_core import from_json
 
+from journeyman.data import field_names
 from journeyman.durable.records import OVER, Row, load_head, questions_of
 from journeyman.errors import RunBlocked, quoted
 from journeyman.record.live import WordsDocument
@@ -52,7 +53,8 @@ _ASKS: Final[Mapping[str, RunAddition]] = {
     "QuestionAsked": {"waits": "an answer"},
 }
 _SETTLES: Final = ("ApprovalAnswered", "QuestionAnswered", "ToolFinished")
-_COLUMNS: Final = ", ".join(each.name for each in fields(Row))
+_COLUMNS: Final = tuple(name for name in field_names(Row) if name != "result")
+"""A list shows the beginning of an input, and nothing of a result."""
 _MOST_LIVE: Final = 500
 _MARK: Final = (
     "INSERT INTO rec_watched (watcher, run, until) VALUES (?, ?, ?)"
@@ -225,10 +227,9 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
     def _rows(self, where: str, given: Sequence[object], *, limit: int) -> list[Row]:
         if not self._has("jm_runs"):
             return []
-        query = f"SELECT {_COLUMNS} FROM jm_runs WHERE {where} ORDER BY created DESC, id DESC LIMIT ?"
-        names = [each.name for each in fields(Row)]
+        query = f"SELECT {', '.join(_COLUMNS)} FROM jm_runs WHERE {where} ORDER BY created DESC, id DESC LIMIT ?"
         found = self.recordings.file.rows(query, [*given, limit])
-        return [Row(**dict(zip(names, each, strict=True))) for each in found]
+        return [Row(**dict(zip(_COLUMNS, each, strict=True))) for each in found]
 
     def _holds(self, run: RunDocument, filters: Filters) -> bool:
         text, id = filters.text, run["id"]

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from journeyman.data import field_names
 from journeyman.definition import explain_arguments
 from journeyman.durable.dispatch import Tickets
 from journeyman.durable.engine import Engine, Taken, Written
@@ -40,6 +41,7 @@ from journeyman.durable.records import (
     Change,
     Claim,
     KeptSession,
+    ListedRun,
     ListPlace,
     QueueState,
     Record,
@@ -129,7 +131,7 @@ class PostgresEngine(Transactions):
         ended_before: float | None = None,
         older_than: ListPlace | None = None,
         limit: int = 100,
-    ) -> Sequence[Row]:
+    ) -> Sequence[ListedRun]:
         where, given = ["true"], list[object]()
         if statuses:
             where.append("status = ANY(%s::text[])")
@@ -147,8 +149,12 @@ class PostgresEngine(Transactions):
         if older_than is not None:
             where.append("(created, id) < (%s::float8, %s::text)")
             given += [older_than.created, older_than.id]
-        query = f"WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT %s::bigint"
-        return await self.read(lambda connection: runs_of(connection, query, [*given, limit]))
+        columns = field_names(ListedRun)
+        query = f"SELECT {', '.join(columns)} FROM jm_runs WHERE {' AND '.join(where)}"
+        query += " ORDER BY created DESC, id DESC LIMIT %s::bigint"
+        asked = [storable_value(each) for each in (*given, limit)]
+        found = await self.read(lambda connection: rows_of(connection, query, asked))
+        return [ListedRun(**dict(zip(columns, map(restored, each), strict=True))) for each in found]
 
     async def queues(self, *, now: float) -> Sequence[QueueState]:
         query = QUEUES.format(now="%(now)s::float8")

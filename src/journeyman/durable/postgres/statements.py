@@ -61,7 +61,7 @@ LATE: Final = (
 )
 _BYTES: Final = ("head", "asked", "result")
 _FLOATS: Final = ("created", "wake", "used_s", "cost", "ended")
-_TEXTS: Final = ("id", "name", "parent", "agent", "app", "queue", "dedup", "status", "owner", "why")
+_TEXTS: Final = ("id", "name", "parent", "agent", "app", "target", "queue", "dedup", "status", "owner", "why")
 
 
 def _mark(column: str) -> str:

@@ -1,0 +1,82 @@
+"""Lists of runs: what they read of each run, in each store that is read."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection, AsyncCursor
+
+from journeyman.durable.postgres.engine import PostgresEngine
+from journeyman.durable.records import Head, dump_head, info_of
+from journeyman.durable.sqlite import SqliteEngine
+from tests.durable.processes import START, a_row
+from tests.support import tamper
+
+T = TypeVar("T")
+
+N_RUNS = 10_000
+fetched: list[Sequence[object]] = []
+"""The rows that the stores below were given."""
+
+
+def size_of(value: object) -> int:
+    """Return about how many bytes a value takes: a number as few as hold it."""
+    match value:
+        case str() | bytes():
+            return len(value)
+        case bool() | int():
+            return (value.bit_length() + 7) // 8
+        case _:
+            return 0 if value is None else 8
+
+
+class CountingFile(SqliteEngine):
+    async def _read(self, query: str, given: Sequence[object] = (), *, in_thread: bool = False) -> list[Any]:
+        found = await super()._read(query, given, in_thread=in_thread)
+        fetched.extend(found)
+        return found
+
+
+class CountingCursor(AsyncCursor[tuple[Any, ...]]):
+    async def fetchall(self) -> list[tuple[Any, ...]]:
+        found = await super().fetchall()
+        fetched.extend(found)
+        return found
+
+
+class CountingDatabase(PostgresEngine):
+    async def read(self, work: Callable[[AsyncConnection[tuple[Any, ...]]], Awaitable[T]]) -> T:
+        def read_by_counters(connection: AsyncConnection[tuple[Any, ...]]) -> Awaitable[T]:
+            connection.cursor_factory = CountingCursor
+            return work(connection)
+
+        return await super().read(read_by_counters)
+
+
+@pytest.mark.parametrize("kind", ["file", "postgres"])
+async def test_a_list_of_many_runs_reads_nothing_of_what_they_were_begun_with_or_have_come_to(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    place = request.getfixturevalue("emptied") if kind == "postgres" else str(tmp_path / "runs.db")
+    engine = CountingDatabase(place) if kind == "postgres" else CountingFile(place)
+    head = Head(agent="clerk", input="x" * 300, prints={}, gates=(), target="agents.py:clerk", version="1")
+    one = a_row("0" * 36, head=dump_head(head), target=head.target, result=b"y" * 2_000)
+    await engine.open()
+    try:
+        await engine.add(one)
+        statement = tamper.multiply_runs(N_RUNS - 1)
+        if kind == "postgres":
+            with psycopg.connect(place, autocommit=True) as connection:
+                connection.execute(f"UPDATE jm_runs SET status = 'done'; {statement}".encode())
+        else:
+            tamper.alter(Path(place), f"UPDATE jm_runs SET status = 'done'; {statement}")
+        fetched.clear()
+        rows = await engine.rows(statuses=("done",), limit=N_RUNS)
+        n_bytes = sum(size_of(each) for row in fetched for each in row)
+    finally:
+        await engine.close()
+    assert len(rows) == len(fetched) == N_RUNS
+    assert n_bytes < 1_000_000
+    assert {(info_of(row).target, row.created, row.queue) for row in rows} == {("agents.py:clerk", START, "default")}
