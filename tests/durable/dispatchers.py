@@ -106,7 +106,7 @@ DISPATCHERS = (PROCRASTINATE, PGQUEUER)
 async def asked_of(engine: PostgresEngine, *queries: str) -> list[tuple[Any, ...]]:
     """Do something in the database, and return what the last statement returns."""
 
-    async def work(connection: Connection, _: bool) -> list[tuple[Any, ...]]:
+    async def work(connection: Connection) -> list[tuple[Any, ...]]:
         for query in queries[:-1]:
             await connection.execute(query.encode())
         done = await connection.execute(queries[-1].encode())

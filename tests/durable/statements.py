@@ -171,6 +171,17 @@ class DatabaseConnection(psycopg.AsyncConnection[Any]):
         self.heard = _Heard(_of_database[-1])
         self.cursor_factory = DatabaseCursor
 
+    async def commit(self) -> None:
+        end = Statement("COMMIT")
+        self.heard.witness.begins(end)
+        await super().commit()
+        self.heard.committed()
+        self.heard.witness.ended(end, n_rows=0)
+
+    async def rollback(self) -> None:
+        self.heard.written.clear()
+        await super().rollback()
+
     @asynccontextmanager
     async def transaction(self, *given: Any, **options: Any) -> AsyncGenerator[psycopg.AsyncTransaction]:
         end = Statement("COMMIT")

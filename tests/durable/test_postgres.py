@@ -16,6 +16,7 @@ from journeyman.durable import Durable, PostgresEngine, schema_sql
 from journeyman.durable.engine import Engine
 from journeyman.durable.records import BEGUN, MOST_BYTES, Change, Signal
 from journeyman.errors import StoreError
+from journeyman.store.database import NOTICED, NUMBER, OUTCOME
 from journeyman.testing.scripted import ScriptedModel, call
 from tests.durable.processes import START, a_row, a_signal, a_step, claimed, found, opened, ready_ids
 from tests.support import tamper
@@ -93,7 +94,7 @@ async def test_statements_are_not_prepared_where_the_url_says_so(emptied: str) -
     for n in range(9):
         await engine.add(a_row(f"run{n}"))
     count = "SELECT count(*) FROM pg_prepared_statements"
-    prepared = await engine.connections.patiently(lambda connection, _: connection.execute(count))
+    prepared = await engine.connections.patiently(lambda connection: connection.execute(count))
     assert await prepared.fetchone() == (0,)
     await engine.close()
 
@@ -209,52 +210,141 @@ async def test_steps_that_the_database_has_lost_are_written_again(postgres: Post
     await engine.close()
 
 
-Work = Callable[[Engine], Awaitable[object]]
+Work = Callable[[Engine, str], Awaitable[object]]
 
 
-async def _claim(engine: Engine) -> object:
-    return (await claimed(engine, "a", at_once=1)).epoch
+async def _claim(engine: Engine, id: str) -> object:
+    return (await claimed(engine, id, at_once=9)).epoch
 
 
-async def _write(engine: Engine) -> object:
-    return await engine.write(await claimed(engine, "a"), a_step("a", "prompt", None, state=BEGUN), is_synced=True)
+async def _write(engine: Engine, id: str) -> object:
+    return await engine.write(await claimed(engine, id), a_step(id, "prompt", None, state=BEGUN), is_synced=True)
 
 
-async def _settle(engine: Engine) -> object:
+async def _send(engine: Engine, id: str) -> object:
+    sent = a_step(id, "prompt", None, state=BEGUN)
+    return await engine.write(
+        await claimed(engine, id), sent, starts=a_row(f"{id}-b"), posts=a_signal("other")._replace(dedup=id)
+    )
+
+
+async def _settle(engine: Engine, id: str) -> object:
     change = Change(status="waiting", wake=START + 9)
-    return await engine.settle(await claimed(engine, "a"), change, now=START, n_signals=0)
+    return await engine.settle(await claimed(engine, id), change, now=START, n_signals=0)
+
+
+async def _add(engine: Engine, id: str) -> object:
+    return (await engine.add(a_row(f"{id}-b", name=f"{id}-b"), [a_step(f"{id}-b", "prompt")])).name
 
 
 WORKS: dict[str, tuple[Work, object]] = {
     "claim": (_claim, 1),
     "write": (_write, "written"),
+    "write with others": (_send, "written"),
     "settle": (_settle, True),
-    "signal": (lambda engine: engine.signal(a_signal("a")), "taken"),
-    "add": (
-        lambda engine: engine.add(a_row("b", name="b", dedup="b"), [a_step("b", "prompt")]),
-        a_row("b", name="b", dedup="b"),
-    ),
+    "signal": (lambda engine, id: engine.signal(a_signal(id)), "taken"),
+    "add": (_add, "a-b"),
 }
 
 
 @pytest.mark.share(one_in=7)
-@pytest.mark.parametrize("lost", range(10))
+@pytest.mark.parametrize("lost", range(12))
+@pytest.mark.parametrize("loses_question", [False, True], ids=["answer", "question"])
 @pytest.mark.parametrize("name", WORKS)
-async def test_a_lost_answer_changes_nothing(postgres: PostgresServer, emptied: str, name: str, lost: int) -> None:
+async def test_a_lost_answer_changes_nothing(
+    postgres: PostgresServer, emptied: str, name: str, lost: int, *, loses_question: bool
+) -> None:
     # K22: what was done is done once, and is not taken for another's
     work, expected = WORKS[name]
     async with DeafSocket(postgres, str(conninfo_to_dict(emptied)["dbname"])) as between:
         engine = await opened(between.url)
         await engine.add(a_row("a"))
+        await engine.add(a_row("other"))
+        between.loses_question = loses_question
         between.swallow(lost)
-        assert await work(engine) == expected
+        assert await work(engine, "a") == expected
         assert between.n_swallowed == (lost < between.n_heard)
         between.swallow(None)
         row = await found(engine, "a")
-        assert row.lives == (name in ("claim", "write", "settle"))
-        assert row.n_signals == len(await engine.signals()) == (name == "signal")
-        assert len(await engine.records("b")) == (name == "add")
+        assert row.lives == (name not in ("signal", "add"))
+        told = {"signal": "a", "write with others": "other"}.get(name)
+        assert [each.run for each in await engine.signals()] == ([] if told is None else [told])
+        assert row.n_signals == (name == "signal")
+        assert (await engine.get("a-b") is not None) == (name in ("write with others", "add"))
+        assert len(await engine.records("a-b")) == (name == "add")
         await engine.close()
+
+
+async def test_a_run_that_was_given_back_stays_so_although_another_has_it_before_the_lost_answer_is_missed(
+    postgres: PostgresServer, emptied: str
+) -> None:
+    # K22: a row tells only what the last change was
+    async with DeafSocket(postgres, str(conninfo_to_dict(emptied)["dbname"])) as between:
+        engine, other = await opened(between.url), await opened(emptied)
+        for id in ("a", "b"):
+            await engine.add(a_row(id))
+        claims = [await claimed(engine, id) for id in ("a", "b")]
+        between.swallow(99)
+        assert await engine.settle(claims[0], Change(status="ready"), now=START)
+        between.when_lost = lambda: claimed(other, "b")
+        between.swallow(between.n_heard - 1)
+        assert await engine.settle(claims[1], Change(status="ready"), now=START)
+        assert between.n_swallowed == 1
+        assert (await found(other, "b")).owner == other.owner
+        await engine.close()
+        await other.close()
+
+
+@pytest.mark.parametrize("name", ["claim", "settle", "signal", "write with others"])
+async def test_what_a_database_that_was_started_again_cannot_tell_is_found_or_told(
+    postgres: PostgresServer, emptied: str, name: str
+) -> None:
+    # K22
+    work, expected = WORKS[name]
+    async with DeafSocket(postgres, str(conninfo_to_dict(emptied)["dbname"])) as between:
+        engine = await opened(between.url)
+        for id in ("a", "b", "other"):
+            await engine.add(a_row(id))
+        between.swallow(99)
+        assert await work(engine, "a") == expected
+        between.when_lost = postgres.rename
+        between.swallow(between.n_heard - 1)
+        if name == "signal":
+            with pytest.raises(StoreError, match=r"started again in the moment .* cannot tell whether"):
+                await work(engine, "b")
+        else:
+            assert await work(engine, "b") == expected
+        assert between.n_swallowed == 1
+        between.swallow(None)
+        row = await found(engine, "b")
+        assert (row.lives, row.n_signals) == ((0, 1) if name == "signal" else (1, 0))
+        told = ["a", "b"] if name == "write with others" else []
+        assert [each.dedup for each in await engine.signals(run="other")] == told
+        await engine.close()
+
+
+@pytest.mark.parametrize("is_whole", [True, False], ids=["restart", "crash"])
+def test_a_server_that_was_started_again_knows_only_what_does_not_hold(
+    postgres: PostgresServer, emptied: str, *, is_whole: bool
+) -> None:
+    # K22: it gives a number again that it has lost, and then that number is somebody else's
+    asked = f"SELECT {NUMBER}, server FROM ({NOTICED}) AS noticed(pid, server)".encode()
+    with psycopg.connect(emptied, autocommit=True) as one, psycopg.connect(emptied, autocommit=True) as other:
+        names = list[tuple[object, ...]]()
+        for each, end in ((other, b"SELECT 1"), (one, b"ROLLBACK"), (one, b"COMMIT")):
+            each.execute(b"BEGIN")
+            names += each.execute(asked).fetchall()
+            each.execute(b"SELECT pg_logical_emit_message(true, 'a', 'b')")  # an end of nothing is not on the disk
+            each.execute(end)
+        outcomes = [one.execute(OUTCOME.encode(), each).fetchall() for each in names]
+        assert outcomes == [[("in progress",)], [("aborted",)], [("committed",)]]
+        postgres.restart() if is_whole else postgres.crash(other.info.backend_pid)
+        with pytest.raises(psycopg.OperationalError):
+            other.execute(b"SELECT 1")
+    with psycopg.connect(emptied, autocommit=True) as again:
+        outcomes = [again.execute(OUTCOME.encode(), each).fetchall() for each in names]
+        assert outcomes == [[("aborted",)], [("aborted",)], [(None,)]]
+        assert again.execute(OUTCOME.encode(), ("999999999", names[0][1])).fetchall() == [("aborted",)]
 
 
 async def test_a_connection_that_is_half_open_keeps_nobody_waiting(postgres: PostgresServer, emptied: str) -> None:

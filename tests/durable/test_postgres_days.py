@@ -153,7 +153,7 @@ async def test_a_day_of_which_many_runs_are_left_is_kept(database: str, caplog: 
     engine, now = await opened(database), wall_clock()
     ids = [await begun(engine, now, f"{n}") for n in range(2)]
     before = now + 3 * DAY_S
-    await engine.connections.patiently(lambda connection, _: days.drop_days(connection, before, most_kept=1))
+    await engine.connections.patiently(lambda connection: days.drop_days(connection, before, most_kept=1))
     assert {places(database)[id] for id in ids} == {f"jm_steps_{days.days_of(now, 0)[0]['name']}"}
     assert "is kept: more than 1 of its runs are left" in caplog.text
     await engine.close()

@@ -65,7 +65,7 @@ async def everything_done(engine: PostgresEngine, asking: PostgresEngine) -> lis
 
 
 async def _state(engine: PostgresEngine) -> list[Any]:
-    async def work(connection: Any, _: bool) -> list[Any]:  # noqa: ANN401 - of the driver
+    async def work(connection: Any) -> list[Any]:  # noqa: ANN401 - of the driver
         return await (await connection.execute(_STATE.encode())).fetchall()
 
     return await engine.connections.patiently(work)

@@ -284,7 +284,7 @@ async def test_a_ticket_of_a_transaction_that_fails_was_never_written(emptied: s
     async with engine_on(emptied, jobs) as engine:
         await engine.add(a_row("a"))
 
-        async def work(connection: Connection, _: bool) -> None:
+        async def work(connection: Connection) -> None:
             async with connection.transaction(force_rollback=True):
                 assert await engine.hand_over(Ticket("a", 0), now=START, connection=connection)
 

@@ -13,6 +13,7 @@ from journeyman import Agent, Runtime, Success, run, tool
 from journeyman.durable import schema_sql
 from journeyman.errors import StoreError
 from journeyman.record import Recorder, Recordings
+from journeyman.store.shared import SharedStorage
 from journeyman.testing.scripted import ScriptedModel, call, say
 from tests.support.postgres import DeafSocket, PostgresServer
 
@@ -62,6 +63,26 @@ async def test_nothing_is_lost_or_doubled_when_an_answer_is_lost(postgres: Postg
         assert between.n_swallowed == 16
     about = [f"about {topic}: " + "x" * 300 for topic in ("sand", "dune")]
     assert looked(emptied) == [about] * 16
+
+
+async def test_what_a_database_that_was_started_again_cannot_tell_is_not_recorded_twice(
+    postgres: PostgresServer, emptied: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    # K22
+    def record(storage: SharedStorage) -> None:
+        with storage.transaction("records", tells=True) as made:
+            made.execute("INSERT INTO rec_events (run, at, path, kind) VALUES (1, 0.0, '', 'a')")
+
+    Recorder(emptied).close()  # it makes the tables
+    async with DeafSocket(postgres, str(conninfo_to_dict(emptied)["dbname"])) as between:
+        between.when_lost = postgres.rename
+        storage = await asyncio.to_thread(SharedStorage, between.url, owner="w1")
+        while "was started again as a recording was written" not in caplog.text:
+            between.swallow(between.n_swallowed)
+            await asyncio.to_thread(record, storage)
+        found = await asyncio.to_thread(storage.rows, "SELECT count(*) FROM rec_events")
+        assert found == [(between.n_swallowed,)]
+        await asyncio.to_thread(storage.close)
 
 
 async def test_many_record_at_once_while_others_forget(emptied: str) -> None:

@@ -254,11 +254,15 @@ def is_queued(chat: Chat[str], text: str) -> bool:
     return True
 
 
+@pytest.mark.share(one_in=3)
+@pytest.mark.parametrize("loses_question", [False, True], ids=["answer", "question"])
 @pytest.mark.parametrize("lost", range(14))
 async def test_a_lost_answer_loses_nothing_and_doubles_nothing(
-    postgres: PostgresServer, emptied: str, lost: int
+    postgres: PostgresServer, emptied: str, lost: int, *, loses_question: bool
 ) -> None:
+    # K22
     with between(postgres, emptied) as line:
+        line.loses_question = loses_question
         async with Chat.open(talker(), line.url, id="a", create=True) as chat:
             if lost % 2:
                 await chat.prompt("One.")

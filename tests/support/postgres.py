@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -121,6 +121,15 @@ class PostgresServer:
                 preexec_fn=_ends_with(ctypes.CDLL(None).prctl),
                 **self._user,
             )
+        try:
+            self._connect()
+        except psycopg.OperationalError:
+            self._server.kill()
+            self._server.wait()
+            raise NoPostgres(f"Postgres did not start: {log.read_text()[-300:]}") from None
+
+    def _connect(self) -> None:
+        """Connect once it listens."""
         until = time.monotonic() + _START_S
         while True:
             try:
@@ -128,9 +137,7 @@ class PostgresServer:
                 return
             except psycopg.OperationalError:
                 if self._server.poll() is not None or time.monotonic() > until:
-                    self._server.kill()
-                    self._server.wait()
-                    raise NoPostgres(f"Postgres did not start: {log.read_text()[-300:]}") from None
+                    raise
             time.sleep(0.01)  # nothing else tells when it listens
 
     def url(self, database: str = "postgres", **parameters: str) -> str:
@@ -188,6 +195,19 @@ class PostgresServer:
         while self.execute(f"SELECT pg_terminate_backend(pid) {others}", *given):
             time.sleep(0.001)  # to let the server wait for it takes a tenth of a second
 
+    async def rename(self) -> None:
+        """Let it look like another server: one that was started again."""
+        self.execute("SELECT pg_stat_reset_shared('bgwriter')")
+
+    def crash(self, pid: int) -> None:
+        """Kill one of its processes, which it survives by ending all others and beginning anew."""
+        os.kill(pid, signal.SIGKILL)
+        with suppress(psycopg.OperationalError):
+            self._connection.execute("SELECT pg_sleep(30)")
+        for each in (self._connection, *[connection for _, connection in self._kept.values()]):
+            each.close()
+        self._connect()
+
     def restart(self) -> None:
         """Stop it as a power cut of the database would, and start it again."""
         for each in (self._connection, *[connection for _, connection in self._kept.values()]):
@@ -213,6 +233,10 @@ _NOTIFIES = b"A"
 """Begins what the server tells a connection that has asked nothing."""
 
 
+async def _do_nothing() -> None:
+    pass
+
+
 class DeafSocket:
     """Stands between a process and a server: an answer that it swallows is lost with its connection."""
 
@@ -232,6 +256,10 @@ class DeafSocket:
         self.swallows: int | None = None
         """The number of the answer, from 0, that it swallows."""
         self.n_swallowed = 0
+        self.loses_question = False
+        """True: not the answer is lost but the question, which the server never hears."""
+        self.when_lost: Callable[[], Awaitable[object]] = _do_nothing
+        """What happens before the loss is noticed."""
         self.stays_open = False
         """True: a connection whose answer it swallows stays as it is, and nothing more comes on it."""
         self.is_silent = False
@@ -262,7 +290,7 @@ class DeafSocket:
 
     async def _pass_answers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_server, to_server = await asyncio.open_unix_connection(self._to)
-        asking = asyncio.create_task(_pass_on(reader, to_server))
+        asking = asyncio.create_task(self._pass_questions(reader, to_server, writer))
         try:
             while said := await from_server.read(1 << 20):
                 if self.is_silent:
@@ -273,10 +301,10 @@ class DeafSocket:
                 n, self.n_heard = self.n_heard, self.n_heard + 1
                 if n == self.swallows:
                     self.n_swallowed += 1
+                    await self.when_lost()
                     if self.stays_open:
                         await asyncio.Event().wait()
-                    if self._leaves_server:
-                        self._left.append(to_server)
+                    self._left += [to_server] if self._leaves_server else []
                     break
                 if self._hides_number and (at := said.find(b"K\0\0\0\x0c")) >= 0:
                     said = said[: at + 5] + b"\x7f\0\0\0" + said[at + 9 :]
@@ -289,12 +317,17 @@ class DeafSocket:
             if to_server not in self._left:
                 to_server.close()
 
-
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(ConnectionError):  # whoever leaves without having read all is gone as well
-        while said := await reader.read(1 << 20):
-            writer.write(said)
-    writer.close()
+    async def _pass_questions(
+        self, reader: asyncio.StreamReader, to_server: asyncio.StreamWriter, to_asking: asyncio.StreamWriter
+    ) -> None:
+        with suppress(ConnectionError):  # whoever leaves without having read all is gone as well
+            while said := await reader.read(1 << 20):
+                if self.loses_question and self.n_heard == self.swallows:
+                    self.n_heard, self.n_swallowed = self.n_heard + 1, self.n_swallowed + 1
+                    to_asking.close()
+                    break
+                to_server.write(said)
+        to_server.close()
 
 
 def _ends_with(prctl: Callable[[int, int], int]) -> Callable[[], object]:

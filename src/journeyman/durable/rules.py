@@ -90,8 +90,10 @@ def claim_row(
 
 
 def return_row(row: Row, facts: RunFacts, *, claim: Claim) -> Row | None:
-    """Make a run ready again that was claimed for somebody who is gone."""
-    return copy_with(row, status="ready", owner=None, gen=row.gen + 1) if claim.drives(row) else None
+    """Make a run ready again that was claimed for somebody who is gone, if that claim holds: somebody else's may have
+    the same number."""
+    is_ours = claim.drives(row) and row.owner == claim.row.owner
+    return copy_with(row, status="ready", owner=None, gen=row.gen + 1) if is_ours else None
 
 
 def note_questions(row: Row, facts: RunFacts, *, claim: Claim, asked: bytes | None) -> Row | None:

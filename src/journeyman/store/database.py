@@ -118,6 +118,20 @@ def make_recordings() -> str:
     )
 
 
+def holds(outcome: str | None) -> bool | None:
+    """Tell whether a transaction holds to whose end no answer came; None: the database cannot know. `outcome` is what
+    `OUTCOME` has found.
+
+    Raises:
+        OperationalError: it has not ended yet, and may still hold: it is asked again, as if the database were away.
+    """
+    if outcome == "in progress":
+        from psycopg.errors import OperationalError
+
+        raise OperationalError("the transaction has not ended yet")
+    return None if outcome is None else outcome == "committed"
+
+
 class Database:
     """A database, as a URL names it."""
 
@@ -182,25 +196,6 @@ class Database:
                 hint="Use another database, or go on with the version that made them. Nothing was changed.",
             )
         return version is None
-
-    def holds(self, outcome: str | None) -> bool:
-        """Tell whether a transaction holds to whose end no answer came. `outcome` is what `OUTCOME` has found.
-
-        Raises:
-            StoreError: the database cannot know.
-            OperationalError: it has not ended yet, and may still hold: it is asked again, as if the database were away.
-        """
-        if outcome is None:
-            raise StoreError(
-                f"{self.place} was started again in the moment in which something was written, and cannot tell whether"
-                " that is stored.",
-                hint="Look whether it is there before you do it again.",
-            )
-        if outcome == "in progress":
-            from psycopg.errors import OperationalError
-
-            raise OperationalError("the transaction has not ended yet")
-        return outcome == "committed"
 
     @contextmanager
     def explaining(self, what: str) -> Generator[None]:

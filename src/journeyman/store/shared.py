@@ -33,6 +33,7 @@ from journeyman.store.database import (
     OUTCOME,
     Database,
     check_installed,
+    holds,
     lock_number,
     make_recordings,
     make_tables,
@@ -481,11 +482,11 @@ class _SharedTransaction:
     def _holds(self) -> bool:
         """Tell whether the database has ended this transaction as it was told to."""
         ((outcome,),) = self._storage.connected().execute(OUTCOME.encode(), (self._number, self._server)).fetchall()
-        if outcome is None:
+        if (is_held := holds(outcome)) is None:
             # Rather a gap than the same twice: of an event, nothing tells that it is there already.
             missing = "%s was started again as a recording was written: what happened in that moment may be missing."
             _log.warning(missing, self._storage.place)
-        return outcome is None or self._storage.database.holds(outcome)
+        return is_held is not False
 
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from journeyman.store.database import (
     HAS_VERSION,
     HELD,
     NOTICED,
+    NUMBER,
     Database,
     check_installed,
     lock_number,
@@ -85,6 +86,8 @@ class Connections:
         self._owner, self._grace_s, self._answer_s, self._on_renewed = owner, grace_s, answer_s, on_renewed
         self.place: Final = self.database.place
         """The database, for messages: without a password."""
+        self.server = ""
+        """The server that it is connected to, by the name that it has until it is started again."""
         self._is_open = False
         self._held: Connection | None = None
         """Holds the owner's lock."""
@@ -184,28 +187,24 @@ class Connections:
         if self._held is not None:
             self._held.pgconn.finish()
 
-    async def patiently(self, work: Callable[[Connection, bool], Awaitable[T]], *, takes_long: bool = False) -> T:
-        """Do `work` with a connection; again, as long as the database is away. `work` is told whether it may have been
-        done before, and only its answer was lost. `takes_long`: it is waited for however long it takes.
+    async def patiently(self, work: Callable[[Connection], Awaitable[T]], *, takes_long: bool = False) -> T:
+        """Do `work` with a connection; again, as long as the database is away: it may have been done before, and only
+        its answer was lost. `takes_long`: it is waited for however long it takes.
 
         Raises:
             StoreError: it cannot be done.
         """
         loop = asyncio.get_running_loop()
-        until, wait_s, is_again = loop.time() + PATIENCE_S, _AGAIN_S, False
+        until, wait_s = loop.time() + PATIENCE_S, _AGAIN_S
         while True:
-            is_begun = False
             try:
                 async with self._until_closed(), self._lent() as connection:
-                    # From here on it may have been done, and only its answer lost.
-                    is_begun = True
                     async with asyncio.timeout(None if takes_long else self._answer_s):
-                        return await work(connection, is_again)
+                        return await work(connection)
             except Exception as error:
                 fault = self._fault(error, "used") if self._is_open else self._closed()
                 if not fault.may_pass or not self._is_open or loop.time() > until:
                     raise fault from error
-            is_again = is_again or is_begun
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _SELDOM_S)
 
@@ -325,8 +324,9 @@ class Connections:
             number = lock_number(self._owner)
             async with asyncio.timeout(self._answer_s):
                 found = await (await connection.execute(NOTICED.encode())).fetchone()
-            if found is not None:
-                self.database.check_number(connection.info.backend_pid, found[0])
+            assert found is not None
+            self.database.check_number(connection.info.backend_pid, found[0])
+            self.server = found[1]
             async with asyncio.timeout(self._answer_s):
                 # Whoever holds the lock by now is a connection of this process that was lost.
                 await connection.execute(END_OLD.encode(), (number,))
@@ -353,6 +353,23 @@ async def _prepare(connection: Connection, database: Database) -> None:
     info = connection.info
     if database.lacks_tables(info.server_version, info.parameter_status("server_encoding"), version):
         await connection.execute(make_tables().encode())
+
+
+@asynccontextmanager
+async def in_transaction(connection: Connection) -> AsyncGenerator[str]:
+    """Do what is in the block in a transaction, of which it is given the number."""
+    # Both at once: a statement that asks for the number would be a round trip of its own.
+    begun = await connection.execute(f"BEGIN; SELECT {NUMBER}".encode(), prepare=False)
+    begun.nextset()
+    found = await begun.fetchone()
+    assert found is not None
+    try:
+        yield found[0]
+    except BaseException:
+        if not connection.closed:
+            await connection.rollback()
+        raise
+    await connection.commit()
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -383,11 +400,6 @@ def record_of(stored: Sequence[Any]) -> Record:
 def signal_of(stored: Sequence[Any]) -> Signal:
     n, run, kind, dedup, body, at, who = map(restored, stored)
     return Signal(n, run, kind, dedup, json.loads(body), at, who)
-
-
-async def run_of(connection: Connection, id: str) -> Row | None:
-    found = await runs_of(connection, "WHERE id = %s::text", [id])
-    return found[0] if found else None
 
 
 async def runs_of(connection: Connection, where: str, given: Sequence[Any]) -> list[Row]:

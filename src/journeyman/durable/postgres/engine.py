@@ -13,6 +13,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -28,14 +29,13 @@ from journeyman.durable.postgres.connections import (
     restored,
     row_of,
     rows_of,
-    run_of,
     runs_of,
     signal_of,
     storable_value,
     written_out,
 )
 from journeyman.durable.postgres.days import drop_days
-from journeyman.durable.postgres.transactions import KEPT_S, RowChange, Transactions, unless_locked
+from journeyman.durable.postgres.transactions import KEPT_S, RowChange, Transactions
 from journeyman.durable.records import (
     QUEUES,
     Change,
@@ -52,6 +52,7 @@ from journeyman.durable.records import (
     wall_clock,
 )
 from journeyman.durable.rules import RowRule, return_row
+from journeyman.errors import StoreError
 from journeyman.session import SharedSession, Snapshot
 from journeyman.store.database import MIGRATING
 from journeyman.store.postgres import PostgresSessions
@@ -87,7 +88,7 @@ class PostgresEngine(Transactions):
 
         await self.connections.open()
         try:
-            await self.connections.patiently(lambda connection, _: work(connection), takes_long=True)  # in turn
+            await self.connections.patiently(work, takes_long=True)  # in turn
             await self._make_days(wall_clock())
         except BaseException:
             self.connections.close()
@@ -105,7 +106,7 @@ class PostgresEngine(Transactions):
     # -- runs
 
     async def add(self, row: Row, records: Sequence[Record] = (), *, is_queued: bool = True) -> Row:
-        async def work(connection: Connection, _: bool) -> Row:
+        async def work(connection: Connection) -> Row:
             # Neither stored nor found: it was forgotten in between, so once more.
             while not await self._added(connection, row, records, is_queued=is_queued):
                 where = "WHERE name = %s::text OR (agent = %s::text AND dedup = %s::text)"
@@ -115,7 +116,7 @@ class PostgresEngine(Transactions):
                     return known[0]
             return row
 
-        return await self.written(work)
+        return await self._transact(work)
 
     async def get(self, id: str) -> Row | None:
         where = "WHERE id = %s::text OR name = %s::text ORDER BY id = %s::text DESC LIMIT 1"
@@ -188,36 +189,33 @@ class PostgresEngine(Transactions):
         is_synced: bool = False,
     ) -> Row | None:
         tried: RowChange | None = None
-        made: RowChange | None = None
 
-        async def work(connection: Connection, is_again: bool) -> Row | None:
-            nonlocal tried, made
-            if is_again and tried is not None:
-                row = await run_of(connection, id)
-                if row is not None and tried.is_made(row):
-                    made = tried
-                    return row
-            async with connection.transaction():
-                if "n_busy" in rule.reads or id in self._limited:
-                    # First the lock of the queue and then the row: in another order, two would wait for each other.
-                    await rows_of(connection, sql.QUEUE_LOCK, [storable_value(id)])
-                tried = change = await self._lock_run(connection, id, rule, now=now)
-                if change is None:
-                    return None
-                await self._update_run(connection, change, now=now)
-                if says is not None:
-                    await add_lines(connection, says.session, says.lines, at=now)
-                if posts is not None:
-                    await self._posted(connection, posts)
-            made = change
-            return made.after
+        async def work(connection: Connection) -> Row | None:
+            nonlocal tried
+            if tried is not None:  # whether that holds, the run itself tells where the database cannot
+                now_there = await runs_of(connection, "WHERE id = %s::text", [id])
+                if now_there and tried.is_made(now_there[0]):
+                    return tried.after
+            if "n_busy" in rule.reads or id in self._limited:
+                # First the lock of the queue and then the row: in another order, two would wait for each other.
+                await rows_of(connection, sql.QUEUE_LOCK, [storable_value(id)])
+            tried = await self._lock_run(connection, id, rule, now=now)
+            if tried is None:
+                return None
+            await self._update_run(connection, tried, now=now)
+            if says is not None:
+                await add_lines(connection, says.session, says.lines, at=now)
+            if posts is not None:
+                await self._posted(connection, posts)
+            return tried.after
 
         try:
-            after = await self.written(unless_locked(work))
-        except asyncio.CancelledError:
-            if made is not None and made.after.epoch > made.row.epoch:  # a claim, and nobody will drive the run
-                unused = Claim(made.after, made.after.epoch)
-                await self.change(id, RowRule(partial(return_row, claim=unused)), now=now)
+            after = await self._transact(work)
+        except (asyncio.CancelledError, StoreError):
+            if tried is not None and tried.after.epoch > tried.row.epoch:  # a claim, and nobody will drive the run
+                unused = Claim(tried.after, tried.after.epoch)
+                with suppress(StoreError):  # the database is away, as the first error says
+                    await self.change(id, RowRule(partial(return_row, claim=unused)), now=now)
             raise
         self._count_in(id, after, rule)
         return after
@@ -226,18 +224,17 @@ class PostgresEngine(Transactions):
         # With a whole day, its tables are dropped: what is deleted row by row costs as much as it took to write.
         tables = ("jm_steps_default", "jm_signals_default") if by_days else ("jm_steps", "jm_signals")
 
-        async def work(connection: Connection, _: bool) -> int:
-            async with connection.transaction():
-                gone = [id for (id,) in await rows_of(connection, sql.FORGET, [storable_value(list(ids))])]
-                for table in tables:
-                    await rows_of(connection, sql.FORGET_STEPS.format(table), [gone])
-                return len(gone)
+        async def work(connection: Connection) -> int:
+            gone = [id for (id,) in await rows_of(connection, sql.FORGET, [storable_value(list(ids))])]
+            for table in tables:
+                await rows_of(connection, sql.FORGET_STEPS.format(table), [gone])
+            return len(gone)
 
-        return await self.written(work)
+        return await self._transact(work)
 
     async def drop_days(self, before: float) -> None:
         # A table may have to be waited for.
-        await self.written(lambda connection, _: drop_days(connection, before), takes_long=True)
+        await self.written(lambda connection: drop_days(connection, before), takes_long=True)
 
     def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> SharedSession:
         sessions = PostgresSessions(self.connections.database.url)
@@ -278,27 +275,27 @@ class PostgresEngine(Transactions):
         has_more = starts is not None or posts is not None
         is_synced = is_synced or has_more
 
-        async def work(connection: Connection, is_again: bool) -> Written:
-            if has_more:
-                async with connection.transaction():
-                    is_new = bool(await rows_of(connection, sql.WRITE_SYNCED, given))
-                    if is_new and starts is not None:
-                        await self._added(connection, starts, (), is_queued=True)
-                    if is_new and posts is not None:
-                        await self._posted(connection, posts)
-                if is_new:
-                    return "written"
-            elif await rows_of(connection, sql.WRITE_SYNCED if is_synced else sql.WRITE_SOON, given):
+        is_sent = False
+
+        async def work(connection: Connection) -> Written:
+            nonlocal is_sent
+            is_again, is_sent = is_sent, True
+            if await rows_of(connection, sql.WRITE_SYNCED if is_synced else sql.WRITE_SOON, given):
+                if starts is not None:
+                    await self._added(connection, starts, (), is_queued=True)
+                if posts is not None:
+                    await self._posted(connection, posts)
                 return "written"
             # An epoch only grows: what is read after the write is as true as what was read with it.
             found = await rows_of(connection, sql.KNOWN, [*given[:3], given[-2]])
             if not found or found[0][0] != claim.epoch:
                 return "fenced"
-            # A second try finds what the first has stored: then it was only the answer that was lost.
+            # Alone a step is one statement, which has no number that is known before its answer comes: it is found
+            # under its key.
             is_ours = is_again and found[0][2] is not None and record_of(found[0][1:]) == record
             return "written" if is_ours else "taken"
 
-        written = await self.written(unless_locked(work) if has_more else work)
+        written = await (self._transact(work) if has_more else self.written(work))
         if written == "written" and not is_synced:
             now_s = asyncio.get_running_loop().time()
             self._soon.append((now_s, claim, record))
@@ -307,11 +304,7 @@ class PostgresEngine(Transactions):
         return written
 
     async def signal(self, signal: Signal) -> Taken:
-        async def work(connection: Connection, is_again: bool) -> Taken:
-            async with connection.transaction():
-                return await self._posted(connection, signal, is_again=is_again)
-
-        return await self.written(unless_locked(work))
+        return await self._transact(lambda connection: self._posted(connection, signal), may_repeat=False)
 
     async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
         of_run = "" if run is None else " AND run = %s::text"

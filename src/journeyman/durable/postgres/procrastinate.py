@@ -206,10 +206,10 @@ class Procrastinate:
         of the database's clock takes nothing from anybody who beats."""
         random, seen = Random(), dict[int, object]()
 
-        async def silent(connection: Connection, _: bool) -> list[tuple[int, str, int, object]]:
+        async def silent(connection: Connection) -> list[tuple[int, str, int, object]]:
             return await (await connection.execute(_SILENT.encode(), [self.lease_s])).fetchall()
 
-        async def taken_away(connection: Connection, _: bool, *, job: int, ticket: Ticket) -> None:
+        async def taken_away(connection: Connection, *, job: int, ticket: Ticket) -> None:
             async with connection.transaction():
                 if (await connection.execute(_TAKE_AWAY.encode(), [job])).rowcount:
                     await hand_over(ticket, now=now(), connection=connection)
@@ -275,23 +275,20 @@ class _Connector:
         self._jobs: Final = set[object]()
         """The jobs that were brought and are not acknowledged."""
 
-    async def do_work(self, work: Callable[[Connection, bool], Awaitable[T]]) -> T:
-        """Do `work` with a connection; again, until it is done. A call that takes longer than a lease is made again.
-        `work` is told whether it may have been done before, and only its answer was lost.
+    async def do_work(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Do `work` with a connection; again, until it is done: it may have been done before, and only its answer was
+        lost. A call that takes longer than a lease is made again.
 
         Raises:
             StoreError: it cannot be done; or the database is away while this process is to stop.
         """
         is_again = False
 
-        def try_again(connection: Connection, is_tried: bool) -> Awaitable[T]:
-            return work(connection, is_tried or is_again)
-
         while True:
             try:
                 # A connection may be half open: without a limit, a worker would wait on it forever.
                 async with asyncio.timeout(self._lease_s):
-                    return await self._connections.patiently(try_again)
+                    return await self._connections.patiently(work)
             except TimeoutError as error:
                 late = f"{self._connections.place} has not answered within {self._lease_s:g} s."
                 fault, cause = StoreError(late, hint="Look whether it runs.", may_pass=True), error
@@ -311,10 +308,12 @@ class _Connector:
         from psycopg.errors import RaiseException
         from psycopg.rows import dict_row
 
-        is_fetch = arguments.keys() >= {"queues", "worker_id"}
+        is_fetch, is_sent = arguments.keys() >= {"queues", "worker_id"}, False
 
-        async def work(connection: Connection, is_again: bool) -> list[dict[str, Any]]:
+        async def work(connection: Connection) -> list[dict[str, Any]]:
+            nonlocal is_sent
             cursor = connection.cursor(row_factory=dict_row)
+            is_again, is_sent = is_sent, True
             if is_fetch and is_again:  # a job whose bringing was lost is ours, and nobody else would ever get it
                 await cursor.execute(_FETCHED.encode(), {**arguments, "jobs": list(self._jobs)})
                 if lost := await cursor.fetchall():

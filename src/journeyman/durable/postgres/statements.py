@@ -120,9 +120,7 @@ SIGNAL: Final = (
     " SELECT %s::text, %s::text, %s::text, %b::bytea, %s::float8, %s::text FROM queued"
 )
 SIGNAL_COLUMNS: Final = "n, run, kind, dedup, body, at, who"
-KNOWN_SIGNAL: Final = (
-    f"SELECT {SIGNAL_COLUMNS} FROM jm_signals WHERE run = %s::text AND kind = %s::text AND dedup = %s::text"
-)
+KNOWN_SIGNAL: Final = "SELECT n FROM jm_signals WHERE run = %s::text AND kind = %s::text AND dedup = %s::text"
 FORGET: Final = "DELETE FROM jm_runs WHERE id = ANY(%s::text[]) AND status IN ('done', 'failed') RETURNING id"
 FORGET_STEPS: Final = "DELETE FROM {} WHERE run = ANY(%s::text[])"
 """Deletes what is stored of these runs from a table."""

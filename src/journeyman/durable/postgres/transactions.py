@@ -20,11 +20,11 @@ from journeyman.durable.postgres import statements as sql
 from journeyman.durable.postgres.connections import (
     ANSWER_S,
     Connections,
+    in_transaction,
     owner_of,
     restored,
     rows_of,
     runs_of,
-    signal_of,
     storable_value,
     written_out,
 )
@@ -32,7 +32,8 @@ from journeyman.durable.postgres.days import make_days
 from journeyman.durable.postgres.procrastinate import Procrastinate
 from journeyman.durable.records import Claim, Record, Row, Signal
 from journeyman.durable.rules import FactName, RowRule, RunFacts, hand_over_row, needs_ticket, signal_row
-from journeyman.errors import name_and_words
+from journeyman.errors import StoreError, name_and_words
+from journeyman.store.database import OUTCOME, holds
 
 if TYPE_CHECKING:
     from journeyman.durable.postgres.connections import Connection
@@ -56,7 +57,7 @@ class RowChange(NamedTuple):
     after: Row
 
     def is_made(self, row: Row) -> bool:
-        """Tell whether this has become of the run, and only the answer was lost: another who drives it, or nobody."""
+        """Tell whether this has become of the run: another drives it, or nobody."""
         new = (self.after.epoch, self.after.owner)
         return (row.epoch, row.owner) == new != (self.row.epoch, self.row.owner)
 
@@ -117,11 +118,7 @@ class Transactions(RunChanges):
                 await self._update_run(connection, change, now=now, after_s=after_s)
             return change is not None
 
-        async def alone(connection: Connection, _: bool) -> bool:
-            async with connection.transaction():
-                return await work(connection)
-
-        return await self.written(alone) if connection is None else await work(connection)
+        return await self._transact(work) if connection is None else await work(connection)
 
     async def rescue(self, *, now: float, agents: Collection[str]) -> int:
         async def work(connection: Connection) -> Sequence[Row]:
@@ -135,21 +132,20 @@ class Transactions(RunChanges):
         return sum([await self.hand_over(Ticket(row.id, row.gen), now=now) for row in left])
 
     async def sweep(self, *, now: float) -> int:
-        async def work(connection: Connection, _: bool) -> int | None:
-            async with connection.transaction():
-                if not await rows_of(connection, sql.SWEEPS, [SWEEP_S]):
-                    return None
-                before = now - LATE_S
-                late = await rows_of(connection, sql.LATE, [before, before, self._swept_to, _MOST_SWEPT])
-                self._swept_to = late[-1][0] if len(late) == _MOST_SWEPT else ""
-                unknown = await self.dispatcher.unknown([Ticket(*each) for each in late], connection)
-                # In the same transaction: a run that was handed over has its ticket, or neither.
-                n_handed = sum([await self.hand_over(each, now=now, connection=connection) for each in unknown])
-                for (queue,) in await rows_of(connection, sql.PARKED_QUEUES):
-                    await self._unpark(connection, restored(queue), now=now)
-                return n_handed
+        async def work(connection: Connection) -> int | None:
+            if not await rows_of(connection, sql.SWEEPS, [SWEEP_S]):
+                return None
+            before = now - LATE_S
+            late = await rows_of(connection, sql.LATE, [before, before, self._swept_to, _MOST_SWEPT])
+            self._swept_to = late[-1][0] if len(late) == _MOST_SWEPT else ""
+            unknown = await self.dispatcher.unknown([Ticket(*each) for each in late], connection)
+            # In the same transaction: a run that was handed over has its ticket, or neither.
+            n_handed = sum([await self.hand_over(each, now=now, connection=connection) for each in unknown])
+            for (queue,) in await rows_of(connection, sql.PARKED_QUEUES):
+                await self._unpark(connection, restored(queue), now=now)
+            return n_handed
 
-        n_handed = await self.written(work)
+        n_handed = await self._transact(work)
         # After that transaction: what a sweep has locked need not wait for the tables.
         if n_handed is not None:
             await self._make_days(now)
@@ -159,7 +155,7 @@ class Transactions(RunChanges):
 
     async def _make_days(self, now: float) -> None:
         """Make the tables of the coming days, or say once that this role may not."""
-        may = self._may_make_days and await self.written(lambda each, _: make_days(each, now), takes_long=True)
+        may = self._may_make_days and await self.written(lambda each: make_days(each, now), takes_long=True)
         if self._may_make_days and not may:
             self._may_make_days = False
             _log.warning(
@@ -226,17 +222,15 @@ class Transactions(RunChanges):
         elif after is not None and "n_busy" in rule.reads:
             self._limited.add(id)
 
-    async def _posted(self, connection: Connection, signal: Signal, *, is_again: bool = False) -> Taken:
+    async def _posted(self, connection: Connection, signal: Signal) -> Taken:
         """Store a signal, in a transaction, and change its run."""
         rule = RowRule(partial(signal_row, kind=signal.kind))
         change = await self._lock_run(connection, signal.run, rule, now=signal.at)
         if change is None:
             return "over"
         which = [storable_value(each) for each in (signal.run, signal.kind, signal.dedup)]
-        if known := await rows_of(connection, sql.KNOWN_SIGNAL, which):
-            # A second try finds what the first has stored: then it was only the answer that was lost.
-            is_ours = is_again and signal_of(known[0])._replace(n=0) == signal._replace(n=0)
-            return "taken" if is_ours else "known"
+        if await rows_of(connection, sql.KNOWN_SIGNAL, which):
+            return "known"
         await self._update_run(connection, change, now=signal.at)
         # At the end: whoever stores another signal waits for this transaction from here on.
         body = json.dumps(signal.body).encode()
@@ -250,9 +244,42 @@ class Transactions(RunChanges):
 
     async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Do `work` on a connection, and again on another one when that breaks."""
-        return await self.connections.patiently(lambda connection, _: work(connection))
+        return await self.connections.patiently(work)
 
-    async def written(self, work: Callable[[Connection, bool], Awaitable[T]], *, takes_long: bool = False) -> T:
+    async def _transact(self, work: Callable[[Connection], Awaitable[T]], *, may_repeat: bool = True) -> T:
+        """Do `work` in a transaction that holds once: if no answer to its end comes, the database is asked whether it
+        holds. Where the database cannot know, `work` is done again, and finds what it has done.
+
+        Raises:
+            StoreError: it cannot be done; or nobody knows whether it was, and it may not be repeated.
+        """
+        tried: tuple[str, str, T] | None = None
+
+        async def done(connection: Connection) -> T:
+            nonlocal tried
+            if tried is not None:
+                *asked, result = tried
+                [(outcome,)] = await rows_of(connection, OUTCOME, asked)
+                is_held = holds(outcome)
+                if is_held is None and not may_repeat:
+                    raise StoreError(
+                        f"{self.connections.place} was started again in the moment in which something was written, and"
+                        " cannot tell whether that is stored.",
+                        hint="Look whether it is there before you do it again.",
+                    )
+                if is_held:
+                    return result
+                tried = None
+            # Before it begins: a number of this server is never taken for one of a later server.
+            server = self.connections.server
+            async with in_transaction(connection) as number:
+                result = await work(connection)
+                tried = number, server, result
+            return result
+
+        return await self.written(done)
+
+    async def written(self, work: Callable[[Connection], Awaitable[T]], *, takes_long: bool = False) -> T:
         """Do `work`, also if the waiting is cancelled: what it writes counts."""
         sending = work if self.dispatcher.joins else self._sent(work)
         writing = asyncio.ensure_future(self.connections.patiently(sending, takes_long=takes_long))
@@ -264,13 +291,13 @@ class Transactions(RunChanges):
             raise
         return writing.result()
 
-    def _sent(self, work: Callable[[Connection, bool], Awaitable[T]]) -> Callable[[Connection, bool], Awaitable[T]]:
+    def _sent(self, work: Callable[[Connection], Awaitable[T]]) -> Callable[[Connection], Awaitable[T]]:
         """Return `work`, after which its tickets are written. What cannot be written is found by the sweep."""
 
-        async def done(connection: Connection, is_again: bool) -> T:
+        async def done(connection: Connection) -> T:
             unsent = self._unsent[connection] = []
             try:
-                result = await work(connection, is_again)
+                result = await work(connection)
             finally:
                 del self._unsent[connection]
             # After the commit: a ticket for what was taken back would be one for nothing.
@@ -294,27 +321,12 @@ class Transactions(RunChanges):
             _log.warning("%s had lost %d steps, which were written again.", self.connections.place, n_lost)
 
     async def _added(self, connection: Connection, row: Row, records: Sequence[Record], *, is_queued: bool) -> bool:
-        async with connection.transaction():
-            if not await rows_of(connection, sql.ADD_RUN, [*map(storable_value, astuple(row)), self.owner]):
-                return False
-            if records:
-                async with connection.cursor() as cursor:
-                    await cursor.executemany(sql.ADD_STEP.encode(), [written_out(each) for each in records])
-            if is_queued and may_be_handed_over(row):
-                await self._enqueue(connection, row, now=row.created)
-            return True
-
-
-def unless_locked(work: Callable[[Connection, bool], Awaitable[T]]) -> Callable[[Connection, bool], Awaitable[T]]:
-    """Return what does `work` again when it and somebody else have waited for each other: nothing was stored then."""
-
-    async def again(connection: Connection, is_again: bool) -> T:
-        from psycopg.errors import DeadlockDetected
-
-        while True:
-            try:
-                return await work(connection, is_again)
-            except DeadlockDetected:
-                continue
-
-    return again
+        """Store a run, in a transaction. False: it is known."""
+        if not await rows_of(connection, sql.ADD_RUN, [*map(storable_value, astuple(row)), self.owner]):
+            return False
+        if records:
+            async with connection.cursor() as cursor:
+                await cursor.executemany(sql.ADD_STEP.encode(), [written_out(each) for each in records])
+        if is_queued and may_be_handed_over(row):
+            await self._enqueue(connection, row, now=row.created)
+        return True
