@@ -47,7 +47,7 @@ from journeyman.tools.known_secrets import known_secrets
 _LIFE: Final = 1 << 32
 """The numbers of events are those of a life, times this, and then from 1: they only grow."""
 _MOST_AT_ONCE: Final = 256
-_SOON_S: Final = 0.05
+_SOON_S: Final = 0.2
 """So long the server waits for the end of a run before it looks whether the client is still there."""
 _NOBODY: Final[frozenset[Callable[[], None]]] = frozenset()
 """One for all: each of its kind would be one more object for each run that is kept."""
