@@ -40,7 +40,7 @@ export interface Run {
   has_steps_only?: boolean; // True for a durable run that nobody has recorded: its events are made of its steps, and numbered like them.
 }
 
-/** Something that happened in a run: an event of `journeyman.events`, or a note, in its JSON form. */
+/** Something that happened in a run: an event of `journeyman.events`, in its JSON form. */
 export interface Happened {
   n: number; // Its number in the store.
   at: number; // Seconds since 1970.

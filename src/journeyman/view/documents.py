@@ -13,7 +13,7 @@ from journeyman.record.reading import RecordedRun, StoredRequest
 
 
 class EventHead(TypedDict):
-    """Something that happened in a run: an event of `journeyman.events`, or a note, in its JSON form."""
+    """Something that happened in a run: an event of `journeyman.events`, in its JSON form."""
 
     n: int
     """Its number in the store."""
