@@ -122,13 +122,16 @@ def test_without_datagrams_only_tcp_is_left(arguments: tuple[int, ...], expected
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_the_supervisor_is_asked_before_each_connect_and_without_one_there_are_no_unix_sockets(machine: str) -> None:
+def test_the_supervisor_is_asked_before_each_connect_and_bind_and_without_one_there_are_no_unix_sockets(
+    machine: str,
+) -> None:
     programs = build_supervision(machine)
     assert programs is not None
-    connect, socket = {"x86_64": (42, 41), "aarch64": (203, 198)}[machine]
-    expected = {"asking": ("asked", "allowed", "allowed"), "refusing": ("allowed", REFUSED, "allowed")}
+    connect, bind, socket = {"x86_64": (42, 49, 41), "aarch64": (203, 200, 198)}[machine]
+    expected = {"asking": ("asked", "asked", "allowed", "allowed")}
+    expected |= {"refusing": ("allowed", "allowed", REFUSED, "allowed")}
     for name, answers in expected.items():
-        calls = ((connect, 3, 0, 16), (socket, 1, 1, 0), (socket, 2, 1, 0))
+        calls = ((connect, 3, 0, 16), (bind, 3, 0, 16), (socket, 1, 1, 0), (socket, 2, 1, 0))
         program = programs[name]
         assert isinstance(program, bytes)
         assert tuple([answer(program, MACHINES[machine], *call) for call in calls]) == answers

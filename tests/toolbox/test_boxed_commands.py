@@ -222,7 +222,7 @@ NEEDED = {
     "echo true > .git/hooks/pre-push": ("write:{}/.git/hooks", "[exit code 0]\n[{0}/.git/hooks/pre-push was put"),
     "cat ../keys/one": ("read:{}/keys", "a key\n[exit code 0]"),
     "su nobody -s /bin/sh -c 'echo it works'": ("outside", "it works\n[exit code 0]"),
-    "echo 'import socket; socket.socket(1).bind(\"s\")' > b; python3 b": ("outside", "[exit code 0]"),
+    "python3 -c 'import socket; socket.socket(1).bind(\"s\")'": ("outside", "[exit code 0]"),
 }
 """Ordinary commands that a box refuses, each with the need that it tells of, and what comes of it then."""
 

@@ -35,6 +35,7 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _BELOW_A_PATH = 444, 445, 446, 1  # 
 _VERSION, _RENAMES_SINCE = 1, 2
 _N_DESCRIPTORS = 4  # the request, its input, its output, its errors
 _KILL_AGAIN_S = 0.005
+_MOST_REFUSED = 5
 _MOST_KILLS = 2_000  # a process of another user cannot be ended
 
 
@@ -233,6 +234,8 @@ class CommandKeeper:
         """The settings of the supervisor of unix sockets; None where commands get none."""
         self.listener = -1
         """The descriptor by which the kernel asks it."""
+        self.refused: list[str] = []
+        """The sockets that the command was refused, as it named them."""
         self.program = 0
         """The program of the command, which is its group as well; 0 while there is none."""
         self.has_begun = _thread.allocate_lock()
@@ -261,9 +264,14 @@ class CommandKeeper:
         names: dict[str, Any] = {}
         try:
             exec(marshal.loads(settings["code"]), names)
-            names["answer_requests"](self.listener, settings["systems"])
+            names["answer_requests"](self.listener, settings["systems"], self.note_refusal)
         finally:
             os.close(self.listener)  # then nobody waits, and all is refused
+
+    def note_refusal(self, path: bytes) -> None:
+        """Remember a socket that the command was refused, for who asked for the command."""
+        if len(self.refused) < _MOST_REFUSED and path.hex() not in self.refused:
+            self.refused.append(path.hex())
 
     def obey(self) -> None:
         """Do what is asked for. When nobody asks any more, end the command, and this process."""
@@ -332,7 +340,9 @@ class CommandKeeper:
                     pass
                 is_left = is_anything_left(program)
                 self.program = program if is_left else 0
-                self.report(f"ended {os.waitstatus_to_exitcode(ended[1])} {int(is_left)}")
+                told = (str(os.waitstatus_to_exitcode(ended[1])), str(int(is_left)), *self.refused)
+                self.refused.clear()
+                self.report(f"ended {' '.join(told)}")
                 if is_left:
                     while is_anything_left(program):
                         wait_for_one()

@@ -35,7 +35,7 @@ _END_S: Final = 5.0
 _FULL_S: Final = 0.005
 _STOPPED_S: Final = 1.0
 _MOST_IDLE: Final = 4
-_LONGEST_LINE: Final = 64
+_LONGEST_LINE: Final = 4_096
 _LONGEST_COMPLAINT: Final = 500
 Launch: TypeAlias = Callable[[Sequence[str], str], tuple[Sequence[str], Sequence[int]]]
 """Returns the command line that runs a command line in a box, and the descriptors that it inherits besides. It is given
@@ -73,6 +73,8 @@ class Keeper:
         self._idle: Final[list[socket.socket]] = []
         """The sockets of keepers that have no command."""
         self._overrides: Mapping[str, str] = {}
+        self.refused_sockets: Final[list[str]] = []
+        """The unix sockets that commands were refused, as they named them."""
         parts = ExitStack()
         self._end: Final = call_at_end(self, parts.close)
         """Ends all that runs in it, also when nobody knows it any more."""
@@ -312,8 +314,12 @@ class KeptProcess:
         """Wait until the program ends, and return its exit code. Once nobody keeps it, that is SIGKILL's."""
         if self.exit_code is None:
             match await self._line():
-                case ["ended", code, is_left] if code.removeprefix("-").isdecimal():
+                case ["ended", code, is_left, *refused] if code.removeprefix("-").isdecimal():
                     self.exit_code, self._is_left = int(code), is_left != "0"
+                    with suppress(ValueError):
+                        self._keeper.refused_sockets.extend(
+                            [bytes.fromhex(each).decode(errors="replace") for each in refused]
+                        )
                 case ["failed", number] if number.isdecimal():
                     self.exit_code, self._is_left = 127, False
                     self._failure = OSError(int(number), os.strerror(int(number)), self._program)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -84,9 +85,14 @@ class KeptSandbox:
         return process
 
     def take_refusals(self) -> list[SandboxRefusal]:
-        """Return the hosts that commands were refused since this was asked last: see `TellsRefusals`."""
+        """Return the hosts and sockets that commands were refused since this was asked last: see `TellsRefusals`."""
         places = [] if self._proxy is None else self._proxy.take_refused()
-        return [SandboxRefusal(cause="network", what=each, need=need_of_host(each)) for each in places]
+        sockets = dict.fromkeys([re.sub(r"[^ -~]", "?", each) for each in self._keeper.refused_sockets])
+        self._keeper.refused_sockets.clear()
+        return [
+            *(SandboxRefusal(cause="network", what=each, need=need_of_host(each)) for each in places),
+            *(SandboxRefusal(cause="socket", what=each, need="outside") for each in sockets),
+        ]
 
 
 class SandboxAdapter(ABC):

@@ -110,14 +110,17 @@ class Bubblewrap(SandboxAdapter):
             # all that is mounted below.
             rules = {each: _WRITES | (0 if Path(each).is_file() else _MOVES) for each in writable}
             shared = [os.path.realpath(each) for each in box.roots]
-            for own in [*new, "/dev"]:
-                if not any(is_inside(root, own) or is_inside(own, root) for root in shared):
-                    rules[own] |= _MAKES_SOCKETS
+            apart = [
+                own
+                for own in (*new, "/dev")
+                if not any(is_inside(each, own) or is_inside(own, each) for each in shared)
+            ]
+            rules |= {own: rules[own] | _MAKES_SOCKETS for own in apart}
             allowed = [("/", _MOVES), *rules.items(), *((number, _WRITES) for number in terminals)]
             settings = {
                 "mounts": {"expected": expected, "writable": [*map(os.fsencode, writable)]},
                 "borders": {"handled": [_MOVES | _WRITES | _MAKES_SOCKETS], "rules": allowed, "filter": None},
-                "sockets": {**supervision, "code": compile_part(_SUPERVISOR), **_own_systems(new)},
+                "sockets": {**supervision, "code": compile_part(_SUPERVISOR), **_own_systems(apart)},
             }
             inherited = [*shown, *terminals]
             return KeptSandbox(box, lambda line, _: ([*start, *line], inherited), lambda _: settings, adds=_ADDS)
@@ -213,11 +216,11 @@ def _lists_of_git(box: Box) -> dict[str, bytes]:
     return found
 
 
-def _own_systems(new: Sequence[str]) -> dict[str, object]:
-    """Return the folders at which a box has file systems of its own, and the devices that are none of them."""
+def _own_systems(folders: Sequence[str]) -> dict[str, object]:
+    """Return the folders at which a box has file systems of its own for sockets, and the devices that are none."""
     lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
     outside = [line.split(b" ", 3)[2] for line in lines]
-    return {"folders": [*map(os.fsencode, (*new, "/dev"))], "outside": outside}
+    return {"folders": [*map(os.fsencode, folders)], "outside": outside}
 
 
 def _identify(path: str) -> tuple[int, int] | None:

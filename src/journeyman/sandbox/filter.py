@@ -3,7 +3,7 @@
 It is a program of classic BPF, which the kernel runs before each call. It refuses families of sockets beyond those of
 the internet and unix streams, namespaces and mounts, bits that let a file run as its owner, and calls that a filter
 cannot look into (`clone3`, `openat2`, io_uring), for which programs have another way. All else is allowed. A second one
-asks the supervisor before each `connect`.
+asks the supervisor before each `connect` and `bind`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _JUDGED: Final = {
 """The calls that are refused with some arguments only: see `_conditions`."""
 _MODES: Final = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
 """The argument of each call that is the mode which a file gets."""
-_CONNECT, _SECCOMP = (42, 203), (317, 277)
+_BIND, _CONNECT, _SECCOMP = (49, 200), (42, 203), (317, 277)
 _OPENS: Final = {"open": 1, "openat": 2}
 """The argument that holds the flags; the mode is the next one."""
 
@@ -93,16 +93,18 @@ def build_filter(machine: str | None = None, *, has_own_network: bool = True) ->
 
 
 def build_supervision(machine: str | None = None) -> dict[str, object] | None:
-    """Return the filters for unix sockets: one that asks the supervisor before each `connect`, with the number of the
-    call that sets it, and one that refuses such sockets where the system cannot ask. None: as for `build_filter`."""
+    """Return the filters for unix sockets: one that asks the supervisor before each `connect` and `bind`, with the
+    number of the call that sets it, and one that refuses such sockets where the system cannot ask. None: as for
+    `build_filter`."""
     known = _MACHINES.get(platform.machine() if machine is None else machine)
     if known is None:
         return None
     number: list[_Instruction] = [(_LOAD, 0, 0, _NUMBER_AT)]
+    asked = [each for numbers in (_BIND, _CONNECT) for each in _when(_EQUAL, numbers[known[0]], [_ASK])]
     refusing = _when(_EQUAL, _JUDGED["socket"][known[0]], [_load(0), *_when(_EQUAL, _AF_UNIX, [_REFUSE]), _ALLOW])
     return {
         "set_filter": _SECCOMP[known[0]],
-        "asking": _pack([*number, *_when(_EQUAL, _CONNECT[known[0]], [_ASK]), _ALLOW]),
+        "asking": _pack([*number, *asked, _ALLOW]),
         "refusing": _pack([*number, *refusing, _ALLOW]),
     }
 

@@ -50,17 +50,13 @@ _NAMELESS: Final = re.compile(
     re.MULTILINE,
 )
 _SOCKETS: Final = re.compile(
-    r"(?:dial unix (\S+): |^\w[\w-]*: |could not create )(?:socket|connect): operation not permitted\r?$"
+    r"(?:dial unix (\S+): |^\w[\w-]*: |could not create )socket: operation not permitted\r?$"
     r"|^error (?:connecting to|creating) (\S+) \(Operation not permitted\)$"
-    r"|^error creating (\S+) \(Permission denied\)$"
-    r"|^(?:Error connecting to agent|Failed to connect to bus|nc: unix connect failed): Operation not permitted$"
-    r"|(?:_socket\.socket\.__init__|\.connect)\(.*\)\n(?:[ ~^]+\n)?PermissionError: \[Errno 1\] Operation not permitted"
-    r"|\.bind\((?:path|f?['\"][^,]*)\)\n(?:[ ~^]+\n)?PermissionError: \[Errno 13\] Permission denied$"
-    r"|\b(?:listen|connect) EPERM(?:: operation not permitted)? (\S+)"
-    r"|\blisten EACCES: permission denied (?!\S+:\d+$)(\S+)",
+    r"|_socket\.socket\.__init__\(.*\)\n(?:[ ~^]+\n)?PermissionError: \[Errno 1\] Operation not permitted$"
+    r"|\b(?:listen|connect) EPERM: operation not permitted (\S+)",
     re.MULTILINE | re.IGNORECASE,
 )
-"""As they tell that they get no unix socket, may not connect it, or may not make one in a folder of outside."""
+"""As they tell that they get no unix socket."""
 _PRIVILEGES: Final = re.compile(
     r"^(su|runuser|setpriv|unshare|newgrp): .*: Operation not permitted$|^(sudo): .*\bno new privileges\b", re.MULTILINE
 )

@@ -4,7 +4,7 @@ It is a thread of each keeper, which runs its code; it is never imported. Before
 kernel asks it, and waits. It connects the socket itself, with a copy of the address, and never lets the kernel go on
 with the call: nothing counts that the command swaps meanwhile. A unix socket is connected by an abstract name, which
 belongs to the network of the box, or to a file that is held open and lies in a file system that was made for the box,
-where no socket of outside can be.
+where no socket of outside can be. A `bind` is only looked at: where it may make a file, Landlock decides.
 """
 
 from __future__ import annotations
@@ -17,18 +17,21 @@ import sys
 TYPE_CHECKING = False  # `typing` takes time to load
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from typing import Any
 else:
     import posix as os  # without its paths
 
 _RECEIVE, _ANSWER, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102  # as linux/seccomp.h has them
-_N_WORDS, _THREAD_AT, _SOCKET_AT, _ADDRESS_AT, _LENGTH_AT = 10, 1, 4, 5, 6
+_GOES_ON = (1).to_bytes(4, sys.byteorder)
+_BIND = (49, 200)  # one of them is another call elsewhere, about which nobody asks
+_N_WORDS, _THREAD_AT, _CALL_AT, _SOCKET_AT, _ADDRESS_AT, _LENGTH_AT = 10, 1, 2, 4, 5, 6
 _PIDFD_GETFD, _AF_UNIX = 438, 1
 _KIND_OF_FILE, _IS_SOCKET = 0o170000, 0o140000
 _LONGEST, _LONGEST_UNIX = 128, 110  # as the kernel takes addresses
 _HALF = 0xFFFFFFFF
 _LONGEST_STATUS = 4_096
+_LOOKUPS = b"/var/lib/sss/pipes/"  # every program that looks up a user asks there first, and goes on without
 _OWN = b"/proc/self/"
 _MOST_WAITING = 200  # for listeners with a full queue; who comes then is told to try again
 
@@ -40,7 +43,7 @@ _flags: Any = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
 _Function: Any = type("Function", (_ctypes.CFuncPtr,), {"_flags_": _flags, "_restype_": _integer})
 
 
-def answer_requests(listener: int, systems: Collection[int]) -> None:
+def answer_requests(listener: int, systems: Collection[int], note_refusal: Callable[[bytes], None]) -> None:
     """Answer each request of the kernel. `systems` are the devices of the box's own file systems. A connection is made
     in a thread of its own, so that nobody waits for the listener of another one."""
     while True:
@@ -54,22 +57,32 @@ def answer_requests(listener: int, systems: Collection[int]) -> None:
         words: list[int] = [*request]
         opened: list[int] = []
         try:
-            address = find_address(words, systems, opened)
+            address, path = read_address(words)
+            if words[_CALL_AT] & _HALF in _BIND:
+                if path and os.stat(path.rpartition(b"/")[0] or b"/").st_dev not in systems:
+                    note_refusal(path_of(address))
+                send_answer(listener, words, opened, 0)
+                continue
+            if path and not is_in_box(path, systems, opened):
+                if not path.startswith(_LOOKUPS):
+                    note_refusal(path_of(address))
+                raise PermissionError(errno.EPERM, "not made in the box")
+            reached = address[:2] + b"/proc/self/fd/%d" % opened[0] if path else address
             if _thread._count() > _MOST_WAITING:  # pyright: ignore[reportPrivateUsage]
                 raise BlockingIOError(errno.EAGAIN, "too many wait")
-            _thread.start_new_thread(connect, (listener, words, address, opened))
+            _thread.start_new_thread(connect, (listener, words, reached, opened))
         except OSError as error:
             send_answer(listener, words, opened, error.errno)
         except RuntimeError:  # this process gets no more threads
             send_answer(listener, words, opened, errno.EAGAIN)
 
 
-def find_address(words: list[int], systems: Collection[int], opened: list[int]) -> bytes:
-    """Return the address that a request is about: that of a file as this process reaches it, by a descriptor that is
-    added to those which are `opened`.
+def read_address(words: list[int]) -> tuple[bytes, bytes]:
+    """Return the address that a request is about, and the path of its file as this process reaches that; empty where it
+    names none. A unix socket takes no other addresses than those of a file, and abstract names.
 
     Raises:
-        OSError: it leads out of the box, or is none.
+        OSError: it is none.
     """
     thread, length = words[_THREAD_AT] & _HALF, words[_LENGTH_AT] & _HALF
     if length > _LONGEST:
@@ -80,21 +93,32 @@ def find_address(words: list[int], systems: Collection[int], opened: list[int]) 
         address = b""
     if len(address) < length:
         raise OSError(errno.EFAULT, "nothing is there")
-    path = address[2:].partition(b"\0")[0]
+    path = path_of(address)
     if int.from_bytes(address[:2], sys.byteorder) != _AF_UNIX or not path:
-        return address  # an abstract name, or none: a unix socket takes no other addresses
+        return address, b""
     if length > _LONGEST_UNIX:
         raise OSError(errno.EINVAL, "no address of a unix socket is as long")
     if path.startswith(_OWN):
         path = b"/proc/%d/%s" % (thread, path.removeprefix(_OWN))
-    seen = path if path.startswith(b"/") else b"/proc/%d/cwd/%s" % (thread, path)
-    opened.append(os.open(seen, os.O_PATH | os.O_CLOEXEC))
+    return address, path if path.startswith(b"/") else b"/proc/%d/cwd/%s" % (thread, path)
+
+
+def path_of(address: bytes) -> bytes:
+    """Return the path in the address of a unix socket; empty if its name is abstract."""
+    return address[2:].partition(b"\0")[0]
+
+
+def is_in_box(path: bytes, systems: Collection[int], opened: list[int]) -> bool:
+    """Add the socket at a path to what is `opened`, and tell whether it was made in the box.
+
+    Raises:
+        OSError: it is no socket.
+    """
+    opened.append(os.open(path, os.O_PATH | os.O_CLOEXEC))
     facts = os.fstat(opened[0])
     if facts.st_mode & _KIND_OF_FILE != _IS_SOCKET:
         raise OSError(errno.ECONNREFUSED, "no socket")
-    if facts.st_dev not in systems:
-        raise OSError(errno.EPERM, "not made in the box")
-    return address[:2] + b"/proc/self/fd/%d" % opened[0]
+    return facts.st_dev in systems
 
 
 def connect(listener: int, words: list[int], address: bytes, opened: list[int]) -> None:
@@ -115,12 +139,14 @@ def connect(listener: int, words: list[int], address: bytes, opened: list[int]) 
 
 
 def send_answer(listener: int, words: list[int], opened: list[int], failure: int | None) -> None:
-    """Close what was opened for a request, and tell the kernel the error with which the call fails; 0: with none."""
+    """Close what was opened for a request, and tell the kernel the error with which the call fails; 0: with none. The
+    kernel goes on with a `bind`, whatever came of it here."""
     for number in opened:
         os.close(number)
     code = (-(errno.EPERM if failure is None else failure)).to_bytes(4, sys.byteorder, signed=True)
+    ending = bytes(4) + _GOES_ON if words[_CALL_AT] & _HALF in _BIND else code + bytes(4)
     try:
-        invoke("ioctl", listener, _ANSWER, words[0].to_bytes(8, sys.byteorder) + bytes(8) + code + bytes(4))
+        invoke("ioctl", listener, _ANSWER, words[0].to_bytes(8, sys.byteorder) + bytes(8) + ending)
     except OSError:  # whoever asked has ended
         return
 
