@@ -22,7 +22,6 @@ TYPE_CHECKING = False  # `typing` takes time to load
 if TYPE_CHECKING:
     import os
     import signal
-    from collections.abc import Iterator
     from typing import Any
 else:
     import _signal as signal  # without its enums
@@ -73,7 +72,10 @@ def check_mounts(expected: dict[bytes, tuple[int, int] | None], writable: list[b
     """End unless the files that are expected are mounted, each at its place, and nothing else may be written: somebody
     may have swapped a folder for a link while the borders were drawn."""
     places: set[bytes] = set()
-    for place, options, *_ in list_mounts():
+    for line in read(os.open("/proc/self/mountinfo", os.O_RDONLY)).splitlines():
+        *_, escaped, options = line.split(b" ", 6)[:6]
+        first, *rest = escaped.split(b"\\")  # blanks are written as numbers
+        place = first + b"".join([bytes([int(each[:3], 8)]) + each[3:] for each in rest])
         places.add(place)
         is_ours = any(place == each or place.startswith(each + b"/") for each in writable)
         if options.startswith(b"rw") and not is_ours:
@@ -86,22 +88,12 @@ def check_mounts(expected: dict[bytes, tuple[int, int] | None], writable: list[b
 
 def find_own_systems(sockets: dict[str, Any] | None, *, are_drawn: bool) -> dict[str, Any] | None:
     """Return the settings of the supervisor with the devices of the temporary file systems that were made for this box:
-    those at its folders that are not `outside` as well, as one is that commands may write to. There are none where
-    Landlock draws no borders, since a socket could be made anywhere."""
+    those at its folders that are none of `outside`, as one is that commands may read. There are none where Landlock
+    draws no borders, since a socket could be made anywhere."""
     if sockets is None:
         return None
-    found = {each for place, _, each, kind in list_mounts() if place in sockets["folders"] and kind == b"tmpfs"}
-    systems = {os.makedev(*map(int, each.split(b":"))) for each in found.difference(sockets["outside"])}
-    return {**sockets, "systems": systems if are_drawn else ()}
-
-
-def list_mounts() -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
-    """Give each mount: its place, its options, its device, and the kind of its file system."""
-    for line in read(os.open("/proc/self/mountinfo", os.O_RDONLY)).splitlines():
-        _, _, device, _, escaped, options, *rest = line.split(b" ")
-        first, *others = escaped.split(b"\\")  # blanks are written as numbers
-        place = first + b"".join([bytes([int(each[:3], 8)]) + each[3:] for each in others])
-        yield place, options, device, rest[rest.index(b"-") + 1]
+    found = {os.stat(each).st_dev for each in sockets["folders"] if os.access(each, os.F_OK)}
+    return {**sockets, "systems": found.difference(sockets["outside"]) if are_drawn else ()}
 
 
 def restrict(limits: dict[int, int]) -> None:

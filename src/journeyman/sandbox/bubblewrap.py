@@ -13,7 +13,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
@@ -120,7 +120,7 @@ class Bubblewrap(SandboxAdapter):
             settings = {
                 "mounts": {"expected": expected, "writable": [*map(os.fsencode, writable)]},
                 "borders": {"handled": [_MOVES | _WRITES | _MAKES_SOCKETS], "rules": allowed, "filter": None},
-                "sockets": {**supervision, "code": compile_part(_SUPERVISOR), **_own_systems(apart)},
+                "sockets": {**supervision, "code": compile_part(_SUPERVISOR), **_own_systems(apart, masks)},
             }
             inherited = [*shown, *terminals]
             return KeptSandbox(box, lambda line, _: ([*start, *line], inherited), lambda _: settings, adds=_ADDS)
@@ -216,10 +216,11 @@ def _lists_of_git(box: Box) -> dict[str, bytes]:
     return found
 
 
-def _own_systems(folders: Sequence[str]) -> dict[str, object]:
-    """Return the folders at which a box has file systems of its own for sockets, and the devices that are none."""
-    lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
-    outside = [line.split(b" ", 3)[2] for line in lines]
+def _own_systems(folders: Sequence[str], masks: Iterable[str]) -> dict[str, object]:
+    """Return the folders at which a box has file systems of its own for sockets, and the devices of all else that may
+    be mounted there: what is there outside, and what is mounted over what is hidden."""
+    others = {each for each in folders if os.access(each, os.F_OK)} | {unreadable_like(each) for each in masks}
+    outside = [Path(each).stat().st_dev for each in others]
     return {"folders": [*map(os.fsencode, folders)], "outside": outside}
 
 

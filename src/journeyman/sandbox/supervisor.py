@@ -57,24 +57,42 @@ def answer_requests(listener: int, systems: Collection[int], note_refusal: Calla
         words: list[int] = [*request]
         opened: list[int] = []
         try:
-            address, path = read_address(words)
+            address = find_address(words, systems, opened, note_refusal)
             if words[_CALL_AT] & _HALF in _BIND:
-                if path and os.stat(path.rpartition(b"/")[0] or b"/").st_dev not in systems:
-                    note_refusal(path_of(address))
                 send_answer(listener, words, opened, 0)
-                continue
-            if path and not is_in_box(path, systems, opened):
-                if not path.startswith(_LOOKUPS):
-                    note_refusal(path_of(address))
-                raise PermissionError(errno.EPERM, "not made in the box")
-            reached = address[:2] + b"/proc/self/fd/%d" % opened[0] if path else address
-            if _thread._count() > _MOST_WAITING:  # pyright: ignore[reportPrivateUsage]
-                raise BlockingIOError(errno.EAGAIN, "too many wait")
-            _thread.start_new_thread(connect, (listener, words, reached, opened))
+            elif _thread._count() > _MOST_WAITING:  # pyright: ignore[reportPrivateUsage]
+                send_answer(listener, words, opened, errno.EAGAIN)
+            else:
+                _thread.start_new_thread(connect, (listener, words, address, opened))
         except OSError as error:
             send_answer(listener, words, opened, error.errno)
         except RuntimeError:  # this process gets no more threads
             send_answer(listener, words, opened, errno.EAGAIN)
+
+
+def find_address(
+    words: list[int], systems: Collection[int], opened: list[int], note_refusal: Callable[[bytes], None]
+) -> bytes:
+    """Return the address that a request is about: that of a file to connect to by a descriptor, which is added to those
+    that are `opened`.
+
+    Raises:
+        OSError: it leads out of the box, or is none.
+    """
+    address, path = read_address(words)
+    if not path:
+        return address
+    is_bind = words[_CALL_AT] & _HALF in _BIND
+    place = path.rpartition(b"/")[0] or b"/" if is_bind else path
+    opened.append(os.open(place, os.O_PATH | os.O_CLOEXEC))
+    facts = os.fstat(opened[0])
+    if not is_bind and facts.st_mode & _KIND_OF_FILE != _IS_SOCKET:
+        raise OSError(errno.ECONNREFUSED, "no socket")
+    if facts.st_dev not in systems:
+        if not path.startswith(_LOOKUPS):
+            note_refusal(path_of(address))
+        raise OSError(errno.EPERM, "not made in the box")
+    return address[:2] + b"/proc/self/fd/%d" % opened[0]
 
 
 def read_address(words: list[int]) -> tuple[bytes, bytes]:
@@ -106,19 +124,6 @@ def read_address(words: list[int]) -> tuple[bytes, bytes]:
 def path_of(address: bytes) -> bytes:
     """Return the path in the address of a unix socket; empty if its name is abstract."""
     return address[2:].partition(b"\0")[0]
-
-
-def is_in_box(path: bytes, systems: Collection[int], opened: list[int]) -> bool:
-    """Add the socket at a path to what is `opened`, and tell whether it was made in the box.
-
-    Raises:
-        OSError: it is no socket.
-    """
-    opened.append(os.open(path, os.O_PATH | os.O_CLOEXEC))
-    facts = os.fstat(opened[0])
-    if facts.st_mode & _KIND_OF_FILE != _IS_SOCKET:
-        raise OSError(errno.ECONNREFUSED, "no socket")
-    return facts.st_dev in systems
 
 
 def connect(listener: int, words: list[int], address: bytes, opened: list[int]) -> None:
