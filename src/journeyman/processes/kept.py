@@ -274,8 +274,11 @@ def call_at_end(owner: object, end: Callable[[], object]) -> Callable[[], object
 
 @cache
 def compile_part(source: Path) -> bytes:
-    """Return a module as the keeper's Python runs it without compiling it first, which takes as long as a command."""
-    return marshal.dumps(compile(source.read_bytes(), str(source), "exec", dont_inherit=True))
+    """Return a module as the keeper's Python runs it without compiling it first, which takes as long as a command. Nor
+    does it load the module `__future__`, by which this one is only told how to compile."""
+    code = source.read_bytes().replace(b"from __future__ import annotations", b"", 1)
+    compiled = compile(code, str(source), "exec", annotations.compiler_flag, dont_inherit=True)
+    return marshal.dumps(compiled)
 
 
 def memory_of(content: bytes) -> BinaryIO:

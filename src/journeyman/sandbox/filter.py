@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import platform
 import struct
+from collections.abc import Mapping
 from functools import cache
 from typing import Final, TypeAlias
 
@@ -92,7 +93,8 @@ def build_filter(machine: str | None = None, *, has_own_network: bool = True) ->
     return _pack([*program, _ALLOW])
 
 
-def build_supervision(machine: str | None = None) -> dict[str, object] | None:
+@cache
+def build_supervision(machine: str | None = None) -> Mapping[str, object] | None:
     """Return the filters for unix sockets: one that asks the supervisor before each `connect` and `bind`, with the
     number of the call that sets it, and one that refuses such sockets where the system cannot ask. None: as for
     `build_filter`."""
