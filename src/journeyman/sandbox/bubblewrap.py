@@ -117,6 +117,7 @@ class Bubblewrap(SandboxAdapter):
             ]
             rules |= {own: rules[own] | _MAKES_SOCKETS for own in apart}
             allowed = [("/", _MOVES), *rules.items(), *((number, _WRITES) for number in terminals)]
+            masks = [path for path, kind, _ in mounts if kind == "mask"]
             settings = {
                 "mounts": {"expected": expected, "writable": [*map(os.fsencode, writable)]},
                 "borders": {"handled": [_MOVES | _WRITES | _MAKES_SOCKETS], "rules": allowed, "filter": None},
