@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +12,10 @@ from hypothesis import strategies as st
 
 from journeyman import Agent
 from journeyman.durable import Durable, InMemoryEngine, Memory, Queue, RunHandle, Worker
-from journeyman.durable.dispatch import Dispatcher, Requeue, ResumeRun, Ticket
+from journeyman.durable.dispatch import LATE_S, Dispatcher, Requeue, ResumeRun, Ticket, may_be_handed_over, write_ticket
+from journeyman.durable.engine import Taken
+from journeyman.durable.records import Record, Row, Signal
+from journeyman.durable.rules import RowRule, hand_over_row, needs_ticket
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Request
 from journeyman.testing.scripted import Answer, FunctionModel
@@ -87,6 +91,59 @@ if TYPE_CHECKING:
     _dispatcher: type[Dispatcher] = Malicious
 
 
+class TicketedEngine(InMemoryEngine):
+    """An engine in memory whose runs are brought to workers by tickets."""
+
+    def __init__(self, memory: Memory, dispatcher: Malicious) -> None:
+        super().__init__(memory)
+        self.dispatcher: Dispatcher = dispatcher
+        self.tickets = self
+
+    async def add(self, row: Row, records: Sequence[Record] = (), *, is_queued: bool = True) -> Row:
+        stored = await super().add(row, records, is_queued=is_queued)
+        if is_queued:
+            await write_ticket(self.dispatcher, stored, now=row.created)
+        return stored
+
+    async def change(self, id: str, rule: RowRule, *, now: float, **more: Any) -> Row | None:
+        before = self.memory.rows[id]
+        after = await super().change(id, rule, now=now, **more)
+        if after is not None:
+            await self._follow(before, after, now=now)
+        return after
+
+    async def signal(self, signal: Signal) -> Taken:
+        before = self.memory.rows[signal.run]
+        taken = await super().signal(signal)
+        await self._follow(before, self.memory.rows[signal.run], now=signal.at)
+        return taken
+
+    async def _follow(self, before: Row, after: Row, *, now: float, after_s: float = 0.0) -> None:
+        if needs_ticket(before, after):
+            await write_ticket(self.dispatcher, after, now=now, after_s=after_s)
+        if before.status == "running" != after.status:
+            for parked in [each for each in self.memory.rows.values() if each.parked and each.status == "ready"][:1]:
+                await self.hand_over(Ticket(parked.id, parked.gen), now=now)
+
+    async def hand_over(self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: object = None) -> bool:
+        before, rule = self.memory.rows[ticket.run], RowRule(partial(hand_over_row, gen=ticket.gen))
+        after = await super().change(ticket.run, rule, now=now)
+        if after is not None:
+            await self._follow(before, after, now=now, after_s=after_s)
+        return after is not None
+
+    async def rescue(self, *, now: float, agents: Collection[str]) -> int:
+        left = [row for row in self.memory.rows.values() if row.status == "running" and row.agent in agents]
+        dead = [Ticket(row.id, row.gen) for row in left if row.owner not in self.memory.owners]
+        return sum([await self.hand_over(each, now=now) for each in dead])
+
+    async def sweep(self, *, now: float) -> int:
+        rows = [row for row in self.memory.rows.values() if row.status != "running" and not row.parked]
+        late = [row for row in rows if may_be_handed_over(row) and (row.wake or row.created) < now - LATE_S]
+        unknown = await self.dispatcher.unknown([Ticket(row.id, row.gen) for row in late], None)
+        return sum([await self.hand_over(each, now=now) for each in unknown])
+
+
 class AsksForPay:
     """A gate that asks about the calls of every other run."""
 
@@ -128,7 +185,7 @@ async def _live(seed: int, losing: float, repeating: float) -> None:
         return START + loop.time()
 
     def process() -> Process:
-        made = Process(InMemoryEngine(memory, dispatcher=dispatcher), die=memory.owners.discard)
+        made = Process(TicketedEngine(memory, dispatcher), die=memory.owners.discard)
         made.tickets = made.engine.tickets
         return made
 
@@ -169,7 +226,7 @@ def test_a_run_that_is_driven_for_too_long_goes_on_by_another_ticket_between_two
 
     async def live() -> None:
         random, memory = Random(3), Memory()
-        engine = InMemoryEngine(memory, dispatcher=Malicious(random, 0.0, 0.0, drive_s=3.0))
+        engine = TicketedEngine(memory, Malicious(random, 0.0, 0.0, drive_s=3.0))
         calls = [do("once", f"{n}") for n in range(8)]
         agent = Agent(name="clerk", model=following(*calls, "Done."), tools=world.tools())
         async with Durable(engine, now=lambda: START + asyncio.get_running_loop().time()) as durable:

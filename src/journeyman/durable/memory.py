@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
-from journeyman.durable.dispatch import (
-    LATE_S,
-    SWEEP_S,
-    Dispatcher,
-    EngineConnection,
-    Ticket,
-    may_be_handed_over,
-    write_ticket,
-)
+from journeyman.durable.dispatch import Tickets
 from journeyman.durable.engine import Engine, RunChanges, Taken, Written
 from journeyman.durable.records import (
     OVER,
@@ -39,7 +31,7 @@ from journeyman.durable.records import (
     Status,
     StepState,
 )
-from journeyman.durable.rules import FactName, RowRule, RunFacts, hand_over_row, is_free, needs_ticket, signal_row
+from journeyman.durable.rules import FactName, RowRule, RunFacts, is_free, signal_row
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.inbox import Queue
 from journeyman.session import SharedSession, Snapshot, Step, check_session_id, turns_of
@@ -84,8 +76,6 @@ class Memory:
         self.sessions: dict[str, _Said] = {}
         self.open_in: dict[str, str] = {}
         """Who has which session open."""
-        self.swept = float("-inf")
-        """When runs were last looked for that no ticket carries, in seconds since 1970."""
 
     def put(self, row: Row) -> None:
         """Keep a run as it is now."""
@@ -172,12 +162,9 @@ def _state_of_queue(queue: str, rows: Sequence[Row], *, now: float) -> QueueStat
 class InMemoryEngine(RunChanges):
     """An engine on a `Memory`."""
 
-    def __init__(self, memory: Memory | None = None, *, dispatcher: Dispatcher | None = None) -> None:
-        """With a `dispatcher`, tickets bring the runs to workers; all engines on the memory have to share it."""
+    def __init__(self, memory: Memory | None = None) -> None:
         self.memory = memory or Memory()
-        self.tickets: _InMemoryTickets | None = (
-            None if dispatcher is None else _InMemoryTickets(self.memory, dispatcher)
-        )
+        self.tickets: Tickets | None = None
         self.owner = f"owner{next(self.memory.names)}"
         self._seen = 0
 
@@ -193,8 +180,6 @@ class InMemoryEngine(RunChanges):
             return known
         self.memory.put(row)
         self.memory.records[row.id] = {(each.key, each.state): each for each in records}
-        if is_queued and self.tickets is not None and may_be_handed_over(row):
-            await write_ticket(self.tickets.dispatcher, row, now=row.created)
         return row
 
     async def get(self, id: str) -> Row | None:
@@ -254,8 +239,6 @@ class InMemoryEngine(RunChanges):
         if says is not None:
             self.memory.sessions[says.session].add(says.lines)
         self.memory.put(after)
-        if self.tickets is not None:
-            await self.tickets.follow(row, after, now=now)
         if posts is not None:
             await self.signal(posts)
         return after
@@ -295,8 +278,6 @@ class InMemoryEngine(RunChanges):
             return "known"
         self.memory.signals[n] = signal._replace(n=n)
         self.memory.put(after)
-        if self.tickets is not None:
-            await self.tickets.follow(row, after, now=signal.at)
         return "taken"
 
     async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
@@ -432,58 +413,6 @@ class InMemorySession:
         if not self._is_closed and self._memory.open_in.get(self.id) == self._owner:
             del self._memory.open_in[self.id]
         self._is_closed = True
-
-
-class _InMemoryTickets:
-    """The tickets of engines that share a memory."""
-
-    def __init__(self, memory: Memory, dispatcher: Dispatcher) -> None:
-        self.dispatcher: Dispatcher = dispatcher
-        self._memory = memory
-
-    async def follow(self, row: Row, after: Row, *, now: float, after_s: float = 0.0) -> None:
-        """Write what the change of a run means for tickets: of itself, and of the first that its queue had no room
-        for."""
-        if needs_ticket(row, after):
-            await write_ticket(self.dispatcher, after, now=now, after_s=after_s)
-        elif after.gen != row.gen:
-            await self.dispatcher.drop(after.id, None)
-        if row.status == "running" != after.status:
-            rows = self._memory.rows.values()
-            parked = [each for each in rows if each.parked and each.status == "ready" and each.queue == row.queue]
-            for first in sorted(parked, key=lambda each: (-each.priority, each.created, each.id))[:1]:
-                await self.hand_over(Ticket(first.id, first.gen), now=now)
-
-    async def hand_over(
-        self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: EngineConnection = None
-    ) -> bool:
-        row = self._memory.rows.get(ticket.run)
-        after = None if row is None else hand_over_row(row, RunFacts(now=now), gen=ticket.gen)
-        if row is None or after is None:
-            return False
-        self._memory.put(after)
-        await self.follow(row, after, now=now, after_s=after_s)
-        return True
-
-    async def rescue(self, *, now: float, agents: Collection[str]) -> int:
-        running = [row for row in self._memory.rows.values() if row.status == "running" and row.agent in agents]
-        dead = [Ticket(row.id, row.gen) for row in running if row.owner not in self._memory.owners]
-        return sum([await self.hand_over(each, now=now) for each in dead])
-
-    async def sweep(self, *, now: float) -> int:
-        if now - self._memory.swept < SWEEP_S:
-            return 0
-        self._memory.swept = now
-        late = [
-            Ticket(row.id, row.gen)
-            for row in self._memory.rows.values()
-            if row.status != "running"
-            and not row.parked
-            and may_be_handed_over(row)
-            and (row.wake or row.created) < now - LATE_S
-        ]
-        unknown = await self.dispatcher.unknown(late, None)
-        return sum([await self.hand_over(each, now=now) for each in unknown])
 
 
 if TYPE_CHECKING:
