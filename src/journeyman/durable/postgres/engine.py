@@ -13,7 +13,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -210,7 +210,8 @@ class PostgresEngine(Transactions):
             return tried.after
 
         try:
-            after = await self._transact(work)
+            async with self._claiming if rule.reads else nullcontext():
+                after = await self._transact(work)
         except (asyncio.CancelledError, StoreError):
             if tried is not None and tried.after.epoch > tried.row.epoch:  # a claim, and nobody will drive the run
                 unused = Claim(tried.after, tried.after.epoch)

@@ -92,6 +92,8 @@ class Transactions(RunChanges):
                 " examples/dispatchers has one for PgQueuer, for Celery and for Temporal."
             )
         self.owner = owner_of(secrets.randbits(64))
+        self._claiming: Final = asyncio.Lock()
+        """One claim at a time: those that wait for their turn in a queue must not have all connections."""
         self._soon: deque[tuple[float, Claim, Record]] = deque()
         """What was written without waiting for the disk, with the time of the event loop."""
         self.connections: Final = Connections(
