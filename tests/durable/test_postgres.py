@@ -173,6 +173,22 @@ async def test_who_reads_signals_as_they_come_misses_none_however_many_write_at_
         await each.close()
 
 
+async def test_claims_that_wait_for_their_turn_in_a_queue_hold_up_nothing_else(emptied: str) -> None:
+    engine = await opened(emptied)
+    for n in range(6):
+        await engine.add(a_row(f"r{n}", queue="q"))
+    claim = await claimed(engine, "r0")
+    async with await psycopg.AsyncConnection.connect(emptied) as another:
+        await another.execute("SELECT pg_advisory_xact_lock(hashtextextended('journeyman queue q', 0))")
+        claiming = [asyncio.create_task(engine.claim(f"r{n}", now=START, at_once=9)) for n in range(1, 6)]
+        async with asyncio.timeout(5):
+            for n in range(20):
+                assert await engine.write(claim, a_step("r0", f"step{n}")) == "written"
+        assert not any(each.done() for each in claiming)
+    assert all(await asyncio.gather(*claiming))
+    await engine.close()
+
+
 # -- when it is away ---------------------------------------------------------------------------------------------------
 
 
