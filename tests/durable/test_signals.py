@@ -1,6 +1,6 @@
 """What every engine keeps to: what a signal does, and how runs are added, found and forgotten."""
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -50,28 +50,17 @@ async def test_a_run_that_is_over_takes_no_signal(stage: Stage, status: Status) 
     assert await found(process, "a") == before
 
 
+_BECOMES: Final[dict[Status, dict[SignalKind, Status]]] = {
+    "ready": {"steer": "ready", "hold": "held", "stop": "ready"},
+    "running": {"hold": "running", "stop": "running"},
+    "waiting": {**dict.fromkeys(("approve", "answer", "steer", "stop"), "ready"), "hold": "held", "release": "waiting"},
+    "held": {"steer": "held", "approve": "held", "release": "ready", "stop": "ready"},
+    "blocked": {"steer": "blocked", "release": "blocked", "stop": "ready"},
+}
+
+
 @pytest.mark.parametrize(
-    ("status", "kind", "becomes"),
-    [
-        ("ready", "steer", "ready"),
-        ("ready", "hold", "held"),
-        ("ready", "stop", "ready"),
-        ("running", "hold", "running"),
-        ("running", "stop", "running"),
-        ("waiting", "approve", "ready"),
-        ("waiting", "answer", "ready"),
-        ("waiting", "steer", "ready"),
-        ("waiting", "stop", "ready"),
-        ("waiting", "hold", "held"),
-        ("waiting", "release", "waiting"),
-        ("held", "steer", "held"),
-        ("held", "approve", "held"),
-        ("held", "release", "ready"),
-        ("held", "stop", "ready"),
-        ("blocked", "steer", "blocked"),
-        ("blocked", "release", "blocked"),
-        ("blocked", "stop", "ready"),
-    ],
+    ("status", "kind", "becomes"), [(status, *each) for status, kinds in _BECOMES.items() for each in kinds.items()]
 )
 async def test_a_signal_makes_of_a_run_what_its_kind_says(
     stage: Stage, status: Status, kind: SignalKind, becomes: Status
