@@ -5,7 +5,6 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from journeyman import Agent, tool
-from journeyman.durable.engine import Engine
 from journeyman.durable.records import BEGUN, Change
 from journeyman.durable.rules import RowRule, hand_over_row
 from journeyman.testing.scripted import call
@@ -17,16 +16,12 @@ from tests.play import following, texts, virtual_clock
 T = TypeVar("T")
 
 
-async def hand_over(engine: Engine, id: str) -> None:
-    await engine.change(id, RowRule(lambda row, facts: hand_over_row(row, facts, gen=row.gen)), now=START)
-
-
 async def test_a_run_that_was_taken_from_its_driver_counts_as_its_death_unless_it_was_stolen(stage: Stage) -> None:
     # Trap 6: each engine wrote this in a way of its own.
     left, right = await stage.begin(), await stage.begin()
     await left.add(a_row("a"))
     before = await claimed(left, "a")
-    await hand_over(left, "a")
+    await left.change("a", RowRule(lambda row, facts: hand_over_row(row, facts, gen=row.gen)), now=START)
     row = await found(left, "a")
     assert (row.status, row.owner, row.epoch) == ("ready", left.owner, before.epoch + 1)
     assert await left.write(before, a_step("a", "late", epoch=before.epoch)) == "fenced"
@@ -47,7 +42,7 @@ async def test_what_is_done_for_a_waiter_who_has_gone_counts_or_was_never_begun(
     # Trap 5
     left, right = await stage.begin(), await stage.begin()
 
-    async def cut(work: Awaitable[T], n: int) -> T | None:
+    async def go_away_from(work: Awaitable[T], n: int) -> T | None:
         """Go away after so many turns of the event loop."""
         task = asyncio.ensure_future(work)
         for _ in range(n):
@@ -61,14 +56,14 @@ async def test_what_is_done_for_a_waiter_who_has_gone_counts_or_was_never_begun(
         for id in (first, second, third):
             await left.add(a_row(id))
         claim, asking = await claimed(left, second), await claimed(left, third)
-        mine = await cut(left.claim(first, now=START), n)
+        mine = await go_away_from(left.claim(first, now=START), n)
         assert (mine is None) == ((await found(right, first)).status != "running"), "nobody drives what is claimed"
         step = a_step(second, "step", None, state=BEGUN, epoch=claim.epoch)
-        await cut(left.write(claim, step, is_synced=True, posts=a_signal(third)), n)
+        await go_away_from(left.write(claim, step, is_synced=True, posts=a_signal(third)), n)
         is_new = await left.write(claim, step) == "written"
         assert [each.key for each in await right.records(second)] == ["step"]
         assert len(await right.signals(run=third)) == (not is_new), "with its step, or neither"
-        given_back = await cut(left.settle(asking, Change(status="waiting"), now=START), n)
+        given_back = await go_away_from(left.settle(asking, Change(status="waiting"), now=START), n)
         assert (await found(right, third)).status in (("waiting",) if given_back else ("waiting", "running"))
 
 

@@ -156,10 +156,10 @@ async def test_the_limits_that_a_run_overrides_are_those_that_are_told(stage: St
 
 
 async def test_a_snapshot_cannot_be_changed(stage: Stage) -> None:  # A27
-    def change(context: CallbackContext, *given: object) -> None:
+    def set_attempt(context: CallbackContext, *given: object) -> None:
         context.attempt = 5  # pyright: ignore[reportAttributeAccessIssue] - this is the test
 
-    callbacks = Callbacks(on_iteration_start=change)
+    callbacks = Callbacks(on_iteration_start=set_attempt)
     result = await run(talker(stage.model(["Done."])), "Go.", callbacks=callbacks)
     (error,) = result.metadata.callback_errors
     assert isinstance(error.error, FrozenInstanceError)
