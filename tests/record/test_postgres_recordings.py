@@ -15,6 +15,7 @@ from journeyman.errors import StoreError
 from journeyman.record import Recorder, Recordings
 from journeyman.store.shared import SharedStorage
 from journeyman.testing.scripted import ScriptedModel, call, say
+from tests.support import tamper
 from tests.support.postgres import DeafSocket, PostgresServer
 
 
@@ -71,7 +72,7 @@ async def test_what_a_database_that_was_started_again_cannot_tell_is_not_recorde
     # K22
     def record(storage: SharedStorage) -> None:
         with storage.transaction("records", tells=True) as made:
-            made.execute("INSERT INTO rec_events (run, at, path, kind) VALUES (1, 0.0, '', 'a')")
+            made.execute(tamper.ONE_EVENT)
 
     Recorder(emptied).close()  # it makes the tables
     async with DeafSocket(postgres, str(conninfo_to_dict(emptied)["dbname"])) as between:
@@ -80,7 +81,7 @@ async def test_what_a_database_that_was_started_again_cannot_tell_is_not_recorde
         while "was started again as a recording was written" not in caplog.text:
             between.swallow(between.n_swallowed)
             await asyncio.to_thread(record, storage)
-        found = await asyncio.to_thread(storage.rows, "SELECT count(*) FROM rec_events")
+        found = await asyncio.to_thread(storage.rows, tamper.COUNT_EVENTS)
         assert found == [(between.n_swallowed,)]
         await asyncio.to_thread(storage.close)
 

@@ -257,7 +257,7 @@ class DeafSocket:
         """The number of the answer, from 0, that it swallows."""
         self.n_swallowed = 0
         self.loses_question = False
-        """True: not the answer is lost but the question, which the server never hears."""
+        """True: not the answer is lost but the question."""
         self.when_lost: Callable[[], Awaitable[object]] = _do_nothing
         """What happens before the loss is noticed."""
         self.stays_open = False

@@ -20,6 +20,8 @@ DROP TABLE rec_format; ALTER TABLE new RENAME TO rec_format
 """
 NEWER_RUNS: Final = "UPDATE jm_version SET version = 7"
 OLDER_RUNS: Final = "UPDATE jm_version SET version = 4"
+ONE_EVENT: Final = "INSERT INTO rec_events (run, at, path, kind) VALUES (1, 0.0, '', 'a')"
+COUNT_EVENTS: Final = "SELECT count(*) FROM rec_events"
 WITHOUT_EVENTS: Final = "DROP TABLE rec_events"
 OLD_RUN: Final = "UPDATE rec_runs SET seen = 1 WHERE n = 1"
 LARGE_RUN: Final = "UPDATE rec_runs SET bytes = 2000000000 WHERE n = 2"
