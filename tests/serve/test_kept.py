@@ -186,6 +186,7 @@ def test_runs_in_memory_are_found_by_how_their_names_begin(deeds: list[tuple[str
         elif deed == "ask":
             found = {each.id for each in memory.beginning(word)}
             assert found == {id for id, row in kept.items() if (row.name or "").startswith(word) or id.startswith(word)}
+    assert {each.id for each in memory.beginning("")} == {*kept}
 
 
 def test_names_of_runs_that_were_dropped_take_no_room() -> None:
