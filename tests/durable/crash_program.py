@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from pydantic import BaseModel
 
@@ -143,42 +143,20 @@ def _record_of(statement: Statement) -> Record:
     return Record(**{name: statement.values[name] for name in Record._fields})
 
 
-_Base = SqliteEngine if TYPE_CHECKING else object
-"""What `_Listening` stands before, for whoever looks at the types."""
+def engine_of(world: World) -> Engine:
+    """Return the engine of one life, which tells when somebody has looked for what was said."""
+    store = world.store
+    engine = PostgresEngine(store, grace_s=0.0) if isinstance(store, str) else SqliteEngine(store)
+    look = engine.signals
 
-
-class _Listening(_Base):
-    """An engine that tells when somebody has looked for what was said."""
-
-    world: World
-
-    async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
-        found = await super().signals(run=run, after=after)
-        self.world.heard.update(str(each.body.get("text")) for each in found)
-        self.world.listened.set()
+    async def signals(*, run: str | None = None, after: int = 0) -> Sequence[Signal]:
+        found = await look(run=run, after=after)
+        world.heard.update(str(each.body.get("text")) for each in found)
+        world.listened.set()
         return found
 
-
-class ListeningFileEngine(_Listening, SqliteEngine):
-    """One on a file."""
-
-    def __init__(self, path: Path, world: World) -> None:
-        super().__init__(path)
-        self.world = world
-
-
-class ListeningDatabaseEngine(_Listening, PostgresEngine):
-    """One on a database."""
-
-    def __init__(self, url: str, world: World) -> None:
-        PostgresEngine.__init__(self, url, grace_s=0.0)
-        self.world = world
-
-
-def engine_of(world: World) -> ListeningFileEngine | ListeningDatabaseEngine:
-    """Return the engine of one life."""
-    store = world.store
-    return ListeningDatabaseEngine(store, world) if isinstance(store, str) else ListeningFileEngine(store, world)
+    engine.signals = signals
+    return engine
 
 
 def name_of(record: Record) -> str:
