@@ -13,12 +13,8 @@ from journeyman.events import Event, IterationStarted, MessageCommitted, RunFail
 from journeyman.loop.prepare import CLOSING
 from journeyman.testing.scripted import ScriptedModel, call
 from tests.chat.opening import Opening, once
-from tests.play.agents import Report, chatting, script_of
-from tests.play.models import Door, hang
-from tests.play.recorder import Recorder, names, transcript
-from tests.play.results import cancelled, context_of
+from tests.play import Door, Recorder, Report, cancelled, chatting, context_of, hang, look, names, script_of, transcript
 from tests.play.stage import Stage
-from tests.play.tools import look
 from tests.support.clock import virtual_clock
 
 STOPPED = "Error: the run was stopped before this call finished."

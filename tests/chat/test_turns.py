@@ -11,12 +11,7 @@ from journeyman.output import ContinueRun, FailRun, StopContext, StopVerdict
 from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.types import Message, Text, dump_messages, load_messages
 from tests.chat.opening import Opening
-from tests.play import existing
-from tests.play.agents import Report, chatting, script_of
-from tests.play.models import Door, hang
-from tests.play.recorder import transcript
-from tests.play.results import cancelled
-from tests.play.stage import Stage, only_over_http
+from tests.play import Door, Report, Stage, cancelled, chatting, existing, hang, only_over_http, script_of, transcript
 from tests.play.tools import look, make_tool
 from tests.support.clock import virtual_clock
 

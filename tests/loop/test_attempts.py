@@ -14,11 +14,8 @@ from journeyman.testing.scripted import call
 from journeyman.types import ToolUse
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import PLAIN, REFLECTED, SUPERSEDED, end_of, fail, hand_in, rejected
-from tests.play.agents import Report, report, reporter, small, submit, talker
+from tests.play import Report, Stage, context_of, failed, look, report, reporter, small, submit, succeeded, talker
 from tests.play.recorder import Recorder, calls, check_balance, names, transcript
-from tests.play.results import context_of, failed, succeeded
-from tests.play.stage import Stage
-from tests.play.tools import look
 
 
 # R2, R6, R28, R29, R30, R53, R54, R55, R56, R57, A24, X40

@@ -17,11 +17,8 @@ from journeyman.model import ModelSettings, Request
 from journeyman.testing.scripted import Answer, ScriptedModel, call, say
 from journeyman.types import Price
 from tests.loop.parts import REFLECTED, STOPPED, end_of
-from tests.play import existing, following, instance_of
+from tests.play import Recorder, Stage, context_of, existing, failed, following, instance_of, succeeded, transcript
 from tests.play.agents import Report, report, reporter, submit, talker
-from tests.play.recorder import Recorder, transcript
-from tests.play.results import context_of, failed, succeeded
-from tests.play.stage import Stage
 from tests.play.tools import look, make_tool
 from tests.support.clock import VirtualClock, virtual_clock
 

@@ -26,11 +26,8 @@ from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.types import Block, Effect, Message, Opaque, RedactedThinking, Thinking, ToolUse
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import REFLECTED, long_talk, rejected
-from tests.play.agents import Report, report, reporter, submit, talker
-from tests.play.recorder import Recorder, transcript
+from tests.play import Recorder, Report, Stage, make_tool, report, reporter, submit, talker, transcript
 from tests.play.results import existing, failed, succeeded
-from tests.play.stage import Stage
-from tests.play.tools import make_tool
 
 # -- ids ---------------------------------------------------------------------------------------------------------------
 

@@ -30,12 +30,9 @@ from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, say
 from journeyman.types import Message, StopReason, ToolUse, Usage, dump_messages, load_messages
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import PLAIN, REFLECTED, broken, meddle, rejected
-from tests.play import raising
+from tests.play import Recorder, check_balance, context_of, existing, failed, look, raising, succeeded, transcript
 from tests.play.agents import Report, report, reporter, small, submit, talker
-from tests.play.recorder import Recorder, check_balance, transcript
-from tests.play.results import context_of, existing, failed, succeeded
 from tests.play.stage import Stage, Staged
-from tests.play.tools import look
 from tests.support.clock import virtual_clock
 from tests.support.naming import steady_repr
 

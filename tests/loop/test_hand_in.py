@@ -17,11 +17,8 @@ from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.types import ToolResult, ToolUse
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import PLAIN, REFLECTED, STOPPED, SUPERSEDED, end_of, preview, rejected
-from tests.play.agents import Report, report, reporter, submit, talker
-from tests.play.recorder import Recorder, calls, transcript
+from tests.play import Recorder, Report, Stage, calls, make_tool, report, reporter, submit, talker, transcript
 from tests.play.results import context_of, failed, succeeded
-from tests.play.stage import Stage
-from tests.play.tools import make_tool
 
 
 async def test_reflection_brings_its_own_submit_tool(stage: Stage) -> None:  # R12, R13, R14, R39

@@ -15,11 +15,9 @@ from journeyman.models.wrappers import WrapperModel
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.types import Opaque, StopReason, Text, Thinking, ToolResult, ToolUse, Usage
 from tests.loop.parts import PLAIN, REFLECTED, end_of
-from tests.play.agents import Report, report, reporter, submit, talker
+from tests.play import Report, context_of, existing, failed, make_tool, report, reporter, submit, succeeded, talker
 from tests.play.recorder import Recorder, calls, check_balance, names, transcript
-from tests.play.results import context_of, existing, failed, succeeded
 from tests.play.stage import Stage, Staged
-from tests.play.tools import make_tool
 
 
 async def test_a_response_with_calls_is_run_and_continued(stage: Stage) -> None:  # R1, R3, R4, R5, R7, R40

@@ -10,11 +10,8 @@ from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, ca
 from journeyman.tools.context import States
 from journeyman.types import ToolResult
 from tests.loop.parts import REFLECTED
-from tests.play.agents import Report, report, reporter, submit, talker
-from tests.play.models import n_answers
-from tests.play.recorder import Recorder, check_balance, transcript
+from tests.play import Recorder, Report, Stage, check_balance, n_answers, report, reporter, submit, talker, transcript
 from tests.play.results import existing, failed
-from tests.play.stage import Stage
 from tests.support.messages_answers import Raw, Reply, answer, tool_use
 from tests.support.messages_json import Json, as_list
 from tests.support.servers import MessagesApi

@@ -31,8 +31,7 @@ from journeyman.journal import InMemoryJournal
 from journeyman.model import Facts, Part, Request
 from journeyman.models import WrapperModel
 from journeyman.record import Recordings
-from journeyman.testing import ScriptedModel, StreamedAnswer, call, say
-from journeyman.testing.scripted import Answer
+from journeyman.testing import Answer, ScriptedModel, StreamedAnswer, call, say
 from journeyman.tools import CallNext, MiddlewareCall
 from journeyman.types import ToolResult, ToolUse
 from tests.play import cancelled, failed, following, make_gate, succeeded, texts

@@ -10,12 +10,8 @@ from journeyman import Abort, Agent, Limits, Output, ToolContext, ToolResult, ru
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished
 from journeyman.testing.scripted import ScriptedModel, call
 from tests.loop.parts import STOPPED, preview
-from tests.play import cancelled
-from tests.play.agents import Report, report, reporter, submit, talker
+from tests.play import Report, Stage, cancelled, failed, look, make_tool, report, reporter, submit, succeeded, talker
 from tests.play.recorder import Recorder, calls, check_balance, transcript
-from tests.play.results import failed, succeeded
-from tests.play.stage import Stage
-from tests.play.tools import look, make_tool
 from tests.support.clock import virtual_clock
 
 

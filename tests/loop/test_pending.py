@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Limits, Runtime, Subagents, run, run_sync, tool
-from journeyman.budget import Budget
-from journeyman.chat import ask_user
+from journeyman import Agent, Budget, DefinitionError, Limits, Runtime, Subagents, ask_user, run, run_sync, tool
 from journeyman.endings import InvalidInputContext
 from journeyman.gate import Allow, Ask, Deny
 from journeyman.journal import InMemoryJournal

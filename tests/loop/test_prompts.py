@@ -13,12 +13,8 @@ from journeyman.prompt import ErrorPromptContext
 from journeyman.testing.scripted import call
 from journeyman.types import Base64
 from tests.loop.parts import broken, broken_later, leaking, long_talk, timing_out, unspeakable
-from tests.play import existing
+from tests.play import Recorder, Stage, context_of, existing, failed, look, only_over_http, succeeded, transcript
 from tests.play.agents import Report, report, reporter, small, talker
-from tests.play.recorder import Recorder, transcript
-from tests.play.results import context_of, failed, succeeded
-from tests.play.stage import Stage, only_over_http
-from tests.play.tools import look
 from tests.support.messages_json import Json, as_list, as_object
 
 

@@ -19,10 +19,7 @@ from journeyman.tools.context import States
 from journeyman.types import JsonObject
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import broken, circular, first_input, preview, rejected
-from tests.play.agents import Report, report, reporter, small, submit, talker
-from tests.play.recorder import Recorder
-from tests.play.results import context_of, failed, succeeded
-from tests.play.stage import Stage
+from tests.play import Recorder, Report, Stage, context_of, failed, report, reporter, small, submit, succeeded, talker
 from tests.play.tools import look
 
 

@@ -43,12 +43,9 @@ from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, ca
 from journeyman.types import Message, Text, ToolResult, Usage
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import PLAIN, REFLECTED, STOPPED, end_of, hand_in, preview
-from tests.play import cancelled, existing
-from tests.play.agents import Report, report, reporter, small, submit, talker
+from tests.play import Report, cancelled, context_of, existing, failed, look, report, reporter, small, submit, talker
 from tests.play.recorder import Delta, Recorder, calls, check_balance, names, transcript
-from tests.play.results import context_of, failed
 from tests.play.stage import Stage, broken
-from tests.play.tools import look
 from tests.support.clock import virtual_clock
 
 T = TypeVar("T")

@@ -24,12 +24,8 @@ from journeyman.events import (
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.types import Thinking
 from tests.loop.callback_log import CallbackLog
-from tests.play import Door
-from tests.play.agents import Report, report, reporter, talker
+from tests.play import Door, Report, Stage, broken, failed, make_tool, report, reporter, succeeded, talker
 from tests.play.recorder import Recorder, calls, check_balance, names, transcript
-from tests.play.results import failed, succeeded
-from tests.play.stage import Stage, broken
-from tests.play.tools import make_tool
 from tests.support.clock import virtual_clock
 from tests.support.made_events import made_events
 

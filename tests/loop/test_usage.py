@@ -14,11 +14,8 @@ from journeyman.result import ToolStats
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.types import Price, StopReason, ToolResult, ToolUse, Usage
 from tests.loop.parts import PLAIN, REFLECTED, fail, preview
-from tests.play.agents import Report, report, reporter, submit, talker
-from tests.play.recorder import Recorder
-from tests.play.results import existing, failed, succeeded
+from tests.play import Recorder, Report, existing, failed, look, report, reporter, submit, succeeded, talker
 from tests.play.stage import Stage, Staged
-from tests.play.tools import look
 from tests.support.clock import virtual_clock
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from pydantic_core import from_json
 
-from journeyman import Abort, Agent, Chat, Limits, Runtime, Subagents, Tasks, ToolContext, run, tool
-from journeyman.budget import Budget
+from journeyman import Abort, Agent, Budget, Chat, Limits, Runtime, Subagents, Tasks, ToolContext, run, tool
 from journeyman.errors import SubagentMisused, TeamError
 from journeyman.events import RunStarted
 from journeyman.journal import InMemoryJournal

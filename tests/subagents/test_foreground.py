@@ -17,11 +17,7 @@ from journeyman.subagents import ChainResult, ParallelResult, SingleResult
 from journeyman.subagents.delegation import fill_task
 from journeyman.testing.scripted import Answer, FunctionModel, Policy, ScriptedModel, call, say
 from journeyman.types import Message, ToolResult, ToolUse
-from tests.play import existing, failed, instance_of
-from tests.play.models import echo, hang
-from tests.play.recorder import Recorder, transcript
-from tests.play.results import succeeded
-from tests.play.stage import Stage, broken
+from tests.play import Recorder, Stage, broken, echo, existing, failed, hang, instance_of, succeeded, transcript
 from tests.play.tools import look, make_tool, raising
 from tests.subagents.leads import Count, counter, errors, lead, play, read, results, scout
 from tests.support.clock import virtual_clock

@@ -13,10 +13,9 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
-from journeyman.cancellation import Abort
+from journeyman import Abort, ToolContext, tool
 from journeyman.tools.background import TaskContext, TaskOptions, Work
 from journeyman.tools.context import States, isolated
-from journeyman.tools.tools import ToolContext, tool
 from tests.support.naming import steady_repr
 from tests.tools.contexts import context_for
 
