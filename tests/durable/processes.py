@@ -4,7 +4,8 @@ The tests that use it run once for each engine that there is: what holds for one
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Sequence
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,30 +16,23 @@ import pytest
 from journeyman import Agent, Result
 from journeyman.durable.dispatch import Tickets
 from journeyman.durable.durable import Durable
-from journeyman.durable.engine import Engine, Taken, Written
+from journeyman.durable.engine import Engine
 from journeyman.durable.memory import InMemoryEngine, Memory
 from journeyman.durable.postgres.engine import PostgresEngine
 from journeyman.durable.records import (
     DONE,
-    Change,
     Claim,
-    KeptSession,
-    ListedRun,
-    ListPlace,
-    QueueState,
     Record,
     Row,
     Signal,
     SignalKind,
-    Status,
     StepState,
     pack_step,
     record_of_step,
 )
-from journeyman.durable.rules import RowRule
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import StoreError
-from journeyman.session import SharedSession, Snapshot
+from journeyman.session import SharedSession
 from journeyman.step import RunStep
 from tests.play import existing
 from tests.support.clock import VirtualClock
@@ -59,7 +53,11 @@ async def at_once(_: str) -> None:
     """Do nothing around a call of an engine."""
 
 
-class Process:  # noqa: PLR0904 - those of the port
+_Base = InMemoryEngine if TYPE_CHECKING else object
+"""For whoever looks at the types: all that the port has is passed on to an engine."""
+
+
+class Process(_Base):
     """The engine of one process. Once that is dead, nothing reaches the store any more."""
 
     def __init__(self, engine: Engine, *, die: Callable[[str], None]) -> None:
@@ -86,7 +84,8 @@ class Process:  # noqa: PLR0904 - those of the port
         for session in self.opened_sessions:
             session.close()
 
-    async def _call(self, work: Callable[[], Awaitable[T]], name: str) -> T:
+    async def call(self, work: Callable[[], Awaitable[T]], name: str) -> T:
+        """Ask the engine, which is called `name`, while the process lives."""
         if self.is_dead:
             raise asyncio.CancelledError
         await self.before(name)
@@ -105,105 +104,10 @@ class Process:  # noqa: PLR0904 - those of the port
             self.is_open = False
             await self.engine.close()
 
-    async def add(self, row: Row, records: Sequence[Record] = (), *, is_queued: bool = True) -> Row:
-        return await self._call(lambda: self.engine.add(row, records, is_queued=is_queued), "add")
-
-    async def get(self, id: str) -> Row | None:
-        return await self._call(lambda: self.engine.get(id), "get")
-
-    async def queues(self, *, now: float) -> Sequence[QueueState]:
-        return await self._call(lambda: self.engine.queues(now=now), "queues")
-
-    async def rows(
-        self,
-        *,
-        statuses: Collection[Status] = (),
-        agent: str | None = None,
-        prefix: str = "",
-        ended_before: float | None = None,
-        older_than: ListPlace | None = None,
-        limit: int = 100,
-    ) -> Sequence[ListedRun]:
-        def work() -> Awaitable[Sequence[ListedRun]]:
-            given: Any = {"statuses": statuses, "agent": agent, "prefix": prefix, "ended_before": ended_before}
-            return self.engine.rows(**given, older_than=older_than, limit=limit)
-
-        return await self._call(work, "rows")
-
-    async def ready(self, *, now: float, agents: Collection[str], queues: Collection[str], limit: int) -> Sequence[Row]:
-        return await self._call(lambda: self.engine.ready(now=now, agents=agents, queues=queues, limit=limit), "ready")
-
-    async def claim(
-        self,
-        id: str,
-        *,
-        now: float,
-        also: Collection[Status] = (),
-        steal: bool = False,
-        at_once: int | None = None,
-        head: bytes | None = None,
-        gen: int | None = None,
-    ) -> Claim | None:
-        def work() -> Awaitable[Claim | None]:
-            return self.engine.claim(id, now=now, also=also, steal=steal, at_once=at_once, head=head, gen=gen)
-
-        return await self._call(work, "claim")
-
-    async def records(self, id: str) -> Sequence[Record]:
-        return await self._call(lambda: self.engine.records(id), "records")
-
-    async def write(
-        self,
-        claim: Claim,
-        record: Record,
-        *,
-        is_synced: bool = False,
-        starts: Row | None = None,
-        posts: Signal | None = None,
-    ) -> Written:
-        def work() -> Awaitable[Written]:
-            return self.engine.write(claim, record, is_synced=is_synced, starts=starts, posts=posts)
-
-        return await self._call(work, "write")
-
-    async def change(self, id: str, rule: RowRule, **options: Any) -> Row | None:
-        return await self._call(lambda: self.engine.change(id, rule, **options), "change")
-
-    async def note(self, claim: Claim, asked: bytes | None) -> None:
-        await self._call(lambda: self.engine.note(claim, asked), "note")
-
-    async def settle(
-        self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None, posts: Signal | None = None
-    ) -> bool:
-        def work() -> Awaitable[bool]:
-            return self.engine.settle(claim, change, now=now, n_signals=n_signals, posts=posts)
-
-        return await self._call(work, "settle")
-
-    async def signal(self, signal: Signal) -> Taken:
-        return await self._call(lambda: self.engine.signal(signal), "signal")
-
-    async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
-        return await self._call(lambda: self.engine.signals(run=run, after=after), "signals")
-
-    async def newest(self) -> int:
-        return await self._call(self.engine.newest, "newest")
-
     def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> SharedSession:
         session = self.engine.session(id, agent=agent, any_agent=any_agent, create=create)
         self.opened_sessions.append(session)
         return session
-
-    async def conversation(self, session: str) -> Snapshot:
-        return await self._call(lambda: self.engine.conversation(session), "conversation")
-
-    async def sessions(
-        self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
-    ) -> Sequence[KeptSession]:
-        return await self._call(lambda: self.engine.sessions(prefix, older_than=older_than, limit=limit), "sessions")
-
-    async def delete_session(self, id: str) -> None:
-        await self._call(lambda: self.engine.delete_session(id), "delete_session")
 
     def listen(self, wake: Callable[[], None]) -> None:
         """Nobody tells: the tests look."""
@@ -213,15 +117,17 @@ class Process:  # noqa: PLR0904 - those of the port
             raise asyncio.CancelledError
         return self.engine.has_news()
 
-    async def forget(self, ids: Collection[str], *, by_days: bool = False) -> int:
-        return await self._call(lambda: self.engine.forget(ids, by_days=by_days), "forget")
 
-    async def drop_days(self, before: float) -> None:
-        await self._call(lambda: self.engine.drop_days(before), "drop_days")
+def _passed_on(name: str) -> Callable[..., Awaitable[Any]]:
+    async def ask(process: Process, *given: Any, **options: Any) -> Any:  # noqa: ANN401 - what the engine does
+        return await process.call(lambda: getattr(process.engine, name)(*given, **options), name)
+
+    return ask
 
 
-if TYPE_CHECKING:
-    _process: type[Engine] = Process
+for _name, _ in inspect.getmembers(Engine, inspect.iscoroutinefunction):
+    if _name not in vars(Process):
+        setattr(Process, _name, _passed_on(_name))
 
 
 @dataclass(kw_only=True)
