@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -20,13 +20,15 @@ from journeyman.durable import Durable, PostgresEngine, RunHandle
 from journeyman.durable.engine import Engine
 from journeyman.durable.records import BEGUN, DONE, OVER, Record, Signal, unpack_step
 from journeyman.durable.sqlite import SqliteEngine
-from journeyman.gate import Allow, Ask, GateRequest, Verdict
+from journeyman.gate import Allow, Ask
 from journeyman.journal import decode_step
 from journeyman.model import Request
 from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, ToolUse
 from tests.durable.statements import Statement, hear_statements
+from tests.durable.worlds import read_without_times
+from tests.play import make_gate
 from tests.support.invariants_history import history_faults
 
 ID = "crash"
@@ -184,13 +186,6 @@ class Books:
     lines: list[str]
 
 
-class Careful:
-    """A gate that asks about signatures."""
-
-    async def decide(self, request: GateRequest) -> Verdict:
-        return Ask("Shall it be signed?") if request.tool_name == "sign" else Allow()
-
-
 def tools_of(world: World, steer: Callable[[str], Any]) -> dict[str, AnyTool]:
     """Return the tools, by name."""
 
@@ -306,7 +301,7 @@ def agent_of(world: World, steer: Callable[[str], Any]) -> Agent[Any, str]:
         validators=[is_long],
         run_state=run_state,
         attempt_state=attempt_state,
-        gate=Careful(),
+        gate=make_gate(Ask("Shall it be signed?"), "sign"),
         limits=Limits(tokens=world.most_tokens, calls=MOST_CALLS),
     )
 
@@ -422,21 +417,7 @@ def _n_cut(record: Record) -> int:
 
 def shown(result: Result[Any]) -> dict[str, Any]:
     """Return a result as a document without what differs from life to life: times."""
-    document: dict[str, Any] = json.loads(result.to_json())
+    document = read_without_times(result.to_json())
     if isinstance(result, Success):
         document["output"] = result.output.text
-    return _timeless(document)
-
-
-def _timeless(value: Any) -> Any:  # noqa: ANN401 - JSON
-    match value:
-        case dict():
-            fields = cast("dict[str, Any]", value)
-            return {key: _timeless(each) for key, each in fields.items() if key not in _TIMES}
-        case list():
-            return [_timeless(each) for each in cast("list[Any]", value)]
-        case _:
-            return value
-
-
-_TIMES: Final = ("latency_s", "duration_s")
+    return document

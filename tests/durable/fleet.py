@@ -30,6 +30,7 @@ from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Request
 from journeyman.testing.scripted import Answer, FunctionModel, call
 from tests.durable.dispatchers import DISPATCHERS, Jobs
+from tests.play import make_gate, n_answers
 from tests.support.postgres import NoPostgres, PostgresServer
 
 LEASE_S = 2.0
@@ -43,19 +44,17 @@ def _text(request: Request) -> str:
 
 
 def _answer(request: Request) -> Answer:
-    number = sum(message.role == "assistant" for message in request.messages)
+    number = n_answers(request)
     if number == len(_CALLS):
         return "Done."
     effect = "idempotent" if _CALLS[number] == "second" else "once"
     return call(effect, what=f"{_text(request)} {_CALLS[number]}", id=_CALLS[number])
 
 
-class AsksForTheThird:
-    """A gate that asks about the last call of every third job."""
-
-    async def decide(self, request: GateRequest) -> Verdict:
-        job, _, name = str(request.arguments.get("what")).partition(" ")
-        return Ask("May it?") if name == "third" and int(job) % 3 == 0 else Allow()
+def _ask_for_the_third(request: GateRequest) -> Verdict:
+    """Ask about the last call of every third job."""
+    job, _, name = str(request.arguments.get("what")).partition(" ")
+    return Ask("May it?") if name == "third" and int(job) % 3 == 0 else Allow()
 
 
 def clerk(log: Path, seed: int) -> Agent[str, str]:
@@ -78,7 +77,9 @@ def clerk(log: Path, seed: int) -> Agent[str, str]:
         """Do it."""
         return await do(what)
 
-    return Agent(name="clerk", model=FunctionModel(_answer), tools=[once, idempotent], gate=AsksForTheThird())
+    return Agent(
+        name="clerk", model=FunctionModel(_answer), tools=[once, idempotent], gate=make_gate(_ask_for_the_third)
+    )
 
 
 @dataclass(kw_only=True)

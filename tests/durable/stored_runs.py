@@ -9,10 +9,10 @@ from journeyman import Agent, Output, Rejected, ToolContext, ask_user, tool
 from journeyman.durable.durable import Durable
 from journeyman.durable.memory import InMemoryEngine, Memory
 from journeyman.durable.records import Record, dump_head, load_head
-from journeyman.gate import Allow, Ask, GateRequest, Verdict
+from journeyman.gate import Allow, Ask
 from journeyman.testing.scripted import Answer, call
 from tests.durable.worlds import Letter
-from tests.play import existing, following
+from tests.play import existing, following, make_gate
 
 RUN = "run"
 """The name of the run that is stored."""
@@ -21,13 +21,6 @@ RUN = "run"
 @dataclass
 class Item:
     name: str
-
-
-class AskingForPay:
-    """A gate that asks about payments."""
-
-    async def decide(self, request: GateRequest) -> Verdict:
-        return Ask("May it pay?") if request.tool_name == "pay" else Allow()
 
 
 def writer(*, is_live: bool) -> Agent[Any, Any]:
@@ -77,7 +70,7 @@ def writer(*, is_live: bool) -> Agent[Any, Any]:
         system=system,
         prompt=prompt,
         tools=[pay, ask_user],
-        gate=AskingForPay(),
+        gate=make_gate(Ask("May it pay?"), "pay"),
         run_state=nothing,
         output=Output(Letter),
         validators=[is_long],

@@ -21,7 +21,7 @@ from journeyman.model import Request
 from journeyman.testing.scripted import Answer, FunctionModel
 from tests.durable.processes import START, Process
 from tests.durable.worlds import World, do, done_twice
-from tests.play import following, n_answers, on_virtual_clock
+from tests.play import following, make_gate, n_answers, on_virtual_clock
 
 N_RUNS: Final = 6
 N_DEATHS: Final = 3
@@ -144,12 +144,10 @@ class TicketedEngine(InMemoryEngine):
         return sum([await self.hand_over(each, now=now) for each in unknown])
 
 
-class AsksForPay:
-    """A gate that asks about the calls of every other run."""
-
-    async def decide(self, request: GateRequest) -> Verdict:
-        what = str(request.arguments.get("what"))
-        return Ask("May it?") if what.startswith("pay") and int(what[3:]) % 2 else Allow()
+def _ask_for_pay(request: GateRequest) -> Verdict:
+    """Ask about the calls of every other run."""
+    what = str(request.arguments.get("what"))
+    return Ask("May it?") if what.startswith("pay") and int(what[3:]) % 2 else Allow()
 
 
 def clerk(world: World) -> Agent[str, str]:
@@ -159,7 +157,7 @@ def clerk(world: World) -> Agent[str, str]:
         name = block.text if block.type == "text" else ""
         return [do("once", f"see{name}"), do("once", f"pay{name}"), "Done."][number]
 
-    return Agent(name="clerk", model=FunctionModel(answer), tools=world.tools(), gate=AsksForPay())
+    return Agent(name="clerk", model=FunctionModel(answer), tools=world.tools(), gate=make_gate(_ask_for_pay))
 
 
 async def _approve(durable: Durable) -> None:

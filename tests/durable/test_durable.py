@@ -32,12 +32,12 @@ from journeyman.durable.records import Change
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import RunBlocked, RunDiffers, RunInUse, RunOver, RunUnknown, StoreError
 from journeyman.events import RunResumed
-from journeyman.gate import Allow, Approval, Decision, Deny
+from journeyman.gate import Allow, Deny
 from journeyman.journal import InMemoryJournal
 from journeyman.model import Request
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call
 from tests.durable.processes import IN_POSTGRES
-from tests.durable.worlds import AsksAbout, World, payer, until, when
+from tests.durable.worlds import AsksAbout, World, payer, until
 from tests.play import Door, Report, cancelled, existing, failed, following, succeeded, texts
 from tests.support.invariants_history import history_faults
 
@@ -183,21 +183,6 @@ async def test_a_failure_is_stored_with_its_facts(process: Process) -> None:
     assert again.metadata.tools == first.metadata.tools
 
 
-async def test_a_call_that_was_under_way_is_not_made_again_though_its_tool_may_be_called_twice_now(
-    process: Process,
-) -> None:
-    """What was stored counts, and not what the tool says of itself in a later life."""
-    world = World(dies_after="B")
-    async with process() as durable:
-        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
-        await cancelled(living, when=world.reached)
-        world.dies_after = ""
-        changed = payer(world, tools=[replace(world.pay(), effect="idempotent")])
-        result = await durable.run(changed, "Pay.", id="7")
-    assert world.done == ["A", "B"]
-    assert "whether it took effect is unknown" in results(result)[1]
-
-
 @pytest.mark.parametrize("stored", [b"", b"{", b"[1]", b'{"metadata": 3}', b'{"history": []}'])
 async def test_a_result_that_cannot_be_read_is_told_so(process: Process, stored: bytes) -> None:
     async with process() as durable:
@@ -315,18 +300,6 @@ async def test_a_fork_that_is_stopped_before_it_goes_on_keeps_what_was_done(proc
     assert isinstance(events[0], RunResumed)
 
 
-async def test_a_fork_keeps_no_answer_that_was_given_later(process: Process) -> None:
-    model = following(call("ask_user", question="How?", id="q"), "So.")
-    agent = Agent(name="asker", model=model, tools=[ask_user])
-    async with process() as durable:
-        living = asyncio.create_task(durable.run(agent, "Pay.", id="7"))
-        asked = await when(durable, "7", lambda info: bool(info.pending))
-        await (await durable.get("7")).answer(asked.pending[0].question_id, "So!")
-        await living
-        branch = await durable.fork("7", at=(1, 1), id="branch")
-        assert [each.key for each in await branch.records()] == ["head"]
-
-
 @pytest.mark.parametrize(("at", "why"), [((0, 0), "never at 0/0"), ((1, 9), "never at 1/9"), ((2, 1), "never at 2/1")])
 async def test_a_fork_at_no_place_is_refused(process: Process, at: tuple[int, int], why: str) -> None:
     async with process() as durable:
@@ -394,34 +367,6 @@ async def test_the_first_answer_counts_and_the_second_is_told_who_gave_it(proces
             await handle.steer("Go on.")
 
 
-async def test_when_a_question_expires_is_the_same_after_the_process_that_asks_was_stopped(process: Process) -> None:
-    agent = payer(World(), gate=AsksAbout("B"), limits=Limits(approval_seconds=3600))
-    async with process(now=lambda: NOW, suspend_after_s=1e9) as durable:
-        living = asyncio.create_task(durable.run(agent, "Pay.", id="7"))
-        await when(durable, "7", lambda info: bool(info.pending))
-        await cancelled(living)
-        asked = await (await durable.get("7")).info()
-    assert (asked.status, asked.pending[0].expires_at) == ("ready", NOW + 3600)
-    async with process(now=lambda: NOW + WEEK_S) as durable:
-        result = await durable.run(agent, "Pay.", id="7")
-    assert results(result)[1] == "Error: denied: nobody answered within 3600s: Pay B?"
-
-
-async def test_an_approver_of_the_program_is_asked_once(process: Process) -> None:
-    world, asked = World(dies_after="B"), list[str]()
-
-    async def approve(approval: Approval) -> Decision:
-        asked.append(approval.question)
-        return Allow()
-
-    runtime = Runtime(approver=approve, gate=AsksAbout("A", "B"))
-    async with process() as durable:
-        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", runtime=runtime))
-        await cancelled(living, when=world.reached)
-        await durable.run(payer(world), "Pay.", id="7", runtime=runtime)
-    assert asked == ["Pay A?", "Pay B?"]
-
-
 async def test_a_question_of_the_model_may_be_answered_later(process: Process) -> None:
     model = following(call("ask_user", question="In euros?", id="q"), "In euros, then.")
     agent = Agent(name="payer", model=model, tools=[ask_user])
@@ -483,25 +428,6 @@ async def test_what_is_said_when_a_run_has_its_answer_is_answered_too(process: P
         assert (await living).unwrap() == "Heard: In euros."
         branch = await durable.fork("7", at=(1, 3))
         assert succeeded(await durable.resume(branch.id, agent)).history == (await living).history
-
-
-@pytest.mark.parametrize("when_stopped", ["before", "waiting"])
-async def test_a_run_that_is_stopped_ends_with_what_it_has_gathered(process: Process, when_stopped: str) -> None:
-    world = World()
-    agent = payer(world, gate=AsksAbout("B"))
-    if when_stopped == "waiting":
-        await suspended(process, agent)
-    async with process() as durable:
-        if when_stopped == "before":
-            await durable.start(agent, "Pay.", id="7")
-        await durable.stop("7", "not today")
-        result = failed(await durable.resume("7", agent))
-        assert (result.code, "not today" in result.error.message) == (ErrorCode.EXECUTION_CANCELLED, True)
-        if when_stopped == "waiting":
-            assert results(result)[0] == "paid A"
-            assert existing(result.metadata.usage).requests == 2
-        with pytest.raises(RunOver, match="EXECUTION_CANCELLED"):
-            await durable.stop("7")
 
 
 async def test_an_abort_of_the_program_ends_the_run(process: Process) -> None:

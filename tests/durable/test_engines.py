@@ -147,18 +147,6 @@ async def test_what_a_run_was_given_back_with_is_in_its_row(stage: Stage) -> Non
 # -- what is ready -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_run_whose_owner_is_dead_is_ready_and_one_whose_owner_lives_is_not(stage: Stage) -> None:
-    left, right = await stage.begin(), await stage.begin()
-    await left.add(a_row("a"))
-    await claimed(left, "a")
-    assert await ready_ids(right) == []
-    left.kill()
-    assert await ready_ids(right) == ["a"]
-    taken = await claimed(right, "a")
-    assert (taken.epoch, taken.row.deaths, taken.row.lives) == (2, 1, 2)
-    assert await ready_ids(right) == []
-
-
 async def test_the_higher_priority_goes_first_and_then_the_older(stage: Stage) -> None:
     # K19
     process = await stage.begin()

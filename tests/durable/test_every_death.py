@@ -2,11 +2,10 @@
 usage, cost, counts and children. Tried for each kind of agent, in a journal and in a durable run."""
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pytest
 
@@ -38,7 +37,7 @@ from journeyman.output import ContinueRun, FailRun, StopContext
 from journeyman.result import ChildRecord
 from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from journeyman.types import Price, Text
-from tests.durable.worlds import Letter, is_long
+from tests.durable.worlds import Letter, is_long, read_without_times
 from tests.play import cancelled, existing, n_answers, texts
 from tests.support.shares import thinned
 
@@ -391,21 +390,11 @@ class Kept(InMemoryJournal):
 def seen(result: Result[Any]) -> object:
     """Return all that a result says, but for times."""
     state = getattr(result, "state", None)
-    return _timeless(json.loads(result.to_json())), result.history, state, _timeless(result.metadata.children)
+    return read_without_times(result.to_json()), result.history, state, _timeless(result.metadata.children)
 
 
-def _timeless(value: Any) -> Any:  # noqa: ANN401 - JSON, or records of children
-    match value:
-        case dict():
-            fields = cast("dict[str, Any]", value)
-            return {key: _timeless(each) for key, each in fields.items() if key not in ("latency_s", "duration_s")}
-        case list():
-            return [_timeless(each) for each in cast("list[Any]", value)]
-        case tuple():
-            children = cast("tuple[ChildRecord, ...]", value)
-            return [replace(each, latency_s=0.0, children=tuple(_timeless(each.children))) for each in children]
-        case _:
-            return value
+def _timeless(children: Sequence[ChildRecord]) -> list[ChildRecord]:
+    return [replace(each, latency_s=0.0, children=tuple(_timeless(each.children))) for each in children]
 
 
 def _deaths(kind: str, n_written: int, *, one_in: int = 6) -> Sequence[int]:

@@ -1,7 +1,5 @@
 """A process is killed within a turn of a chat that is a durable run, and another one goes on with that turn."""
 
-import random
-
 import pytest
 
 from journeyman import Chat, Runtime, Text
@@ -11,7 +9,7 @@ from journeyman.session import turn_name
 from journeyman.testing.scripted import ScriptedModel
 from tests.cli.program import Warm
 from tests.play import existing, succeeded
-from tests.store.mortal import echo, payments
+from tests.store.mortal import payments
 from tests.store.test_killed import started
 from tests.support.invariants_history import history_faults
 from tests.support.kept import Kept
@@ -49,19 +47,3 @@ async def test_a_chat_killed_within_a_turn_goes_on_with_it_in_another_process(wa
         store.delete(ID)
     async with Durable(kept.place) as durable:
         assert await durable.list() == ()
-
-
-@pytest.mark.parametrize(("kept", "seed"), [("file", 0), ("file", 1), ("postgres", 2)], indirect=["kept"])
-async def test_what_was_answered_or_queued_is_never_lost_or_doubled(warm: Warm, kept: Kept, seed: int) -> None:
-    with started(warm, "turns", kept.place) as program:
-        reached = [program.line() for _ in range(random.Random(seed).randrange(5, 60))]
-    async with Durable(kept.place) as durable, Chat.open(echo(), durable, id=ID) as chat:
-        if chat.turn is not None:
-            await chat.turn
-        users = [message for message in chat.messages if message.role == "user"]
-        said = [block.text for message in users for block in message.content if isinstance(block, Text)]
-        there = [*said, *chat.state.follow_ups]
-        assert ([text for text in reached if there.count(text) != 1], len(there)) == ([], len(set(there)))
-        assert list(history_faults(chat.messages)) == []
-        answered = [message for message in chat.messages if message.role == "assistant"]
-        assert chat.usage.requests == len(answered)

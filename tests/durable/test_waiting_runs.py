@@ -199,3 +199,4 @@ async def test_a_stop_holds_for_every_later_life(stage: Stage) -> None:
     assert result is not None
     assert world.done == ["A"]
     assert texts(result)[:1] == ["did A"], "it ends with what it has gathered"
+    assert existing(result.metadata.usage).requests == 2

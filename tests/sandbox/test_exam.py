@@ -46,16 +46,16 @@ async def test_without_a_sandbox_commands_run_all_the_same_and_nothing_is_promis
     assert str(guarantees) == f"holds nothing; not {', '.join(GUARANTEES)}: none is installed"
 
 
-class Boaster:
-    """A sandbox that draws no borders, and says that it holds all of them."""
+class Claimant:
+    """A sandbox that claims guarantees, whatever the one behind it holds."""
 
-    name = "boaster"
-
-    def __init__(self) -> None:
-        self._behind = NoSandbox()
+    def __init__(self, behind: Sandbox, *guarantees: Guarantee, name: str = "boaster") -> None:
+        self.name = name
+        self._behind = behind
+        self._guarantees = frozenset(guarantees)
 
     def holds(self) -> SandboxGuarantees:
-        return SandboxGuarantees(held=frozenset(GUARANTEES))
+        return SandboxGuarantees(held=self._guarantees)
 
     def open(self, box: Box) -> OpenSandbox:
         return self._behind.open(box)
@@ -66,7 +66,7 @@ class Boaster:
 
 async def test_a_sandbox_that_promises_too_much_fails_and_is_told_each_promise() -> None:
     with pytest.raises(AssertionError) as caught:
-        await sandbox_exam(Boaster)
+        await sandbox_exam(lambda: Claimant(NoSandbox(), *GUARANTEES))
     told = str(caught.value).splitlines()
     assert told[0] == "boaster does not keep its promises:"
     assert {line.partition(":")[0] for line in told[1:]} == {*GUARANTEES}
@@ -108,24 +108,6 @@ BREACHES: tuple[tuple[Guarantee, str], ...] = (
     ("processes", 'options.remove("--as-pid-1"); ' + SHARE.format('"--unshare-net"')),
 )
 """What a bwrap could leave out that is not the system's, and the guarantee that is broken by it."""
-
-
-class Claimant:
-    """A sandbox that claims one guarantee, whatever is found out."""
-
-    def __init__(self, behind: Sandbox, guarantee: Guarantee) -> None:
-        self.name = behind.name
-        self._behind = behind
-        self._guarantee: Guarantee = guarantee
-
-    def holds(self) -> SandboxGuarantees:
-        return SandboxGuarantees(held=frozenset({self._guarantee}))
-
-    def open(self, box: Box) -> OpenSandbox:
-        return self._behind.open(box)
-
-    def close(self) -> None:
-        self._behind.close()
 
 
 async def assert_found(sandbox: Sandbox, guarantee: Guarantee) -> None:
@@ -184,15 +166,8 @@ async def test_each_border_that_landlock_leaves_out_is_found(guarantee: Guarante
 
 
 def test_the_first_one_that_holds_enough_is_chosen_and_else_the_first_that_holds_anything() -> None:
-    class Fair(Boaster):
-        """A sandbox that says that it holds files."""
-
-        name = "fair"
-
-        def holds(self) -> SandboxGuarantees:
-            return SandboxGuarantees(held=frozenset({"files"}))
-
-    none, fair, good = NoSandbox("broken"), Fair(), Boaster()
+    none = NoSandbox("broken")
+    fair, good = Claimant(none, "files", name="fair"), Claimant(none, *GUARANTEES)
     chosen: list[Sandbox] = [choose_sandbox(each) for each in ([none, fair, good], [none, fair], [none])]
     assert [each.name for each in chosen] == ["boaster", "fair", "none"]
     assert chosen[2].holds().reasons["files"] == f"none: {none.holds()}"

@@ -70,26 +70,22 @@ async def chat(place: str) -> None:
         await chat.prompt("Send the letter.")
 
 
-async def hammer(place: str) -> None:
+async def hammer(place: str | Durable) -> None:
     """Say one thing after the other, and tell what was answered or queued."""
     async with Chat.open(echo(), place) as chat:
         tell(chat.session.id if chat.session else "")
-        await talk(chat)
-
-
-async def talk(chat: Chat) -> None:
-    for number in count():
-        await chat.prompt(f"prompt {number}.")
-        tell(f"prompt {number}.")
-        if number % 3 == 0:
-            chat.follow_up(f"text {number}.")
-            tell(f"text {number}.")
+        for number in count():
+            await chat.prompt(f"prompt {number}.")
+            tell(f"prompt {number}.")
+            if number % 3 == 0:
+                chat.follow_up(f"text {number}.")
+                tell(f"text {number}.")
 
 
 async def turns(place: str) -> None:
     """Say one thing after the other in turns that are durable runs."""
-    async with Durable(place) as durable, Chat.open(echo(), durable, id="user-42", create=True) as chat:
-        await talk(chat)
+    async with Durable(place) as durable:
+        await hammer(durable)
 
 
 async def turn(place: str) -> None:

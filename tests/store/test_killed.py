@@ -3,13 +3,14 @@
 import os
 import random
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
 import pytest
 
 from journeyman import Chat, Runtime, Text
+from journeyman.durable import Durable
 from journeyman.errors import SessionInUse
 from journeyman.testing.scripted import ScriptedModel
 from tests.cli.program import Warm
@@ -104,13 +105,22 @@ async def test_of_processes_that_begin_the_same_session_at_once_one_gets_it(warm
 
 
 @pytest.mark.parametrize(("kept", "seed"), [*(("file", seed) for seed in range(4)), ("postgres", 4)], indirect=["kept"])
-async def test_what_was_answered_or_queued_is_never_lost_or_doubled(warm: Warm, kept: Kept, seed: int) -> None:
-    with started(warm, "hammer", kept.place) as program:
+@pytest.mark.parametrize("how", ["hammer", "turns"])
+async def test_what_was_answered_or_queued_is_never_lost_or_doubled(
+    warm: Warm, kept: Kept, seed: int, how: str
+) -> None:
+    with started(warm, how, kept.place) as program:
         id = program.line()
         reached = [program.line() for _ in range(random.Random(seed).randrange(5, 120))]
-    async with Chat.open(echo(), kept.place, id=id) as chat:
+    async with AsyncExitStack() as stack:
+        place = kept.place if how == "hammer" else await stack.enter_async_context(Durable(kept.place))
+        chat = await stack.enter_async_context(Chat.open(echo(), place, id=id))
+        if chat.turn is not None:
+            await chat.turn
         users = [message for message in chat.messages if message.role == "user"]
         said = [block.text for message in users for block in message.content if isinstance(block, Text)]
         there = [*said, *chat.state.follow_ups]
         assert ([text for text in reached if there.count(text) != 1], len(there)) == ([], len(set(there)))
         assert list(history_faults(chat.messages)) == []
+        answered = [message for message in chat.messages if message.role == "assistant"]
+        assert how == "hammer" or chat.usage.requests == len(answered)
