@@ -32,7 +32,7 @@ from journeyman.durable.records import Change
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import RunBlocked, RunDiffers, RunInUse, RunOver, RunUnknown, StoreError
 from journeyman.events import RunResumed
-from journeyman.gate import Allow, Deny
+from journeyman.gate import Allow, Approval, Decision, Deny
 from journeyman.journal import InMemoryJournal
 from journeyman.model import Request
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call
@@ -365,6 +365,21 @@ async def test_the_first_answer_counts_and_the_second_is_told_who_gave_it(proces
         assert results(result)[1] == "Error: denied: too much"
         with pytest.raises(RunOver, match="has ended"):
             await handle.steer("Go on.")
+
+
+async def test_an_approver_of_the_program_is_asked_once(process: Process) -> None:
+    world, asked = World(dies_after="B"), list[str]()
+
+    async def approve(approval: Approval) -> Decision:
+        asked.append(approval.question)
+        return Allow()
+
+    runtime = Runtime(approver=approve, gate=AsksAbout("A", "B"))
+    async with process() as durable:
+        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", runtime=runtime))
+        await cancelled(living, when=world.reached)
+        await durable.run(payer(world), "Pay.", id="7", runtime=runtime)
+    assert asked == ["Pay A?", "Pay B?"]
 
 
 async def test_a_question_of_the_model_may_be_answered_later(process: Process) -> None:

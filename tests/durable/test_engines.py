@@ -150,9 +150,13 @@ async def test_what_a_run_was_given_back_with_is_in_its_row(stage: Stage) -> Non
 async def test_the_higher_priority_goes_first_and_then_the_older(stage: Stage) -> None:
     # K19
     process = await stage.begin()
-    for id, priority, created in [("a", 0, 3.0), ("b", 5, 2.0), ("c", 5, 1.0), ("d", -1, 0.0), ("e", 5, 1.0)]:
-        await process.add(a_row(id, priority=priority, created=START + created))
-    assert await ready_ids(process) == ["c", "e", "b", "a", "d"]
+    for id, queue, priority, created in [
+        *(("a", "", 0, 3.0), ("b", "mail", 5, 2.0), ("c", "", 5, 1.0), ("d", "default!", -1, 0.0)),
+        *(("e", "default", 5, 1.0), ("f", "default!", 1, 0.0)),
+    ]:
+        await process.add(a_row(id, queue=queue, priority=priority, created=START + created))
+        await process.add(a_row(f"{id} of another", agent="other", queue=queue, priority=priority))
+    assert await ready_ids(process) == ["c", "e", "b", "f", "a", "d"]
     assert await ready_ids(process, limit=2) == ["c", "e"]
 
 
@@ -167,24 +171,17 @@ async def test_dead_due_and_new_runs_are_sorted_together(stage: Stage) -> None:
     assert await ready_ids(right, now=START + 1, limit=1) == ["c"]
 
 
-async def test_a_run_that_begins_later_is_not_ready_before(stage: Stage) -> None:
+async def test_a_run_that_begins_later_or_waits_is_not_ready_before_its_moment(stage: Stage) -> None:
     # K19
     process = await stage.begin()
-    await process.add(a_row("a", wake=START + 60))
+    await process.add(a_row("begins", wake=START + 60))
+    await process.add(a_row("waits", created=START + 1))
+    assert await process.settle(await claimed(process, "waits"), Change(status="waiting", wake=START + 60), now=START)
     assert await ready_ids(process, now=START + 59.9) == []
-    assert await process.claim("a", now=START + 59.9) is None
-    assert await ready_ids(process, now=START + 60) == ["a"]
-    claim = await claimed(process, "a", now=START + 60)
-    assert claim.row.wake is None
-
-
-async def test_a_run_that_waits_goes_on_at_its_moment(stage: Stage) -> None:
-    process = await stage.begin()
-    await process.add(a_row("a"))
-    assert await process.settle(await claimed(process, "a"), Change(status="waiting", wake=START + 60), now=START)
-    assert await process.claim("a", now=START + 59) is None
-    assert await ready_ids(process, now=START + 60) == ["a"]
-    assert (await claimed(process, "a", now=START + 60)).row.wake is None
+    assert [await process.claim(each, now=START + 59.9) for each in ("begins", "waits")] == [None, None]
+    assert await ready_ids(process, now=START + 60) == ["begins", "waits"]
+    for each in ("begins", "waits"):
+        assert (await claimed(process, each, now=START + 60)).row.wake is None
 
 
 async def test_only_runs_of_the_agents_and_queues_that_are_asked_for_are_ready(stage: Stage) -> None:

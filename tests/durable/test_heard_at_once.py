@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from journeyman import Agent, Success
-from journeyman.durable import Durable, RunHandle
+from journeyman.durable import Durable, RunHandle, Worker
 from journeyman.durable.engine import Written
 from journeyman.durable.records import Claim, Record, Row, Signal
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.gate import Allow, Ask
-from journeyman.testing.scripted import ScriptedModel, call
+from journeyman.model import Request
+from journeyman.testing.scripted import FunctionModel, ScriptedModel, call
 from tests.play import make_gate, make_tool
 
 ASKING = make_gate(Ask("May it?"))
@@ -70,3 +71,23 @@ async def test_an_answer_in_the_same_process_is_taken_by_the_run_in_memory_also_
         running = asyncio.create_task(durable.run(payer(), "Pay.", id="1"))
         await handle.approve(await asked(handle, status="running"), Allow())
         assert isinstance(await asyncio.wait_for(running, 5), Success)
+
+
+async def test_a_worker_that_has_just_looked_hears_of_a_run_that_is_started_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("journeyman.durable.worker._PATIENCE_S", 3_600)  # no look of its own would find it
+    stop = asyncio.Event()
+
+    def answer(_: Request) -> str:
+        stop.set()
+        return "Done."
+
+    agent = Agent(name="reader", model=FunctionModel(answer))
+    async with Durable(tmp_path / "runs.db") as durable:
+        await durable.hub.changed()  # a file that was just opened is news
+        serving = asyncio.create_task(Worker(durable, agents=[agent]).run(stop=stop))
+        await asyncio.sleep(0)
+        handle = await durable.start(agent, "Go.")
+        await asyncio.wait_for(serving, 30)
+        assert (await handle.info()).status == "done"

@@ -63,8 +63,7 @@ async def test_who_may_not_make_the_tables_is_told_how_another_role_does(postgre
     ],
 )
 async def test_tables_of_another_version_are_not_touched(database: str, change: str, why: str) -> None:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute(change.encode())
+    tamper.alter(database, change)
     with pytest.raises(StoreError, match=why):
         await opened(database)
 

@@ -26,6 +26,7 @@ from tests.durable.dispatchers import DISPATCHERS, Jobs, asked_of
 from tests.durable.processes import START, a_row, a_signal, claimed, found
 from tests.durable.worlds import UNKNOWN, World, asking_agent, do, is_cancelled
 from tests.play import following, texts
+from tests.support import tamper
 from tests.support.postgres import DeafSocket, PostgresServer
 from tests.support.shares import share_of
 
@@ -67,8 +68,8 @@ async def engine_on(url: str, jobs: Jobs) -> AsyncGenerator[PostgresEngine]:
         await engine.close()
 
 
-async def has_no_job(engine: PostgresEngine, jobs: Jobs) -> bool:
-    return not await asked_of(engine, jobs.all)
+async def has_jobs(engine: PostgresEngine, jobs: Jobs, number: int) -> bool:
+    return len(await asked_of(engine, jobs.all)) == number
 
 
 async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
@@ -106,7 +107,7 @@ async def test_what_is_started_is_done_by_a_worker_and_leaves_no_job_behind(empt
         for handle in handles:
             assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
         async with engine_on(emptied, jobs) as engine:
-            await until(lambda: has_no_job(engine, jobs))
+            await until(lambda: has_jobs(engine, jobs, 0))
 
 
 async def test_a_run_that_a_worker_could_not_begin_gets_another_ticket(
@@ -126,7 +127,7 @@ async def test_a_run_that_a_worker_could_not_begin_gets_another_ticket(
         assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
         assert asked == [handle.id] * 3
         async with engine_on(emptied, jobs) as engine:
-            await until(lambda: has_no_job(engine, jobs))
+            await until(lambda: has_jobs(engine, jobs, 0))
 
 
 async def test_a_ticket_is_written_with_what_makes_its_run_ready_and_what_goes_on_comes_first(
@@ -220,7 +221,7 @@ async def test_a_ticket_that_is_brought_again_is_done_once(database: str, jobs: 
         async with serving(durable, paying(world)):
             assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
             await asked_of(engine, jobs.again)
-            await until(lambda: has_no_job(engine, jobs))
+            await until(lambda: has_jobs(engine, jobs, 0))
         assert (world.done, (await handle.info()).leases) == (["A", "B"], 1)
 
 
@@ -255,14 +256,10 @@ async def test_a_ticket_that_is_brought_again_while_its_run_is_claimed_here_is_v
         async with serving(durable, paying(world)):
             await slow.is_stored.wait()
             await asked_of(engine, jobs.again)
-            await until(lambda: has_one_job(engine, jobs))
+            await until(lambda: has_jobs(engine, jobs, 1))
             slow.may_tell.set()
             assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
         assert (world.done, (await handle.info()).leases) == (["A", "B"], 1)
-
-
-async def has_one_job(engine: PostgresEngine, jobs: Jobs) -> bool:
-    return len(await asked_of(engine, jobs.all)) == 1
 
 
 async def test_a_ticket_that_was_lost_is_written_again_by_the_sweep(emptied: str, jobs: Jobs) -> None:  # D2
@@ -310,7 +307,7 @@ async def test_what_a_silent_worker_has_is_done_by_another_and_its_acknowledgeme
                 result = await asyncio.wait_for(handle.result(), 10)
             assert (await handle.info()).leases == 2
             assert UNKNOWN in " ".join(texts(result)), "what the silent one had begun is not done again"
-            await until(lambda: has_no_job(engine, jobs))
+            await until(lambda: has_jobs(engine, jobs, 0))
             sleeping.lives_on()
             later = await right.start(paying(sleeping), "Go.")
             assert isinstance(await asyncio.wait_for(later.result(), 10), Success)
@@ -373,8 +370,7 @@ async def test_a_worker_that_is_stopped_gives_back_what_it_drives_by_a_ticket(em
 
 
 async def test_older_tables_are_named(database: str, jobs: Jobs) -> None:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute(jobs.older.encode())
+    tamper.alter(database, jobs.older)
     with pytest.raises(StoreError, match=f"older tables of .*{re.escape(jobs.lacks)}"):
         async with engine_on(database, jobs):
             raise AssertionError("it was opened")

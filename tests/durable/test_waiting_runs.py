@@ -10,6 +10,7 @@ import pytest
 from journeyman import Agent, Failure, Limits, Success
 from journeyman.durable.durable import Durable
 from journeyman.durable.worker import Worker
+from journeyman.errors import RunOver
 from journeyman.gate import Allow
 from journeyman.testing.scripted import Answer
 from tests.durable.processes import START, Stage
@@ -167,7 +168,11 @@ async def test_a_run_that_is_cancelled_while_it_waits_ends(stage: Stage) -> None
         await until(durable, "run", "waiting")
         await other.stop("run", "not today")
         await Worker(other, agents=[agent]).run(until_idle=True)
-        assert is_cancelled(await handle.result())
+        result = await handle.result()
+        assert is_cancelled(result)
+        assert existing(result.metadata.usage).requests == 1
+        with pytest.raises(RunOver, match="EXECUTION_CANCELLED"):
+            await other.stop("run")
     assert world.done == []
 
 

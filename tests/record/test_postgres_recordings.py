@@ -122,8 +122,7 @@ async def test_texts_that_postgres_cannot_hold_come_back_as_they_were(emptied: s
 def test_a_store_that_cannot_be_written_is_said_at_once(postgres: PostgresServer, database: str) -> None:
     role = f"reader{os.getpid()}"
     postgres.execute(f"CREATE ROLE {role} LOGIN")
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}".encode())
+    tamper.alter(database, f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
     theirs = database.replace("user=tests", f"user={role}")
     with pytest.raises(StoreError, match="permission denied") as refused:
         Recorder(theirs)
@@ -132,8 +131,7 @@ def test_a_store_that_cannot_be_written_is_said_at_once(postgres: PostgresServer
         assert recordings.runs() == []
     with pytest.raises(StoreError, match="read-only transaction"):
         Recorder(f"{database}&options=-c%20default_transaction_read_only%3Don")
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute(b"DROP TABLE rec_words, rec_events")
+    tamper.alter(database, "DROP TABLE rec_words, rec_events")
     with pytest.raises(StoreError, match="permission denied") as lacking:
         Recorder(theirs)
     assert "schema_sql()" in lacking.value.hint
@@ -144,8 +142,7 @@ def test_the_statements_of_ddl_make_the_tables_of_recordings(postgres: PostgresS
     url = postgres.url(postgres.database())
     with Recordings(url) as recordings:
         assert (recordings.runs(), recordings.has_any) == ([], False)
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(schema_sql().encode())
+    tamper.alter(url, schema_sql())
     with Recordings(url) as recordings:
         assert recordings.has_any
 
@@ -163,10 +160,9 @@ async def test_a_role_that_owns_nothing_records_and_is_told_what_its_prune_leave
 ) -> None:
     role = f"writer{os.getpid()}"
     postgres.execute(f"CREATE ROLE {role} LOGIN")
-    with psycopg.connect(database, autocommit=True) as connection:
-        rights = "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES"
-        connection.execute(f"GRANT {rights} IN SCHEMA public TO {role}".encode())
-        connection.execute(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}".encode())
+    rights = "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES"
+    tamper.alter(database, f"GRANT {rights} IN SCHEMA public TO {role}")
+    tamper.alter(database, f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}")
     theirs = database.replace("user=tests", f"user={role}")
     await run(scout("sand"), "?", runtime=Runtime(recorder=theirs))
     with Recordings(theirs) as recordings:

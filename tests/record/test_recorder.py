@@ -2,13 +2,11 @@
 
 import logging
 import random
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import orjson
-import psycopg
 import pytest
 
 from journeyman import Agent, Chat, Limits, Output, Runtime, Subagents, run, tool
@@ -57,16 +55,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def lone_place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store that no other test uses afterwards, of each kind that there is."""
     return request.getfixturevalue("database") if request.param == "postgres" else str(tmp_path / "runs.db")
-
-
-def altered(place: str, statement: str) -> None:
-    """Change what is stored behind the library's back."""
-    if "://" in place:
-        with psycopg.connect(place, autocommit=True) as connection:
-            connection.execute(statement.encode())
-    else:
-        with sqlite3.connect(place) as connection:
-            connection.execute(statement)
 
 
 def recorded(path: Path | str) -> tuple[RecordedRun, list[RecordedEvent]]:
@@ -357,7 +345,7 @@ async def test_a_store_that_fails_ends_recording_and_not_the_run(
     async def smash() -> str:
         """Take the table away."""
         await recorder.flush()
-        altered(lone_place, tamper.WITHOUT_EVENTS)
+        tamper.alter(lone_place, tamper.WITHOUT_EVENTS)
         return "smashed"
 
     @tool
@@ -384,7 +372,7 @@ async def test_a_place_that_is_no_store_costs_a_warning(path: Path, caplog: pyte
 
 def test_a_newer_store_is_neither_read_nor_written(lone_place: str) -> None:
     Recorder(lone_place).close()
-    altered(lone_place, tamper.NEWER_RECORDINGS)
+    tamper.alter(lone_place, tamper.NEWER_RECORDINGS)
     for kind in (Recorder, Recordings):
         with pytest.raises(StoreError, match="format 99"):
             kind(lone_place)
@@ -395,7 +383,7 @@ async def test_old_recordings_are_forgotten_and_what_others_share_stays(place: s
     with Recorder(place, keep_s=None, keep_bytes=None) as recorder:
         for _ in range(3):
             await run(replace(looking(say("So.")), system=system), "?", runtime=Runtime(recorder=recorder))
-    altered(place, tamper.OLD_RUN)
+    tamper.alter(place, tamper.OLD_RUN)
     with Recorder(place, keep_s=30 * 86_400) as recorder:
         await run(replace(looking(say("So.")), system=system), "?", runtime=Runtime(recorder=recorder))
         await recorder.flush()
@@ -409,8 +397,8 @@ async def test_old_recordings_are_forgotten_and_what_others_share_stays(place: s
 async def test_without_limits_a_file_keeps_30_days_and_a_gigabyte_and_a_database_everything(place: str) -> None:
     for _ in range(3):
         await run(looking(say("So.")), "?", runtime=Runtime(recorder=place))
-    altered(place, tamper.OLD_RUN)
-    altered(place, tamper.LARGE_RUN)
+    tamper.alter(place, tamper.OLD_RUN)
+    tamper.alter(place, tamper.LARGE_RUN)
     usual = await _after_one_more(Recorder(place))
     assert len(usual) == (4 if "://" in place else 2)
     limited = await _after_one_more(Recorder(place, keep_s=30 * 86_400, keep_bytes=1_000_000_000))

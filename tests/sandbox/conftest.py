@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from journeyman.sandbox import Bubblewrap
+from journeyman.sandbox import Bubblewrap, Landlock
 from tests.sandbox.stage import Stage, make_template, staged
 
 
@@ -30,6 +30,14 @@ def bubblewrap() -> Iterator[Bubblewrap]:
         pytest.skip(f"no namespaces can be made here: {guarantees}")
     yield sandbox
     sandbox.close()
+
+
+@pytest.fixture(scope="session")
+def landlock() -> Landlock:
+    sandbox = Landlock()
+    if not sandbox.holds().held:
+        pytest.skip(f"Landlock does not hold here: {sandbox.holds()}")
+    return sandbox
 
 
 @pytest.fixture(scope="session")

@@ -61,30 +61,23 @@ def test_of_a_statement_for_which_there_is_no_room_nothing_is_written(path: Path
     file.close()
 
 
-@pytest.mark.parametrize("is_synced", [False, True])
-def test_a_statement_that_meets_damage_notes_it(path: Path, is_synced: bool) -> None:
+_WORKS: list[Callable[[File], object]] = [
+    lambda file: file.write(_ADD, (b"x",), is_synced=False),
+    lambda file: file.write(_ADD, (b"x",), is_synced=True),
+    lambda file: file.rows("SELECT * FROM records"),
+]
+
+
+@pytest.mark.parametrize("work", _WORKS)
+def test_a_statement_that_meets_damage_notes_it(path: Path, work: Callable[[File], object]) -> None:
     # K21
     File(path).close()
-    with path.open("r+b") as raw:
-        n_bytes = path.stat().st_size
-        raw.seek(2 * 4_096)  # behind the pages of the schema's root
-        raw.write(b"\xff" * (n_bytes - 2 * 4_096))
+    schema = path.read_bytes()[: 2 * 4_096]  # the pages of its root
+    path.write_bytes(schema + b"\xff" * (path.stat().st_size - len(schema)))
     file = File(path)
     try:
         with pytest.raises(Damaged):
-            file.write(_ADD, (b"x",), is_synced=is_synced)
-        assert file.is_damaged
-    finally:
-        file.close()
-
-
-def test_a_query_that_meets_damage_notes_it(path: Path) -> None:
-    File(path).close()
-    path.write_bytes(path.read_bytes()[: 2 * 4_096] + b"\xff" * (path.stat().st_size - 2 * 4_096))
-    file = File(path)
-    try:
-        with pytest.raises(Damaged):
-            file.rows("SELECT * FROM records")
+            work(file)
         assert file.is_damaged
     finally:
         file.close()

@@ -11,14 +11,16 @@ import pytest
 
 from journeyman import Chat, Runtime, Text
 from journeyman.durable import Durable
-from journeyman.errors import SessionInUse
+from journeyman.errors import SessionInUse, StoreError
+from journeyman.session import turn_name
 from journeyman.testing.scripted import ScriptedModel
 from tests.cli.program import Warm
-from tests.play import transcript
-from tests.store.mortal import echo, letters
+from tests.play import existing, succeeded, transcript
+from tests.store.mortal import echo, letters, payments
 from tests.support.invariants_history import history_faults
 from tests.support.kept import Kept
 
+ID = "user-42"
 ROOT = Path(__file__).parent.parent.parent
 ONCE = "Error: interrupted before it finished. Whether it took effect is unknown: find out before calling again."
 PURE = "Error: interrupted before it finished. It changes nothing, so it may be called again."
@@ -76,6 +78,40 @@ async def test_a_chat_killed_in_mid_call_goes_on_with_everything_that_had_happen
         assert (await chat.continue_()).unwrap() == "Nothing more."
         said = [("assistant", "I see."), ("user", "And then?"), ("assistant", "Nothing more.")]
         assert (transcript(chat.messages)[3:], chat.usage.requests) == (said, 3)
+
+
+async def test_a_chat_killed_within_a_turn_goes_on_with_it_in_another_process(warm: Warm, kept: Kept) -> None:
+    # K25 of K4
+    with started(warm, "turn", kept.place) as program:
+        assert (program.line(), program.line()) == ("pay A", "pay B")
+        async with Durable(kept.place) as durable:
+            with pytest.raises(SessionInUse, match=rf"Session {ID} in .* is open in process {program.pid}"):
+                async with Chat.open(payments(), durable, id=ID):
+                    pass
+    with (
+        kept.stored() as store,
+        pytest.raises(StoreError, match=f"the durable turn {turn_name('user-42', 1)} has not ended"),
+    ):
+        store.session(ID, agent="payer")
+    rest = ScriptedModel(["Ask whether B was paid.", "C is not due."])  # the first two answers are stored
+    async with Durable(kept.place) as durable:
+        async with Chat.open(payments(), durable, id=ID, runtime=Runtime(model=rest)) as chat:
+            assert succeeded(await existing(chat.turn)).output == "C is not due."
+            said = [block for message in chat.messages for block in message.content]
+            results = [str(block.content) for block in said if block.type == "tool_result"]
+            assert results[0] == "paid A"
+            assert "whether it took effect is unknown, and it is not repeated" in results[1]
+            assert (len(rest.requests), chat.usage.requests) == (2, 4)
+            texts = [block.text for block in said if isinstance(block, Text)]
+            assert texts == ["Pay A and B.", "Ask whether B was paid.", "And C?", "C is not due."]
+            assert list(history_faults(chat.messages)) == []
+        assert {info.name: info.leases for info in await durable.list()} == {turn_name(ID, 1): 2, turn_name(ID, 2): 1}
+    with kept.stored() as store:
+        assert store.snapshot(ID).waiting == ()
+        assert store.sessions()[0].usage.requests == 4
+        store.delete(ID)
+    async with Durable(kept.place) as durable:
+        assert await durable.list() == ()
 
 
 async def test_a_session_is_locked_while_its_process_lives_and_free_when_it_died(warm: Warm, kept: Kept) -> None:

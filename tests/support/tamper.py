@@ -7,6 +7,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+import psycopg
+
 from journeyman.data import field_names
 from journeyman.durable.records import Row
 from journeyman.store.codec import checksum
@@ -38,10 +40,14 @@ def multiply_runs(n: int) -> str:
     )
 
 
-def alter(path: Path, statements: str) -> None:
-    """Execute SQL in a store that is a file."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.executescript(statements)
+def alter(place: Path | str, statements: str) -> None:
+    """Execute SQL in a store: a file, or a database."""
+    if "://" in str(place):
+        with psycopg.connect(str(place), autocommit=True) as database:
+            database.execute(statements.encode())
+    else:
+        with closing(sqlite3.connect(place)) as file, file:
+            file.executescript(statements)
 
 
 def change_format(path: Path, session: str, format: int) -> None:
