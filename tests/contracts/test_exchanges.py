@@ -8,12 +8,13 @@ import gc
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import pytest
 
 from journeyman.errors import ModelUnavailable
-from journeyman.model import BlockFinished, TextPart, opened
+from journeyman.model import BlockFinished, Response, ResponseStarted, TextPart, opened
 from journeyman.types import Price, Text, Usage
 from tests.contracts import makers
 from tests.contracts.makers import KEY, Maker
@@ -64,6 +65,14 @@ GOOGLE: Final = Examined(
 )
 AZURES: Final = Examined(name="azure-responses", model=makers.azure, **_OPENAI)
 BRIDGED: Final = Examined(name="bridge", model=makers.bridged, n_events=6, **_OPENAI)
+BRIDGED_ANTHROPIC: Final = Examined(
+    name="bridge-anthropic", model=partial(makers.bridged, name=f"anthropic:{makers.CLAUDE}"), n_events=6, **_MESSAGES
+)
+BRIDGED_RESPONSES: Final = Examined(
+    name="bridge-responses", model=partial(makers.bridged, name="openai-responses:gpt-5"), n_events=6, **_OPENAI
+)
+FOREIGN: Final = (CLIENT, BRIDGED, BRIDGED_ANTHROPIC, BRIDGED_RESPONSES)
+"""Those over the client of another package."""
 OWN: Final = (ANTHROPIC, CHAT, GOOGLE, RESPONSES)
 """Those over the package's own transport."""
 
@@ -136,12 +145,31 @@ async def test_failures_leave_no_garbage_behind(carrier: Examined) -> None:
     gc.collect()  # an unclosed connection or generator would warn, and warnings are errors
 
 
+@each(*FOREIGN)
+def test_three_event_loops_in_a_row_leave_nothing_open(carrier: Examined) -> None:
+    script = [stall(carrier.says.answer("Hello there", delta_chars=5), after_events=carrier.n_events)]
+    script.append(carrier.says.answer("Hi."))
+
+    async def once() -> Response:
+        async with carrier.server(script) as api, carrier.model(api.url) as model:
+            async with model.stream(request()) as parts:
+                async for part in parts:
+                    if isinstance(part, ResponseStarted):
+                        break
+            return await ask(model)
+
+    for _ in range(3):
+        said = asyncio.run(once()).content
+        assert [block.text for block in said if isinstance(block, Text)] == ["Hi."]
+        gc.collect()  # warnings about what was left open are errors
+
+
 # -- keys --------------------------------------------------------------------------------------------------------------
 
 
-@each(*OWN, CLIENT, AZURES)
+@each(*OWN, *FOREIGN, AZURES)
 async def test_the_key_is_shown_nowhere(carrier: Examined, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO if carrier is CLIENT else logging.DEBUG)
+    caplog.set_level(logging.INFO if carrier in FOREIGN else logging.DEBUG)
     more = {"auth_token": "bearer-secret"} if carrier is ANTHROPIC else {}
     refusal = carrier.says.fault(401, message=f"the key {KEY} is bad")
     async with carrier.server([refusal]) as api, carrier.model(api.url, **more) as model:

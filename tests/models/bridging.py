@@ -47,6 +47,6 @@ def address(api: MessagesApi | OpenAiApi | RawServer, name: str) -> str:
 
 def over(api: MessagesApi | OpenAiApi | RawServer, name: str, **options: Any) -> BridgeModel:
     """Return the model of this name, with a loopback server in the place of its provider."""
-    model = connect(f"bridge:{name}", api_key=KEY, base_url=address(api, name), **options)
+    model = connect(f"bridge:{name}", **{"api_key": KEY, "base_url": address(api, name), **options})
     assert isinstance(model, BridgeModel)
     return model

@@ -92,77 +92,44 @@ GEMINI_PARTS: dict[str, Json] = {
     "signatures": {"text": "", "thoughtSignature": PIECE},
 }
 CALL: Json = {"type": "tool_use", "id": "t", "name": "query"}
-ENDLESS: dict[str, tuple[Callable[[bool], Decoder], Callable[[], Sent], tuple[bool, ...]]] = {
-    "messages, text": (
-        lambda deltas: ByMessages(deltas=deltas),
-        lambda: messages({"type": "text"}, {"type": "text_delta", "text": PIECE}),
-        (True, False),
-    ),
-    "messages, thinking": (
-        lambda deltas: ByMessages(deltas=deltas),
-        lambda: messages({"type": "thinking"}, {"type": "thinking_delta", "thinking": PIECE}),
-        (True, False),
-    ),
-    "messages, arguments": (
-        lambda deltas: ByMessages(deltas=deltas),
-        lambda: messages(CALL, {"type": "input_json_delta", "partial_json": PIECE}),
-        (True, False),
-    ),
-    "messages, of a kind that is not known": (
-        lambda deltas: ByMessages(deltas=deltas),
-        lambda: messages({"type": "strange", "data": ""}, {"type": "data_delta", "data": PIECE}),
-        (True, False),
-    ),
-    "messages, citations": (
-        lambda deltas: ByMessages(deltas=deltas),
-        lambda: messages({"type": "text"}, {"type": "citations_delta", "citation": {"cited_text": PIECE}}),
-        (True, False),
-    ),
-    "messages, blocks": (lambda deltas: ByMessages(deltas=deltas), many_messages, (True, False)),
-    "chat, text": (lambda deltas: ByChat("x", deltas=deltas), lambda: chat(content=PIECE), (True, False)),
-    "chat, reasoning": (lambda deltas: ByChat("x", deltas=deltas), lambda: chat(reasoning=PIECE), (True, False)),
-    "chat, refusal": (lambda deltas: ByChat("x", deltas=deltas), lambda: chat(refusal=PIECE), (True, False)),
-    "chat, arguments": (
-        lambda deltas: ByChat("x", deltas=deltas),
-        lambda: chat(tool_calls=[{"index": 0, "function": {"name": "query", "arguments": PIECE}}]),
-        (True, False),
-    ),
-    "chat, details": (
-        lambda deltas: ByChat("x", deltas=deltas),
-        lambda: chat(reasoning_details=[{"type": "reasoning.text", "text": PIECE}]),
-        (True, False),
-    ),
-    "chat, annotations": (
-        lambda deltas: ByChat("x", deltas=deltas),
-        lambda: chat(annotations=[{"url": PIECE}]),
-        (True, False),
-    ),
-    "chat, calls": (lambda deltas: ByChat("x", deltas=deltas), many_calls, (True, False)),
-    "responses, text": (
-        lambda deltas: ByResponses("x", deltas=deltas),
-        lambda: responses("output_text", {"type": "message", "id": "i"}),
-        (True,),  # nothing is kept of pieces that nobody wants to see
-    ),
-    "responses, arguments": (
-        lambda deltas: ByResponses("x", deltas=deltas),
-        lambda: responses("function_call_arguments", {"type": "function_call", "id": "i", "name": "query"}),
-        (True,),
-    ),
-    "responses, items": (
-        lambda deltas: ByResponses("x", deltas=deltas),
-        lambda: items({"type": "strange", "data": PIECE}),
-        (True, False),
-    ),
-    "responses, small items": (
-        lambda deltas: ByResponses("x", deltas=deltas),
-        lambda: items({"type": "reasoning"}),
-        (True, False),
-    ),
-    **{
-        f"gemini, {name}": (lambda deltas: ByGemini("google:m", deltas=deltas), partial(gemini, part), (True, False))
-        for name, part in GEMINI_PARTS.items()
-    },
+STRANGE: Json = {"type": "strange", "data": ""}
+CALLED = [{"index": 0, "function": {"name": "query", "arguments": PIECE}}]
+CITED: Json = {"type": "citations_delta", "citation": {"cited_text": PIECE}}
+DECODERS: dict[str, Callable[..., Decoder]] = {
+    "messages": ByMessages,
+    "chat": partial(ByChat, "x"),
+    "responses": partial(ByResponses, "x"),
+    "gemini": partial(ByGemini, "google:m"),
 }
+ENDLESS: dict[str, dict[str, Callable[[], Sent]]] = {
+    "messages": {
+        "text": lambda: messages({"type": "text"}, {"type": "text_delta", "text": PIECE}),
+        "thinking": lambda: messages({"type": "thinking"}, {"type": "thinking_delta", "thinking": PIECE}),
+        "arguments": lambda: messages(CALL, {"type": "input_json_delta", "partial_json": PIECE}),
+        "of a kind that is not known": lambda: messages(STRANGE, {"type": "data_delta", "data": PIECE}),
+        "citations": lambda: messages({"type": "text"}, CITED),
+        "blocks": many_messages,
+    },
+    "chat": {
+        "text": lambda: chat(content=PIECE),
+        "reasoning": lambda: chat(reasoning=PIECE),
+        "refusal": lambda: chat(refusal=PIECE),
+        "arguments": lambda: chat(tool_calls=CALLED),
+        "details": lambda: chat(reasoning_details=[{"type": "reasoning.text", "text": PIECE}]),
+        "annotations": lambda: chat(annotations=[{"url": PIECE}]),
+        "calls": many_calls,
+    },
+    "responses": {
+        "text": lambda: responses("output_text", {"type": "message", "id": "i"}),
+        "arguments": lambda: responses("function_call_arguments", {**CALL, "type": "function_call"}),
+        "items": lambda: items({"type": "strange", "data": PIECE}),
+        "small items": lambda: items({"type": "reasoning"}),
+    },
+    "gemini": {name: partial(gemini, part) for name, part in GEMINI_PARTS.items()},
+}
+WAYS = [(api, name) for api, sent in ENDLESS.items() for name in sent]
+UNSEEN = {("responses", "text"), ("responses", "arguments")}
+"""Nothing is kept of pieces that nobody wants to see."""
 
 
 def read(decoder: Decoder, sent: Sent) -> Response:
@@ -174,12 +141,12 @@ def read(decoder: Decoder, sent: Sent) -> Response:
 
 
 @pytest.mark.parametrize(
-    ("deltas", "name"), [(deltas, name) for name, (*_, each) in ENDLESS.items() for deltas in each]
+    ("api", "name", "deltas"),
+    [(*each, deltas) for each in WAYS for deltas in (True, False) if deltas or each not in UNSEEN],
 )
-def test_an_answer_without_end_is_given_up_before_it_fills_the_memory(name: str, deltas: bool) -> None:
-    decoder, sent, _ = ENDLESS[name]
+def test_an_answer_without_end_is_given_up_before_it_fills_the_memory(api: str, name: str, deltas: bool) -> None:
     with pytest.raises(UnusableAnswer, match=r"^The answer was not accepted: it has more than [\d,]+ ") as caught:
-        read(decoder(deltas), sent())
+        read(DECODERS[api](deltas=deltas), ENDLESS[api][name]())
     assert caught.value.limit in (LEAST_TEXT_CHARS, MAX_OTHER_CHARS, MAX_BLOCKS, 300)
 
 

@@ -28,7 +28,6 @@ from tests.support.strict_request import (
 from tests.support.strict_schema import messages_type_errors
 
 MAX_CHARS = 5 * 1024 * 1024
-_PICTURES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
 _FORM_KEYWORDS = {
     *("$defs", "$ref", "additionalProperties", "anyOf", "const", "description", "enum", "format", "items"),
     *("properties", "required", "title", "type"),
@@ -250,10 +249,8 @@ def _circles(form: Sequence[Json]) -> Iterator[str]:
     return (name for name in definitions if name in reached(definitions[name], frozenset()))
 
 
-def _files_in_base64(request: Request) -> Iterator[tuple[Item, bool]]:
-    for block in request.blocks("image", "document"):
-        if block.under("source").text("type") == "base64":
-            yield block.under("source"), block.type == "image"
+def _pictures(request: Request) -> Iterator[Item]:
+    return (block.under("source") for block in request.blocks("image"))
 
 
 def _owner(block: Item, role: str) -> str:
@@ -403,17 +400,8 @@ RULES: tuple[Rule[Request], ...] = (
     ),
     # Files
     Rule(
-        "A picture is PNG, JPEG, GIF or WebP, a document a PDF (P vision, P pdf-support)",
-        lambda r: (
-            source
-            for source, is_picture in _files_in_base64(r)
-            if source.text("media_type") not in (_PICTURES if is_picture else {"application/pdf"})
-        ),
-        on("images", {"messages.0.content.0.source.media_type": "image/tiff"}),
-    ),
-    Rule(
         "A picture has at most 5 MB as Base64 (P vision)",
-        lambda r: (s for s, is_picture in _files_in_base64(r) if is_picture and len(s.text("data")) > MAX_CHARS),
+        lambda r: (source for source in _pictures(r) if len(source.text("data")) > MAX_CHARS),
         on("images", {"messages.0.content.0.source.data": "A" * (MAX_CHARS + 4)}),
     ),
     # Thinking

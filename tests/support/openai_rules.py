@@ -439,11 +439,6 @@ _CHAT_RULES: tuple[Rule[Request], ...] = (
         on("a sound", {"messages.0.content.1.input_audio.data": ""}),
     ),
     Rule(
-        "Hosted tools are for Responses (P guides/tools-web-search)",
-        lambda r: r.hosted,
-        on("plain text", {"tools": [{"type": "web_search"}]}),
-    ),
-    Rule(
         "Only models for searches search (P guides/tools-web-search)",
         lambda r: "web_search_options" in r.body and "-search" not in str(r.body.get("model")),
         on("plain text", {"web_search_options": {}}),
