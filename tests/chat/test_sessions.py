@@ -134,6 +134,8 @@ async def test_texts_from_other_threads_are_kept_each_once(kept: Kept) -> None:
     texts = [block.text for message in users for block in message.content if isinstance(block, Text)]
     assert sorted(texts) == sorted({*texts})
     assert len(texts) == 60 + 6
+    for name in "abc":
+        assert [text for text in texts if text.startswith(name)] == [f"{name} {number}." for number in range(20)]
     async with Chat.open(agent, kept.place, id=id) as chat:
         assert chat.messages == said
         assert chat.state.follow_ups == ()

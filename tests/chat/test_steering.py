@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Callbacks, Chat, Limits, Output, Success, Tasks, Tool, Turn, run, tool
+from journeyman import Agent, Callbacks, Chat, Limits, Output, Tasks, Tool, Turn, run, tool
 from journeyman.agent import StopContext
 from journeyman.endings import StopGuardContext
 from journeyman.errors import ChatHeld, ProviderError
 from journeyman.events import ModelResponded, RunSucceeded, TurnEnded
-from journeyman.model import Request
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.tools import TaskContext
 from journeyman.types import Opaque
@@ -266,14 +265,6 @@ async def test_a_pause_for_the_providers_tool_is_not_steered_into(door: Door) ->
 # -- injections -------------------------------------------------------------------------------------------------------
 
 
-async def test_an_injection_steers_a_turn_that_goes_on(stage: Stage, door: Door) -> None:
-    async with chatting(stage.model([call("wait", id="a"), "Noted."]), tools=[door.tool()]) as chat:
-        turn = await door.reached_by(chat.start("Go."))
-        assert chat.inject("Task 1 is done.").disposition == "steered"
-        await door.open_for(turn)
-    assert transcript(stage.messages(1))[-1] == ("user", "#a: waited", "Task 1 is done.")
-
-
 async def test_an_injection_resumes_a_chat_that_came_to_its_end(stage: Stage) -> None:
     async with chatting(stage.model(["One.", "Noted."])) as chat:
         await chat.prompt("Go.")
@@ -468,26 +459,3 @@ async def test_a_blank_text_is_refused(text: str) -> None:
         for say_it in (chat.steer, chat.follow_up, chat.inject):
             with pytest.raises(ValueError, match="nothing to say"):
                 say_it(text)
-
-
-async def test_texts_of_many_threads_are_all_said_once(stage: Stage) -> None:
-    async def answer(request: Request) -> Answer:
-        await asyncio.sleep(0)
-        return "Noted."
-
-    async with chatting(stage.model([answer], repeat=True)) as chat:
-        turn = chat.start("Go.")
-
-        def write(name: int) -> list[object]:
-            return [chat.steer(f"{name}/{n}") for n in range(20)]
-
-        await asyncio.gather(*(asyncio.to_thread(write, name) for name in range(4)))
-        result = await turn
-        while chat.state.steering:
-            result = await chat.continue_()
-        assert isinstance(result, Success)
-        said = [text for role, *texts in script_of(chat) if role == "user" for text in texts]
-        assert sorted(said[1:]) == sorted(f"{name}/{n}" for name in range(4) for n in range(20))
-        for name in range(4):
-            mine = [text for text in said if text.startswith(f"{name}/")]
-            assert mine == [f"{name}/{n}" for n in range(20)]

@@ -12,7 +12,7 @@ from journeyman.errors import ChatHeld
 from journeyman.events import Event, IterationStarted, MessageCommitted, RunFailed, RunStarted, RunSucceeded, TurnEnded
 from journeyman.loop.prepare import CLOSING
 from journeyman.testing.scripted import ScriptedModel, call
-from tests.chat.opening import Opening, once
+from tests.chat.opening import once
 from tests.play import Door, Recorder, Report, cancelled, chatting, context_of, hang, look, names, script_of, transcript
 from tests.play.stage import Stage
 from tests.support.clock import virtual_clock
@@ -260,13 +260,6 @@ async def test_no_listener_can_begin_a_turn_in_a_chat_that_is_left() -> None:
     assert not chat.state.is_running
 
 
-async def test_the_model_is_closed_after_the_last_turn() -> None:
-    told = list[str]()
-    async with chatting(Opening("one", told)) as chat:
-        chat.start("Go.")
-    assert told == ["+one", "-one"]
-
-
 @virtual_clock
 async def test_a_callback_that_hangs_cannot_hold_up_who_gives_up(door: Door) -> None:
 
@@ -332,15 +325,6 @@ async def test_listeners_hear_everything_in_the_order_they_came(stage: Stage) ->
         unsubscribe()
         await chat.prompt("Go.")
     assert heard == [(name, text) for text in ("Go.", "One.") for name in ("agent", "first", "second")]
-
-
-async def test_the_end_of_a_turn_is_told_last_and_with_its_result(stage: Stage, recorder: Recorder) -> None:
-    async with chatting(stage.model(["One.", "Two."]), on_event=recorder) as chat:
-        chat.follow_up("later")
-        result = await chat.prompt("Go.")
-    assert names(recorder.events)[-2:] == ["RunSucceeded", "TurnEnded"]
-    (end,) = recorder.of(TurnEnded)
-    assert end.result == result
 
 
 async def test_a_listener_may_take_over_at_the_end_of_a_turn(stage: Stage, door: Door) -> None:

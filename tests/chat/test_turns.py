@@ -9,7 +9,7 @@ from journeyman.errors import ChatBusy, NothingToContinue, ProviderError
 from journeyman.journal import InMemoryJournal
 from journeyman.output import ContinueRun, FailRun, StopContext, StopVerdict
 from journeyman.testing.scripted import ScriptedModel, call
-from journeyman.types import Message, Text, dump_messages, load_messages
+from journeyman.types import Message, Text
 from tests.chat.opening import Opening
 from tests.play import Door, Report, Stage, cancelled, chatting, existing, hang, only_over_http, script_of, transcript
 from tests.play.tools import look, make_tool
@@ -95,16 +95,6 @@ async def test_usage_is_that_of_all_turns_failed_requests_included(stage: Stage,
         third = await door.open_for(turn)
         assert chat.usage == before + existing(third.metadata.usage)
         assert chat.state.usage == chat.usage
-
-
-async def test_a_chat_goes_on_from_an_exported_conversation(stage: Stage) -> None:
-    model = stage.model(["One.", "Two."])
-    async with chatting(model) as chat:
-        await chat.prompt("One?")
-    stored = dump_messages(chat.messages)
-    async with chatting(model, history=load_messages(stored)) as chat:
-        await chat.prompt("Two?")
-    assert transcript(stage.messages(1)) == [("user", "One?"), ("assistant", "One."), ("user", "Two?")]
 
 
 async def test_the_conversation_can_be_replaced_between_turns(stage: Stage) -> None:

@@ -65,12 +65,6 @@ async def test_two_thousand_iterations_fit_a_window_of_32k() -> None:
         assert judge(orjson.loads(body), HEADERS) == []
 
 
-async def test_a_request_begins_with_the_one_before_except_once_for_each_compaction() -> None:
-    model, recorder = await long_run(300, ClearToolResults(keep=3))
-    n_breaks, n_compactions = breaks(model.bodies), len(recorder.of(ContextCompacted))
-    assert 0 < n_breaks == n_compactions < 30
-
-
 async def test_a_compacted_conversation_with_bound_reasoning_breaks_no_rule_of_the_api() -> None:
     """Every request is judged: pairing, reasoning that no longer fits, and answers that came back otherwise."""
 

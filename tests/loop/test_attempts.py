@@ -45,30 +45,12 @@ async def test_every_request_repeats_the_one_before_and_adds_to_it(stage: Stage)
     assert all(later[: len(earlier)] == earlier for earlier, later in pairwise(sent))
 
 
-async def test_all_results_of_an_iteration_are_one_user_message(stage: Stage) -> None:  # R29, R30, R58
-    response = [call("look", id="a"), call("fail", id="b"), call("fly", id="c"), call("look", where="x", id="d")]
-    await run(reporter(stage.model([response, report()]), tools=[look, fail]), "Go.")
-    sent = [(message.role, len(message.content)) for message in stage.messages(1)]
-    assert sent == [("user", 1), ("assistant", 4), ("user", 4)]
-    assert stage.tool_results(1) == [
-        ToolResult("found here", tool_use_id="a"),
-        ToolResult("Error: broken", True, "b"),
-        ToolResult("Error: Unknown tool fly", True, "c"),
-        ToolResult("found x", tool_use_id="d"),
-    ]
-
-
 async def test_running_out_of_iterations_ends_the_run_and_not_the_attempt_alone(stage: Stage) -> None:  # A13
     agent = reporter(stage.model([report(99), call("look"), call("look")]), limits=Limits(iterations=2))
     failure = failed(await run(agent, "Go.", max_attempts=9))
     assert end_of(failure)[:2] == (IterationsContext(iteration_count=2, max_iterations=2, has_draft=False), 2)
     assert (failure.phase, stage.n_requests) == ("iteration", 3)
     assert failure.candidate == {"total": 99}
-
-
-async def test_a_run_makes_at_most_attempts_times_iterations_calls(stage: Stage) -> None:  # A10
-    agent = reporter(stage.model([call("look"), report(99)] * 3), limits=Limits(attempts=3, iterations=2))
-    assert (failed(await run(agent, "Go.")).code, stage.n_requests) == (ErrorCode.MAX_ATTEMPTS_EXCEEDED, 6)
 
 
 async def test_a_retry_is_told_in_this_order(stage: Stage, recorder: Recorder) -> None:  # A38, A26, R2, R41
@@ -99,24 +81,6 @@ async def test_a_retry_is_told_in_this_order(stage: Stage, recorder: Recorder) -
 
 
 # -- where the feedback goes -------------------------------------------------------------------------------------------
-
-
-# D2, R6, R8, R16, R22, R42, R56, A24, A25
-async def test_a_rejected_submit_gets_the_feedback_and_its_draft_keeps_its_reflection(stage: Stage) -> None:
-    agent = reporter(stage.model([report(99, "a"), submit("b"), report(1, "c"), submit("d")]), output=REFLECTED)
-    result = await run(agent, "Go.")
-    assert result.unwrap() == Report(total=1)
-    assert transcript(result.history) == [
-        ("user", "Go."),
-        ("assistant", 'output({"total":99})#a'),
-        ("user", "#a: Total: 99"),
-        ("assistant", "submit({})#b"),
-        ("user", f"#b! {rejected(99)}"),
-        ("assistant", 'output({"total":1})#c'),
-        ("user", "#c: Total: 1"),
-        ("assistant", "submit({})#d"),
-        ("user", "#d: Accepted."),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,13 @@ from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields
 from typing import Any
 
-import pytest
-
 from journeyman import Callbacks, ErrorCode, ErrorInfo, Limits, Output, Success, Usage, run, tool
 from journeyman.events import CallbackContext, ModelResponded
 from journeyman.result import LayerOutcome
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.types import JsonObject
 from tests.loop.callback_log import CallbackLog
-from tests.loop.parts import PLAIN, REFLECTED, STOPPED, SUPERSEDED, fail, hand_in, meddle, rejected
+from tests.loop.parts import REFLECTED, STOPPED, SUPERSEDED, fail, meddle, rejected
 from tests.play import Report, Stage, failed, look, report, reporter, submit, succeeded, talker
 
 
@@ -63,15 +61,6 @@ async def test_with_reflection_every_call_is_told_once_and_its_end_once(stage: S
         ("call", "d", "submit", None, "submit", {}),
         ("result", "d", "submit", False, "submit", "Accepted."),
     ]
-
-
-@pytest.mark.parametrize("reflecting", [False, True])
-async def test_the_end_of_the_terminator_is_told_after_validation(stage: Stage, reflecting: bool) -> None:  # A26
-    log = CallbackLog()
-    model = stage.model([hand_in(1, reflecting=reflecting)])
-    await run(reporter(model, output=REFLECTED if reflecting else PLAIN), "Go.", callbacks=log.callbacks())
-    layers = len(log.names) - log.names[::-1].index("layer_complete")
-    assert log.names[layers:] == ["tool_result", "attempt_complete", "success"]
 
 
 async def test_a_terminator_that_was_never_judged_has_an_end_too(stage: Stage) -> None:  # A26

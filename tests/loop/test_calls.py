@@ -22,7 +22,7 @@ from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import circular, first_input
 from tests.play import instance_of, raising
 from tests.play.agents import Report, report, reporter, submit, talker
-from tests.play.recorder import Recorder, calls
+from tests.play.recorder import Recorder
 from tests.play.results import succeeded
 from tests.play.stage import Stage
 from tests.play.tools import look, make_tool
@@ -47,27 +47,6 @@ async def test_a_tool_is_a_definition_and_a_handler(stage: Stage) -> None:  # R1
     dig = Tool("dig", "Dig a hole.", schema, handler)
     assert await answered(stage, dig, depth=2) == ToolResult("dug 2", tool_use_id="a")
     assert stage.requests[0].prefix.tools == (ToolSpec(name="dig", description="Dig a hole.", input_schema=schema),)
-
-
-class Place(BaseModel):
-    name: str
-    depth: int = 0
-
-
-async def test_a_typed_function_is_a_definition_and_a_handler_too(stage: Stage) -> None:  # R18, X7, X8, D26
-    @tool(thread=False)
-    def dig(place: Place, depth: int = 1) -> str:
-        """Dig a hole.
-
-        Args:
-            place: where to dig.
-        """
-        return f"dug {depth} at {place.name}/{place.depth}"
-
-    assert await answered(stage, dig, place={"name": "garden"}) == ToolResult("dug 1 at garden/0", tool_use_id="a")
-    spec = stage.requests[0].prefix.tools[0]
-    assert (spec.name, spec.description) == ("dig", "Dig a hole.")
-    assert spec.input_schema["required"] == ["place"]
 
 
 async def test_a_tool_sees_its_run(stage: Stage) -> None:  # X1
@@ -262,14 +241,6 @@ async def test_arguments_that_are_no_object_are_faults_of_the_models_and_do_not_
     assert "\nYou wrote: " in answered.text
 
 
-@pytest.mark.parametrize("written", ['{"where": "up"', '["up"]', "{'where': 'up'}"])
-async def test_the_model_reads_what_it_wrote_in_place_of_an_object(stage: Stage, written: str) -> None:
-    await run(talker(stage.model([ToolUse("a", "look", malformed=written), "Done."])), "Go.")
-    told = stage.tool_results(1)[0]
-    assert told.is_error
-    assert told.text.endswith(f"\nYou wrote: {written}")
-
-
 async def test_of_a_long_text_that_is_no_object_the_middle_is_left_out(stage: Stage) -> None:
     use = ToolUse("a", "look", malformed='{"where": "' + "u" * 50_000 + "p")
     await run(talker(stage.model([use, "Done."])), "Go.")
@@ -360,29 +331,6 @@ async def test_an_argument_that_a_tool_does_not_name_is_refused(stage: Stage, na
     await run(talker(model, tools=[keep], limits=Limits(iterations=3)), "Go.")
     assert "is not a known name" in stage.tool_results(1)[0].text
     assert len(seen) == 1
-
-
-async def test_a_parameter_may_have_any_name_that_python_takes(stage: Stage) -> None:  # A36
-    names = ["copy", "json", "schema", "model_dump", "validate", "self_", "function", "context", "value", "items"]
-
-    def keep(**given: object) -> str:
-        return ",".join(f"{name}={given[name]}" for name in names)
-
-    def keep_raw(arguments: JsonObject) -> str:
-        return keep(**arguments)
-
-    space: dict[str, Any] = {}
-    parameters = ", ".join(f"{name}: int" for name in names)
-    exec(f"def keep_typed({parameters}) -> dict: return dict(locals())", space)
-    typed: Tool[..., Any] = tool(space["keep_typed"])
-    schema: JsonObject = {"type": "object", "properties": {name: {"type": "integer"} for name in names}}
-    raw = Tool("keep_raw", "Keep.", schema, keep_raw)
-    arguments = {name: number for number, name in enumerate(names)}
-    model = stage.model([[call("keep_typed", arguments), call("keep_raw", arguments)], "Done."])
-    await run(talker(model, tools=[typed, raw]), "Go.")
-    first, second = stage.tool_results(1)
-    assert first.text == "{" + ",".join(f'"{name}":{number}' for name, number in arguments.items()) + "}"
-    assert second.text == ",".join(f"{name}={number}" for name, number in arguments.items())
 
 
 # -- arguments that somebody changes -----------------------------------------------------------------------------------
@@ -657,16 +605,6 @@ async def test_an_error_is_read_the_same_way_wherever_the_tool_runs(stage: Stage
     made = tool(later if how == "async" else now, name="give", thread=None if how != "inline" else False)
     said = "Not on Sundays." if rejecting else "Error: no such table"
     assert (await answered(stage, made)) == ToolResult(said, True, "a")
-
-
-async def test_an_iteration_goes_on_after_an_error(stage: Stage, recorder: Recorder) -> None:  # R23, R49
-    @tool(thread=False)
-    def divide(by: int) -> float:
-        return 1 / by
-
-    model = stage.model([[call("divide", by=0, id="a"), call("divide", by=2, id="b")], "Done."])
-    await run(talker(model, tools=[divide]), "Go.", on_event=recorder)
-    assert calls(recorder.events) == ["divide#a?", "divide#a! Error: division by zero", "divide#b?", "divide#b: 0.5"]
 
 
 @pytest.mark.parametrize("error", [StopIteration("end"), StopAsyncIteration("end")], ids=repr)

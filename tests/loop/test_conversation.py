@@ -20,12 +20,11 @@ from journeyman import (
     run,
     tool,
 )
-from journeyman.history import History
-from journeyman.model import ModelSettings, Response
+from journeyman.model import Response
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.types import Block, Effect, Message, Opaque, RedactedThinking, Thinking, ToolUse
 from tests.loop.callback_log import CallbackLog
-from tests.loop.parts import REFLECTED, long_talk, rejected
+from tests.loop.parts import REFLECTED, rejected
 from tests.play import Recorder, Report, Stage, make_tool, report, reporter, submit, talker, transcript
 from tests.play.results import existing, failed, succeeded
 
@@ -139,14 +138,6 @@ async def test_unknown_blocks_are_kept(stage: Stage) -> None:  # A41, M10
     odd = Opaque("anthropic", '{"type":"hologram","shape":[1,2,3]}')
     result = await run(talker(stage.model([stopping(odd, call("look", id="a")), "Done."])), "Go.")
     assert result.history[1].content == (odd, call("look", id="a"))
-
-
-async def test_a_history_is_loaded_as_it_was_saved(stage: Stage) -> None:  # A41, design 4.3
-    history = await long_talk(stage, ModelSettings())
-    agent = reporter(stage.model([stopping(THOUGHT, report(2, "z")), submit("s")]), output=REFLECTED)
-    result = succeeded(await run(agent, "And now?", history=load_messages(dump_messages(history))))
-    assert result.history[: len(history) - 1] == tuple(history[:-1])
-    assert History(result.history).export() == result.history
 
 
 # -- histories from elsewhere ------------------------------------------------------------------------------------------

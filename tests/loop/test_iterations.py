@@ -16,7 +16,7 @@ from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.types import Opaque, StopReason, Text, Thinking, ToolResult, ToolUse, Usage
 from tests.loop.parts import PLAIN, REFLECTED, end_of
 from tests.play import Report, context_of, existing, failed, make_tool, report, reporter, submit, succeeded, talker
-from tests.play.recorder import Recorder, calls, check_balance, names, transcript
+from tests.play.recorder import Recorder, calls, check_balance, transcript
 from tests.play.stage import Stage, Staged
 
 
@@ -45,12 +45,6 @@ async def test_an_agent_of_an_output_alone_needs_nothing_else(stage: Stage) -> N
 async def test_an_agent_of_a_name_and_a_model_alone_answers(stage: Stage) -> None:  # A47
     result = await run(Agent(name="a", model=stage.model(["Hello."])), "Hi.")
     assert (result.unwrap(), stage.tool_names()) == ("Hello.", [])
-
-
-async def test_text_beside_calls_is_kept_and_ends_nothing(stage: Stage) -> None:  # R28, M8
-    result = await run(reporter(stage.model([say("I look first.", call("look", id="a")), report()])), "Go.")
-    assert succeeded(result)
-    assert transcript(stage.messages(1))[1] == ("assistant", "I look first.", "look({})#a")
 
 
 async def test_iterations_are_counted_from_one_in_each_attempt(stage: Stage, recorder: Recorder) -> None:  # A10
@@ -98,19 +92,6 @@ async def test_a_run_that_only_calls_tools_makes_exactly_as_many_calls_as_allowe
     assert failure.history[-1].content[0] == ToolResult("worked", tool_use_id=failure.history[-2].tool_uses[0].id)
     used = "its only iteration" if limit == 1 else f"all its {limit} iterations"
     assert failure.error.message == f"The attempt used {used} without an output."
-
-
-# R51, A13
-async def test_out_of_iterations_is_not_validated_and_not_attempted_again(stage: Stage, recorder: Recorder) -> None:
-    judged: list[Report] = []
-    model = stage.model([call("look")], repeat=True)
-    agent = reporter(model, validators=[judged.append], limits=Limits(iterations=2, attempts=3))
-    result = await run(agent, "Go.", on_event=recorder)
-    assert judged == []
-    assert names(recorder.events)[-3:] == ["MessageCommitted", "AttemptCompleted", "RunFailed"]
-    assert [record.iterations for record in result.metadata.attempts] == [2]
-    assert existing(result.metadata.usage).input_tokens == 20
-    assert failed(result).report is None
 
 
 ENOUGH: dict[str, tuple[list[Staged], bool]] = {
@@ -181,10 +162,6 @@ async def test_a_draft_that_was_forgotten_is_told(stage: Stage) -> None:  # A12,
     assert (failure.candidate, failure.report) == ({"total": 1}, None)
 
 
-async def test_a_reply_that_calls_only_unknown_tools_is_no_reply_that_only_talks(stage: Stage) -> None:  # A12
-    assert isinstance(await run(reporter(stage.model([call("nope"), call("nada"), report(1)])), "Go."), Success)
-
-
 def stopped(*blocks: ToolUse | str, reason: StopReason, detail: str | None = None) -> Response:
     usage = Usage(requests=1, input_tokens=10, output_tokens=1_000) if reason == "max_tokens" else say().usage
     return Response(content=say(*blocks).content, stop_reason=reason, stop_detail=detail, usage=usage)
@@ -202,12 +179,6 @@ async def test_a_model_may_be_reminded_and_each_reminder_is_an_iteration(stage: 
     said = [("user", "Go."), ("assistant", "Hm."), ("user", NUDGE), ("assistant", "Hm, hm."), ("user", NUDGE)]
     assert transcript(stage.messages(2)) == said
     assert [record.iterations for record in result.metadata.attempts] == [3]
-
-
-async def test_reminders_end_with_the_iterations(stage: Stage) -> None:  # A12
-    agent = reporter(stage.model(["Hm."], repeat=True), output=REMINDED, limits=Limits(iterations=4))
-    assert failed(await run(agent, "Go.")).code == ErrorCode.MAX_ITERATIONS
-    assert stage.n_requests == 4
 
 
 async def test_the_reminder_names_submit_when_that_is_what_is_missing(stage: Stage) -> None:  # A12

@@ -7,7 +7,7 @@ from threading import Barrier
 import pytest
 
 from journeyman import Abort, Agent, Limits, Output, ToolContext, ToolResult, run, tool
-from journeyman.events import CallAbandoned, ToolCalled, ToolFinished
+from journeyman.events import CallAbandoned, ToolFinished
 from journeyman.testing.scripted import ScriptedModel, call
 from tests.loop.parts import STOPPED, preview
 from tests.play import Report, Stage, cancelled, failed, look, make_tool, report, reporter, submit, succeeded, talker
@@ -31,21 +31,6 @@ async def test_calls_run_one_after_the_other_unless_they_are_said_to_be_parallel
     model = stage.model([[call("one")] * 3, [call("many")] * 3, [call("many"), call("one"), call("many")], "Done."])
     await run(talker(model, tools=[one, many]), "Go.")
     assert most == [1, 1, 1, 3, 2, 1, 1, 1, 1]
-
-
-async def test_neighbouring_parallel_calls_run_together(stage: Stage, recorder: Recorder) -> None:  # R76
-    together = asyncio.Barrier(3)
-
-    @tool(parallel=True)
-    async def meet(name: str) -> str:
-        await together.wait()
-        return f"{name} met"
-
-    model = stage.model([[call("meet", name=name, id=name) for name in "abc"], "Done."])
-    result = await run(talker(model, tools=[meet]), "Go.", on_event=recorder)
-    assert succeeded(result)
-    assert [result.text for result in stage.tool_results(1)] == ["a met", "b met", "c met"]
-    assert [event.tool_use_id for event in recorder.of(ToolCalled)] == ["a", "b", "c"]
 
 
 async def test_sync_tools_run_together_in_threads(stage: Stage) -> None:  # R76, A17
@@ -237,17 +222,6 @@ async def test_a_tool_that_takes_too_long_is_an_error_and_is_cancelled_and_await
     ]
     assert ended == ["slow"]
     assert result.metadata.tools["slow"].errors == {"timeout": 1}
-
-
-@virtual_clock
-async def test_a_tool_that_ends_in_time_is_no_time_out() -> None:  # A45
-    @tool(timeout_s=2)
-    async def just() -> str:
-        await asyncio.sleep(1.9)
-        return "just in time"
-
-    result = await run(talker(ScriptedModel([call("just", id="a"), "Done."]), tools=[just]), "Go.")
-    assert result.history[2].content == (ToolResult("just in time", tool_use_id="a"),)
 
 
 async def test_a_time_out_of_the_tools_own_is_an_ordinary_error(stage: Stage) -> None:  # A45, A21

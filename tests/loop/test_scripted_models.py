@@ -1,14 +1,11 @@
 """Models without a provider, for users' own tests: scripted, conditional, delayed and failing."""
 
-import asyncio
-
 from journeyman import Limits, Usage, run
 from journeyman.endings import ApiErrorContext
-from journeyman.errors import ProviderError
 from journeyman.model import Request
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.types import Text, Thinking, ToolUse
-from tests.play import context_of, failed, succeeded, talker, transcript, virtual_clock
+from tests.play import context_of, failed, succeeded, talker, transcript
 
 
 async def test_a_script_gives_one_answer_after_the_other() -> None:  # X39
@@ -39,21 +36,6 @@ async def test_an_answer_may_depend_on_the_request() -> None:  # X39
     assert succeeded(await run(mixed, "Go.")).output == "3"
 
 
-@virtual_clock
-async def test_an_answer_may_take_its_time() -> None:  # X39
-    async def answer(request: Request) -> Answer:
-        await asyncio.sleep(30)
-        return "Done."
-
-    result = succeeded(await run(talker(FunctionModel(answer)), "Go."))
-    assert (result.output, result.metadata.latency_s) == ("Done.", 30)
-
-
-async def test_an_answer_may_be_a_failure() -> None:  # X39
-    result = await run(talker(ScriptedModel([ProviderError("no", kind="auth", status=401)])), "Go.")
-    assert context_of(result, ApiErrorContext).status == 401
-
-
 def test_blocks_are_made_in_few_words() -> None:  # X39
     assert call("look", where="here", id="a") == ToolUse("a", "look", '{"where":"here"}')
     assert call("look", {"id": 7}) == ToolUse("", "look", '{"id":7}')
@@ -68,9 +50,3 @@ async def test_a_scripted_call_gets_an_id_that_says_where_it_was_made() -> None:
     result = await run(talker(model), "Go.")
     ids = [use.id for message in result.history for use in message.tool_uses]
     assert ids == ["call_1_0", "mine", "call_1_2", "call_3_0"]
-
-
-async def test_runs_at_the_same_time_need_scripts_of_their_own() -> None:  # X39, D49
-    agents = [talker(ScriptedModel([call("look"), f"{n}"])) for n in range(20)]
-    results = await asyncio.gather(*(run(agent, "Go.") for agent in agents))
-    assert [succeeded(result).output for result in results] == [f"{n}" for n in range(20)]

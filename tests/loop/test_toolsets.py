@@ -24,7 +24,7 @@ from journeyman.tools import Tool, Toolset, ToolsetContext, toolset
 from journeyman.tools.tools import AnyTool
 from journeyman.tools.toolsets import ToolSource
 from journeyman.window import Compaction
-from tests.play import context_of, failed, make_gate, make_tool, succeeded, texts, virtual_clock
+from tests.play import cancelled, context_of, failed, make_gate, make_tool, succeeded, texts, virtual_clock
 
 READ, ERASE = make_tool("read", "page {page}"), make_tool("erase", "gone {page}", effect="once")
 
@@ -268,13 +268,6 @@ def live_agent(*tools: ToolSource, gate: Sequence[Gate] = ()) -> tuple[Agent, li
     return Agent(name="clerk", model=model, tools=tools, gate=gate), asked
 
 
-async def run_until(journal: InMemoryJournal, agent: Agent, dying: asyncio.Event) -> None:
-    running = asyncio.ensure_future(run(agent, "Go.", runtime=Runtime(journal=journal)))
-    await dying.wait()
-    running.cancel()
-    await asyncio.wait([running])
-
-
 @pytest.mark.parametrize("each", ["run", "iteration"])
 @pytest.mark.parametrize("later", [["read"], ["erase", "read", "new"], ["read", "erase"]])
 async def test_a_run_that_goes_on_is_shown_the_tools_that_it_was_shown(
@@ -295,7 +288,7 @@ async def test_a_run_that_goes_on_is_shown_the_tools_that_it_was_shown(
 
     journal, every = InMemoryJournal(), {"read": READ, "erase": erase, "new": make_tool("new")}
     first, asked = live_agent(toolset(lambda context: [READ, erase], each=each))
-    await run_until(journal, first, dying)
+    await cancelled(asyncio.ensure_future(run(first, "Go.", runtime=Runtime(journal=journal))), when=dying)
     before = [request.prefix.tools for request in asked]
     second, asked = live_agent(toolset(lambda context: [every[name] for name in later], each=each))
     with caplog.at_level(logging.WARNING, "journeyman"):
@@ -330,9 +323,7 @@ async def test_a_call_whose_tool_is_gone_stays_refused_where_the_tool_comes_back
 
     runtime = Runtime(journal=journal)
     first = asyncio.ensure_future(run(agent([READ, ERASE]), "Go.", runtime=replace(runtime, approver=think)))
-    await asked.wait()
-    first.cancel()
-    await asyncio.wait([first])
+    await cancelled(first, when=asked)
     second = succeeded(await run(agent([READ]), "Go.", runtime=runtime, on_event=events.append))
     assert [each.is_error for each in events if isinstance(each, ToolFinished)] == [True]
     third = succeeded(await run(agent([READ, ERASE]), "Go.", runtime=runtime))

@@ -82,13 +82,6 @@ def test_agents_in_a_list_are_told_how_to_write_it() -> None:
     assert problem.hint == "Write Subagents(*agents), or Subagents(analyst, writer)."
 
 
-@pytest.mark.parametrize("modes", [(), "single", ["alone"], None, [["single"]]])
-def test_modes_that_are_none_are_refused(modes: Any) -> None:  # noqa: ANN401 - wrong ones
-    with pytest.raises(DefinitionError) as caught:
-        Subagents(agent("scout"), modes=modes)
-    assert [problem.code for problem in caught.value.problems] == ["INVALID_MODES"]
-
-
 def test_the_limit_of_tasks_is_in_the_text_and_in_the_schema() -> None:
     schema: Any = Subagents(agent("scout"), max_tasks=3).input_schema
     assert schema["properties"]["tasks"]["maxItems"] == 3
@@ -105,19 +98,21 @@ def test_a_typed_input_is_described_to_the_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("agents", "codes"),
-    [([], ["NO_AGENTS"]), ([agent("scout"), agent("scout")], ["DUPLICATE_AGENT_NAME"]), (["scout"], ["INVALID_AGENT"])],
+    ("agents", "options", "code"),
+    [
+        ([], {}, "NO_AGENTS"),
+        ([agent("scout"), agent("scout")], {}, "DUPLICATE_AGENT_NAME"),
+        (["scout"], {}, "INVALID_AGENT"),
+        *(([agent("scout")], {"modes": modes}, "INVALID_MODES") for modes in [(), "single", ["alone"], None, [["a"]]]),
+        *(([agent("scout")], {"max_tasks": most}, "INVALID_LIMIT") for most in (0, True)),
+        ([agent("scout")], {"max_concurrency": -1}, "INVALID_LIMIT"),
+    ],
 )
-def test_a_crew_that_will_not_do_is_refused(agents: list[Any], codes: list[str]) -> None:  # S1.1, S1.9
+def test_a_crew_that_will_not_do_is_refused(agents: list[Any], options: dict[str, Any], code: str) -> None:
+    # S1.1, S1.9
     with pytest.raises(DefinitionError) as refused:
-        Subagents(*agents)
-    assert [problem.code for problem in refused.value.problems] == codes
-
-
-@pytest.mark.parametrize("limits", [{"max_tasks": 0}, {"max_concurrency": -1}, {"max_tasks": True}])
-def test_limits_are_whole_numbers_from_1_or_none(limits: dict[str, Any]) -> None:
-    with pytest.raises(DefinitionError, match="INVALID_LIMIT"):
-        Subagents(agent("scout"), **limits)
+        Subagents(*agents, **options)
+    assert [problem.code for problem in refused.value.problems] == [code]
 
 
 def test_an_agent_is_found_by_its_name_or_absent() -> None:  # S1.1

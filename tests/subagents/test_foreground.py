@@ -179,15 +179,6 @@ async def test_an_optional_second_parameter_of_on_message_is_left_alone(stage: S
     assert heard == ["mine", "mine"]
 
 
-async def test_hooks_of_the_definition_see_the_prompt_and_every_message(stage: Stage) -> None:  # S1.8
-    heard, own = list[Message](), list[Message]()
-    crew = Subagents(scout(stage, call("look", id="a"), "found", on_message=heard.append))
-    await play(stage, crew, {"agent": "scout", "task": "look"}, on_message=own.append)
-    assert [role for role, *_ in transcript(heard)] == ["user", "assistant", "user", "assistant"]
-    assert transcript(heard)[0] == ("user", "look")
-    assert ("user", "look") not in transcript(own)
-
-
 # -- parallel ---------------------------------------------------------------------------------------------------------
 
 
@@ -221,11 +212,6 @@ async def test_one_failure_leaves_the_others_alone(stage: Stage) -> None:  # S1.
     why, nothing = "There is no sub-agent 'nobody'. There are: no, scout.", dict.fromkeys(ONE, 0)
     assert unknown == {"agent": "nobody", "task": "c", "is_error": True, "output": why, "usage": nothing}
     assert "PROMPT_GENERATION_FAILED" in blank["output"]
-
-
-async def test_even_none_succeeding_is_a_result(stage: Stage) -> None:  # S1.4
-    result = await play(stage, Subagents(scout(stage)), {"tasks": tasks(("nobody", "a"))})
-    assert read(result)["summary"] == "0/1 succeeded"
 
 
 @pytest.mark.parametrize(("limit", "most"), [(4, 4), (1, 1), (None, 7)])
@@ -303,15 +289,6 @@ async def test_a_field_that_is_not_there_stops_the_chain(stage: Stage, field: st
 
 def test_fields_of_a_text_mean_nothing_and_stay() -> None:
     assert fill_task("{previous.total} {previous}", "text", "text") == "{previous.total} text"
-
-
-async def test_a_failing_step_stops_the_chain_and_those_before_are_kept(stage: Stage) -> None:  # S1.5
-    crew = Subagents(scout(stage), scout(stage, say("No.", stop_reason="refusal"), name="no"))
-    result = await play(stage, crew, {"chain": tasks(("scout", "a"), ("no", "b"), ("scout", "c"))})
-    answer = read(result)
-    assert answer["error"].startswith("Step 2 failed. Sub-agent 'no' failed (turns=1 tools=0): MODEL_REFUSED: ")
-    told = [(each["step"], each["agent"], each.get("is_error")) for each in answer["results"]]
-    assert told == [(1, "scout", None), (2, "no", True)]
 
 
 async def test_an_unknown_agent_is_found_when_its_step_is_reached(stage: Stage) -> None:  # S1.5

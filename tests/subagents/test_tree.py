@@ -110,14 +110,6 @@ async def test_the_usage_of_a_child_can_be_seen_while_it_works(stage: Stage) -> 
 # -- limits -----------------------------------------------------------------------------------------------------------
 
 
-async def test_the_tokens_of_a_parent_are_those_of_its_whole_tree(stage: Stage) -> None:  # 4.7
-    crew = Subagents(scout(stage, call("look", id="a"), "found"))
-    result = await play(stage, crew, PAIR, limits=Limits(tokens=3_000), settings=ModelSettings(max_tokens=300))
-    assert result.code in ("SUCCESS", "BUDGET_EXCEEDED")
-    assert result.metadata.usage is not None
-    assert result.metadata.usage.total_tokens <= 3_000
-
-
 async def test_a_child_that_finds_too_little_left_fails_and_so_does_its_parent(stage: Stage) -> None:
     answer = say("found", usage=Usage(requests=1, input_tokens=2_900, output_tokens=10))
     crew = Subagents(scout(stage, answer, settings=ModelSettings(max_tokens=300)))

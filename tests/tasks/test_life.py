@@ -263,15 +263,6 @@ def test_work_that_ends_the_program_leaves_no_task_running() -> None:
 
 
 @virtual_clock
-async def test_leaving_stops_everything_and_waits_for_it(told: Told) -> None:
-    async with Tasks(notify=told) as tasks:
-        for work in (sleeping, heeding, stubborn):
-            tasks.start(work, description="work")
-        await asyncio.sleep(1)
-    assert sorted(told.ended) == [("bg-1", "killed"), ("bg-2", "killed"), ("bg-3", "killed")]
-
-
-@virtual_clock
 async def test_leaving_because_of_an_error_stops_everything_as_well() -> None:
     tasks = Tasks()
 

@@ -59,19 +59,6 @@ async def test_the_inbox_is_closed_in_the_step_in_which_the_task_ends() -> None:
 
 
 @virtual_clock
-async def test_a_message_to_what_has_ended_or_never_was_is_refused_by_name() -> None:
-    async with Tasks() as tasks:
-        await ended(tasks, giving("x"))
-        assert (tasks.message("bg-1", "hello"), tasks.message("bg-2", "hello")) == ("gone", "unknown")
-
-
-@virtual_clock
-async def test_a_command_takes_no_messages() -> None:
-    async with Tasks() as tasks:
-        assert tasks.message(tasks.start(sleeping, description="sleep", kind="shell"), "hello") == "gone"
-
-
-@virtual_clock
 async def test_a_message_goes_where_the_task_wants_it() -> None:
     mail: list[str] = []
 

@@ -162,18 +162,6 @@ async def test_a_notice_can_begin_a_turn_of_a_chat() -> None:
 
 
 @virtual_clock
-async def test_every_ending_is_told_exactly_once_and_stopping_all_counts_those_that_ran(told: Told) -> None:
-    async with Tasks(notify=told) as tasks:
-        for work in (giving("x"), giving(ValueError("sand")), sleeping):
-            tasks.start(work, description="work")
-        await asyncio.sleep(1)
-        assert (tasks.stop_all(), tasks.stop_all()) == (1, 1)
-        await tasks.wait()
-        assert (tasks.stop_all(), tasks.active) == (0, ())
-    assert told.ended == [("bg-1", "completed"), ("bg-2", "failed"), ("bg-3", "killed")]
-
-
-@virtual_clock
 async def test_a_gate_does_not_take_a_notice_for_the_words_of_the_user() -> None:
     sent: list[str] = []
     is_answered = asyncio.Event()

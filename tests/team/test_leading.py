@@ -1,7 +1,5 @@
 """A chat that leads a team: it makes members by its calls, hears of them, and is asked on their behalf."""
 
-import asyncio
-
 from journeyman import Agent, Chat, Subagents, Team, ask_user
 from journeyman.events import ApprovalRequested, MailDelivered, MemberChanged, ModelResponded, QuestionAsked, RunStarted
 from journeyman.gate import Allow, Ask, GateRequest
@@ -10,7 +8,7 @@ from journeyman.team import TeamSpawnRequest
 from journeyman.testing.scripted import Answer, Policy, ScriptedModel, call
 from journeyman.tools.tools import AnyTool, tool
 from tests.play import Door, Recorder, Stage, make_gate, transcript
-from tests.team.members import Crew, join, mail_in, mail_read, member_of, team_changes, until_idle, wanted
+from tests.team.members import Crew, mail_in, mail_read, member_of, until_idle, wanted
 
 
 def hiring(team: Team, *requests: TeamSpawnRequest) -> AnyTool:
@@ -160,12 +158,3 @@ async def test_delegation_with_a_team_name_makes_a_member(stage: Stage) -> None:
         assert (team.name, team.member("ada").description, team.member("ada").agent) == ("crew", "counting", "scout")
     assert '"agent_id":"ada@crew"' in transcript(stage.messages(1))[-1][1].replace(" ", "")
     assert mail_in(stage.messages(2)[-1]) == [("ada", "Counted.")]
-
-
-async def test_a_leader_that_is_a_program_reads_its_mail_itself() -> None:
-    async with Crew() as team:
-        await join(team, "ada", ["Counted."])
-        assert [(mail.sender, mail.text) for mail in await team.receive()] == [("ada", "Counted.")]
-        team.send("ada", "Thanks.")
-        await team_changes(team)
-        await asyncio.sleep(0)

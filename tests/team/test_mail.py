@@ -118,26 +118,6 @@ async def test_a_time_out_is_told_from_a_cancellation() -> None:
     assert [each.id for each in box.drain()] == ["a"]
 
 
-async def test_many_write_at_once_and_nothing_is_lost() -> None:
-    box, _ = filled()
-    read: list[str] = []
-
-    async def write(sender: int) -> None:
-        for number in range(50):
-            box.put(mail(f"{sender}/{number}"))
-            await asyncio.sleep(0)
-
-    async def read_all() -> None:
-        while len(read) < 32 * 50:
-            await box.wait()
-            read.extend([each.id for each in box.drain()])
-
-    await asyncio.gather(read_all(), *(write(sender) for sender in range(32)))
-    assert len(set(read)) == len(read) == 32 * 50
-    for sender in range(32):
-        assert [id for id in read if id.startswith(f"{sender}/")] == [f"{sender}/{number}" for number in range(50)]
-
-
 async def test_a_wait_for_more_is_not_woken_by_what_waits_already() -> None:
     box, _ = filled("a")
     await wakes(box, box.wait(after=box.n_arrived))
@@ -255,14 +235,6 @@ async def test_mail_is_read_before_the_next_model_call_and_not_at_the_end_of_the
     assert [text.partition("\n")[2].partition("\n")[0] for text in said] == ["Hurry up."]
 
 
-async def test_mail_to_an_idle_member_begins_a_turn() -> None:
-    model = ScriptedModel(["One.", "Two."])
-    async with Crew() as team:
-        await turn_of(team, wanted(member_of(model)))
-        await read_by(team, "scout", "One more.")
-        assert mail_read(model.requests[1])[-1] == ("team-lead", "One more.")
-
-
 async def test_mail_that_comes_while_a_turn_ends_goes_on_with_that_turn(door: Door, recorder: Recorder) -> None:
     async with Crew(on_event=recorder) as team:
         await join(team, "ada", [door.before("One."), "Two."])
@@ -355,14 +327,6 @@ async def test_mail_for_an_earlier_member_does_not_reach_a_later_one() -> None:
         assert [letter.reason for letter in team.dead_letters] == ["stale"]
         assert team.member("ada").n_waiting == 0
         assert len(model.requests) == 1
-
-
-async def test_what_was_sent_under_an_id_is_not_sent_again() -> None:
-    async with Crew() as team:
-        await done_by(team, "ada", ["One.", "Two."])
-        assert len(team.send("ada", "Hello.", id="x")) == 1
-        assert team.send("ada", "Hello.", id="x") == ()
-        assert team.member("ada").n_waiting == 1
 
 
 def test_only_so_many_ids_are_remembered() -> None:

@@ -10,7 +10,7 @@ import pytest
 from journeyman import Agent, Chat, Tasks, Team
 from journeyman.errors import TeamError
 from journeyman.events import Identity, ToolFinished
-from journeyman.team import ShutdownResult, TeamSpawner
+from journeyman.team import ShutdownResult
 from journeyman.team.members import LEADER, current_member
 from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.tools.tools import AnyTool, tool
@@ -151,11 +151,6 @@ async def test_who_a_member_is_can_be_asked_in_its_tools_only() -> None:
     assert current_member.get() is None
 
 
-def test_a_team_is_a_spawner() -> None:
-    spawner: TeamSpawner = Team()
-    assert spawner.spawn
-
-
 # -- letting members go ------------------------------------------------------------------------------------------------
 
 
@@ -195,16 +190,6 @@ async def test_a_working_member_is_asked_and_may_end_its_turn(recorder: Recorder
     assert mail_read(model.requests[1])[-1] == ("team-lead", asked)
     assert lives(recorder.events, "ada") == [(1, "working"), (1, "stopping"), (1, "gone")]
     assert list(fates(recorder).values()) == [["delivered"]]
-
-
-@virtual_clock
-async def test_a_member_that_works_on_is_stopped_when_the_grace_is_over() -> None:
-    async with Tasks() as tasks, Crew(tasks=tasks) as team:
-        made = await join(team, "ada", [call("sleep")], sleeping(1_000.0))
-        await asyncio.sleep(1.0)
-        assert await timed(team.shutdown("ada", grace_s=5.0)) == (ShutdownResult(stopped=("ada",)), 5.0)
-        await tasks.wait()
-        assert tasks.get(made.task_id).status == "killed"
 
 
 @virtual_clock

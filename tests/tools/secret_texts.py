@@ -2,39 +2,12 @@
 
 from typing import Final
 
-_NAMES: Final = (
-    *(
-        "password",
-        "passwd",
-        "db_password",
-        "dbPassword",
-        "DB_PASSWORD",
-        "user-password",
-        "passphrase",
-        "api_key",
-        "apiKey",
-    ),
-    *("API_KEY", "X-Api-Key", "client_secret", "clientSecret", "access_token", "accessToken", "refresh_token"),
-    *(
-        "secret_key",
-        "aws_secret_access_key",
-        "AWS_SECRET_ACCESS_KEY",
-        "aws_session_token",
-        "private_token",
-        "auth_token",
-    ),
-    *(
-        "session_id",
-        "csrf_token",
-        "webhook_secret",
-        "SMTP_PASS",
-        "GITHUB_PAT",
-        "SERVICE_JWT",
-        "encryption_key",
-        "signing_key",
-    ),
-    *("STRIPE_KEY", "credentials", "BEARER"),
-)
+_NAMES: Final = """
+password passwd db_password dbPassword DB_PASSWORD user-password passphrase api_key apiKey API_KEY X-Api-Key
+client_secret clientSecret access_token accessToken refresh_token secret_key aws_secret_access_key
+AWS_SECRET_ACCESS_KEY aws_session_token private_token auth_token session_id csrf_token webhook_secret
+SMTP_PASS GITHUB_PAT SERVICE_JWT encryption_key signing_key STRIPE_KEY credentials BEARER
+"""
 _NOTATIONS: Final = (
     "{name}=«hx7Qp2mLz9»",
     'export {name}="«hx7Qp2mLz9»"',
@@ -45,7 +18,7 @@ _NOTATIONS: Final = (
     "https://example.org/a?b=c&{name}=«hx7Qp2mLz9»&d=e",
 )
 SECRETS: Final = (
-    *(notation.format(name=name) for name in _NAMES for notation in _NOTATIONS),
+    *(notation.format(name=name) for name in _NAMES.split() for notation in _NOTATIONS),
     # headers
     "Authorization: Bearer «abcdefgh»",
     "Authorization: Basic «dXNlcjpwYXNz»",
@@ -306,7 +279,6 @@ INNOCENTS: Final = (
     "import secrets",
     "secrets.token_urlsafe(16)",
     "class PasswordField(Field):",
-    "token = next(tokens)",
     "print(f'token={token}')",
     "password={password}",
     "--password $PASSWORD",
@@ -349,7 +321,6 @@ INNOCENTS: Final = (
     "keys=12ab",
     "switch (token.kind) {",
     "case TOKEN_NAME:",
-    "#define KEY_ENTER 13",
     "enum Token { A1, B2 }",
     "struct Key { int id2; };",
     "SELECT password FROM users WHERE id = 1",

@@ -1,6 +1,7 @@
 """Tools: from a function to what the model is told, and back to a call of the function."""
 
 import asyncio
+import json
 import subprocess
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
@@ -295,6 +296,13 @@ def test_the_context_is_found_by_its_name_where_it_is_only_imported_for_type_che
     assert call(tool(greet), '{"text": "x"}') == "lead: x"
 
 
+def test_a_parameter_may_have_any_name_that_python_takes() -> None:  # A36
+    names = ["copy", "json", "schema", "model_dump", "validate", "self_", "function", "context", "value", "items"]
+    made = tool(defined(f"def it({', '.join(f'{name}: int' for name in names)}): return locals()"))
+    arguments = {name: number for number, name in enumerate(names)}
+    assert call(made, json.dumps(arguments)) == arguments
+
+
 def test_types_of_the_function_around_are_found() -> None:
     class Local(BaseModel):
         size: int
@@ -334,13 +342,6 @@ def test_a_parameter_needs_a_name_and_a_type_that_can_be_found_and_described() -
         tool(Counter.reset)
     with pytest.raises(DefinitionError, match=r"Tool has no 'paralell'\. Did you mean 'parallel'"):
         tool(add.handler, **cast("Any", {"paralell": True}))
-
-
-# D13
-@pytest.mark.parametrize("name", ["", "a b", "größe", "a.b", "x" * 129, "a\n", "a/b", 3])
-def test_a_name_that_providers_refuse_is_a_problem(name: Any) -> None:  # noqa: ANN401
-    problems = tool_problems(Tool(name, "", {"type": "object"}, print))
-    assert [problem.code for problem in problems] == ["INVALID_TOOL_NAME" if name else "MISSING_TOOL_NAME"]
 
 
 # R75

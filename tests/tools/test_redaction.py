@@ -159,12 +159,6 @@ def test_taking_secrets_out_twice_changes_nothing_more() -> None:
     assert all(MARK in each for each in once)
 
 
-def test_the_error_of_a_provider_quotes_no_secret() -> None:
-    exchange = Exchange(url="https://api.example.org/v1", headers={})
-    error = exchange.failure("refused", "auth", 'no such key: {"api_key": "hx7Qp2mLz9"}, curl -u ada:hunter2 x')
-    assert str(error) == 'api.example.org refused (no such key: {"api_key": "[redacted]"}, curl -u ada:[redacted] x).'
-
-
 @tool
 def spill(n: int) -> str:
     """Fail with a text of the corpus."""
