@@ -1,11 +1,12 @@
-"""A model that holds something open while a chat lasts, and a listener that acts once."""
+"""Who plays in the tests of chats: a model that holds something open, an agent that repeats, a listener."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
+from journeyman import Agent
 from journeyman.events import Event
 from journeyman.testing.scripted import ScriptedModel
-from tests.play import Door
+from tests.play import Door, echo
 
 
 class Opening(ScriptedModel):
@@ -38,3 +39,8 @@ def once(kind: type[object], act: Callable[[], object]) -> Callable[[Event], Non
             act()
 
     return listener
+
+
+def talker(name: str = "tester") -> Agent:
+    """Return an agent that says what it was last told."""
+    return Agent(name=name, model=echo())

@@ -6,17 +6,14 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Chat
+from journeyman import Chat
 from journeyman.durable import Durable, InMemoryEngine, Memory
 from journeyman.errors import DefinitionError, SessionInUse, StoreError
 from journeyman.store import Redacted, Store
+from tests.chat.opening import talker
 from tests.chat.test_sessions import session_of
-from tests.play import cancelled, echo, script_of
+from tests.play import cancelled, script_of
 from tests.support.kept import Kept
-
-
-def talker(name: str = "tester") -> Agent:
-    return Agent(name=name, model=echo())
 
 
 async def test_a_chat_with_an_id_of_the_users_choosing_is_begun_and_then_gone_on_with(kept: Kept) -> None:

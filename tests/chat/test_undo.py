@@ -19,16 +19,13 @@ from journeyman.store import Redacted, Store
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call
 from journeyman.types import Message, Opaque
 from journeyman.window import Compaction
+from tests.chat.opening import talker
 from tests.chat.test_sessions import on_disk
 from tests.play import Door, Stage, chatting, echo, look, make_tool, script_of, transcript
 from tests.support.invariants_history import history_faults
 from tests.support.kept import Kept
 
 Conversation: TypeAlias = tuple[Message, ...]
-
-
-def talker() -> Agent:
-    return Agent(name="tester", model=echo())
 
 
 async def test_an_undone_turn_is_hidden_from_the_model_and_from_the_chat(stage: Stage) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 
+from journeyman import Agent, Event, Limits, Result, run
 from journeyman.model import Model, Response
 from journeyman.models.openai.endpoint import OPENROUTER, VLLM
 from journeyman.testing.scripted import ScriptedModel
@@ -249,3 +250,14 @@ CARRIERS: Final = (
     Carrier("bridge-openai-chat", _openai(makers.bridged, name=f"openai-chat:{GPT}"), _NO_THINKING),
     Carrier("bridge-openai-responses", _openai(makers.bridged, name=f"openai-responses:{GPT}")),
 )
+CARRIER: Final = {carrier.name: carrier for carrier in CARRIERS}
+
+
+async def run_over(name: str, *answers: Response, **fields: Any) -> tuple[Result[Any], list[Event], list[Any]]:
+    """Return the result of a run whose model gives these answers over a wire, its events, and the requests."""
+    events: list[Event] = []
+    async with CARRIER[name].play(answers) as played:
+        given: dict[str, Any] = {"limits": Limits(request_retries=0), **fields}
+        agent: Agent[Any] = Agent(name="analyst", model=played.model, **given)
+        result = await run(agent, "What sold best?", on_event=events.append)
+    return result, events, list(played.bodies)

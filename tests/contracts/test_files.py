@@ -9,11 +9,10 @@ from journeyman import Agent, Audio, Document, Image, run
 from journeyman.model import facts_of
 from journeyman.testing.scripted import say
 from journeyman.types import Base64, Content, Message, Text
-from tests.contracts.carriers import CARRIERS, Carrier
+from tests.contracts.carriers import CARRIER, Carrier
 from tests.play import failed
 from tests.support.files import JPEG, MP3, PDF, PNG, png
 
-CARRIER = {carrier.name: carrier for carrier in CARRIERS}
 OURS = [name for name in CARRIER if not name.startswith("bridge")]
 SEEING = [name for name in OURS if "document" not in name and "client" not in name]
 PICTURE = Image.from_bytes(PNG)

@@ -7,13 +7,11 @@ from typing import Any, Literal, cast
 import pytest
 from pydantic import BaseModel, Field
 
-from journeyman import Agent, Failure, Limits, ModelSettings, Output, Result, run, tool
-from journeyman.events import Event, OutputDelta, TextDelta
-from journeyman.model import Response
+from journeyman import Failure, Limits, ModelSettings, Output, tool
+from journeyman.events import OutputDelta, TextDelta
 from journeyman.testing.scripted import call, say
-from tests.contracts.carriers import CARRIERS, Carrier
+from tests.contracts.carriers import CARRIER, run_over
 
-CARRIER = {carrier.name: carrier for carrier in CARRIERS}
 WITH_TOOLS = [name for name in CARRIER if name != "gemini-2.5"]
 
 
@@ -49,21 +47,14 @@ def positive(report: Report) -> None:
 GOOD = '{"unit":"pieces","total":12,"rows":[{"product":"umbrellas","share":0.5}]}'
 
 
-async def native(
-    carrier: Carrier, answers: list[Response], kind: object = Report, **more: Any
-) -> tuple[Result[Any], list[Event], list[Any]]:
-    events: list[Event] = []
-    async with carrier.play(answers) as played:
-        output: Output[Any] = Output(cast("type[Any]", kind), mode="native", description="The report.")
-        fields: dict[str, Any] = {"limits": Limits(request_retries=0), **more}
-        agent: Agent[Any] = Agent(name="analyst", model=played.model, output=output, **fields)
-        result = await run(agent, "What sold best?", on_event=events.append)
-    return result, events, list(played.bodies)
+def native(kind: object = Report) -> dict[str, Any]:
+    """Return the field of an agent that hands in so."""
+    return {"output": Output(cast("type[Any]", kind), mode="native", description="The report.")}
 
 
 @pytest.mark.parametrize("name", CARRIER)
 async def test_the_answer_is_the_output(name: str) -> None:
-    result, events, [body] = await native(CARRIER[name], [say(GOOD)])
+    result, events, [body] = await run_over(name, say(GOOD), **native())
     assert result.unwrap() == Report(unit="pieces", total=12, rows=[Row(product="umbrellas", share=0.5)])
     deltas = [event for event in events if isinstance(event, OutputDelta)]
     assert deltas[-1].json == GOOD
@@ -82,7 +73,7 @@ async def test_tools_validators_and_attempts_are_those_of_any_run(name: str) -> 
         say(GOOD),
     ]
     more = {"tools": [look], "validators": [positive], "limits": Limits(attempts=3, iterations=4, request_retries=0)}
-    result, _, bodies = await native(CARRIER[name], answers, **more)
+    result, _, bodies = await run_over(name, *answers, **native(), **more)
     assert result.unwrap().total == 12
     assert [record.report.passed for record in result.metadata.attempts if record.report] == [False, False, True]
     assert "greater than or equal to 0" in str(bodies[2])
@@ -91,7 +82,7 @@ async def test_tools_validators_and_attempts_are_those_of_any_run(name: str) -> 
 
 @pytest.mark.parametrize("name", CARRIER)
 async def test_a_type_that_is_no_object_is_wrapped(name: str) -> None:
-    result, events, _ = await native(CARRIER[name], [say('{"value":[1,2,3]}')], list[int])
+    result, events, _ = await run_over(name, say('{"value":[1,2,3]}'), **native(list[int]))
     assert result.unwrap() == [1, 2, 3]
     [*_, last] = [event for event in events if isinstance(event, OutputDelta)]
     assert last.partial(list[int]) == [1, 2, 3]
@@ -99,8 +90,8 @@ async def test_a_type_that_is_no_object_is_wrapped(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["anthropic-events", "openai-chat-events", "openai-responses-events", "google-events"])
 async def test_words_that_are_no_json_are_a_failed_attempt(name: str) -> None:
-    result, events, _ = await native(
-        CARRIER[name], [say("Let me think."), say(GOOD)], limits=Limits(attempts=2, request_retries=0)
+    result, events, _ = await run_over(
+        name, say("Let me think."), say(GOOD), **native(), limits=Limits(attempts=2, request_retries=0)
     )
     assert result.unwrap().total == 12
     first = next(event for event in events if isinstance(event, OutputDelta))
@@ -109,8 +100,8 @@ async def test_words_that_are_no_json_are_a_failed_attempt(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["anthropic-events", "openai-chat-events", "openai-responses-events", "google-events"])
 async def test_refusals_and_cut_answers_end_as_ever(name: str) -> None:
-    refused, _, _ = await native(CARRIER[name], [say("No.", stop_reason="refusal")])
-    cut, _, _ = await native(CARRIER[name], [say('{"unit":"pie', stop_reason="max_tokens")])
+    refused, _, _ = await run_over(name, say("No.", stop_reason="refusal"), **native())
+    cut, _, _ = await run_over(name, say('{"unit":"pie', stop_reason="max_tokens"), **native())
     assert [each.code for each in (refused, cut) if isinstance(each, Failure)] == [
         "MODEL_REFUSED",
         "TOKEN_LIMIT_EXCEEDED",
@@ -127,7 +118,7 @@ class Tree(BaseModel):
     [(Tree, "Tree contains itself"), (dict[str, int], "names are not known"), (list[Any], "be anything")],
 )
 async def test_what_anthropic_cannot_enforce_is_refused_before_it_is_sent(kind: object, why: str) -> None:
-    result, _, bodies = await native(CARRIER["anthropic-events"], [say("{}")], kind)
+    result, _, bodies = await run_over("anthropic-events", say("{}"), **native(kind))
     assert isinstance(result, Failure)
     assert (result.code, bodies) == ("API_ERROR", [])
     assert why in result.error.message
@@ -135,14 +126,14 @@ async def test_what_anthropic_cannot_enforce_is_refused_before_it_is_sent(kind: 
 
 
 async def test_an_old_gemini_has_no_native_output_beside_tools() -> None:
-    result, _, bodies = await native(CARRIER["gemini-2.5"], [say(GOOD)], tools=[look])
+    result, _, bodies = await run_over("gemini-2.5", say(GOOD), **native(), tools=[look])
     assert isinstance(result, Failure)
     assert bodies == []
     assert "has no native output beside tools" in result.error.message
 
 
 async def test_effort_and_form_stand_side_by_side() -> None:
-    _, _, [body] = await native(CARRIER["anthropic-events"], [say(GOOD)], settings=ModelSettings(thinking="low"))
+    _, _, [body] = await run_over("anthropic-events", say(GOOD), **native(), settings=ModelSettings(thinking="low"))
     assert body["output_config"]["effort"] == "low"
     schema = body["output_config"]["format"]["schema"]
     assert schema["properties"]["total"] == {"type": "number", "description": '{"minimum":0}'}
@@ -158,5 +149,5 @@ async def test_what_loses_nothing_is_enforced() -> None:
         ("openai-responses-events", ("text", "format")),
     ):
         for kind, is_strict in ((Strict, True), (Report, False)):
-            _, _, [body] = await native(CARRIER[name], [say(GOOD)], kind, limits=Limits(attempts=1, request_retries=0))
+            _, _, [body] = await run_over(name, say(GOOD), **native(kind), limits=Limits(attempts=1, request_retries=0))
             assert body[path[0]][path[1]]["strict"] is is_strict

@@ -8,17 +8,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from journeyman import Agent, Event, Limits, OneOf, Output, Rejected, Runtime, run
+from journeyman import Agent, OneOf, Output, Rejected, Runtime, run
 from journeyman.events import LayerCompleted, OutputDelta
-from journeyman.model import Response
 from journeyman.record import Recordings
 from journeyman.testing import ScriptedModel, call, say
 from journeyman.types import ToolUse
-from tests.contracts.carriers import CARRIERS, Carrier
+from tests.contracts.carriers import CARRIER, run_over
 from tests.play import texts
 from tests.serve.http_served import serving
-
-CARRIER = {carrier.name: carrier for carrier in CARRIERS}
 
 
 class Sale(BaseModel):
@@ -57,22 +54,11 @@ def book(flight: str, id: str) -> ToolUse:
     return call("book_flight", flight=flight, id=id)
 
 
-async def play(
-    carrier: Carrier, output: OneOf[object] | Output[object], answers: list[Response]
-) -> tuple[Any, list[Event], list[Any]]:
-    events: list[Event] = []
-    async with carrier.play(answers) as played:
-        limits = Limits(request_retries=0)
-        agent: Agent[Any] = Agent(name="analyst", model=played.model, output=output, limits=limits)
-        result = await run(agent, "Go.", on_event=events.append)
-    return result, events, list(played.bodies)
-
-
 @pytest.mark.parametrize("name", CARRIER)
 async def test_a_member_is_rejected_and_a_function_makes_the_output_in_its_place(name: str) -> None:
     booked: list[str] = []
     answers = [say(call("row", product="a", n=0, id="a")), say(book("LH1", "b")), say("I book.", book("LH2", "c"))]
-    result, events, bodies = await play(CARRIER[name], forms(booked), answers)
+    result, events, bodies = await run_over(name, *answers, output=forms(booked))
     assert (result.unwrap(), booked) == (Booking("LH2", 1), ["LH2"])
     assert ["there are 0" in texts(result)[0], "LH1 is full" in texts(result)[1]] == [True, True]
     assert all('"row"' in json.dumps(body) and '"book_flight"' in json.dumps(body) for body in bodies)
@@ -84,17 +70,17 @@ async def test_a_member_is_rejected_and_a_function_makes_the_output_in_its_place
 @pytest.mark.parametrize("name", CARRIER)
 async def test_a_text_and_what_was_submitted_are_outputs_too(name: str) -> None:
     booked: list[str] = []
-    result, _, _ = await play(CARRIER[name], forms(booked), [say("There is nothing to do.")])
+    result, _, _ = await run_over(name, say("There is nothing to do."), output=forms(booked))
     assert result.unwrap() == "There is nothing to do."
     drafts = [say(book("LH2", "a")), say(book("LH3", "b")), say(call("submit", id="c"))]
-    result, _, _ = await play(CARRIER[name], forms(booked, reflection=describe_booking), drafts)
+    result, _, _ = await run_over(name, *drafts, output=forms(booked, reflection=describe_booking))
     assert (result.unwrap(), booked) == (Booking("LH3", 1), ["LH3"])
 
 
 @pytest.mark.parametrize("name", CARRIER)
 async def test_a_mode_is_chosen_with_which_the_model_can_answer(name: str) -> None:
     answers = [say(call("output", product="umbrella", n=12, id="a"))]
-    result, _, [body] = await play(CARRIER[name], Output(Sale, mode="auto"), answers)
+    result, _, [body] = await run_over(name, *answers, output=Output(Sale, mode="auto"))
     assert result.unwrap() == Sale(product="umbrella", n=12)
     assert "output" in json.dumps(body)
 

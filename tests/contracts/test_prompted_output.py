@@ -8,15 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from journeyman import Agent, DefinitionError, Event, Limits, Output, run, tool
+from journeyman import Agent, DefinitionError, Event, Output, run, tool
 from journeyman.events import OutputDelta, TextDelta
-from journeyman.model import Response
 from journeyman.testing import ScriptedModel, StreamedAnswer, call, say
 from journeyman.tools.prose import ObjectFinder, find_object
-from tests.contracts.carriers import CARRIERS, Carrier
+from tests.contracts.carriers import CARRIER, run_over
 from tests.play import failed, succeeded
-
-CARRIER = {carrier.name: carrier for carrier in CARRIERS}
 
 
 class Row(BaseModel):
@@ -40,19 +37,10 @@ PROMPTED = Output(Row, mode="prompted", description="The row that sold best.")
 GOOD = '{"product":"umb}rella \\"","n":12}'
 
 
-async def play(carrier: Carrier, answers: list[Response], **more: Any) -> tuple[Any, list[Event], list[Any]]:
-    events: list[Event] = []
-    async with carrier.play(answers) as played:
-        fields: dict[str, Any] = {"limits": Limits(request_retries=0), "output": PROMPTED, **more}
-        agent: Agent[Any] = Agent(name="analyst", model=played.model, system="You sell.", **fields)
-        result = await run(agent, "What sold best?", on_event=events.append)
-    return result, events, list(played.bodies)
-
-
 @pytest.mark.parametrize("name", CARRIER)
 async def test_the_json_of_an_answer_in_words_is_the_output(name: str) -> None:
     answers = [say("I look.", call("look", n=1, id="a")), say(f"Here it is:\n```json\n{GOOD}\n```\nAll done.")]
-    result, events, bodies = await play(CARRIER[name], answers, tools=[look])
+    result, events, bodies = await run_over(name, *answers, output=PROMPTED, system="You sell.", tools=[look])
     assert result.unwrap() == Row(product='umb}rella "', n=12)
     assert "".join(each.text for each in events if isinstance(each, TextDelta)).startswith("I look.Here it is:")
     assert [each.json for each in events if isinstance(each, OutputDelta)][-1] == GOOD

@@ -672,22 +672,6 @@ async def test_a_cancellation_from_outside_wins_over_the_signal(stage: Stage, si
     assert task.cancelled()
 
 
-async def test_after_an_abort_the_task_is_as_it_was(stage: Stage) -> None:  # A22
-    abort = Abort()
-
-    @tool
-    async def stop() -> str:
-        abort.abort("enough")
-        return "stopping"
-
-    failed(await run(talker(stage.model([call("stop"), "Never said."]), tools=[stop]), "Go.", abort=abort))
-    task = existing(asyncio.current_task())
-    assert task.cancelling() == 0
-    await asyncio.sleep(0)
-    async with asyncio.timeout(5):
-        assert (await run(talker(stage.model(["Hello."])), "Hi.")).unwrap() == "Hello."
-
-
 # -- the signal --------------------------------------------------------------------------------------------------------
 
 

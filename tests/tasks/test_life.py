@@ -478,7 +478,7 @@ async def test_a_notification_that_hangs_is_cut_short_when_the_tasks_are_left() 
         tasks.start(giving("x"), description="give")
         tasks.start(sleeping, description="sleep")
         await asyncio.sleep(1)
-        assert tasks.active == ("bg-1", "bg-2")
+        assert (tasks.active, tasks.stop_all()) == (("bg-1", "bg-2"), 1)
         left = asyncio.get_running_loop().time()
     assert asyncio.get_running_loop().time() - left == 3
     assert [error.callback for error in tasks.errors] == ["notify", "notify"]
