@@ -10,9 +10,7 @@ left is `gone`; it reads the commands and the signals for them.
 from __future__ import annotations
 
 import _ctypes
-import _socket
 import _thread
-import errno
 import gc
 import marshal
 import sys
@@ -33,14 +31,22 @@ _SET_FILTER, _ASKS_US, _WAITS_FOR_ANSWER = 1, 1 << 3, 1 << 5  # as linux/seccomp
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _BELOW_A_PATH = 444, 445, 446, 1  # as linux/landlock.h has them
 _VERSION, _RENAMES_SINCE = 1, 2
 _N_DESCRIPTORS = 4  # the request, its input, its output, its errors
+_IS_64_BIT_LINUX = sys.platform == "linux" and sys.maxsize > 1 << 32
+_HEADER, _CLOSE_ON_EXEC = 16, 0x40000000  # of descriptors in a message, as linux/socket.h has it
+_TO_READ = (1).to_bytes(2, sys.byteorder)  # as poll.h has it
+_NO_SUCH_FILE = 2  # `errno` takes time to load
 _KILL_AGAIN_S = 0.005
 _MOST_REFUSED = 5
 _MOST_KILLS = 2_000  # a process of another user cannot be ended
 
 
+_simple: Any = _ctypes._SimpleCData  # pyright: ignore[reportPrivateUsage] - `ctypes` takes as long as a command
+_Pointer: Any = type("Pointer", (_simple,), {"_type_": "z"})
+
+
 def serve_commands() -> None:
     """Start keepers until nobody asks any more. The arguments: the socket's number, and that of the settings."""
-    control = _socket.socket(fileno=int(sys.argv[1]))
+    control = int(sys.argv[1])
     settings = marshal.loads(read(int(sys.argv[2])))
     with os.scandir("/dev/fd") as entries:
         numbers = [int(each.name) for each in entries]
@@ -62,7 +68,7 @@ def serve_commands() -> None:
         if not numbers:  # a command may have stopped its keeper
             os.kill(0, signal.SIGCONT)
         elif not os.fork():
-            control.close()
+            os.close(control)
             CommandKeeper(numbers[0], ignored, sockets).keep()
         for number in numbers:
             os.close(number)
@@ -74,11 +80,11 @@ def check_mounts(expected: dict[bytes, tuple[int, int] | None], writable: list[b
     places: set[bytes] = set()
     for line in read(os.open("/proc/self/mountinfo", os.O_RDONLY)).splitlines():
         *_, escaped, options = line.split(b" ", 6)[:6]
-        first, *rest = escaped.split(b"\\")  # blanks are written as numbers
-        place = first + b"".join([bytes([int(each[:3], 8)]) + each[3:] for each in rest])
+        place, *rest = escaped.split(b"\\")  # blanks are written as numbers
+        for each in rest:
+            place += bytes([int(each[:3], 8)]) + each[3:]
         places.add(place)
-        is_ours = any(place == each or place.startswith(each + b"/") for each in writable)
-        if options.startswith(b"rw") and not is_ours:
+        if options.startswith(b"rw") and not any([place == each or place.startswith(each + b"/") for each in writable]):
             sys.exit(f"{place!r} can be written: a folder was swapped for a link while the box was opened.")
     for place, identity in expected.items():
         facts = os.lstat(place)
@@ -139,12 +145,10 @@ def supervise_sockets(settings: dict[str, Any]) -> int:
     return listener
 
 
-def program_of(filter: bytes) -> object:
-    """Return a filter as the kernel takes it: its length, and a pointer."""
-    simple: Any = _ctypes._SimpleCData  # pyright: ignore[reportPrivateUsage] - `ctypes` takes as long as a command
-    fields = [(each, type(each, (simple,), {"_type_": each})) for each in "Hz"]
-    structure: Any = type("FilterProgram", (_ctypes.Structure,), {"_fields_": fields})
-    return _ctypes.byref(structure(len(filter) // 8, filter))
+def program_of(filter: bytes) -> bytes:
+    """Return a filter as the kernel takes it, as long as somebody holds it: its length, and a pointer."""
+    pointer = bytes(_Pointer(filter))
+    return (len(filter) // 8).to_bytes(2, sys.byteorder) + bytes(len(pointer) - 2) + pointer
 
 
 def ignore_signals() -> list[int]:
@@ -157,23 +161,48 @@ def ignore_signals() -> list[int]:
     return [*ignored]
 
 
-def hand_over_listener(control: _socket.socket) -> None:
+def hand_over_listener(control: int) -> None:
     """Give whoever opened the box the socket that its commands connect to, to get to allowed hosts."""
+    import _socket
+
     listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
     listener.bind(("127.0.0.1", 0))
     listener.listen()
     number = listener.fileno().to_bytes(4, sys.byteorder)
-    control.sendmsg([b"l"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, number)])
+    connection = _socket.socket(fileno=control)
+    connection.sendmsg([b"l"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, number)])
+    connection.detach()
     listener.close()
 
 
-def receive(connection: _socket.socket) -> tuple[bytes, list[int]]:
+def receive(connection: int) -> tuple[bytes, list[int]]:
     """Return a byte, none at the end, and the descriptors that came with it, which no program inherits."""
-    asked, found, *_ = connection.recvmsg(1, _socket.CMSG_SPACE(4 * _N_DESCRIPTORS))
-    numbers = [int.from_bytes(data[at : at + 4], sys.byteorder) for *_, data in found for at in range(0, len(data), 4)]
+    if _IS_64_BIT_LINUX:  # to load `_socket` takes as long as a fork
+        asked, content = receive_message(connection)
+    else:
+        import _socket
+
+        receiver = _socket.socket(fileno=connection)
+        asked, found, *_ = receiver.recvmsg(1, _socket.CMSG_SPACE(4 * _N_DESCRIPTORS))
+        content = b"".join([data for *_, data in found])
+        receiver.detach()
+    numbers = [int.from_bytes(content[at : at + 4], sys.byteorder) for at in range(0, len(content), 4)]
     for number in numbers:
         seal(number)
     return asked, numbers
+
+
+def receive_message(connection: int) -> tuple[bytes, bytes]:
+    """Return a byte, none at the end, and the content of the part of the message that holds descriptors."""
+
+    def word(number: int) -> bytes:
+        return number.to_bytes(8, sys.byteorder)
+
+    asked, besides = bytes(8), bytes(_HEADER + 4 * _N_DESCRIPTORS)  # the system writes there, and into the message
+    part = bytes(_Pointer(asked)) + word(1)
+    message = bytes(16) + bytes(_Pointer(part)) + word(1) + bytes(_Pointer(besides)) + word(len(besides)) + bytes(8)
+    done = call("recvmsg", connection, message, _CLOSE_ON_EXEC)
+    return asked[: max(done, 0)], besides[_HEADER : int.from_bytes(besides[:8], sys.byteorder)]
 
 
 def seal(number: int) -> None:
@@ -219,7 +248,7 @@ class CommandKeeper:
     """The keeper of one command after the other: it starts each, tells how it ends, and when nothing of it is left."""
 
     def __init__(self, number: int, ignored: list[int], sockets: dict[str, Any] | None) -> None:
-        self.told = _socket.socket(fileno=number)
+        self.told = number
         self.ignored = ignored
         """The signals that no command shall ignore because this process does."""
         self.sockets = sockets
@@ -249,12 +278,14 @@ class CommandKeeper:
         self.watch()
 
     def supervise(self, settings: dict[str, Any], is_set: _thread.LockType) -> None:
-        """Connect the sockets of the command for it, as long as this process runs."""
+        """Connect the sockets of the command for it, as long as this process runs. Most connect none, so the code is
+        loaded for the first one."""
         is_set.acquire()
         if self.listener < 0:
             return
         names: dict[str, Any] = {}
         try:
+            call("poll", self.listener.to_bytes(4, sys.byteorder) + _TO_READ + bytes(2), 1, -1)
             exec(marshal.loads(settings["code"]), names)
             names["answer_requests"](self.listener, settings["systems"], self.note_refusal)
         finally:
@@ -306,7 +337,7 @@ class CommandKeeper:
         folders = [""]
         if "/" not in program:
             folders = [f"{each}/" for each in environment.get("PATH", "/bin:/usr/bin").split(":") if each]
-        failure: OSError = FileNotFoundError(errno.ENOENT, "no such program")
+        failure: OSError = FileNotFoundError(_NO_SUCH_FILE, "no such program")
         for folder in folders:
             if not os.access(folder + program, os.F_OK):  # a fork costs more
                 continue
@@ -346,7 +377,7 @@ class CommandKeeper:
     def report(self, line: str) -> None:
         """Write a line, unless nobody is there to read it: then `obey` ends all."""
         try:
-            self.told.send(f"{line}\n".encode())
+            os.write(self.told, f"{line}\n".encode())
         except OSError:
             return
 

@@ -159,7 +159,7 @@ def plan_mounts(box: Box, denied: Iterable[str] = ()) -> list[tuple[str, MountKi
     # A folder that is renamed takes what is mounted in it to another name, so each of those between has to stay.
     around = sorted({each for path in protected for root in box.roots for each in folders_between(root, path)})
     parts: list[tuple[MountKind, Iterable[str]]] = [
-        ("read", (*box.readable, box.work)),
+        ("read", (*box.readable, *({box.work}.difference(box.roots)))),
         ("change", (*box.roots, *around)),
         ("read", protected),
         ("mask", (*map(_follow_link, box.hidden), *denied)),

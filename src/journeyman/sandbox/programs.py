@@ -62,21 +62,21 @@ def needed_for_programs(path: str | None, gone: Sequence[str]) -> Iterator[str]:
     command: their own, the libraries beside them, and what a virtual environment was made of."""
     bases = [sys.base_prefix, sys.prefix]
     for folder in folders_of_programs(path, besides=()):  # those of systems are shown whole
-        prefix = Path(folder).parent
-        settings = prefix / "pyvenv.cfg"
-        if settings.is_file():
-            bases.append(str(prefix))
+        prefix = os.path.dirname(folder)
+        settings = f"{prefix}/pyvenv.cfg"
+        if os.access(settings, os.R_OK):
+            bases.append(prefix)
             bases += [str(Path(home).parent) for home in _homes_in(settings)]
         if any(is_inside(folder, each) for each in gone):  # to look for libraries takes time
             yield folder
-            yield from (str(each) for each in prefix.glob("lib*") if each.is_dir() and str(prefix) != "/")
+            yield from (str(each) for each in Path(prefix).glob("lib*") if each.is_dir() and prefix != "/")
     real = map(os.path.realpath, bases)
     yield from (path for path in real if any(is_inside(path, each) for each in gone))
 
 
-def _homes_in(settings: Path) -> Iterator[str]:
+def _homes_in(settings: str) -> Iterator[str]:
     with suppress(OSError):
-        for line in settings.read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in Path(settings).read_text(encoding="utf-8", errors="replace").splitlines():
             name, _, value = line.partition("=")
             if name.strip() == "home":
                 yield value.strip()
