@@ -142,22 +142,25 @@ class DatabaseCursor(psycopg.AsyncCursor[Any]):
 
     async def execute(self, query: Any, params: Any = None, **options: Any) -> Any:  # noqa: ANN401 - of the driver
         text = query.decode() if isinstance(query, bytes) else str(query)
-        statement = None if "CREATE TABLE" in text else statement_of(text, params)
+        statement = Statement(text) if text == "COMMIT" else None
+        statement = statement if statement or "CREATE TABLE" in text else statement_of(text, params)
         if statement is None:
             return await super().execute(query, params, **options)
         _of_database[-1].begins(statement)
         done = await super().execute(query, params, **options)
-        self._ended(statement, self.rowcount)
+        connection: Any = self.connection
+        if connection.info.pipeline_status:  # it is sent, and its answer comes later
+            connection.sent.append((statement, self))
+            if text != "COMMIT":
+                _of_database[-1].ended(statement, n_rows=self.rowcount)
+        else:
+            is_over = connection.info.transaction_status == TransactionStatus.IDLE
+            connection.heard.ended(statement, n_rows=self.rowcount, is_over=is_over)
         return done
 
     async def executemany(self, query: Any, params_seq: Any, **options: Any) -> None:  # noqa: ANN401 - of the driver
         for each in params_seq:
             await self.execute(query, each, **options)
-
-    def _ended(self, statement: Statement, n_rows: int) -> None:
-        connection: Any = self.connection
-        is_over = connection.info.transaction_status == TransactionStatus.IDLE
-        connection.heard.ended(statement, n_rows=n_rows, is_over=is_over)
 
 
 _of_database: Final[list[Witness]] = []
@@ -169,14 +172,20 @@ class DatabaseConnection(psycopg.AsyncConnection[Any]):
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self.heard = _Heard(_of_database[-1])
+        self.sent = list[tuple[Statement, DatabaseCursor]]()
+        """The statements of a pipeline, with the cursors that know once it is over how many rows they wrote."""
         self.cursor_factory = DatabaseCursor
 
-    async def commit(self) -> None:
-        end = Statement("COMMIT")
-        self.heard.witness.begins(end)
-        await super().commit()
-        self.heard.committed()
-        self.heard.witness.ended(end, n_rows=0)
+    @asynccontextmanager
+    async def pipeline(self) -> AsyncGenerator[psycopg.AsyncPipeline]:
+        self.sent.clear()
+        async with super().pipeline() as pipeline:
+            yield pipeline
+        if self.sent and self.sent[-1][0].verb == "COMMIT":
+            *written, (end, _) = self.sent
+            self.heard.written = [statement for statement, cursor in written if cursor.rowcount > 0]
+            self.heard.committed()
+            self.heard.witness.ended(end, n_rows=0)
 
     async def rollback(self) -> None:
         self.heard.written.clear()

@@ -26,7 +26,6 @@ from journeyman.store.database import (
     HAS_VERSION,
     HELD,
     NOTICED,
-    NUMBER,
     Database,
     check_installed,
     lock_number,
@@ -356,20 +355,27 @@ async def _prepare(connection: Connection, database: Database) -> None:
 
 
 @asynccontextmanager
-async def in_transaction(connection: Connection) -> AsyncGenerator[str]:
-    """Do what is in the block in a transaction, of which it is given the number."""
-    # Both at once: a statement that asks for the number would be a round trip of its own.
-    begun = await connection.execute(f"BEGIN; SELECT {NUMBER}".encode(), prepare=False)
-    begun.nextset()
-    found = await begun.fetchone()
-    assert found is not None
+async def in_transaction(connection: Connection) -> AsyncGenerator[None]:
+    """Do what is in the block in a transaction.
+
+    In a pipeline: no statement waits for the answer to the one before. Whoever reads rows waits, and so does the end.
+    """
+    failed: BaseException | None = None
     try:
-        yield found[0]
-    except BaseException:
+        async with connection.pipeline():
+            # The driver warns in the log of an error that leaves a pipeline whose connection is lost: so none leaves.
+            try:
+                await connection.execute(b"BEGIN")
+                yield
+                await connection.execute(b"COMMIT")
+            except BaseException as error:  # noqa: BLE001 - raised below
+                failed = error
+    except BaseException as error:  # noqa: BLE001 - raised below
+        failed = failed or error
+    if failed is not None:
         if not connection.closed:
             await connection.rollback()
-        raise
-    await connection.commit()
+        raise failed
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -378,11 +384,11 @@ async def in_transaction(connection: Connection) -> AsyncGenerator[str]:
 async def rows_of(
     connection: Connection, query: str, given: Sequence[object] | Mapping[str, object] = ()
 ) -> list[tuple[Any, ...]]:
-    """Return the rows that a statement gives back, if it gives back any."""
+    """Return the rows that a statement gives back."""
     # As text, bytes would come as hexadecimal digits, twice as long.
     cursor = connection.cursor(binary=True)
     await cursor.execute(query.encode(), given or None)
-    return [] if cursor.rownumber is None else await cursor.fetchall()  # its description takes longer than its rows
+    return await cursor.fetchall()
 
 
 def row_of(stored: Sequence[Any]) -> Row:
@@ -429,7 +435,8 @@ async def add_lines(connection: Connection, session: str, lines: Sequence[NewRec
     [(n, crc)] = await rows_of(connection, LAST_OF_SESSION, [session])
     records = seal_records(lines, n=n, crc=crc, at=at)
     try:
-        await rows_of(connection, WRITE_SESSION, [session, *map(list, zip(*records, strict=True))])
+        # With rows, so that this is waited for, and it is here that a number which is taken is seen.
+        await rows_of(connection, f"{WRITE_SESSION} RETURNING n", [session, *map(list, zip(*records, strict=True))])
     except UniqueViolation as error:
         # The number was used in between: nothing of the transaction is stored.
         raise StoreError(f"Something else was said in session {session}.", hint="Try again.", may_pass=True) from error

@@ -198,7 +198,7 @@ class PostgresEngine(Transactions):
                     return tried.after
             if "n_busy" in rule.reads or id in self._limited:
                 # First the lock of the queue and then the row: in another order, two would wait for each other.
-                await rows_of(connection, sql.QUEUE_LOCK, [storable_value(id)])
+                await connection.execute(sql.QUEUE_LOCK.encode(), [storable_value(id)])
             tried = await self._lock_run(connection, id, rule, now=now)
             if tried is None:
                 return None
@@ -228,7 +228,7 @@ class PostgresEngine(Transactions):
         async def work(connection: Connection) -> int:
             gone = [id for (id,) in await rows_of(connection, sql.FORGET, [storable_value(list(ids))])]
             for table in tables:
-                await rows_of(connection, sql.FORGET_STEPS.format(table), [gone])
+                await connection.execute(sql.FORGET_STEPS.format(table).encode(), [gone])
             return len(gone)
 
         return await self._transact(work)

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Final
 
 from journeyman.durable.records import Record, Row
-from journeyman.store.database import NUMBERING
+from journeyman.store.database import NUMBER, NUMBERING
 
 CHANNEL: Final = "journeyman"
 COLUMNS: Final = tuple(each.name for each in fields(Row))
@@ -97,6 +97,7 @@ KNOWN: Final = (
     f"SELECT r.epoch, {', '.join(f's.{each}' for each in Record._fields)} FROM jm_runs r LEFT JOIN jm_steps s"
     " ON s.run = %s::text AND s.key = %s::text AND s.state = %s::text WHERE r.id = %s::text"
 )
+LOCK_RUN: Final = f"SELECT {NUMBER}, {LIST} FROM jm_runs WHERE id = %s::text FOR UPDATE"
 # A limit on a queue is counted, so those who count come one after the other.
 QUEUE_LOCK: Final = (
     "SELECT pg_advisory_xact_lock(hashtextextended('journeyman queue ' || queue, 0)) FROM jm_runs WHERE id = %s::text"

@@ -23,6 +23,7 @@ from journeyman.durable.postgres.connections import (
     in_transaction,
     owner_of,
     restored,
+    row_of,
     rows_of,
     runs_of,
     storable_value,
@@ -33,7 +34,7 @@ from journeyman.durable.postgres.procrastinate import Procrastinate
 from journeyman.durable.records import Claim, Record, Row, Signal
 from journeyman.durable.rules import FactName, RowRule, RunFacts, hand_over_row, needs_ticket, signal_row
 from journeyman.errors import StoreError, name_and_words
-from journeyman.store.database import OUTCOME, holds
+from journeyman.store.database import NUMBER, OUTCOME, holds
 
 if TYPE_CHECKING:
     from journeyman.durable.postgres.connections import Connection
@@ -102,6 +103,8 @@ class Transactions(RunChanges):
         self.dispatcher: Dispatcher = dispatcher or Procrastinate(self.connections, lease_s=lease_s)
         self._unsent: Final[dict[Connection, list[Callable[[], Awaitable[None]]]]] = {}
         """The tickets that are written when the transaction on a connection has ended."""
+        self._numbers: Final[dict[Connection, str]] = {}
+        """The numbers of the transactions that go on, as far as they are known."""
         self._limited: Final = set[str]()
         """The runs that were claimed here in queues with limits."""
         self._swept_to = ""
@@ -178,11 +181,14 @@ class Transactions(RunChanges):
         """Lock a run until the end of the transaction. Return how a rule changes it; None: not at all."""
         # This waits for a change under way: a signal must not find a run that looks as if somebody drove it, when
         # nobody is left who would see the signal.
-        found = await runs_of(connection, "WHERE id = %s::text FOR UPDATE", [id])
+        found = await rows_of(connection, sql.LOCK_RUN, [storable_value(id)])
         if not found:
             return None
-        after = rule.apply(found[0], await self._facts(connection, found[0], now=now, reads=rule.reads))
-        return None if after is None else RowChange(found[0], after)
+        [[number, *stored]] = found
+        self._numbers[connection] = number
+        row = row_of(stored)
+        after = rule.apply(row, await self._facts(connection, row, now=now, reads=rule.reads))
+        return None if after is None else RowChange(row, after)
 
     async def _facts(self, connection: Connection, row: Row, *, now: float, reads: Collection[FactName]) -> RunFacts:
         facts = dict[str, Any]()
@@ -208,7 +214,7 @@ class Transactions(RunChanges):
             # Nobody waits for the news that a run is driven.
             told = () if is_begun else (self.owner,)
             statement = sql.update_run(columns, tells=not is_begun)
-            await rows_of(connection, statement, [*values, storable_value(row.id), *told])
+            await connection.execute(statement.encode(), [*values, storable_value(row.id), *told])
         if needs_ticket(row, after):
             await self._enqueue(connection, after, now=now, after_s=after_s)
         elif after.gen != row.gen:
@@ -236,7 +242,7 @@ class Transactions(RunChanges):
         await self._update_run(connection, change, now=signal.at)
         # At the end: whoever stores another signal waits for this transaction from here on.
         body = json.dumps(signal.body).encode()
-        await rows_of(connection, sql.SIGNAL, [*which, body, signal.at, storable_value(signal.who)])
+        await connection.execute(sql.SIGNAL.encode(), [*which, body, signal.at, storable_value(signal.who)])
         return "taken"
 
     async def _unpark(self, connection: Connection, queue: str, *, now: float) -> None:
@@ -274,8 +280,11 @@ class Transactions(RunChanges):
                 tried = None
             # Before it begins: a number of this server is never taken for one of a later server.
             server = self.connections.server
-            async with in_transaction(connection) as number:
+            async with in_transaction(connection):
+                self._numbers.pop(connection, None)
                 result = await work(connection)
+                # Before the end is sent: nobody could ask for it afterwards.
+                number = self._numbers.pop(connection, None) or await _number_of(connection)
                 tried = number, server, result
             return result
 
@@ -332,3 +341,8 @@ class Transactions(RunChanges):
         if is_queued and may_be_handed_over(row):
             await self._enqueue(connection, row, now=row.created)
         return True
+
+
+async def _number_of(connection: Connection) -> str:
+    """Return the number of the transaction that goes on."""
+    return (await rows_of(connection, f"SELECT {NUMBER}"))[0][0]
