@@ -82,7 +82,8 @@ class Dispatcher(Protocol):
         self, ticket: Ticket, *, agent: str, queue: str, priority: int, after_s: float, connection: EngineConnection
     ) -> None:
         """Write a ticket, which replaces the run's tickets that nobody has taken. A dispatcher that joins writes it in
-        the transaction of the connection.
+        the transaction of the connection. On Postgres that is in pipeline mode: a cursor knows how many rows it has
+        changed once the transaction has ended, or rows were read.
 
         Tickets of higher priority come first; no ticket comes before `after_s` seconds have passed.
         """
