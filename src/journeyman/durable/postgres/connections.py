@@ -360,6 +360,8 @@ async def in_transaction(connection: Connection) -> AsyncGenerator[None]:
 
     In a pipeline: no statement waits for the answer to the one before. Whoever reads rows waits, and so does the end.
     """
+    from psycopg import Error
+
     failed: BaseException | None = None
     try:
         async with connection.pipeline():
@@ -370,7 +372,7 @@ async def in_transaction(connection: Connection) -> AsyncGenerator[None]:
                 await connection.execute(b"COMMIT")
             except BaseException as error:  # noqa: BLE001 - raised below
                 failed = error
-    except BaseException as error:  # noqa: BLE001 - raised below
+    except Error as error:
         failed = failed or error
     if failed is not None:
         if not connection.closed:
