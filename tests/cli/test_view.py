@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from journeyman import Runtime, Text, ToolResult, ask_user, run
-from journeyman.gate import Allow, Ask, GateRequest, Verdict
+from journeyman.gate import Ask
 from journeyman.record import Recorder, Recordings
 from journeyman.record.operator import open_questions
 from journeyman.testing.scripted import call, say
 from tests.cli.program import Done, Warm, assert_one_error_line
-from tests.play import failed, succeeded
+from tests.play import failed, make_gate, succeeded
 from tests.support import tamper
 from tests.view.desk import asking, look
 from tests.view.stores import record_lives
@@ -22,13 +22,6 @@ from tests.view.stores import record_lives
 @pytest.fixture
 def desk(tmp_path: Path, warm: Warm) -> Callable[..., Done]:
     return lambda *words, **env: warm(*words, cwd=tmp_path, env=env)
-
-
-class AsksAboutLooks:
-    """A gate that asks about every look."""
-
-    async def decide(self, request: GateRequest) -> Verdict:
-        return Ask("May it?") if request.tool_name == "look" else Allow()
 
 
 async def asked(path: Path, *, unlike: str = "") -> tuple[str, str]:
@@ -79,7 +72,9 @@ async def test_a_recorded_run_hears_other_arguments_denials_follow_ups_answers_a
     with Recorder(path, asks=True) as recorder:
         looks = [say(call("look", {"topic": each}, id=each)) for each in ("tides", "fire")]
         question = say(call("ask_user", {"question": "Which?"}, id="q"))
-        agent = replace(asking(*looks, question, say("So."), *looks), tools=[look, ask_user], gate=AsksAboutLooks())
+        agent = replace(
+            asking(*looks, question, say("So."), *looks), tools=[look, ask_user], gate=make_gate(Ask("May it?"), "look")
+        )
         going = asyncio.create_task(run(agent, "What?", runtime=Runtime(recorder=recorder)))
         id, digest = await asked(path)
         assert_one_error_line(

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 from journeyman import ToolResult
 from journeyman.model import CachePolicy, ModelSettings, Prefix, Request, ToolSpec
 from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.google import GoogleModel
 from journeyman.models.openai import OpenAIChatModel, OpenAIModel
 from journeyman.types import Block, JsonObject, Message, Opaque, Text, Thinking, ToolUse
 from tests.models.asking import HELLO, QUERY, Json
-from tests.support import messages_rules, openai_rules
+from tests.support import gemini_rules, messages_rules, openai_rules
 
-AnyModel: TypeAlias = AnthropicModel | OpenAIChatModel | OpenAIModel
+AnyModel: TypeAlias = AnthropicModel | GoogleModel | OpenAIChatModel | OpenAIModel
 
 JUDGED_HEADERS = {"content-type": "application/json", "authorization": "Bearer k", "anthropic-version": "2026-10-21"}
 
@@ -47,6 +48,8 @@ def faults_of(model: AnyModel, body: Json) -> list[str]:
     """Return what the model's service would have against a request."""
     if isinstance(model, AnthropicModel):
         return messages_rules.judge(body, JUDGED_HEADERS)
+    if isinstance(model, GoogleModel):
+        return gemini_rules.judge(model.name, body, JUDGED_HEADERS)
     return openai_rules.judge("chat" if isinstance(model, OpenAIChatModel) else "responses", body, JUDGED_HEADERS)
 
 

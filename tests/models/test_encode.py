@@ -17,6 +17,7 @@ from journeyman import Document, Image, Message, ModelSettings, Text, ToolResult
 from journeyman.errors import ProviderError
 from journeyman.model import ThinkingLevel
 from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.google import GoogleModel
 from journeyman.models.openai import (
     LM_STUDIO,
     MISTRAL,
@@ -53,7 +54,11 @@ MODELS = (SONNET, CHAT, GPT)
 each = pytest.mark.parametrize("model", MODELS, ids=["anthropic", "chat", "responses"])
 each_of_openai = pytest.mark.parametrize("model", MODELS[1:], ids=["chat", "responses"])
 
-LIMIT = {AnthropicModel: "max_tokens", OpenAIChatModel: "max_completion_tokens", OpenAIModel: "max_output_tokens"}
+LIMIT: dict[type[AnyModel], str] = {
+    AnthropicModel: "max_tokens",
+    OpenAIChatModel: "max_completion_tokens",
+    OpenAIModel: "max_output_tokens",
+}
 
 
 def limit_of(model: AnyModel, **more: Any) -> int:
@@ -584,6 +589,13 @@ WRONG_BUDGET = "budget of 1023 is not between 1024 and max_tokens, which is 6400
         (OpenAIModel("gpt-5"), ModelSettings(temperature=0.5), "openai:gpt-5 takes no temperature while it reasons."),
         (OpenAIModel("gpt-5.1"), ModelSettings(top_p=0.5, thinking="low"), "takes no top_p while it reasons"),
         (OpenAIChatModel("o3"), ModelSettings(temperature=0.5), "openai:o3 takes no temperature while it reasons."),
+        (GoogleModel("gemini-3-flash"), ModelSettings(thinking="off"), ALWAYS),
+        (GoogleModel("gemini-3-flash"), ModelSettings(thinking=2_000), NO_BUDGET),
+        (GoogleModel("gemini-2.5-pro"), ModelSettings(thinking="off"), "always reasons"),
+        (GoogleModel("gemini-2.5-flash"), ModelSettings(thinking=100), "budget of 100 is not between 512 and 24576"),
+        (GoogleModel("gemini-2.0-flash"), ModelSettings(thinking="low"), "does not reason. Leave ModelSettings.thi"),
+        (GoogleModel("gemini-3-flash"), ModelSettings(extra={"contents": []}), "has ['contents']"),
+        (GoogleModel("gemini-3-flash"), ModelSettings(extra={"systemInstruction": []}), "['systemInstruction']"),
     ],
 )
 def test_settings_that_the_api_would_refuse_are_refused_before_anything_is_sent_and_never_dropped(

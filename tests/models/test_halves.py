@@ -12,6 +12,9 @@ from journeyman.durable import Durable
 from journeyman.events import TextDelta
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, say
 from journeyman.types import ToolUse
+from tests.models import test_anthropic_decode as by_anthropic
+from tests.models import test_google_decode as by_google
+from tests.models import test_openai_chat_decode as by_chat
 from tests.models.asking import Json
 from tests.models.raw_server import RawServer, http
 from tests.play import make_tool
@@ -20,41 +23,25 @@ HALF = "half \ud83d."
 
 
 def chat(*pieces: str, arguments: str = "") -> list[Json]:
-    made: list[Json] = [{"choices": [{"index": 0, "delta": {"content": each}}]} for each in pieces]
+    made = [by_chat.chunk({"content": each}) for each in pieces]
     if arguments:
-        called = {"index": 0, "id": "c", "function": {"name": "note", "arguments": arguments}}
-        made.append({"choices": [{"index": 0, "delta": {"tool_calls": [called]}}]})
-    return [*made, {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls" if arguments else "stop"}]}]
+        made.append(by_chat.calls(by_chat.piece("note", arguments, index=0, id="c")))
+    return [*made, by_chat.chunk(reason="tool_calls" if arguments else "stop")]
 
 
 def messages(*pieces: str, arguments: str = "") -> list[Json]:
-    made: list[Json] = [
-        {"type": "message_start", "message": {"id": "m", "model": "m", "usage": {}}},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        *[
-            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": each}}
-            for each in pieces
-        ],
-        {"type": "content_block_stop", "index": 0},
-    ]
+    said = by_anthropic.block(0, {"type": "text", "text": ""}, *map(by_anthropic.text_delta, pieces))
     if arguments:
-        block: Json = {"type": "tool_use", "id": "c", "name": "note", "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": arguments}
-        made += [
-            {"type": "content_block_start", "index": 1, "content_block": block},
-            {"type": "content_block_delta", "index": 1, "delta": delta},
-            {"type": "content_block_stop", "index": 1},
-        ]
-    reason = "tool_use" if arguments else "end_turn"
-    return [*made, {"type": "message_delta", "delta": {"stop_reason": reason}}, {"type": "message_stop"}]
+        called: Json = {"type": "tool_use", "id": "c", "name": "note", "input": {}}
+        said += by_anthropic.block(1, called, {"type": "input_json_delta", "partial_json": arguments})
+    return [by_anthropic.start(), *said, *by_anthropic.stop("tool_use" if arguments else "end_turn")]
 
 
 def gemini(*pieces: str, arguments: str = "") -> list[Json]:
-    parts: list[Json] = [{"text": each} for each in pieces]
+    made = [by_google.chunk(by_google.text(each)) for each in pieces]
     if arguments:
-        parts.append({"functionCall": {"name": "note", "args": json.loads(arguments)}})
-    made: list[Json] = [{"candidates": [{"content": {"role": "model", "parts": [part]}}]} for part in parts]
-    return [*made, {"candidates": [{"content": {"role": "model", "parts": []}, "finishReason": "STOP"}]}]
+        made.append(by_google.chunk(by_google.call("note", args=json.loads(arguments))))
+    return [*made, by_google.chunk(finish="STOP")]
 
 
 WIRES = {"openai-chat:m": chat, "anthropic:m": messages, "google:m": gemini}

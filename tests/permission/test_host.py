@@ -120,12 +120,8 @@ async def test_an_approval_does_not_hold_for_what_another_gate_makes_of_the_call
 
 
 async def test_gates_that_never_agree_deny(ledger: Ledger) -> None:
-    class Plus:
-        async def decide(self, request: GateRequest) -> Verdict:
-            amount = instance_of(int, request.arguments["amount"])
-            return Rewrite({"amount": amount + 1})
-
-    result = await ledger.play(PAY, own=Plus(), gate=Plus())
+    plus = make_gate(lambda request: Rewrite({"amount": instance_of(int, request.arguments["amount"]) + 1}))
+    result = await ledger.play(PAY, own=plus, gate=plus)
     assert texts(result) == ["Error: denied: the gates keep rewriting the arguments for one another"]
 
 
