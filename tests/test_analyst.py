@@ -20,19 +20,10 @@ from journeyman.model import Request
 from journeyman.types import Message, Text, ToolResult, ToolUse
 from tests.play import existing, failed, succeeded
 from tests.support.stand_ins import asked, assert_keeps_no_state
+from tests.test_analyst_data import sales as sales
+from tests.test_analyst_data import table as loaded
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "analyst"
-
-
-@pytest.fixture
-def sales(tmp_path: Path) -> Table:
-    return loaded(tmp_path, "region,amount\nnorth,10\nsouth,20\nnorth,\n")
-
-
-def loaded(folder: Path, content: str) -> Table:
-    path = folder / "sales.csv"
-    path.write_text(content, encoding="utf-8")
-    return Table.from_csv(path)
 
 
 AVERAGE_SQL, ON_AVERAGE = "SELECT AVG(amount) FROM sales", "A sale brings 15 $ on average."

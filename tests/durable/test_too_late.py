@@ -173,7 +173,9 @@ async def suspended(stage: Stage, agent: Agent[str, str]) -> PendingQuestion:
     async with stage.durable(suspend_after_s=1) as durable:
         await durable.start(agent, "Go.", id="run")
         await durable.resume("run", agent)
-        [question] = (await until(durable, "run", "waiting")).pending
+        info = await until(durable, "run", "waiting")
+        [question] = info.pending
+        assert info.wake_at == question.expires_at
         return question
 
 

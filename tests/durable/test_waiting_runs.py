@@ -50,27 +50,6 @@ async def test_a_run_that_waits_for_a_person_says_so_at_once_and_each_minute_and
 
 
 @virtual_clock
-async def test_a_question_expires_also_while_no_process_is_there(stage: Stage) -> None:
-    # K12
-    world = World()
-    agent = asking_agent(world, approval_seconds=60)
-    async with stage.durable(suspend_after_s=1) as durable:
-        await durable.start(agent, "Go.", id="run")
-        stop = asyncio.Event()
-        working = asyncio.create_task(Worker(durable, agents=[agent]).run(stop=stop))
-        info = await until(durable, "run", "waiting")
-        stop.set()
-        await working
-        assert info.wake_at == info.pending[0].expires_at
-    stage.skipped_s += 3_600
-    async with stage.durable(suspend_after_s=1) as durable:
-        await Worker(durable, agents=[agent]).run(until_idle=True)
-        result = await (await durable.get("run", agent)).result()
-    assert "nobody answered within 60s" in texts(result)[0]
-    assert world.done == []
-
-
-@virtual_clock
 async def test_a_question_that_is_asked_again_in_another_life_has_no_more_time_than_it_had(stage: Stage) -> None:
     # K12
     world, until = World(), asyncio.Event()

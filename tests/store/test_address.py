@@ -49,8 +49,13 @@ async def _opened(open_store: Callable[[str], object], place: str) -> None:
     open_store(place)
 
 
+async def _durable(place: str) -> None:
+    async with Durable(place):
+        pass
+
+
 OPENING: dict[str, Callable[[str], Awaitable[None]]] = {
-    "Durable": lambda place: _opened(Durable, place),
+    "Durable": _durable,
     "Recorder": lambda place: _opened(Recorder, place),
     "Recordings": lambda place: _opened(Recordings, place),
     "Store": lambda place: _opened(Store, place),
@@ -72,6 +77,25 @@ async def test_what_is_no_address_is_refused_everywhere_and_not_repeated(
     assert "Give a path, sqlite:PATH, or postgresql://…" in str(caught.value)
     assert "hunter2" not in str(caught.value)
     assert [*tmp_path.iterdir()] == []
+
+
+UNREACHABLE = (
+    *("postgresql://ann:hunter2@127.0.0.1:1/orders", "postgresql://ann@127.0.0.1:1/orders?password=hunter2"),
+    *("postgresql://ann:hunter2 x@127.0.0.1:1/orders", "postgresql://ann:hunter2@127.0.0.1:1/orders?odd=1"),
+    *("postgresql://ann:hunter2@127.0.0.1:1/orders?direct=here", "postgresql://ann:hunter2@[::1/orders"),
+    *("postgresql://ann:hunter2%zz@127.0.0.1:1/orders", "postgresql://ann:x@hunter2@127.0.0.1:1/orders"),
+    "postgresql://ann:hunter2@:x/orders",
+)
+
+
+@pytest.mark.share(one_in=3)
+@pytest.mark.parametrize("kind", ["Durable", "Recorder", "Recordings", "Chat.open"])
+@pytest.mark.parametrize("given", UNREACHABLE)
+async def test_a_database_that_cannot_be_had_is_one_line_without_its_password(given: str, kind: str) -> None:
+    with pytest.raises((StoreError, ValueError)) as caught:
+        await OPENING[kind](given)
+    assert "hunter2" not in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

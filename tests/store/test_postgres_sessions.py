@@ -74,20 +74,14 @@ async def test_of_two_schemas_each_has_its_own_session_of_an_id(database: str) -
     ("place", "why"),
     [
         ("postgresql://ann:secret@127.0.0.1:1/chats", r"The database 'chats' on 127.0.0.1:1 could not be opened"),
-        (
-            "postgresql:chats",
-            r"The store 'postgresql:chats' cannot be used: behind postgresql: there is no //\. Give a path",
-        ),
         ("postgres://host/chats?direct=db", r"The URL says direct=db\. Give the database itself as direct=HOST:PORT"),
         ("postgresql://ann:secret@:x/chats", "could not be opened: .*invalid"),
     ],
 )
-async def test_a_place_that_cannot_be_is_one_line_without_a_password(place: str, why: str) -> None:
-    with pytest.raises(StoreError, match=why) as e:
+async def test_a_place_that_cannot_be_is_told_with_the_reason(place: str, why: str) -> None:
+    with pytest.raises(StoreError, match=why):
         async with Chat.open(talker(), place):
             pass
-    assert "secret" not in str(e.value)
-    assert "\n" not in str(e.value)
 
 
 def test_a_pooler_is_refused_unless_the_database_itself_is_named(postgres: PostgresServer, emptied: str) -> None:
