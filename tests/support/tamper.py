@@ -26,6 +26,7 @@ ONE_EVENT: Final = "INSERT INTO rec_events (run, at, path, kind) VALUES (1, 0.0,
 COUNT_EVENTS: Final = "SELECT count(*) FROM rec_events"
 WITHOUT_EVENTS: Final = "DROP TABLE rec_events"
 OLD_RUN: Final = "UPDATE rec_runs SET seen = 1 WHERE n = 1"
+DONE_RUNS: Final = "UPDATE jm_runs SET status = 'done'"
 LARGE_RUN: Final = "UPDATE rec_runs SET bytes = 2000000000 WHERE n = 2"
 
 
