@@ -14,7 +14,7 @@ import pytest
 from journeyman import Agent, Chat, load_messages
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.session import Step
-from journeyman.store.file import File, Lock
+from journeyman.store.file import VERSION, File, Lock
 from journeyman.store.store import Store
 from journeyman.testing.scripted import ScriptedModel
 from journeyman.types import Message, Text, ToolUse
@@ -142,9 +142,15 @@ async def test_a_file_of_somebody_else_or_of_another_version_is_refused_and_not_
     else:
         await spoken(path, "Hi.")
         version, why = (
-            (5, r"has format 5; this version of journeyman reads formats up to 4\. Update")
+            (
+                VERSION + 1,
+                rf"has format {VERSION + 1}; this version of journeyman reads formats up to {VERSION}\. Update",
+            )
             if kind == "a newer version"
-            else (3, "has format 3, which only versions of journeyman before the first release read")
+            else (
+                VERSION - 1,
+                f"has format {VERSION - 1}, which only versions of journeyman before the first release read",
+            )
         )
         changed(path, f"PRAGMA user_version = {version}")
     before = path.read_bytes()

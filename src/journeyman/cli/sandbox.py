@@ -154,15 +154,14 @@ def _describe_sandbox() -> str:
     sandbox = sandboxes.choose_sandbox()
     if sandbox.holds().is_enough:
         return f"sandbox: {sandbox.name}"
-    return f"no sandbox: every command is asked about ({sandbox.holds()})"
+    return f"no sandbox: every command is asked about ({sandboxes.explain_sandboxes()})"
 
 
 def _require_sandbox() -> Sandbox:
     sandbox = sandboxes.choose_sandbox()
     if not sandbox.holds().is_enough:
-        raise Mistake(
-            f"No sandbox holds enough here: {sandbox.holds()}.", "Do what is said there, or use another system."
-        )
+        told = f"No sandbox holds enough here: {sandboxes.explain_sandboxes()}."
+        raise Mistake(told, "Do what is said there, or use another system.")
     return sandbox
 
 

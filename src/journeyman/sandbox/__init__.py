@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from journeyman.sandbox.adapter import NoSandbox
     from journeyman.sandbox.box import Box, BoxLimits, SandboxGuarantees, SandboxRefusal, secrets_of_home
     from journeyman.sandbox.bubblewrap import Bubblewrap
-    from journeyman.sandbox.choose import choose_sandbox
+    from journeyman.sandbox.choose import choose_sandbox, explain_sandboxes
     from journeyman.sandbox.container import Container
     from journeyman.sandbox.landlock import Landlock
     from journeyman.sandbox.refusals import find_refusals
@@ -39,6 +39,7 @@ __all__ = [
     "Seatbelt",
     "TellsRefusals",
     "choose_sandbox",
+    "explain_sandboxes",
     "find_refusals",
     "sandbox_exam",
     "secrets_of_home",
@@ -51,7 +52,7 @@ if not TYPE_CHECKING:
             "adapter": "NoSandbox",
             "box": "Box BoxLimits SandboxGuarantees SandboxRefusal secrets_of_home",
             "bubblewrap": "Bubblewrap",
-            "choose": "choose_sandbox",
+            "choose": "choose_sandbox explain_sandboxes",
             "container": "Container",
             "landlock": "Landlock",
             "refusals": "find_refusals",

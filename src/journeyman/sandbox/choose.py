@@ -18,11 +18,21 @@ def choose_sandbox(sandboxes: Sequence[Sandbox] | None = None) -> Sandbox:
     Args:
         sandboxes: Those to try, the best one first; those of this system if not given.
     """
-    found = [(each, each.holds()) for each in (_usual() if sandboxes is None else sandboxes)]
-    good = [sandbox for sandbox, guarantees in found if guarantees.is_enough]
-    fair = [sandbox for sandbox, guarantees in found if guarantees.held]
-    none = NoSandbox("; ".join(f"{sandbox.name}: {guarantees}" for sandbox, guarantees in found))
-    return (good or fair or [none])[0]
+    given = _usual() if sandboxes is None else sandboxes
+    good = [each for each in given if each.holds().is_enough]
+    fair = [each for each in given if each.holds().held]
+    return (good or fair or [NoSandbox(explain_sandboxes(given))])[0]
+
+
+def explain_sandboxes(sandboxes: Sequence[Sandbox] | None = None) -> str:
+    """Return on one line what each sandbox holds here, and what helps where one does not: that of one which holds a
+    little does not say what would let a better one hold.
+
+    Args:
+        sandboxes: Those to tell of; those of this system if not given.
+    """
+    given = _usual() if sandboxes is None else sandboxes
+    return "; ".join(f"{each.name}: {each.holds()}" for each in given)
 
 
 @cache

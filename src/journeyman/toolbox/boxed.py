@@ -126,9 +126,8 @@ class WorkspaceBox:
             self._refuse_other_folder(self._box)
         if choice != "auto" and self._sandbox is None:
             self._sandbox = sandboxes.choose_sandbox()
-            guarantees = self._sandbox.holds()
-            if not guarantees.is_enough:
-                told = f"A sandbox is required, and none holds enough here: {guarantees}."
+            if not self._sandbox.holds().is_enough:
+                told = f"A sandbox is required, and none holds enough here: {sandboxes.explain_sandboxes()}."
                 hint = "Do what is said there, or give sandbox='auto' or a sandbox of your own."
                 raise DefinitionError("A workspace", [Problem("NO_SANDBOX", told, hint)])
 
@@ -162,7 +161,7 @@ class WorkspaceBox:
         if self._sandbox is None:
             self._sandbox = sandboxes.choose_sandbox()
             if not self._sandbox.holds().is_enough:
-                _LOG.warning("Commands run without a sandbox: %s", self._sandbox.holds())
+                _LOG.warning("Commands run without a sandbox: %s", sandboxes.explain_sandboxes())
         return self._sandbox
 
     def _borders(self, wish: _Wish) -> Box:
