@@ -17,7 +17,7 @@ SKIPPED = {"__pycache__", "node_modules"}
 
 # -- lines -------------------------------------------------------------------------------------------------------------
 
-MOST_LINES = {"tests": 113_800, "tools": 600, "in files without a test": 23_300}
+MOST_LINES = {"tests": 113_600, "tools": 600, "in files without a test": 23_200}
 """These numbers only fall."""
 SLACK = 1_500
 """So many lines below a number, it is lowered: what was saved stays saved."""
