@@ -148,7 +148,7 @@ class RunDriver:
     stirred: Wakeup = field(default_factory=Wakeup)
     """Called when there is something to look at."""
     head: Head | None = None
-    """What the run was begun with, once it is read."""
+    """The document with which the run was begun; None until it is read."""
 
     async def drive(self) -> Result[Any] | Exit:
         """Drive the run until it is over, or has to leave.

@@ -331,7 +331,7 @@ class Row(ListedRun):
     priority: int = 0
     dedup: str | None = None
     owner: str | None = None
-    """Who drives it. Told, not trusted: whether the owner lives, its lock tells."""
+    """The process that drives it. Told, not trusted: the lock of that process tells whether it lives."""
     gen: int = 0
     """Grows with every wake-up."""
     epoch: int = 0

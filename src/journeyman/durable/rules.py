@@ -31,7 +31,7 @@ class RunFacts:
     n_steps: int = 0
     """The number of its records."""
     n_busy: int = 0
-    """How many other runs of its queue are driven by a process that lives."""
+    """The number of other runs of its queue that a living process drives."""
 
 
 @lazy_dataclass(frozen=True)

@@ -33,7 +33,7 @@ class ApprovalRequested:
     rule: str = ""
     """What is allowed for the session, or forever, in words: it may be more than this call."""
     attempt: int | None = None
-    """Where the run was, in a recording; a chat does not tell it, here and below."""
+    """The place of the run when it asked, in a recording; a chat does not tell it, here and below."""
     iteration: int | None = None
 
 

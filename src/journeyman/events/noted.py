@@ -15,7 +15,7 @@ from journeyman.events.chat import DecisionWord
 from journeyman.types import JsonObject, RunPath
 
 SignalOutcome: TypeAlias = Literal["waits", "taken", "withdrawn", "late", "refused"]
-"""What became of a signal from outside."""
+"""The answer of a run to a signal from outside."""
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -84,17 +84,17 @@ class ApproverAnswered:
     tool_use_id: str
     tool_name: str
     question: str
-    """What was asked, in words."""
+    """The words in which the gate asked."""
     question_id: str
     """Of tool and arguments: the answer holds for exactly these."""
     decision: DecisionWord
     """The answer."""
     rule: str = ""
-    """What an approval for longer would have allowed, in words."""
+    """The rule that an approval for longer would have made, in words."""
     reason: str = ""
     """Why, in words; empty if nobody says why."""
     extent: str | None = None
-    """How far an approval reaches: `once`, `session` or `always`; None for any other decision."""
+    """The reach of an approval: `once`, `session` or `always`; None for any other decision."""
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ class GateDecided:
     tool_use_id: str
     tool_name: str
     decision: DecisionWord
-    """What became of the call: `rewrite`, where it is made with other arguments."""
+    """The decision of all gates together: `rewrite`, where the call is made with other arguments."""
     reason: str | None = None
     """Why the call is refused; None where it is not."""
     arguments: JsonObject | None = None
@@ -144,11 +144,11 @@ class SignalTaken:
     who: str
     """Whoever sent it."""
     outcome: SignalOutcome
-    """What became of it so far."""
+    """The answer of the run so far."""
     id: str
     """Of an answer, the question; of any other signal, the key that tells it from others of its kind."""
     text: str | None = None
-    """What it says to the run, if it says anything."""
+    """The words that it brings to the run, if it brings any."""
     why: str = ""
     """Why it is late, or was refused."""
 

@@ -32,7 +32,7 @@ from journeyman.types import JsonObject, RunPath
 
 _QUEUES: Final[dict[str, Queue]] = {"steer": "steering", "follow_up": "follow_ups"}
 _OUTCOMES: Final[dict[str, SignalOutcome]] = {"delivered": "taken", "withdrawn": "withdrawn"}
-"""What becomes of a text that was to be said, by the status of its receipt."""
+"""The outcome of a text that was to be said, by the status of its receipt."""
 # Nobody tells when the last of those who look has gone, so it is asked.
 _LOOK_S: Final = 1.0
 PATIENCE_S: Final = 60.0
@@ -104,16 +104,16 @@ class FromOutside:
     def deliver(self, word: SignalRow) -> None:
         """Do what a word says, and take down what became of it."""
         try:
-            outcome, why = self._done(word)
+            outcome, why = self._obey(word)
         except Exception as error:  # noqa: BLE001 - of a hook or of a file: no word may end a run
             outcome, why = "refused", name_and_words(error)
         self._note(word, outcome, why)
 
-    def _done(self, word: SignalRow) -> tuple[SignalOutcome, str]:
+    def _obey(self, word: SignalRow) -> tuple[SignalOutcome, str]:
         text = str(word.body.get("text") or "")
         match word.kind:
             case "approve" | "answer":
-                return self._answered(word, text)
+                return self._answer_question(word, text)
             case "steer" | "follow_up" if self._say is not None:
                 self._said[word.n] = word, self._say(text, _QUEUES[word.kind])
                 return "waits", ""
@@ -135,7 +135,7 @@ class FromOutside:
                 return "refused", "nobody here does that"
         return "taken", ""
 
-    def _answered(self, word: SignalRow, text: str) -> tuple[SignalOutcome, str]:
+    def _answer_question(self, word: SignalRow, text: str) -> tuple[SignalOutcome, str]:
         digest, take = self._open.get(word.dedup, ("", None))
         if take is None:
             return "late", "it waits no more"

@@ -115,7 +115,7 @@ class SandboxAdapter(ABC):
         ...
 
     @cached_property
-    def _opened(self) -> WeakSet[OpenSandbox]:
+    def _open_boxes(self) -> WeakSet[OpenSandbox]:
         return WeakSet()
 
     def holds(self) -> SandboxGuarantees:
@@ -130,12 +130,12 @@ class SandboxAdapter(ABC):
             if asked and what not in self.lets_through:
                 raise SandboxUnavailable(f"A box of {self.name} cannot let {what} through: take them out of it.")
         opened = self.open_box(box)
-        self._opened.add(opened)
+        self._open_boxes.add(opened)
         return opened
 
     def close(self) -> None:
         """Close all boxes that it has opened."""
-        for each in [*self._opened]:
+        for each in [*self._open_boxes]:
             each.close()
 
 

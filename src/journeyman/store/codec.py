@@ -13,7 +13,7 @@ FORMAT: Final = 1
 """The format of the rows that this version writes. Each row of a step and of a conversation has its own number: two
 versions may write in one store."""
 MOST_BYTES: Final = 16_100_000
-"""What is longer is stored as it is, and nothing is unpacked to more: a few bytes of a foreign file must not fill the
+"""A longer value is stored as it is, and none is unpacked to more: a few bytes of a foreign file must not fill the
 memory."""
 # Below it, to pack costs more than it saves.
 _PACKED_FROM: Final = 1_000

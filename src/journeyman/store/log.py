@@ -42,7 +42,7 @@ class SessionRecord(NamedTuple):
     f: int
     """The format of the record."""
     body: bytes
-    """What it holds, packed."""
+    """The JSON of its line, packed."""
     crc: int
     """The checksum of the record, which builds on that of the one before it."""
 

@@ -133,7 +133,7 @@ class SeenRun:
 
     @property
     def work(self) -> tuple[int, int, int]:
-        """How many attempts, iterations and calls it has begun, as far as was heard."""
+        """The numbers of attempts, iterations and calls that it has begun, as far as was heard."""
         return len({each.attempt for each in self.iterations}), len(self.iterations), sum(1 for _ in self.calls)
 
     def call(self, id: str | None) -> SeenCall | None:

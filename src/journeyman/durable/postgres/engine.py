@@ -206,7 +206,7 @@ class PostgresEngine(Transactions):
             if says is not None:
                 await add_lines(connection, says.session, says.lines, at=now)
             if posts is not None:
-                await self._posted(connection, posts)
+                await self._store_signal(connection, posts)
             return tried.after
 
         try:
@@ -235,7 +235,7 @@ class PostgresEngine(Transactions):
 
     async def drop_days(self, before: float) -> None:
         # A table may have to be waited for.
-        await self.written(lambda connection: drop_days(connection, before), takes_long=True)
+        await self._complete_work(lambda connection: drop_days(connection, before), takes_long=True)
 
     def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> SharedSession:
         sessions = PostgresSessions(self.connections.database.url)
@@ -285,7 +285,7 @@ class PostgresEngine(Transactions):
                 if starts is not None:
                     await self._added(connection, starts, (), is_queued=True)
                 if posts is not None:
-                    await self._posted(connection, posts)
+                    await self._store_signal(connection, posts)
                 return "written"
             # An epoch only grows: what is read after the write is as true as what was read with it.
             found = await rows_of(connection, sql.KNOWN, [*given[:3], given[-2]])
@@ -296,7 +296,7 @@ class PostgresEngine(Transactions):
             is_ours = is_again and found[0][2] is not None and record_of(found[0][1:]) == record
             return "written" if is_ours else "taken"
 
-        written = await (self._transact(work) if has_more else self.written(work))
+        written = await (self._transact(work) if has_more else self._complete_work(work))
         if written == "written" and not is_synced:
             now_s = asyncio.get_running_loop().time()
             self._soon.append((now_s, claim, record))
@@ -305,7 +305,7 @@ class PostgresEngine(Transactions):
         return written
 
     async def signal(self, signal: Signal) -> Taken:
-        return await self._transact(lambda connection: self._posted(connection, signal), may_repeat=False)
+        return await self._transact(lambda connection: self._store_signal(connection, signal), may_repeat=False)
 
     async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
         of_run = "" if run is None else " AND run = %s::text"

@@ -160,7 +160,7 @@ class Transactions(RunChanges):
 
     async def _make_days(self, now: float) -> None:
         """Make the tables of the coming days, or say once that this role may not."""
-        may = self._may_make_days and await self.written(lambda each: make_days(each, now), takes_long=True)
+        may = self._may_make_days and await self._complete_work(lambda each: make_days(each, now), takes_long=True)
         if self._may_make_days and not may:
             self._may_make_days = False
             _log.warning(
@@ -230,7 +230,7 @@ class Transactions(RunChanges):
         elif after is not None and "n_busy" in rule.reads:
             self._limited.add(id)
 
-    async def _posted(self, connection: Connection, signal: Signal) -> Taken:
+    async def _store_signal(self, connection: Connection, signal: Signal) -> Taken:
         """Store a signal, in a transaction, and change its run."""
         rule = RowRule(partial(signal_row, kind=signal.kind))
         change = await self._lock_run(connection, signal.run, rule, now=signal.at)
@@ -263,7 +263,7 @@ class Transactions(RunChanges):
         """
         tried: tuple[str, str, T] | None = None
 
-        async def done(connection: Connection) -> T:
+        async def do_once(connection: Connection) -> T:
             nonlocal tried
             if tried is not None:
                 *asked, result = tried
@@ -288,11 +288,11 @@ class Transactions(RunChanges):
                 tried = number, server, result
             return result
 
-        return await self.written(done)
+        return await self._complete_work(do_once)
 
-    async def written(self, work: Callable[[Connection], Awaitable[T]], *, takes_long: bool = False) -> T:
+    async def _complete_work(self, work: Callable[[Connection], Awaitable[T]], *, takes_long: bool = False) -> T:
         """Do `work`, also if the waiting is cancelled: what it writes counts."""
-        sending = work if self.dispatcher.joins else self._sent(work)
+        sending = work if self.dispatcher.joins else self._send_tickets_after(work)
         writing = asyncio.ensure_future(self.connections.patiently(sending, takes_long=takes_long))
         try:
             await wait_until_ended(writing)
@@ -302,10 +302,10 @@ class Transactions(RunChanges):
             raise
         return writing.result()
 
-    def _sent(self, work: Callable[[Connection], Awaitable[T]]) -> Callable[[Connection], Awaitable[T]]:
+    def _send_tickets_after(self, work: Callable[[Connection], Awaitable[T]]) -> Callable[[Connection], Awaitable[T]]:
         """Return `work`, after which its tickets are written. What cannot be written is found by the sweep."""
 
-        async def done(connection: Connection) -> T:
+        async def do_and_send(connection: Connection) -> T:
             unsent = self._unsent[connection] = []
             try:
                 result = await work(connection)
@@ -319,7 +319,7 @@ class Transactions(RunChanges):
                     _log.warning("A ticket was not written, so its run begins later: %s", name_and_words(error))
             return result
 
-        return done
+        return do_and_send
 
     async def _write_again(self, connection: Connection) -> None:
         """Write what may have been lost with the database, if the claims still hold."""
