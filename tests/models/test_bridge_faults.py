@@ -172,3 +172,10 @@ async def test_a_key_of_the_environment_is_shown_nowhere(service: Service, monke
     async with service.server([service.says.fault(401, message=f"the key {KEY} is bad")]) as api:
         error = await failure_of(over(api, service.name, api_key=None))
     assert "the key [redacted] is bad" in str(error)
+
+
+@each
+async def test_a_key_that_only_the_foreign_model_holds_is_shown_nowhere(service: Service) -> None:
+    async with service.server([service.says.fault(401, message=f"the key {KEY} is bad")]) as api:
+        error = await failure_of(BridgeModel(over(api, service.name).model))
+    assert "the key [redacted] is bad" in str(error)
