@@ -86,6 +86,7 @@ class _Heard:
         self.witness = witness
         self.written: list[Statement] = []
         self.is_synced = False
+        self.n_kept = 0
 
     def ended(self, statement: Statement, *, n_rows: int, is_over: bool) -> None:
         if n_rows > 0:
@@ -108,8 +109,10 @@ class FileConnection(sqlite3.Connection):
         statement = statement_of(sql, parameters)
         if synchronous := _SYNC.match(sql):
             self.heard.is_synced = synchronous[1] == "FULL"
-        if sql == "ROLLBACK":
-            self.heard.written.clear()
+        if sql == "SAVEPOINT work":
+            self.heard.n_kept = len(self.heard.written)
+        if sql.startswith("ROLLBACK"):
+            del self.heard.written[self.heard.n_kept if sql == "ROLLBACK TO work" else 0 :]
         if sql == "COMMIT":
             return self._commit()
         if statement is None:

@@ -20,50 +20,44 @@ def n_records(path: Path) -> int:
         other.close()
 
 
-@pytest.mark.parametrize("is_synced", [False, True])
-def test_what_a_statement_has_written_others_see_at_once(path: Path, is_synced: bool) -> None:
+def test_what_a_statement_has_written_others_see_at_once(path: Path) -> None:
     file = File(path)
-    assert file.write(_ADD, (b"x",), is_synced=is_synced) == 1
+    assert file.write(_ADD, (b"x",)) == 1
     assert n_records(path) == 1
-    assert file.write("DELETE FROM records WHERE session = 'unknown'", (), is_synced=is_synced) == 0
+    assert file.write("DELETE FROM records WHERE session = 'unknown'", ()) == 0
     file.close()
 
 
-@pytest.mark.parametrize("is_synced", [False, True])
-def test_a_statement_that_another_process_keeps_waiting_is_busy_and_may_be_tried_again(
-    path: Path, is_synced: bool
-) -> None:
+def test_a_statement_that_another_process_keeps_waiting_is_busy_and_may_be_tried_again(path: Path) -> None:
     file, other = File(path, busy_s=0.0), File(path)
     with other.transaction() as connection:
         connection.execute(_ADD, (b"x",))
         with pytest.raises(StoreError, match="could not be written") as caught:
-            file.write(_ADD, (b"y",), is_synced=is_synced)
+            file.write(_ADD, (b"y",))
     assert (caught.value.is_busy, caught.value.may_pass, file.is_damaged) == (True, True, False)
-    assert file.write(_ADD, (b"y",), is_synced=is_synced) == 1
+    assert file.write(_ADD, (b"y",)) == 1
     assert n_records(path) == 2
     file.close()
     other.close()
 
 
-@pytest.mark.parametrize("is_synced", [False, True])
-def test_of_a_statement_for_which_there_is_no_room_nothing_is_written(path: Path, is_synced: bool) -> None:
+def test_of_a_statement_for_which_there_is_no_room_nothing_is_written(path: Path) -> None:
     # K22
     file = File(path)
     n_pages = file.rows("PRAGMA page_count")[0][0]
     file.rows(f"PRAGMA max_page_count = {n_pages}")
     with pytest.raises(StoreError, match="full") as caught:
-        file.write(_ADD, (bytes(100_000),), is_synced=is_synced)
+        file.write(_ADD, (bytes(100_000),))
     assert (caught.value.is_busy, caught.value.may_pass) == (False, True)
     assert n_records(path) == 0
     file.rows(f"PRAGMA max_page_count = {n_pages + 100}")
-    assert file.write(_ADD, (bytes(100_000),), is_synced=is_synced) == 1, "no transaction was left open"
+    assert file.write(_ADD, (bytes(100_000),)) == 1, "no transaction was left open"
     assert n_records(path) == 1
     file.close()
 
 
 _WORKS: list[Callable[[File], object]] = [
-    lambda file: file.write(_ADD, (b"x",), is_synced=False),
-    lambda file: file.write(_ADD, (b"x",), is_synced=True),
+    lambda file: file.write(_ADD, (b"x",)),
     lambda file: file.rows("SELECT * FROM records"),
 ]
 
@@ -99,18 +93,17 @@ def _replaced(path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="an open file cannot be moved")
-@pytest.mark.parametrize("is_synced", [False, True])
 @pytest.mark.parametrize("take_away", [_moved, _removed, _replaced])
-def test_nothing_is_written_to_a_file_that_others_do_not_find(
-    path: Path, take_away: Callable[[Path], None], is_synced: bool
-) -> None:
+def test_nothing_is_written_to_a_file_that_others_do_not_find(path: Path, take_away: Callable[[Path], None]) -> None:
     file = File(path)
     file.write(_ADD, (b"x",))
     take_away(path)
     with pytest.raises(StoreError, match="was moved, removed or replaced while it was open") as caught:
-        file.write(_ADD, (b"y",), is_synced=is_synced)
-    with pytest.raises(StoreError, match="was moved"), file.transaction(is_synced=is_synced) as connection:
+        file.write(_ADD, (b"y",))
+    with pytest.raises(StoreError, match="was moved"), file.transaction() as connection:
         connection.execute(_ADD, (b"z",))
+    with pytest.raises(StoreError, match="was moved"), file.synced_transaction():
+        file.attempt([lambda connection: connection.execute(_ADD, (b"z",))])
     assert (caught.value.may_pass, caught.value.is_busy) == (False, False)
     assert file.rows("SELECT body FROM records") == [(b"x",)]
     file.close()

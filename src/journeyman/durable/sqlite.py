@@ -3,9 +3,9 @@
 A process is alive while it holds its lock beside the file: that ends with it, however it dies. A run whose owner's
 lock is free may be claimed by anybody.
 
-A write takes some 30 microseconds and is made where the event loop runs. One that has to reach the disk, and one that
-another process keeps waiting, does not keep the loop: the first is made in a thread, with all others that wait for the
-disk, and the second is tried again.
+A write takes some 30 microseconds and is made where the event loop runs. The disk does not keep the loop, and nor does
+another process that writes: what has to reach the disk is committed by a thread, with all else that waits for that, and
+what another process keeps waiting is tried again.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import asyncio
 import json
 import math
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import fields
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from sqlite3 import Connection
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from journeyman.cancellation import wait_until_ended
 from journeyman.data import field_names
@@ -44,14 +45,12 @@ from journeyman.durable.records import (
 from journeyman.durable.rules import FactName, RowRule, RunFacts, signal_row
 from journeyman.errors import StoreError
 from journeyman.session import SharedSession, Snapshot
-from journeyman.store.file import Lock, is_held
+from journeyman.store.file import Attempt, Lock, is_held
 from journeyman.store.log import RECORD, SessionRecord, readable_records
 from journeyman.store.repair import open_or_repair, rescue_on_close
 from journeyman.store.store import Store, add_lines, open_session
 
 T = TypeVar("T")
-_Tried: TypeAlias = tuple[Any, Exception | None]
-"""The value that a write returned, or the error with which it failed."""
 
 _COLUMNS: Final = tuple(each.name for each in fields(Row))
 _values_of: Final = attrgetter(*_COLUMNS)  # `dataclasses.astuple` copies each value, which takes twenty times as long
@@ -74,6 +73,8 @@ module for SQLite waits by itself."""
 # SQLite tells nobody that it is free again. A write of others takes some 30 microseconds, and one that is synced some
 # milliseconds.
 _AGAIN_S: Final = 0.005
+_MOST_IN_LOG: Final = 1_000
+"""After so many writes one waits for the disk. Each takes some three pages of the log."""
 
 
 class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
@@ -84,21 +85,31 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         self.owner = f"w{secrets.token_hex(8)}"
         self.tickets = None
         self._n_changes = 0
-        self._for_disk: list[tuple[Callable[[Connection], Any], asyncio.Future[_Tried]]] = []
+        self._for_disk: list[tuple[Callable[[Connection], Any], asyncio.Future[Attempt]]] = []
         """The writes that wait for the disk, each with the future that gets its outcome."""
+        self._n_in_log = 0
+        """The writes since the last that waited for the disk."""
+        self._writing: asyncio.Task[None] | None = None
+        """Brings them there."""
+        self._is_here: asyncio.Event
+        """Not set while a thread has the connection, which is one: all else waits, and then goes on at once."""
 
     async def open(self) -> None:
         # It does not wait at all: it would do so in the thread of the event loop.
         self._file, _ = open_or_repair(self.path, busy_s=0.0)
         try:
+            # Nor does it bring the log into the file, which takes the disk tens of milliseconds.
+            self._file.rows("PRAGMA wal_autocheckpoint = 0")
             self._lock = Lock(self.path, self.owner, what=f"The worker {self.owner}")
         except BaseException:
             self._file.close()
             raise
-        # One at a time: the connection is one, and a write in a thread must not meet another.
-        self._alone = asyncio.Lock()
+        self._is_here = asyncio.Event()
+        self._is_here.set()
 
     async def close(self) -> None:
+        if self._writing is not None:
+            await wait_until_ended(self._writing)
         self._lock.release()
         self._file.close()
         if self._file.is_damaged:
@@ -264,7 +275,7 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         starts: Row | None = None,
         posts: Signal | None = None,
     ) -> Written:
-        if is_synced or starts is not None or posts is not None:
+        if is_synced or starts is not None or posts is not None or self._is_log_long():
             with_others = partial(_write_record, claim=claim, record=record, starts=starts, posts=posts)
             # With a run or a signal it always waits for the disk: another process may act on it at once.
             return await self._written(with_others, is_synced=True)
@@ -276,12 +287,6 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
             found = self._file.rows("SELECT epoch FROM jm_runs WHERE id = ?", (claim.row.id,))
             return "taken" if found and found[0][0] == claim.epoch else "fenced"
 
-        if not self._alone.locked():  # the usual case, without what only others need
-            try:
-                return work()
-            except StoreError as error:
-                if not error.is_busy:
-                    raise
         return await self._patiently(work)
 
     async def signal(self, signal: Signal) -> Taken:
@@ -302,7 +307,7 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         """Nobody tells of a change of a file."""
 
     def has_news(self) -> bool:
-        if self._alone.locked():  # somebody writes here: the event loop does not wait for that
+        if not self._is_here.is_set():  # the event loop does not wait for the thread
             return False
         # This number changes when another connection has written, and not for what this one writes.
         before, self._n_changes = self._n_changes, self._file.rows("PRAGMA data_version")[0][0]
@@ -319,7 +324,7 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
 
     async def _written(self, work: Callable[[Connection], T], *, is_synced: bool = False) -> T:
         """Do `work` in a transaction."""
-        if is_synced:
+        if is_synced or self._is_log_long():
             return await self._again(lambda: self._to_disk(work))
 
         def write() -> T:
@@ -328,16 +333,22 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
 
         return await self._patiently(write)
 
+    def _is_log_long(self) -> bool:
+        """Count a write that need not wait for the disk, and tell whether it shall: without any that does, the log
+        would never be brought into the file."""
+        self._n_in_log += 1
+        return self._n_in_log > _MOST_IN_LOG
+
     async def _to_disk(self, work: Callable[[Connection], T]) -> T:
-        """Do `work` in a transaction that is on the disk afterwards, together with all that waits for the disk by the
-        time at which it is its turn: many runs that end at once wait for one sync."""
-        done: asyncio.Future[_Tried] = asyncio.get_running_loop().create_future()
+        """Do `work` in a transaction that is on the disk afterwards, together with all that waits for the disk when it
+        is its turn: many runs that end at once wait for one sync."""
+        done: asyncio.Future[Attempt] = asyncio.get_running_loop().create_future()
         waiting = (work, done)
         self._for_disk.append(waiting)
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write_all_to_disk())
         try:
-            async with self._alone:
-                if not done.done():
-                    await self._write_all_to_disk()
+            await asyncio.wait({done})
         except asyncio.CancelledError:
             if waiting in self._for_disk:  # its turn had not come
                 self._for_disk.remove(waiting)
@@ -350,35 +361,62 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         return value
 
     async def _write_all_to_disk(self) -> None:
-        together, self._for_disk = self._for_disk, []
-        works = [work for work, _ in together]
-        working = asyncio.ensure_future(asyncio.to_thread(self._try_all, works))
-        try:
-            await wait_until_ended(working)
-        finally:
-            for (_, done), outcome in zip(together, working.result(), strict=True):
-                done.set_result(outcome)
+        """Write what waits for the disk, until nothing does."""
+        while self._for_disk:
+            async with self._away():
+                together, self._for_disk = self._for_disk, []
+                try:
+                    tried = await self._try_all([work for work, _ in together])
+                    for (_, done), outcome in zip(together, tried, strict=True):
+                        done.set_result(outcome)
+                finally:
+                    for _, done in together:
+                        done.cancel()  # unless it has its outcome
+            # Whoever has waited for this goes first: it takes microseconds, and some come to their end with it.
+            await asyncio.sleep(0)
 
-    def _try_all(self, works: Sequence[Callable[[Connection], Any]]) -> list[_Tried]:
-        """Do all in one transaction; if that fails, each in one of its own, so that it fails alone."""
+    @asynccontextmanager
+    async def _away(self) -> AsyncGenerator[None]:
+        """Give the connection away, as soon as it is here."""
+        while not self._is_here.is_set():
+            await self._is_here.wait()
+        self._is_here.clear()
         try:
-            with self._file.transaction(is_synced=True) as connection:
-                return [(work(connection), None) for work in works]
-        except Exception as error:  # noqa: BLE001 - of one write, whose caller gets it
-            if len(works) == 1:
-                return [(None, error)]
-        return [outcome for work in works for outcome in self._try_all([work])]
+            yield
+        finally:
+            self._is_here.set()
+
+    async def _try_all(self, works: Sequence[Callable[[Connection], Any]]) -> list[Attempt]:
+        """Do all in one transaction, in which each may fail alone. If that fails itself, each gets one of its own."""
+        try:
+            with self._file.synced_transaction():
+                tried = self._file.attempt(works)
+                # All but this is done where the event loop runs: for each statement, a thread would have to wait until
+                # the loop lets it go on.
+                await _in_thread(self._file.commit)
+            self._n_in_log = 0
+            return tried
+        except Exception as error:  # noqa: BLE001 - of a write, whose caller gets it
+            if len(works) == 1 or (isinstance(error, StoreError) and error.is_busy):
+                return [(None, error)] * len(works)
+        return [outcome for work in works for outcome in await self._try_all([work])]
 
     async def _patiently(self, work: Callable[[], T], *, in_thread: bool = False) -> T:
-        """Do `work` alone; again, as long as another process writes."""
+        """Do `work` as soon as the connection is here; again, as long as another process writes."""
+        if not in_thread and self._is_here.is_set():  # the usual case, without what only others need
+            try:
+                return work()
+            except StoreError as error:
+                if not error.is_busy:
+                    raise
 
         async def work_alone() -> T:
-            async with self._alone:
-                if not in_thread:
-                    return work()
-                working = asyncio.ensure_future(asyncio.to_thread(work))
-                await wait_until_ended(working)  # also if the waiting is cancelled: what it does counts
-                return working.result()
+            if in_thread:
+                async with self._away():
+                    return await _in_thread(work)
+            while not self._is_here.is_set():
+                await self._is_here.wait()
+            return work()
 
         return await self._again(work_alone)
 
@@ -410,6 +448,13 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
 
     def _is_dead(self, owner: str | None) -> bool:
         return owner is None or (owner != self.owner and not is_held(self.path, owner))
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Do `work` in a thread, also if the waiting is cancelled: what it does counts."""
+    working = asyncio.get_running_loop().run_in_executor(None, work)
+    await wait_until_ended(working)
+    return working.result()
 
 
 def _row_of(connection: Connection, id: str) -> Row | None:

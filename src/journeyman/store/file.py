@@ -2,8 +2,9 @@
 
 Rows are only ever added, apart from `Store.delete`. Every write is a transaction of its own in a write-ahead log,
 without waiting for the disk: it survives the death of the process at any point and takes some 30 microseconds, so that
-it is made where the event loop runs. A power cut may cost the last moments, and never tears a record. Only that a call
-begins which must not be made twice waits for the disk.
+it is made where the event loop runs. A power cut may cost the last moments, and never tears a record. Only what must
+not be undone waits for the disk, in a synced transaction: that a call begins which must not be made twice, and how runs
+end.
 
 A session has one writer: a lock on a file beside the store, which dies with the process that holds it. The number in
 that file is only for the message.
@@ -15,17 +16,20 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from glob import escape
 from hashlib import sha256
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.files import NO_LINKS, check_same_process, make_private_folder, open_lock, read_text, take_lock
 from journeyman.forks import hold_at_forks
+
+Attempt: TypeAlias = tuple[Any, Exception | None]
+"""The value that a work returned, or the error with which it failed."""
 
 VERSION: Final = 5
 """The version of the format. A file of another one is not touched: those before this one were never released."""
@@ -38,6 +42,9 @@ MAGIC: Final = b"SQLite format 3\x00"
 
 # As long as Python's own module for SQLite waits.
 BUSY_S: Final = 5.0
+
+_PAGES_IN_LOG: Final = 1_000
+"""With so many pages the log is brought into the file. SQLite's own default."""
 
 GROUP: Final = "JOURNEYMAN_STORE_GROUP"
 """The environment variable with the number of the group whose members may write to stores."""
@@ -140,10 +147,9 @@ class File:
         return self._connection.execute(f"PRAGMA {name}").fetchone()[0]
 
     @contextmanager
-    def transaction(self, *, is_synced: bool = False, waits: bool = True) -> Generator[sqlite3.Connection]:
-        """Write what the block writes: all of it, or nothing if it raises. `is_synced`: it is on the disk afterwards,
-        with all that was written before it, and survives a power cut. Unless it `waits`, another process that writes is
-        at once a `StoreError` that `is_busy`.
+    def transaction(self, *, waits: bool = True) -> Generator[sqlite3.Connection]:
+        """Write what the block writes: all of it, or nothing if it raises. Unless it `waits`, another process that
+        writes is at once a `StoreError` that `is_busy`.
 
         Raises:
             StoreError: it could not be written.
@@ -151,9 +157,6 @@ class File:
         check_same_process(self._pid, str(self.path))
         with self._reporting("written"):
             try:
-                if is_synced:
-                    # Before it begins, too: SQLite does not change that within a transaction.
-                    self._connection.execute("PRAGMA synchronous = FULL")
                 if not waits:
                     self._connection.execute("PRAGMA busy_timeout = 0")
                 # For writing from the beginning: who reads first and then writes gets an error, and no wait, if
@@ -162,30 +165,83 @@ class File:
                 yield self._connection
                 self._check_place()
                 self._connection.execute("COMMIT")
-                if is_synced:
-                    self._check_place()  # it may have gone while the disk was waited for
             except BaseException:
-                # At a full disk, SQLite has taken the transaction back by itself.
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                self._roll_back()
                 raise
             finally:
-                if is_synced:
-                    # Also after an error: all that follows on this connection would wait for the disk.
-                    self._connection.execute("PRAGMA synchronous = NORMAL")
                 if not waits:
                     self._connection.execute(f"PRAGMA busy_timeout = {self._busy_ms}")
 
-    def write(self, statement: str, parameters: Sequence[object], *, is_synced: bool = False) -> int:
-        """Write what one statement writes, as a transaction does, and return how many rows that are. Without waiting
-        for the disk it costs less than a transaction: SQLite makes one of a statement by itself.
+    def _roll_back(self) -> None:
+        # At a full disk, SQLite has taken the transaction back by itself.
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    @contextmanager
+    def synced_transaction(self) -> Generator[None]:
+        """Begin a transaction in which `attempt` writes, and which `commit` brings to the disk, with all that was
+        written before it: after that it survives a power cut. Without `commit` it is taken back.
+
+        The thread that commits may be another one, so whoever begins it sees to it that nobody else uses the file.
+
+        Raises:
+            StoreError: it could not be begun, or the file went away meanwhile.
+        """
+        check_same_process(self._pid, str(self.path))
+        try:
+            with self._reporting("written"):
+                # Before it begins: SQLite does not change that within a transaction.
+                self._connection.execute("PRAGMA synchronous = FULL")
+                # Whoever commits brings the log into the file, too, once it is long.
+                self._connection.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_IN_LOG}")
+                self._connection.execute("BEGIN IMMEDIATE")
+                self._check_place()
+            yield
+            with self._reporting("written"):
+                self._check_place()  # it may have gone while the disk was waited for
+        finally:
+            with self._lock:
+                self._roll_back()
+                # Also after an error: all that follows on this connection would wait for the disk.
+                self._connection.execute("PRAGMA synchronous = NORMAL")
+                self._connection.execute("PRAGMA wal_autocheckpoint = 0")
+
+    def attempt(self, works: Iterable[Callable[[sqlite3.Connection], Any]]) -> list[Attempt]:
+        """Do several works in a synced transaction. What one wrote that fails is taken back, and no more.
+
+        Raises:
+            StoreError: SQLite has taken back all of them, as it does where the disk is full.
+        """
+        tried: list[Attempt] = []
+        with self._reporting("written"):
+            for work in works:
+                self._connection.execute("SAVEPOINT work")
+                try:
+                    tried.append((work(self._connection), None))
+                except Exception as error:
+                    if not self._connection.in_transaction:
+                        raise
+                    self._connection.execute("ROLLBACK TO work")
+                    tried.append((None, self._reported("written", error) if isinstance(error, _FAULTS) else error))
+                self._connection.execute("RELEASE work")
+        return tried
+
+    def commit(self) -> None:
+        """Bring a synced transaction to the disk. It takes milliseconds.
+
+        Raises:
+            StoreError: it could not be written, and nothing of it was.
+        """
+        with self._reporting("written"):
+            self._connection.execute("COMMIT")
+
+    def write(self, statement: str, parameters: Sequence[object]) -> int:
+        """Write what one statement writes, as a transaction does, and return how many rows that are. It costs less than
+        a transaction: SQLite makes one of a statement by itself.
 
         Raises:
             StoreError: it could not be written.
         """
-        if is_synced:
-            with self.transaction(is_synced=True) as connection:
-                return connection.execute(statement, parameters).rowcount
         check_same_process(self._pid, str(self.path))
         with self._lock:
             try:
