@@ -1,7 +1,8 @@
 """Kills the program of the crash tests, and judges what came of it: `python -m tests.durable.crash --help`.
 
 This process does nothing itself: each life is a fork of it, which costs next to no time. Without arguments every kill
-point is tried; `--kills N` or `--kills N,M` repeats one case, and shows its log.
+point is tried, half of them with a recorder on the same store; `--kills N` or `--kills N,M` repeats one case, and shows
+its log.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -41,10 +42,13 @@ class Case:
     """The file is then as it was on the disk: what was written after the last sync is gone."""
     stays: bool = False
     """The run does not leave memory while it waits: all others are compared with that one."""
+    is_recorded: bool = False
+    """A recorder on the same store is open all the time. Its points come when they come: the same numbers of two cases
+    may be other places."""
 
     def __str__(self) -> str:
-        power = " --power" if self.loses_power else ""
-        return f"python -m tests.durable.crash --kills {','.join(map(str, self.kills))}{power}"
+        power, recorded = " --power" * self.loses_power, " --record all" * self.is_recorded
+        return f"python -m tests.durable.crash --kills {','.join(map(str, self.kills))}{power}{recorded}"
 
 
 def run_case(case: Case, folder: Path, server: PostgresServer | None = None) -> Lives:
@@ -96,7 +100,7 @@ def _forked(folder: Path, case: Case, life: int, *, store: Path | str, dies_at: 
             n_more = max(0, len(case.kills) - 1)
             most_tokens = MOST_TOKENS + n_more * MORE_TOKENS
             world = World(log, life, dies_at, store=store, stays=case.stays, most_tokens=most_tokens)
-            world.notes_syncs = case.loses_power
+            world.notes_syncs, world.is_recorded = case.loses_power, case.is_recorded
             asyncio.run(live(world, folder / "outcome"))
             status = 0
         except BaseException:  # noqa: BLE001 - told to the process above
@@ -146,7 +150,7 @@ def judged(
             found = list(faults(lives, undisturbed, loses_power=case.loses_power))
             n_killed = sum([line.word == "died" for line in lives.lines])
             what = f"power cut {n_killed}" if case.loses_power and n_killed else f"killed {n_killed}"
-            came_of_it = f"{what}: {'unknown' if lives.unknown else 'equal'}"
+            came_of_it = f"{what}: {'unknown' if lives.unknown else 'equal'}{', recorded' * case.is_recorded}"
         except RuntimeError as error:
             found, came_of_it = [str(error)], "broken"
         yield case, came_of_it, found
@@ -161,6 +165,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--double", type=int, default=500, help="how many runs are killed twice")
     parser.add_argument("--sample", type=int, help="only so many cases, chosen by the seed")
+    parser.add_argument("--record", choices=("none", "half", "all"), default="half", help="how many runs are recorded")
     parser.add_argument("--share", default="1/1", help="2/3: the second of three parts of the cases")
     parser.add_argument("--postgres", action="store_true", help="in a database instead of a file")
     given = parser.parse_args()
@@ -177,7 +182,8 @@ def main() -> int:
             n_heard = sum([line.word == "stored" for line in undisturbed.lines])
             assert n_heard == sum([each.endswith(f" {DONE}") for each in undisturbed.outcome["keys"]])
             if given.kills:
-                case = Case(tuple(map(int, given.kills.split(","))), given.power)
+                kills = tuple(map(int, given.kills.split(",")))
+                case = Case(kills, given.power, is_recorded=given.record == "all")
                 return _one(case, undisturbed, folder, server)
             return _many(given, undisturbed, folder, server)
     finally:
@@ -203,9 +209,12 @@ def _many(given: Any, undisturbed: Lives, folder: Path, server: PostgresServer |
     if given.sample is not None:
         cases = Random(given.seed).sample(cases, given.sample)
     part, n_parts = map(int, given.share.split("/"))
+    # Of two seeds that follow each other, each records what the other does not.
+    recorded = {"none": (), "half": (given.seed % 2,), "all": (0, 1)}[given.record]
+    cases = [replace(case, is_recorded=n % 2 in recorded) for n, case in enumerate(cases[part - 1 :: n_parts])]
     n_ways: Counter[str] = Counter()
     n_wrong = 0
-    for case, came_of_it, found in judged(cases[part - 1 :: n_parts], undisturbed, folder, server):
+    for case, came_of_it, found in judged(cases, undisturbed, folder, server):
         n_ways[came_of_it] += 1
         if found:
             n_wrong += 1

@@ -43,6 +43,8 @@ def faults(lives: Lives, undisturbed: Lives, *, loses_power: bool = False) -> It
     if lives.outcome["status"] != "done" or lives.outcome["result"]["code"] != "SUCCESS":
         yield f"it ended as {lives.outcome['status']}: {lives.outcome['result']['error']}"
     yield from [f"the history: {each}" for each in lives.outcome["faults"]]
+    if "recordings" in lives.outcome:
+        yield from _recording_faults(lives, lives.outcome["recordings"])
     if loses_power:
         return
     yield from _repetitions(lives)
@@ -61,6 +63,23 @@ def faults(lives: Lives, undisturbed: Lives, *, loses_power: bool = False) -> It
     more = set(lives.outcome["keys"]) - set(undisturbed.outcome["keys"])
     if not lives.unknown and (missing or more):
         yield f"its steps differ: {sorted(missing)} are missing, {sorted(more)} are more"
+
+
+def _recording_faults(lives: Lives, found: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield what is wrong with what a recorder on the same store has kept: a death takes its last moments, no more."""
+    if [each["id"] for each in found] != [lives.outcome["id"]]:
+        yield f"the run {lives.outcome['id']} has the recordings {found}"
+        return
+    status, events, why, cut = [found[0][name] for name in ("status", "events", "why", "cut")]
+    kinds, words = Counter(each[-1] for each in events if len(each) == 2), [each.word for each in lives.lines]
+    is_cut = "ended" in words and "died" in words[words.index("ended") :]
+    told = status, kinds["RunSucceeded"]
+    if told != ("success", 1) and not (is_cut and told in (("died", 0), ("died", 1))):
+        yield f"its recording has ended as {told[0]}, and tells {told[1]} times that it has succeeded"
+    if not 0 < (n_begun := kinds["RunStarted"] + kinds["RunResumed"]) <= lives.outcome["lives"]:
+        yield f"its recording tells of {n_begun} lives, of {lives.outcome['lives']}"
+    if why is not None or cut or {each[0] for each in events} != {"leader"}:
+        yield f"its recording is not whole, or another's: {why}, requests {cut}, {events}"
 
 
 def _effect_faults(lives: Lives) -> Iterator[str]:

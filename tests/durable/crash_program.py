@@ -10,12 +10,14 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from journeyman import Agent, Limits, Output, Rejected, Result, Subagents, Success, ToolContext, Usage, ask_user, tool
+from journeyman.agent import Runtime
 from journeyman.durable import Durable, PostgresEngine, RunHandle
 from journeyman.durable.engine import Engine
 from journeyman.durable.records import BEGUN, DONE, OVER, Record, Signal, unpack_step
@@ -23,6 +25,7 @@ from journeyman.durable.sqlite import SqliteEngine
 from journeyman.gate import Allow, Ask
 from journeyman.journal import decode_step
 from journeyman.model import Request
+from journeyman.record import Recorder, Recordings
 from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, ToolUse
@@ -36,26 +39,12 @@ TASK = "Do the accounts."
 BEFORE = "Begin with the invoices."
 MEANWHILE = {"listen1": "Hurry, please.", "listen2": "And be brief."}
 """What is said to the leader while these calls go on; the second is one of a sub-agent below."""
-EFFECTS: dict[str, Effect] = {
-    "look1": "pure",
-    "fetch1": "idempotent",
-    "pay1": "once",
-    "pay2": "once",
-    "note1": "idempotent",
-    "listen1": "once",
-    "clerk1": "once",
-    "listen2": "once",
-    "boss1": "idempotent",
-    "left1": "once",
-    "left2": "pure",
-    "right1": "once",
-    "right2": "once",
-    "first1": "once",
-    "second1": "once",
-    "second2": "idempotent",
-    "sign1": "once",
-    "read1": "pure",
+_BY_EFFECT: dict[Effect, str] = {
+    "pure": "look1 left2 read1",
+    "idempotent": "fetch1 note1 boss1 second2",
+    "once": "pay1 pay2 listen1 clerk1 listen2 left1 right1 right2 first1 second1 sign1",
 }
+EFFECTS = {id: effect for effect, ids in _BY_EFFECT.items() for id in ids.split()}
 """What each call of a tool does to the world, by its id, in the whole tree."""
 
 
@@ -67,12 +56,15 @@ class World:
     life: int
     dies_at: int = 0
     """The point at which the process kills itself; 0: nowhere."""
-    n_points: int = 0
+    points: "count[int]" = field(default_factory=lambda: count(1))
+    """The numbers of the points: a recorder reaches some in a thread of its own."""
     store: Path | str = Path()
     """A file, or the URL of a database."""
     notes_syncs: bool = False
     stays: bool = False
     """The run stays in memory while it waits: it has one life, and replays nothing."""
+    is_recorded: bool = False
+    """A recorder on the same store is open all the time."""
     most_tokens: int = 0
     """How many tokens the leader may use, with all below it."""
     stirred: asyncio.Event = field(default_factory=asyncio.Event)
@@ -87,8 +79,7 @@ class World:
 
     def point(self, label: str) -> None:
         """Die here, if this is the point."""
-        self.n_points += 1
-        if self.n_points == self.dies_at:
+        if next(self.points) == self.dies_at:
             self.line("died", label)
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -103,19 +94,22 @@ class World:
 
 
 class Deaths:
-    """Lets the process die before and after each statement that writes into the store."""
+    """Lets the process die before and after each statement that writes into the store. Of what a recorder writes, the
+    ends of its transactions alone: how many statements it has in one is a matter of moments."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self._loop = asyncio.get_running_loop()
 
     def begins(self, statement: Statement) -> None:
-        self.world.point(f"before {statement}")
+        if not statement.table.startswith("rec_"):
+            self.world.point(f"before {statement}")
         if statement.table == "jm_steps" and statement.values["state"] == BEGUN:
             self.world.line("begins", name_of(_record_of(statement)))
 
     def ended(self, statement: Statement, *, n_rows: int) -> None:
-        self.world.point(f"after {statement}")
+        if not statement.table.startswith("rec_"):
+            self.world.point(f"after {statement}")
 
     def committed(self, statements: Sequence[Statement], *, is_synced: bool) -> None:
         if is_synced:
@@ -341,6 +335,7 @@ async def live(world: World, outcome: Path) -> None:
     """Let the run live until it is over, and write down how it ended."""
     engine, deaths = engine_of(world), Deaths(world)
     hear_statements(deaths)
+    recorder = Recorder(world.store) if world.is_recorded else None
     async with Durable(engine, suspend_after_s=600 if world.stays else 0.01) as durable:
         deaths.note_sync()  # what a life finds, it finds on the disk
 
@@ -351,13 +346,14 @@ async def live(world: World, outcome: Path) -> None:
         handle = await durable.start(agent, TASK, id=ID)
         await _told_before(world, engine, handle)
         driver = asyncio.create_task(_answering(world, handle))
-        result = await durable.run(agent, TASK, id=ID)
+        result = await durable.run(agent, TASK, id=ID, runtime=Runtime(recorder=recorder))
         driver.cancel()
         await asyncio.wait({driver})
         again = await handle.result()
         info = await handle.info()
         records = await engine.records(handle.id)
     document = {
+        "id": handle.id,
         "result": shown(result),
         "stored": shown(again),
         "status": info.status,
@@ -366,9 +362,27 @@ async def live(world: World, outcome: Path) -> None:
         "cut": sum([_n_cut(each) for each in records]),
         "keys": sorted(f"{each.key} {each.state}" for each in records),
         "faults": list(history_faults(result.history)),
-        "points": world.n_points,
+        "points": next(world.points) - 1,
     }
+    if recorder is not None:
+        recorder.close()
+        document["recordings"] = recordings_of(world.store)
     outcome.write_text(json.dumps(document))
+
+
+def recordings_of(store: Path | str) -> list[dict[str, Any]]:
+    """Return what can be read of each recording in a store."""
+    with Recordings(store) as recordings:
+        return [
+            {
+                **{name: getattr(run, name) for name in ("id", "status", "why")},
+                "events": [[*each.path, each.kind] for each in recordings.all_events(run)],
+                "cut": [
+                    each.n for each in recordings.all_requests(run) if len(recordings.body(each) or b"") < each.size
+                ],
+            }
+            for run in recordings.runs()
+        ]
 
 
 async def _told_before(world: World, engine: Engine, handle: RunHandle[Any]) -> None:
