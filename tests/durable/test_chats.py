@@ -13,9 +13,10 @@ from journeyman.events import ApprovalAnswered, ApprovalRequested, Event, TextDe
 from journeyman.gate import Allow, Deny
 from journeyman.session import turn_name
 from journeyman.testing.scripted import Answer
-from tests.durable.processes import START, Process, Stage, in_memory
+from tests.durable.processes import START, Process, Stage, a_signal, in_memory
 from tests.durable.talks import ID, talked
 from tests.durable.test_steps import Fives, a_tired_agent
+from tests.durable.test_too_late import send_before
 from tests.durable.worlds import UNKNOWN, World, asking_agent, do
 from tests.play import cancelled, echo, existing, failed, following, texts, virtual_clock
 from tests.support.invariants_history import history_faults
@@ -130,19 +131,18 @@ async def test_a_follow_up_is_said_once_in_whichever_life_its_run_ends(stage: St
         assert {info.name: info.leases for info in await durable.list()} == {FIRST: 1, turn_name(ID, 2): 2}
 
 
-async def test_what_is_said_in_the_moment_in_which_a_turn_ends_waits_for_the_next(stage: Stage) -> None:
+@pytest.mark.parametrize("dies", [False, True], ids=["lives", "dies"])
+async def test_what_is_said_in_the_moment_in_which_a_turn_ends_waits_for_the_next(stage: Stage, *, dies: bool) -> None:
     agent, process = worker_of(World(), "First."), stage.process()
-    said_last = list[str]()
+    taken = send_before(process, "settle", FIRST, a_signal("", text="In euros."))
 
-    async def say(name: str) -> None:
-        if name == "settle" and not said_last:
-            said_last.append("In euros.")
-            await (await durable.get(FIRST)).steer("In euros.")
+    async def die(name: str) -> None:
+        if dies and name == "settle" and existing(await process.engine.get(FIRST)).status == "done":
+            process.kill()
 
-    process.before = say
-    async with Durable(process, now=stage.now) as durable, Chat.open(agent, durable, id=ID, create=True) as chat:
-        assert isinstance(await chat.start("Go."), Success)
-    assert said_last
+    process.after = die
+    assert (await talked(stage, agent, process=process) is None) == dies
+    assert taken == ["taken"]
     async with stage.durable() as durable, Chat.open(agent, durable, id=ID) as chat:
         assert [*said(chat), *chat.state.steering].count("In euros.") == 1
 
@@ -349,7 +349,7 @@ async def test_what_a_turn_asks_is_answered_here_or_from_elsewhere(stage: Stage,
     world, heard = World(), list[Event]()
     agent = asking_agent(world)
     async with (
-        stage.durable() as durable,
+        stage.durable(suspend_after_s=1.0) as durable,
         stage.durable() as other,
         Chat.open(agent, durable, id=ID, create=True, on_event=heard.append) as chat,
     ):
@@ -359,6 +359,8 @@ async def test_what_a_turn_asks_is_answered_here_or_from_elsewhere(stage: Stage,
         handle = await other.get(FIRST)
         while not (waits := (await handle.info()).pending):
             await other.hub.changed(0.1)
+        await asyncio.sleep(60)
+        assert await settled(other) == "running", "an open chat stays in memory"
         if who == "here":
             [id] = chat.state.open_questions
             chat.answer(id, Allow())

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TypeVar
+from contextlib import closing
+from typing import Any, TypeVar
 
 from journeyman import Agent, tool
 from journeyman.durable.records import BEGUN, Change
 from journeyman.durable.rules import RowRule, hand_over_row
+from journeyman.store.log import queued
 from journeyman.testing.scripted import call
 from journeyman.types import Effect
 from tests.durable.processes import START, Stage, a_row, a_signal, a_step, claimed, found
@@ -65,6 +67,35 @@ async def test_what_is_done_for_a_waiter_who_has_gone_counts_or_was_never_begun(
         assert len(await right.signals(run=third)) == (not is_new), "with its step, or neither"
         given_back = await go_away_from(left.settle(asking, Change(status="waiting"), now=START), n)
         assert (await found(right, third)).status in (("waiting",) if given_back else ("waiting", "running"))
+
+
+async def test_what_belongs_together_is_stored_together_or_not_at_all(stage: Stage) -> None:
+    process, nothing, all_of_it = await stage.begin(), (0, 0, 0, 0, 0), (2, 1, 1, 1, 1)
+    no_json: dict[str, Any] = {"text": b""}  # in memory it is stored, with all that belongs to it
+    for n, body in enumerate((no_json, {"text": "Hi."})):
+        await process.add(a_row(f"a{n}"))
+        await process.add(a_row(f"b{n}"))
+        claim = await claimed(process, f"a{n}")
+        with closing(process.session(f"talk{n}", agent="clerk", any_agent=False, create=True)) as session:
+            session.add("First.", "steering")
+        ended = Change(status="done", result=b"{}", session=session.id, lines=[queued("Late.", "steering")])
+        first, second = [a_signal(f"b{n}", dedup=each)._replace(body=body) for each in "xy"]
+        for work in (
+            process.write(claim, a_step(f"a{n}", "step"), starts=a_row(f"c{n}"), posts=first),
+            process.settle(claim, ended, now=START, posts=second),
+        ):
+            try:
+                await work
+            except TypeError:
+                assert body is no_json
+        stored = (
+            len(await process.signals(run=f"b{n}")),
+            len(await process.records(f"a{n}")),
+            len(await process.rows(prefix=f"c{n}")),
+            len(await process.rows(prefix=f"a{n}", statuses=["done"])),
+            len((await process.conversation(session.id)).waiting) - 1,
+        )
+        assert stored == all_of_it or (stored == nothing and body is no_json)
 
 
 @virtual_clock
