@@ -24,22 +24,11 @@ async def turn(path: Path, world: World) -> Success[str] | None:
 
 
 async def test_a_call_in_a_turn_that_was_under_way_is_unknown_in_every_later_life(tmp_path: Path) -> None:
-    # K25 of K4
-    world = World(dies_after="B")
+    # K25 of K4 and K14
+    whole, world = existing(await turn(tmp_path / "whole.jsonl", World())), World(dies_after="B")
     assert await turn(tmp_path / "chats.jsonl", world) is None
-    second = await turn(tmp_path / "chats.jsonl", world)
-    third = await turn(tmp_path / "chats.jsonl", world)
-    assert second is not None
-    assert third is not None
+    second, third = [existing(await turn(tmp_path / "chats.jsonl", world)) for _ in range(2)]
     assert world.done == ["A", "B"]
     assert "whether it took effect is unknown" in texts(second)[1]
     assert third.history == second.history
-
-
-async def test_a_turn_uses_as_much_in_two_lives_as_in_one(tmp_path: Path) -> None:
-    # K25 of K14
-    whole = await turn(tmp_path / "whole.jsonl", World())
-    world = World(dies_after="B")
-    assert await turn(tmp_path / "chats.jsonl", world) is None
-    again = await turn(tmp_path / "chats.jsonl", world)
-    assert existing(existing(again).metadata.usage).requests == existing(existing(whole).metadata.usage).requests == 3
+    assert existing(second.metadata.usage).requests == existing(whole.metadata.usage).requests == 3

@@ -489,17 +489,6 @@ async def test_a_worker_does_what_was_started(process: Process) -> None:
     assert world.done == ["A", "B"]
 
 
-async def test_a_worker_that_is_stopped_gives_back_what_it_drives(process: Process) -> None:
-    world, stop = World(dies_after="A"), asyncio.Event()
-    async with process() as durable:
-        handle = await durable.start(payer(world), "Pay.")
-        serving = asyncio.create_task(Worker(durable, agents=[payer(world)]).run(stop=stop, grace_s=0.01))
-        await world.reached.wait()
-        stop.set()
-        await serving
-        assert (await handle.info()).status == "ready"
-
-
 def test_a_worker_that_could_do_nothing_is_refused(process: Process) -> None:
     durable, agent = process(), payer(World())
     with pytest.raises(ValueError, match="without agents"):

@@ -95,31 +95,22 @@ async def test_a_run_is_not_given_back_over_a_signal_that_it_has_not_seen(stage:
     assert (await found(left, "a")).status == "ready"
 
 
-async def test_a_run_with_a_delay_keeps_it_when_it_is_held_and_released(stage: Stage) -> None:
-    process = await stage.begin()
-    await process.add(a_row("a", wake=START + 60))
-    assert await process.signal(a_signal("a", "hold")) == "taken"
-    assert await ready_ids(process, now=START + 99) == []
-    assert await process.signal(a_signal("a", "release")) == "taken"
-    assert await ready_ids(process, now=START + 59) == []
-    assert await ready_ids(process, now=START + 60) == ["a"]
-
-
-async def test_a_run_that_is_stopped_before_it_begins_does_not_wait_for_its_moment(stage: Stage) -> None:
+async def test_a_delay_lasts_while_a_run_is_held_and_ends_with_a_stop_or_where_it_was_one_of_waiting(
+    stage: Stage,
+) -> None:
     # K17
     process = await stage.begin()
-    await process.add(a_row("a", wake=START + 60))
-    assert await process.signal(a_signal("a", "stop")) == "taken"
-    assert await ready_ids(process) == ["a"]
-
-
-async def test_a_run_that_waited_and_was_held_goes_on_at_once_when_it_is_released(stage: Stage) -> None:
-    process = await stage.begin()
-    await process.add(a_row("a"))
-    assert await process.settle(await claimed(process, "a"), Change(status="waiting", wake=START + 60), now=START)
-    assert await process.signal(a_signal("a", "hold")) == "taken"
-    assert await process.signal(a_signal("a", "release")) == "taken"
-    assert await ready_ids(process) == ["a"]
+    for id in ("delayed", "stopped", "waited"):
+        await process.add(a_row(id, wake=None if id == "waited" else START + 60))
+    waiting = Change(status="waiting", wake=START + 60)
+    assert await process.settle(await claimed(process, "waited"), waiting, now=START)
+    for id in ("delayed", "waited"):
+        assert await process.signal(a_signal(id, "hold")) == "taken"
+        assert id not in await ready_ids(process, now=START + 99)
+        assert await process.signal(a_signal(id, "release")) == "taken"
+    assert await process.signal(a_signal("stopped", "stop")) == "taken"
+    assert await ready_ids(process, now=START + 59) == ["stopped", "waited"]
+    assert await ready_ids(process, now=START + 60) == ["delayed", "stopped", "waited"]
 
 
 # -- adding, finding, forgetting ---------------------------------------------------------------------------------------
@@ -136,16 +127,6 @@ async def test_a_name_or_a_dedup_finds_the_run_that_has_it(stage: Stage) -> None
     assert (await right.add(a_row("f"))).id == "f", "runs without a name differ"
     assert (await found(right, "invoices")).id == "a"
     assert await right.get("b") is None
-
-
-async def test_a_fork_begins_with_the_records_that_it_is_given(stage: Stage) -> None:
-    process = await stage.begin()
-    steps = [a_step("b", f"attempt/1/iteration/{n}/model", epoch=0) for n in (1, 2)]
-    await process.add(a_row("b", parent="a"), steps)
-    assert list(await process.records("b")) == steps
-    claim = await claimed(process, "b")
-    assert claim.row.n_steps == 2
-    assert await process.write(claim, steps[0]._replace(epoch=1)) == "taken"
 
 
 async def test_runs_are_found_by_what_they_are(stage: Stage) -> None:
