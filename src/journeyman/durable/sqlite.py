@@ -45,7 +45,7 @@ from journeyman.durable.records import (
 from journeyman.durable.rules import FactName, RowRule, RunFacts, signal_row
 from journeyman.errors import StoreError
 from journeyman.session import SharedSession, Snapshot
-from journeyman.store.file import Attempt, Lock, is_held
+from journeyman.store.file import Lock, WorkOutcome, is_held
 from journeyman.store.log import RECORD, SessionRecord, readable_records
 from journeyman.store.repair import open_or_repair, rescue_on_close
 from journeyman.store.store import Store, add_lines, open_session
@@ -85,7 +85,7 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         self.owner = f"w{secrets.token_hex(8)}"
         self.tickets = None
         self._n_changes = 0
-        self._for_disk: list[tuple[Callable[[Connection], Any], asyncio.Future[Attempt]]] = []
+        self._for_disk: list[tuple[Callable[[Connection], Any], asyncio.Future[WorkOutcome]]] = []
         """The writes that wait for the disk, each with the future that gets its outcome."""
         self._n_in_log = 0
         """The writes since the last that waited for the disk."""
@@ -342,7 +342,7 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
     async def _to_disk(self, work: Callable[[Connection], T]) -> T:
         """Do `work` in a transaction that is on the disk afterwards, together with all that waits for the disk when it
         is its turn: many runs that end at once wait for one sync."""
-        done: asyncio.Future[Attempt] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[WorkOutcome] = asyncio.get_running_loop().create_future()
         waiting = (work, done)
         self._for_disk.append(waiting)
         if self._writing is None or self._writing.done():
@@ -386,7 +386,7 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         finally:
             self._is_here.set()
 
-    async def _try_all(self, works: Sequence[Callable[[Connection], Any]]) -> list[Attempt]:
+    async def _try_all(self, works: Sequence[Callable[[Connection], Any]]) -> list[WorkOutcome]:
         """Do all in one transaction, in which each may fail alone. If that fails itself, each gets one of its own."""
         try:
             with self._file.synced_transaction():

@@ -28,7 +28,7 @@ from journeyman.errors import SessionInUse, StoreError
 from journeyman.files import NO_LINKS, check_same_process, make_private_folder, open_lock, read_text, take_lock
 from journeyman.forks import hold_at_forks
 
-Attempt: TypeAlias = tuple[Any, Exception | None]
+WorkOutcome: TypeAlias = tuple[Any, Exception | None]
 """The value that a work returned, or the error with which it failed."""
 
 VERSION: Final = 5
@@ -206,13 +206,13 @@ class File:
                 self._connection.execute("PRAGMA synchronous = NORMAL")
                 self._connection.execute("PRAGMA wal_autocheckpoint = 0")
 
-    def attempt(self, works: Iterable[Callable[[sqlite3.Connection], Any]]) -> list[Attempt]:
+    def attempt(self, works: Iterable[Callable[[sqlite3.Connection], Any]]) -> list[WorkOutcome]:
         """Do several works in a synced transaction. What one wrote that fails is taken back, and no more.
 
         Raises:
             StoreError: SQLite has taken back all of them, as it does where the disk is full.
         """
-        tried: list[Attempt] = []
+        tried: list[WorkOutcome] = []
         with self._reporting("written"):
             for work in works:
                 self._connection.execute("SAVEPOINT work")
