@@ -170,17 +170,17 @@ def test_a_run_of_another_process_is_shown_as_far_as_it_is_and_followed_to_its_e
     with started(warm, "recorded", store) as program:
         assert program.line() == "written"
         of_store = ("--store", "live.db")
-        assert "  live  " in desk("runs", *of_store).stdout
-        assert "status:      live" in desk("show", "last", *of_store).stdout
+        assert "  running  " in desk("runs", *of_store).stdout
+        assert "status:      running" in desk("show", "last", *of_store).stdout
         assert desk("show", "last", "--diff", "last", *of_store).code == 0
         done = desk("export", "last", "--as", "markdown", *of_store)
         assert (done.code, "still goes on" in done.stderr) == (0, True)
         assert_one_error_line(
-            desk("cassette", "test", "last", "agents.py:scout", *of_store), 1, ["no end to assert: it is live"]
+            desk("cassette", "test", "last", "agents.py:scout", *of_store), 1, ["no end to assert: it is running"]
         )
         assert_one_error_line(desk("prune", "last", *of_store), 1, ["goes on", "once its run has ended"])
         desk("prune", "--older-than", "0s", *of_store)
-        assert "  live  " in desk("runs", *of_store).stdout
+        assert "  running  " in desk("runs", *of_store).stdout
         with running("show", "last", "--follow", *of_store, cwd=tmp_path, start=warm.start) as tail:
             tail.wait_for("hang({})", "stdout")
             pipe.write_text("go on")

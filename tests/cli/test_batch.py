@@ -277,7 +277,7 @@ def test_a_batch_records_only_with_the_option_and_with_one_writer(office: Office
     done = office("echo", "in.jsonl", "--record")
     assert (done.code, done.stderr.count("Recorded in")) == (0, 1)
     with Recordings(office.folder / ".journeyman" / "runs.db") as recordings:
-        assert {(run.input, run.status) for run in recordings.runs()} == {(text, "success") for text in "abc"}
+        assert {(run.input, run.status) for run in recordings.runs()} == {(text, "done") for text in "abc"}
 
 
 # -- keys and files ----------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def test_quiet_leaves_only_the_result_or_the_error(warm: Warm) -> None:
 def test_a_failure_shows_its_code_and_hint_below_the_tree(warm: Warm) -> None:
     done = warm("run", f"{AGENTS}:hopeless", "Hello")
     assert (done.code, done.stdout) == (1, "")
-    assert "✗ failed · 2 attempts, 2 iterations, 2 calls" in done.stderr
+    assert "✗ failed · 2 attempts, 2 iterations, 0 calls" in done.stderr
     assert done.error.startswith("error: MAX_ATTEMPTS_EXCEEDED: ")
     assert done.error.endswith("Raise Limits(attempts=…) if it was close.")
 

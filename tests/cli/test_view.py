@@ -16,7 +16,6 @@ from tests.cli.program import Done, Warm, assert_one_error_line
 from tests.play import failed, make_gate, succeeded
 from tests.support import tamper
 from tests.view.desk import asking, look
-from tests.view.stores import record_lives
 
 
 @pytest.fixture
@@ -95,13 +94,6 @@ async def test_a_recorded_run_hears_other_arguments_denials_follow_ups_answers_a
     blocks = [block for message in result.history for block in message.content]
     heard = " ".join(block.text for block in blocks if isinstance(block, Text | ToolResult))
     assert all(each in heard for each in ("about moon", "too hot", "that one", "And then?"))
-
-
-def test_a_recorded_durable_run_that_was_killed_is_recorded_to_its_end(tmp_path: Path, warm: Warm) -> None:
-    record_lives(tmp_path / "runs.db", warm)
-    with Recordings(tmp_path / "runs.db") as recordings:
-        found = {each.input: each.status for each in recordings.runs()}
-    assert found == {"Pay, recovered.": "success", "Pay, abandoned.": "died", "Pay, killed.": "died"}
 
 
 def test_what_cannot_be_viewed_gets_one_line(tmp_path: Path, desk: Callable[..., Done]) -> None:

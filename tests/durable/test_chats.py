@@ -299,7 +299,7 @@ async def test_a_turn_that_was_cancelled_is_gone_on_with_or_stopped_by_the_next_
         await cancelled(going_on, when=world.reached)
         assert world.done == ["A", "B", "C"]
         assert isinstance(await chat.prompt("Leave D."), Success)
-        assert [await settled(durable, turn_name(ID, n)) for n in (1, 2)] == ["failed", "done"]
+        assert [await settled(durable, turn_name(ID, n)) for n in (1, 2)] == ["cancelled", "done"]
         assert said(chat) == ["Go.", "Leave D."]
         assert chat.usage.requests == 5
         await chat.reset()
@@ -319,7 +319,7 @@ async def test_a_turn_that_is_cancelled_while_it_is_stored_is_no_hindrance(stage
         prompting = asyncio.ensure_future(chat.prompt("One."))
         await cancelled(prompting, when=stored)
         assert (await chat.prompt("Two.")).unwrap() == "<Two.>"
-        assert [info.status for info in await durable.list()] == ["done", "failed"]
+        assert [info.status for info in await durable.list()] == ["done", "cancelled"]
 
 
 async def test_a_chat_with_a_cut_off_turn_is_opened_by_the_same_agent_in_a_durable_only(stage: Stage) -> None:

@@ -108,7 +108,7 @@ async def test_a_tool_stops_its_run_for_good_also_if_that_dies_at_once(process: 
         info = (await durable.list())[0]
     assert str(again.error).endswith("running tools: the page is gone.")
     assert results(again) == ["noted", "Error: not run, because an earlier call has stopped the run."]
-    assert (info.status, info.leases) == ("failed", 1 + dies)
+    assert (info.status, info.leases) == ("cancelled", 1 + dies)
 
 
 # -- going on ----------------------------------------------------------------------------------------------------------
@@ -452,7 +452,7 @@ async def test_an_abort_of_the_program_ends_the_run(process: Process) -> None:
         await world.reached.wait()
         abort.abort("enough")
         failed(await living)
-        assert (await durable.list())[0].status == "failed"
+        assert (await durable.list())[0].status == "cancelled"
 
 
 async def test_a_run_that_is_held_begins_no_step_until_it_is_released(process: Process) -> None:

@@ -73,4 +73,6 @@ async def test_a_list_of_many_runs_reads_nothing_of_what_they_were_begun_with_or
         await engine.close()
     assert len(rows) == len(fetched) == N_RUNS
     assert n_bytes < 1_000_000
-    assert {(info_of(row).target, row.created, row.queue) for row in rows} == {("agents.py:clerk", START, "default")}
+    assert {(info_of(row, bool).target, row.created, row.queue) for row in rows} == {
+        ("agents.py:clerk", START, "default")
+    }

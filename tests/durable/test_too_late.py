@@ -49,7 +49,7 @@ async def test_a_stop_that_the_store_took_before_the_end_ends_the_run_and_all_he
         info = await (await durable.get("run")).info()
     assert taken == ["taken"]
     assert is_cancelled(result)
-    assert (info.status, info.reason) == ("failed", "EXECUTION_CANCELLED")
+    assert (info.status, info.reason) == ("cancelled", "EXECUTION_CANCELLED")
     assert [type(each).__name__ for each in events if type(each).__name__ in ("RunSucceeded", "RunFailed")] == [
         "RunFailed"
     ]

@@ -59,7 +59,7 @@ def test_a_worker_goes_on_where_another_one_was_killed(warm: Warm, tmp_path: Pat
         info = until_done(warm, tmp_path, store)
         stop(worker)
     with Recordings(store) as recordings:
-        assert [(each.id, each.kind, each.status) for each in recordings.runs()] == [(info["id"], "durable", "success")]
+        assert [(each.id, each.kind, each.status) for each in recordings.runs()] == [(info["id"], "durable", "done")]
     assert (info["status"], info["leases"]) == ("done", 2)
     assert (tmp_path / "done.log").read_text("utf-8").splitlines() == ["look A", "pay A", "pay B"]
 
@@ -135,7 +135,7 @@ async def test_a_worker_takes_the_dispatcher_that_it_is_given_and_records_beside
         stop(worker)
     assert (info["status"], info["leases"]) == ("done", 1)
     with Recordings(words[1]) as recordings:
-        assert [(each.id, each.kind, each.status) for each in recordings.runs()] == [(info["id"], "durable", "success")]
+        assert [(each.id, each.kind, each.status) for each in recordings.runs()] == [(info["id"], "durable", "done")]
     assert not (tmp_path / ".journeyman").exists()
     postgres.drop(name)
 

@@ -105,12 +105,12 @@ class Case:
     """How many attempts begin."""
     aborted: bool = False
 
-    async def run(self, stage: Stage, **more: Any) -> Result[object]:
+    async def run(self, stage: Stage, by: Callable[..., Any] = run, **more: Any) -> Result[object]:
         abort = Abort()
         if self.aborted:
             abort.abort()
         options: dict[str, Any] = {"name": "a", "model": stage.model(self.answers), "tools": [look], **self.options}
-        ended: Any = await run(Agent[Any, Any](**options), self.input, abort=abort, **more)
+        ended: Any = await by(Agent[Any, Any](**options), self.input, abort=abort, **more)
         return ended
 
 

@@ -91,7 +91,7 @@ async def test_a_full_disk_ends_recording_with_one_warning_and_an_event(
     assert len(heard.of(RecordingEnded)) == 1
     with Recordings(path) as recordings:
         first = recordings.runs()[-1]
-        assert (first.status, recordings.events(first)[-1].kind) == ("success", "RunSucceeded")
+        assert (first.status, recordings.events(first)[-1].kind) == ("done", "RunSucceeded")
 
 
 async def test_a_full_disk_costs_the_recordings_that_go_on_and_no_later_ones(
@@ -114,7 +114,7 @@ async def test_a_full_disk_costs_the_recordings_that_go_on_and_no_later_ones(
     assert "nothing more is recorded in" in told
     assert "of what goes on now" in told
     with Recordings(path) as recordings:
-        found = {each.input: each for each in recordings.runs() if each.status == "success"}
+        found = {each.input: each for each in recordings.runs() if each.status == "done"}
         for text in ("first after", "second after"):
             assert [*recordings.all_events(found[text])][-1].kind == "RunSucceeded"
         assert [each.kind for each in recordings.all_events(recordings.find(cut.id))] == ["Target"]
@@ -171,4 +171,4 @@ async def test_what_another_program_keeps_for_a_while_is_written_afterwards(path
         (await run(agent, "?", runtime=Runtime(recorder=recorder))).unwrap()
     with Recordings(path) as recordings:
         found = recordings.find("last")
-        assert (found.status, found.calls, found.iterations, found.why) == ("success", 2, 3, None)
+        assert (found.status, found.calls, found.iterations, found.why) == ("done", 2, 3, None)

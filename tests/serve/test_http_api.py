@@ -319,7 +319,7 @@ async def test_a_run_that_is_stopped_says_why() -> None:
         assert (await served.ask("POST", "/runs/r/stop", {"reason": "not today"}))[0] == 202
         (_, document) = (await served.told("GET", "/runs/r/events"))[-2:]
         assert document["error"]["context"]["reason"] == "not today"
-        assert (await served.ask("GET", "/runs/r"))[1]["status"] == "failed"
+        assert (await served.ask("GET", "/runs/r"))[1]["status"] == "cancelled"
 
 
 async def test_a_run_that_takes_too_long_is_stopped_and_no_other() -> None:

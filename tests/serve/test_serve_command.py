@@ -187,7 +187,7 @@ async def test_the_command_keeps_and_records_runs_in_one_database(warm: Warm, tm
         assert await code_of(server) == 0
     with Recordings(emptied) as recordings:
         [found] = recordings.runs()
-    assert (found.kind, found.status, found.input) == ("durable", "success", "Ada")
+    assert (found.kind, found.status, found.input) == ("durable", "done", "Ada")
 
 
 def test_in_a_terminal_a_server_says_where_it_is_and_then_waits_calmly(tmp_path: Path) -> None:

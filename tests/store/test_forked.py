@@ -76,7 +76,7 @@ recorder.close()
 """,
     )
     with Recordings(tmp_path / "runs.db") as recordings:
-        assert [run.status for run in recordings.runs()] == ["success"] * 4
+        assert [run.status for run in recordings.runs()] == ["done"] * 4
 
 
 def test_a_forked_child_does_not_use_the_durable_store_of_its_parent(warm: Warm, tmp_path: Path) -> None:

@@ -208,9 +208,9 @@ async def take_all(folder: Path, store: Path | None = None) -> None:
                     env={**os.environ, "FONTCONFIG_FILE": str(fonts)},
                 )
                 camera = Camera(browser, f"{desk.url}/", folder, hidden)
-                analyst, lead = runs["analyst", "success"], runs["lead", "BUDGET_EXCEEDED"]
+                analyst, lead = runs["analyst", "done"], runs["lead", "BUDGET_EXCEEDED"]
                 with Recordings(path) as recordings:
-                    live = next(run.id for run in recordings.runs(status="live"))
+                    live = next(run.id for run in recordings.runs(status="running"))
                 await desk.say(live, kind="steer", text="Only this one link; leave the wording alone.")
                 step = "&at=lead/scout%231/1.2"
                 await camera.take("live", f"?run={live}", live=True)  # first: what waits, waits only for a moment

@@ -31,7 +31,7 @@ VIEWS: dict[str, Callable[[Site], str]] = {
     "runs": lambda site: site.url,
     "nothing matches": lambda site: f"{site.url}?agent=nobody",
     "a failed run": lambda site: site.of("lead", "BUDGET_EXCEEDED"),
-    "a run": lambda site: site.of("analyst", "success"),
+    "a run": lambda site: site.of("analyst", "done"),
     "a call": lambda site: f"{site.of('analyst', 'success')}&at=analyst/1.2",
     "a draft": lambda site: f"{site.of('analyst', 'success')}&at=analyst/1.4/call_7_1",
     "a request": lambda site: f"{site.of('librarian', 'left')}&at=librarian:2/1.1&tab=request",
@@ -45,10 +45,10 @@ VIEWS: dict[str, Callable[[Site], str]] = {
 
 
 KINDS = (
-    *(("analyst", "success"), ("analyst", "MAX_ATTEMPTS_EXCEEDED"), ("lead", "left"), ("lead", "BUDGET_EXCEEDED")),
-    *(("librarian", "left"), ("reader", "left"), ("editors", "left"), ("discreet", "success"), ("echo", "success")),
-    *(("recovered", "success"), ("abandoned", "died"), ("killed", "died"), ("archivist", "success")),
-    *(("clerk", "success"), ("detective", "MAX_ITERATIONS"), *[("a", code.value) for code in ErrorCode]),
+    *(("analyst", "done"), ("analyst", "MAX_ATTEMPTS_EXCEEDED"), ("lead", "left"), ("lead", "BUDGET_EXCEEDED")),
+    *(("librarian", "left"), ("reader", "left"), ("editors", "left"), ("discreet", "done"), ("echo", "done")),
+    *(("recovered", "done"), ("abandoned", "died"), ("killed", "died"), ("archivist", "done")),
+    *(("clerk", "done"), ("detective", "MAX_ITERATIONS"), *[("a", code.value) for code in ErrorCode]),
 )
 """A success after rejected attempts, a crew with a chain and in parallel, chats with a clock and with compaction, a
 team, one without content, one of attacks, durable ones and one that died, 10,000 events, and each code of a failure."""
@@ -121,7 +121,7 @@ async def test_compared_runs_part_where_they_part(site: Site, open_page: Opened)
     await expect(page.locator(".parting")).to_have_text(
         "First divergence: attempt 2, iteration 1 the same request, byte for byte; another answer"
     )
-    await expect(page.locator(".samerow")).to_contain_text("5 iterations, 7 calls the same in both")
+    await expect(page.locator(".samerow")).to_contain_text("5 iterations, 4 calls the same in both")
 
 
 async def test_two_runs_are_chosen_and_compared_by_keyboard(site: Site, open_page: Opened) -> None:
@@ -174,7 +174,7 @@ async def test_what_a_sandbox_refused_is_shown_at_the_call(site: Site, open_page
 
 
 async def test_a_run_is_read_by_keyboard_alone(site: Site, open_page: Opened) -> None:
-    page = await open_page(site.of("analyst", "success"))
+    page = await open_page(site.of("analyst", "done"))
     selected = page.get_by_role("treeitem", selected=True)
     await expect(selected).to_contain_text("Ending")
     await page.keyboard.press("E")
@@ -240,7 +240,7 @@ async def test_errors_tabs_and_changes_are_reached_by_keys_and_arrows(site: Site
 
 
 async def test_of_ten_thousand_events_only_the_rows_that_are_seen_are_there(site: Site, open_page: Opened) -> None:
-    page = await open_page(site.of("archivist", "success"))
+    page = await open_page(site.of("archivist", "done"))
     await page.get_by_role("treeitem").filter(has_text="more").first.click()
     body = page.locator(".tbody")
     height = 28
@@ -257,12 +257,12 @@ async def test_of_ten_thousand_events_only_the_rows_that_are_seen_are_there(site
 
 async def test_content_is_data_and_never_markup(site: Site, open_page: Opened) -> None:
     for rest in ("", "&at=echo/1.1", "&at=echo/1.1&tab=request", "&at=echo/1.2&tab=events", "&view=conversation"):
-        page = await open_page(site.of("echo", "success") + rest)
+        page = await open_page(site.of("echo", "done") + rest)
         await settled(page)
         assert await page.title() == "echo · journeyman"
         found = await page.locator("#app img, #app script, #app svg[onload], #app a[href^=javascript]").count()
         assert found == 0
-    page = await open_page(site.of("echo", "success") + "&at=echo/1.1")
+    page = await open_page(site.of("echo", "done") + "&at=echo/1.1")
     await expect(page.locator(".words").first).to_have_text(HOSTILE[0])
 
 
@@ -286,7 +286,7 @@ async def stands_in_nobodys_way(page: Page, width: int) -> None:
 
 
 async def test_a_row_opens_a_page_of_its_own_on_a_telephone(site: Site, open_page: Opened) -> None:
-    page = await open_page(site.of("analyst", "success"), width=400, height=860)
+    page = await open_page(site.of("analyst", "done"), width=400, height=860)
     await page.get_by_role("treeitem").filter(has_text="draft 2").click()
     await expect(page.get_by_role("heading", name="Draft 2 of 3")).to_be_visible()
     await expect(page.get_by_role("tree")).to_have_count(0)

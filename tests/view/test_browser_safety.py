@@ -41,7 +41,7 @@ async def another_page(html: str) -> AsyncGenerator[str]:
 async def test_the_token_becomes_a_cookie_that_no_script_reads_and_leaves_the_address(
     site: Site, open_page: Opened
 ) -> None:
-    page = await open_page(site.of("analyst", "success"))
+    page = await open_page(site.of("analyst", "done"))
     assert TOKEN not in page.url
     [cookie] = await page.context.cookies()
     facts = {name: cookie.get(name) for name in ("httpOnly", "sameSite", "path", "domain")}
@@ -105,7 +105,7 @@ async def test_another_page_can_say_nothing_to_a_run_and_read_nothing_of_it(
                     assert await frame.locator("#app").count() == 0
             async with viewing(path) as desk:
                 assert (await desk.get(f"/api/runs/{id}/signals"))["signals"] == []
-                assert (await desk.get(f"/api/runs/{id}"))["status"] == "live"
+                assert (await desk.get(f"/api/runs/{id}"))["status"] == "running"
         going.cancel()
         await asyncio.wait((going,))
 

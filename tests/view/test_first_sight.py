@@ -70,7 +70,7 @@ async def test_what_a_page_shows_first_is_asked_for_once_and_before_its_script_r
     await expect(page.locator(".rbody [role=row]").first).to_be_visible()
     found: list[tuple[str, str]] = await page.evaluate(told)
     assert [how for how, name in found if "/api/runs" in name] == ["link"]
-    run = site.of("archivist", "success")
+    run = site.of("archivist", "done")
     await page.goto(run)
     await expect(page.get_by_role("treeitem", selected=True)).to_contain_text("Ending")
     await page.wait_for_function(f"{told}.some(([, name]) => name.endsWith('/requests'))")

@@ -58,7 +58,7 @@ async def test_a_run_is_shown_with_its_events_requests_and_figures(place: str) -
         assert store["bytes"] > 50_000
         [shown] = (await desk.get("/api/runs"))["runs"]
         assert shown == await desk.get(f"/api/runs/{id}")
-        assert (shown["agent"], shown["status"], shown["calls"]) == ("scout", "success", 1)
+        assert (shown["agent"], shown["status"], shown["calls"]) == ("scout", "done", 1)
         page = await desk.get(f"/api/runs/{id}/events?most=5")
         assert [each["type"] for each in page["events"]][:3] == ["RunStarted", "Input", "AttemptStarted"]
         finished = next(each for each in page["events"] if each["type"] == "ToolFinished")
@@ -103,9 +103,9 @@ async def test_runs_come_in_pages_and_are_found_by_what_was_said(place: str) -> 
             ("q=never+said", []),
             ("tool=look", ids),
             ("tool=other", []),
-            ("status=success&agent=scout", ids),
+            ("status=done&agent=scout", ids),
             ("failed=1", []),
-            ("status=live", []),
+            ("status=running", []),
             ("over_cost=1", []),
         ):
             assert [each["id"] for each in (await desk.get(f"/api/runs?{query}"))["runs"]] == expected, query
@@ -117,14 +117,14 @@ async def test_who_has_a_list_hears_what_has_changed_since_it_was_read(place: st
         async with viewing(place) as desk:
             waits = await desk.newest()
             listed = await desk.get("/api/runs")
-            assert [(each["id"], each["status"]) for each in listed["runs"]] == [(waits, "live")]
+            assert [(each["id"], each["status"]) for each in listed["runs"]] == [(waits, "running")]
             going.cancel()
             await asyncio.wait((going,))
             await recorder.flush()
             new, _ = await recorded(place, "one")
             stream = desk.live(f"?newest={listed['newest']}&shown={waits},nobody")
             told = {each["id"]: each["status"] for each in (await anext(stream))[1]}
-    assert told == {waits: "cancelled", new: "success"}
+    assert told == {waits: "cancelled", new: "done"}
 
 
 async def test_durable_runs_that_are_not_recorded_appear_with_what_they_wait_for(place: str) -> None:
@@ -134,7 +134,7 @@ async def test_durable_runs_that_are_not_recorded_appear_with_what_they_wait_for
         await durable.resume(handle.id, agent)
         async with viewing(place) as desk:
             [shown] = (await desk.get("/api/runs"))["runs"]
-            assert (shown["kind"], shown["status"], shown["input"]) == ("durable", "live", "What?")
+            assert (shown["kind"], shown["status"], shown["input"]) == ("durable", "waiting", "What?")
             assert "It is waiting" in shown["why"]
             asked = await desk.waiting(handle.id)
             told = await desk.say(
@@ -145,7 +145,7 @@ async def test_durable_runs_that_are_not_recorded_appear_with_what_they_wait_for
             assert late["status"] == "known"
             assert "answered before: allow, by" in late["told"]
             assert isinstance(await durable.resume(handle.id, agent), Success)
-            assert (await desk.get(f"/api/runs/{handle.id}"))["status"] == "success"
+            assert (await desk.get(f"/api/runs/{handle.id}"))["status"] == "done"
             over = await desk.say(handle.id, kind="steer", text="Faster.", idempotency_key="s")
             assert (over["status"], "has ended" in over["told"]) == ("over", True)
             assert (await desk.say(handle.id, kind="follow_up", text="And?"))["http"] == 422
@@ -504,7 +504,7 @@ async def test_the_stream_goes_on_when_the_connections_to_a_database_were_cut(
             taken = await desk.say(id, kind="approve", decision="allow", question_id=asked["question_id"])
             ended = [told["status"] async for kind, told in stream if kind == "run"]
             await going
-    assert (first[0], taken["status"], ended[-1]) == ("run", "taken", "success")
+    assert (first[0], taken["status"], ended[-1]) == ("run", "taken", "done")
 
 
 async def test_a_port_that_is_taken_names_the_next_free_one(path: Path) -> None:

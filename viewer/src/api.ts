@@ -26,7 +26,7 @@ export interface Run {
   started: number; // Seconds since 1970.
   seen: number; // When something was last written to it, in seconds since 1970.
   ended: number | null; // Seconds since 1970; None while it goes on.
-  status: "live" | "success" | "failure" | "cancelled" | "left" | "died"; // Whether it goes on, and how it ended.
+  status: "ready" | "running" | "waiting" | "held" | "blocked" | "done" | "failed" | "cancelled" | "left" | "died"; // Whether it goes on, and how it ended.
   code: string | null; // The code of the failure; for a chat, that of its last turn.
   attempts: number; // How many attempts the outermost run made; for a chat, all its turns together.
   iterations: number; // How many model calls were made, including those of the runs inside.

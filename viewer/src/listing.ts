@@ -3,6 +3,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Refusal, Run, Runs } from "./api";
 import { Failed, failureOf, get, listPage, query } from "./client";
+import { goesOn } from "./logic/tree";
 import type { Route } from "./route";
 
 export const FILTERS = ["agent", "status", "failed", "since", "cost", "q", "tool", "attempts"] as const;
@@ -12,8 +13,7 @@ export function wanted(route: Route): Record<string, string | number | undefined
   const days = Number(route["since"]);
   return {
     agent: route["agent"],
-    status: route["status"] === "failed" ? undefined : route["status"],
-    failed: route["status"] === "failed" ? 1 : undefined,
+    status: route["status"],
     since: days > 0 ? Math.floor(Date.now() / 1000 - days * 86_400) : undefined,
     over_cost: route["cost"],
     q: route["q"],
@@ -86,7 +86,7 @@ export function useRuns(route: Route): Listed {
   useLayoutEffect(() => void load(null), [key, tries]); // before anything is painted, which would take a while
   useEffect(() => {
     if (!state.isHere) return; // the rows come first; nothing is missed, since it is said what was read
-    const shown = read.current?.runs.filter((run) => run.status === "live").map((run) => run.id).join(",");
+    const shown = read.current?.runs.filter((run) => goesOn(run)).map((run) => run.id).join(",");
     const source = new EventSource(`api/live${query({ newest: read.current?.newest, shown })}`);
     source.addEventListener("runs", (event) => {
       const told = JSON.parse((event as MessageEvent<string>).data) as Run[];

@@ -1,6 +1,7 @@
 // A page that is one file, with a recording in it: what a server would be asked for is found in the page itself.
 
 import type { Happened, Piece, Run, Sent } from "./api";
+import { goesOn } from "./logic/tree";
 
 interface Embedded {
   run: Run;
@@ -14,7 +15,7 @@ const block = document.getElementById("recording");
 
 /** The recording in this page; null where a server is asked. A run that went on when it was written stands still here. */
 export const embedded: Embedded | null = block ? (JSON.parse(block.textContent ?? "") as Embedded) : null;
-if (embedded?.run.status === "live") embedded.run.status = "left";
+if (embedded && goesOn(embedded.run)) embedded.run.status = "left";
 
 /** What a server would answer to `api/runs/{id}{rest}`; undefined: that there is nothing. */
 export function answer(page: Embedded, path: string): unknown {

@@ -3,7 +3,7 @@
 import { useLayoutEffect, useMemo, useReducer } from "preact/hooks";
 import type { Events, Happened, Refusal, Run, Sent, Signals, Told, Words } from "./api";
 import { eventOf, eventsOf, Failed, failureOf, FIRST, get, ofRun, query, requestsOf, runOf } from "./client";
-import { Tree } from "./logic/tree";
+import { goesOn, Tree } from "./logic/tree";
 import { isCut } from "./logic/values";
 
 /** Names the iteration to which something belongs. */
@@ -63,7 +63,7 @@ export class Recording {
       this.tell();
       this.requests = await requests;
       this.tell();
-      if (run.status === "live") this.follow();
+      if (goesOn(run)) this.follow();
       else void this.ask(false);
     } catch (error) {
       this.error = failureOf(error);
@@ -102,7 +102,7 @@ export class Recording {
         void this.open();
         return;
       }
-      if (run.status === "live") return;
+      if (goesOn(run)) return;
       source.close();
       void this.ask();
     });

@@ -5,7 +5,7 @@ import type { Facts, Happened, Json, Piece, Run, Sent } from "../src/api.ts";
 export function recording(some: Partial<Run> = {}): Run {
   const usage = { requests: 0, input_tokens: 0, cache_read_tokens: 0, cache_write_tokens: 0, output_tokens: 0, reasoning_tokens: 0, cost: 0 };
   return {
-    id: "r1", kind: "run", agent: "lead", model: "m", input: "Go.", has_content: true, started: 100, seen: 200, ended: 200, status: "success",
+    id: "r1", kind: "run", agent: "lead", model: "m", input: "Go.", has_content: true, started: 100, seen: 200, ended: 200, status: "done",
     code: null, attempts: 1, iterations: 1, calls: 0, children: 0, usage, bytes: 0, dropped: 0, why: null, ...some,
   };
 }

@@ -1,7 +1,7 @@
 import { assert, test } from "vitest";
 import type { Facts } from "../src/api.ts";
 import { type Budget, gaugesOf, partiesOf } from "../src/logic/gauges.ts";
-import { type RunStep, Tree } from "../src/logic/tree.ts";
+import { isCounted, type RunStep, Tree } from "../src/logic/tree.ts";
 import { recording, Script } from "./events.ts";
 
 /** A lead of one answer, with a scout and a checker in the background, of one answer each: 110 tokens and $0.01. */
@@ -22,6 +22,12 @@ function shown(limits: Facts, end: (script: Script) => Script = (script) => scri
   const all = gaugesOf(lead, partiesOf(tree, tree.root), error, 12.5, true);
   return (name: Budget) => all.find((each) => each.name === name);
 }
+
+test("neither output nor submit is counted as a call of a tool", () => {
+  const tree = new Tree(recording());
+  tree.add(new Script().start().say("", ["a", "look"], ["d", "report", {}, "output"], ["s", "submit", {}, "submit"], ["u", "what", {}, "unknown"]).events);
+  assert.deepEqual([tree.runs[0]?.counted, [...tree.steps.values()].filter((step) => isCounted(step)).map((step) => step.title)], [2, ["look", "what"]]);
+});
 
 test("who used what is told by path, with what was background", () => {
   const { tree } = crew({}, (script) => script.succeed());

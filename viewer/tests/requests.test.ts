@@ -1,6 +1,6 @@
 import { assert, test } from "vitest";
 import { curl, requestsByStep, stepKey } from "../src/logic/requests.ts";
-import { stateOf, Tree } from "../src/logic/tree.ts";
+import { goesOn, stateOf, Tree } from "../src/logic/tree.ts";
 import { recording, Script, sent } from "./events.ts";
 
 test("of several requests of an iteration the last is shown, and one of no run that is known is left out", () => {
@@ -22,6 +22,7 @@ test("a request is written for a shell that takes nothing of it for its own, and
 });
 
 test("each status of a run has its state, and one that waits for somebody waits", () => {
-  assert.deepEqual(["live", "failure", "died", "cancelled", "success"].map((status) => stateOf(status)), ["live", "failed", "failed", "cancelled", "done"]);
-  assert.strictEqual(stateOf("live", true), "waits");
+  assert.deepEqual(["running", "held", "failed", "died", "blocked", "cancelled", "done"].map((status) => stateOf(status)), ["live", "live", "failed", "failed", "failed", "cancelled", "done"]);
+  assert.strictEqual(stateOf("running", true), "waits");
+  assert.deepEqual(["ready", "blocked", "done", "left", "died"].map((status) => goesOn({ status })), [true, true, false, false, false]);
 });

@@ -58,7 +58,7 @@ test("with errors only, what failed is found below what did not", () => {
 });
 
 test("while a run is live its newest iteration is selected, and nothing where there is nothing", () => {
-  assert.strictEqual(selectedAtFirst(grown(looked().say("And on."), { status: "live", ended: null }))?.kind, "iteration");
+  assert.strictEqual(selectedAtFirst(grown(looked().say("And on."), { status: "running", ended: null }))?.kind, "iteration");
   assert.strictEqual(selectedAtFirst(grown(new Script())), null);
 });
 

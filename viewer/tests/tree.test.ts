@@ -71,7 +71,7 @@ test("a rejected attempt says so, and what rejected it belongs to the draft that
 });
 
 test("a request that was never sent is told as that, with its reason, and the ending by its figures", () => {
-  const tree = new Tree(recording({ status: "failure", code: "BUDGET_EXCEEDED" }));
+  const tree = new Tree(recording({ status: "failed", code: "BUDGET_EXCEEDED" }));
   tree.add(new Script().start().add("IterationStarted").fail("BUDGET_EXCEEDED", { policy: "tokens", limit: 60, used: 50 }).events);
   assert.deepEqual(told(tree), ["Not sent", "Ending"]);
   assert.strictEqual(tree.steps.get("lead/ending")?.detail, "50 of 60 tokens");
@@ -81,7 +81,7 @@ test("a request that was never sent is told as that, with its reason, and the en
 test("what waits for a person is selected at first, and no more when it was answered", () => {
   const script = new Script().start().say("May I?", ["c", "edit", { path: "a" }]);
   script.add("ApprovalRequested", { id: "q", question: "?", arguments: {}, question_id: "d", offers: ["once"] }, { tool_use_id: "c", tool_name: "edit" });
-  const tree = new Tree(recording({ status: "live", ended: null }));
+  const tree = new Tree(recording({ status: "running", ended: null }));
   tree.add(script.events);
   assert.strictEqual(selectedAtFirst(tree)?.toolUseId, "c");
   assert.strictEqual(tree.steps.get("lead/1.1")?.state, "waits");

@@ -11,17 +11,7 @@ import asyncio
 import os
 import re
 import warnings
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Collection,
-    Coroutine,
-    Generator,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,7 +34,7 @@ from journeyman.cli.show.screen import stderr_console
 from journeyman.durable.dispatch import Dispatcher
 from journeyman.durable.durable import Durable
 from journeyman.durable.handle import RunHandle
-from journeyman.durable.records import PendingQuestion, RunInfo, info_of, load_head
+from journeyman.durable.records import PendingQuestion, RunInfo, load_head
 from journeyman.endings import ErrorCode
 from journeyman.errors import (
     InvalidArguments,
@@ -285,15 +275,6 @@ def _recording_on(place: StorePlace, info: RunInfo, options: SharedOptions) -> G
         yield records
 
 
-async def find_abandoned(durable: Durable, infos: Collection[RunInfo]) -> set[str]:
-    """Return the ids of those runs that are running, and whose process has died."""
-    agents = {info.agent for info in infos if info.status == "running"}
-    if not agents:
-        return set()
-    free = await durable.hub.engine.ready(now=durable.hub.now(), agents=agents, queues=(), limit=100_000)
-    return {row.id for row in free if row.status == "running"}
-
-
 # -- what is said of a run ---------------------------------------------------------------------------------------------
 
 
@@ -471,21 +452,19 @@ def _present(stage: Stage, place: StorePlace, info: RunInfo, outcome: Result[Any
 
 @dataclass(frozen=True, slots=True)
 class _StoredRun:
-    """The facts of a stored run by which a command drives it: its info, model and mode, and whether it is driven."""
+    """The facts of a stored run by which a command drives it: its info, model and mode."""
 
     info: RunInfo
     model: str | None
     mode: PermissionMode | None
-    is_driven: bool
 
 
 async def _load_known(durable: Durable, run: str) -> _StoredRun:
     row = await durable.hub.row(run)
-    info = info_of(row)
-    is_driven = info.status == "running" and info.id not in await find_abandoned(durable, [info])
+    [info] = await durable.hub.engine.infos([row])
     head = load_head(row)
     mode = adapter_of(_StoredMode).validate_python(head.mode) or None
-    return _StoredRun(info, head.model or None, mode, is_driven)
+    return _StoredRun(info, head.model or None, mode)
 
 
 def resume(
@@ -546,7 +525,7 @@ def stop_run(run: str, reason: str, shared: SharedOptions) -> int:
 
     known = in_store(place, stop_durable)
     name = name_of(known.info)
-    if known.is_driven:
+    if known.info.status == "running":
         tell(f"The process that drives the run {name} was told to end it.")
         return 0
     if not known.info.target:

@@ -233,7 +233,7 @@ def _follow(recordings: Recordings, run: RecordedRun) -> Iterator[RecordedEvent]
         while page := recordings.events(run, after=after):
             after = page[-1].n
             yield from page
-        if run.status != "live":
+        if run.status != "running":
             return
         time.sleep(_LOOK_S)
 
@@ -283,7 +283,7 @@ def export(
     refuse_existing(out, force=force)
     with open_recordings(find_store(shared.store)) as recordings:
         found = recordings.find(run)
-        if found.status == "live":
+        if found.status == "running":
             tell("The run still goes on: this is what there is so far.")
         text = "\n".join(FORMS[as_](recordings, found))
     if out is None:
@@ -379,10 +379,10 @@ def prune(
         if ids:
             chosen, durable = _find_named(recordings, ids)
         else:
-            chosen, durable = [run for run in recordings.older(time.time() - older_s) if run.status != "live"], {}
-        if live := [run.id for run in chosen if run.status == "live"]:
+            chosen, durable = [run for run in recordings.older(time.time() - older_s) if run.status != "running"], {}
+        if live := [run.id for run in chosen if run.status == "running"]:
             raise Refused(f"The recording {live[0]} goes on.", "Forget it once its run has ended.")
-        chosen = [run for run in chosen if ended in (None, "done" if run.status == "success" else "failed")]
+        chosen = [run for run in chosen if ended in (None, "done" if run.status == "done" else "failed")]
         if not dry and chosen and (notice := recordings.forget(chosen)) is not None:
             tell(notice)
     return [run.id for run in chosen], durable

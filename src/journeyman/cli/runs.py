@@ -13,7 +13,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 from pydantic_core import to_json
@@ -21,25 +21,16 @@ from pydantic_core import to_json
 from journeyman.agent import Agent
 from journeyman.cli import recorded
 from journeyman.cli.app import Mistake, Refused, explain_errors
-from journeyman.cli.durable import (
-    StorePlace,
-    answers,
-    find_abandoned,
-    find_store,
-    in_store,
-    name_of,
-    question_line,
-    tell,
-    ways_out,
-)
+from journeyman.cli.durable import StorePlace, answers, find_store, in_store, name_of, question_line, tell, ways_out
 from journeyman.cli.load_agent import AgentLoop, lasting
 from journeyman.cli.options import Flag, GivenOptions, OwnAgent, RunName, check_not_negative, check_positive
 from journeyman.cli.run import Stdout, parse_input
 from journeyman.cli.show.lines import clean, duration, fact_lines, one_line, table_lines
 from journeyman.durable.binding import Program
 from journeyman.durable.durable import Durable
-from journeyman.durable.records import BEGUN, Head, QueueState, Record, RunInfo, Status, info_of, load_head
+from journeyman.durable.records import BEGUN, Head, QueueState, Record, RunInfo, load_head
 from journeyman.errors import InvalidArguments, RunBlocked, RunUnknown, count, quoted
+from journeyman.run_status import RunStatus
 from journeyman.types import adapter_of
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -59,7 +50,7 @@ _TAKEN_S: Final = 60.0
 
 def runs(
     *,
-    status: Annotated[Status | None, Parameter(help="Only with this status; failed: also died, cancelled.")] = None,
+    status: Annotated[RunStatus | None, Parameter(help="Only with this status.")] = None,
     agent: Annotated[str | None, Parameter(help="Only those of the agent with this name.")] = None,
     number: Annotated[
         int, Parameter(name=("--number", "-n"), help="How many at most (50).", validator=check_positive)
@@ -78,18 +69,16 @@ def runs(
     about_recordings = since is not None or over_cost is not None
     since_s = None if since is None else time.time() - _seconds(since)
 
-    async def list_runs(durable: Durable) -> tuple[Sequence[RunInfo], set[str], float]:
+    async def list_runs(durable: Durable) -> tuple[Sequence[RunInfo], float]:
         infos = await durable.list(statuses=() if status is None else (status,), agent=agent, limit=number)
-        return infos, await find_abandoned(durable, infos), durable.hub.now()
+        return infos, durable.hub.now()
 
-    place, recordings = find_store(shared.store), list[recorded.RecordedRun]()
-    if status in (None, "failed"):
-        with recorded.open_recordings(place) as found:
-            is_failed = status is not None
-            recordings = found.runs(agent=agent, failed=is_failed, since=since_s, over_cost=over_cost, limit=number)
-    infos, dead, now = ((), set[str](), 0.0) if about_recordings else in_store(place, list_runs)
+    place = find_store(shared.store)
+    with recorded.open_recordings(place) as found:
+        recordings = found.runs(agent=agent, status=status, since=since_s, over_cost=over_cost, limit=number)
+    infos, now = ((), 0.0) if about_recordings else in_store(place, list_runs)
     if shared.json:
-        documents = [{**_run_document(info), "process_died": info.id in dead} for info in infos]
+        documents = [_run_document(info) for info in infos]
         more = {"recordings": recorded.documents(recordings)} if recordings else {}
         stdout.write_json(to_json({"runs": documents, **more}))
         return 0
@@ -104,7 +93,7 @@ def runs(
         stdout.write_text("")
     length = next(each for each in _SHORT_IDS if len({info.id[:each] for info in infos}) == len(infos))
     names = [one_line(info.name, _NAME_SHOWN) if info.name else info.id[:length] for info in infos]
-    rows = [_COLUMNS, *[_row(info, name, info.id in dead, now) for info, name in zip(infos, names, strict=True)]]
+    rows = [_COLUMNS, *[_row(info, name, now) for info, name in zip(infos, names, strict=True)]]
     stdout.write_text("\n".join(table_lines(rows)))
     return 0
 
@@ -127,7 +116,7 @@ def _show_queues(place: StorePlace, *, json: bool) -> int:
     return 0
 
 
-def _row(info: RunInfo, name: str, is_dead: bool, now: float) -> tuple[str, ...]:
+def _row(info: RunInfo, name: str, now: float) -> tuple[str, ...]:
     waits = "; ".join(f"{each.kind} {each.question_id[:12]} {question_line(each)}" for each in info.pending)
     if info.status == "waiting" and not waits:
         waits = "its time"
@@ -138,7 +127,7 @@ def _row(info: RunInfo, name: str, is_dead: bool, now: float) -> tuple[str, ...]
     return (
         name,
         one_line(info.agent, _NAME_SHOWN),
-        "died" if is_dead else info.status,
+        info.status,
         f"{info.attempt}/{info.iteration}" if info.attempt else "-",
         _age(now - info.created),
         f"{info.tokens:,}",
@@ -194,15 +183,15 @@ def _show_durable(place: StorePlace, run: str, *, steps: bool, json: bool) -> in
 
     async def read(durable: Durable) -> tuple[dict[str, Any], RunInfo, Sequence[Record]]:
         row = await durable.hub.row(run)
-        info = info_of(row)
-        facts = {"used_s": row.used_s, "process_died": info.id in await find_abandoned(durable, [info])}
+        [info] = await durable.hub.engine.infos([row])
+        facts: dict[str, Any] = {"used_s": row.used_s}
         try:
             head = load_head(row)
             facts |= {"input": head.input, "model": head.model, "version": head.version, "accepts": head.accepts}
         except RunBlocked as error:
             facts |= {"fault": error.why}
-        records = await durable.hub.engine.records(row.id) if steps or info.status == "running" else ()
-        if info.status == "running":  # its row tells where it was when somebody claimed it
+        records = await durable.hub.engine.records(row.id) if steps or row.status == "running" else ()
+        if row.status == "running":  # it tells where it was when somebody claimed it
             attempt, iteration = max(((each.attempt, each.iteration) for each in records), default=(0, 0))
             info = replace(info, attempt=attempt, iteration=iteration)
         return facts, info, records if steps else ()
@@ -253,7 +242,6 @@ def _run_lines(info: RunInfo, facts: dict[str, Any]) -> Iterator[str]:
     def moment(seconds: float) -> str:
         return datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "seconds")
 
-    died = " (its process has died)" if facts["process_died"] else ""
     cost = f", ${info.cost:.4f}" if info.cost else ""
     used = f"{count(info.tokens, 'token')}{cost}, {duration(facts['used_s'])} of work"
     told = {
@@ -263,7 +251,7 @@ def _run_lines(info: RunInfo, facts: dict[str, Any]) -> Iterator[str]:
         "found in": info.target,
         "model": facts.get("model", ""),
         "forked from": info.parent or "",
-        "status": f"{info.status}{died}",
+        "status": info.status,
         "failed with": info.reason or "" if info.status == "failed" else "",
         "at": f"attempt {info.attempt}, iteration {info.iteration}" if info.attempt else "",
         "created": moment(info.created),
@@ -337,7 +325,11 @@ def fork(
 
     async def look_up(durable: Durable) -> tuple[RunInfo, Head, Sequence[str]]:
         row = await durable.hub.row(run)
-        return info_of(row), load_head(row), await (await durable.get(row.id)).effects(where)
+        return (
+            (await durable.hub.engine.infos([row]))[0],
+            load_head(row),
+            await (await durable.get(row.id)).effects(where),
+        )
 
     info, head, effects = in_store(place, look_up)
     with AgentLoop(shared.timeout) as loop:
@@ -413,7 +405,7 @@ def prune(
     if bool(runs) == (older_than is not None):
         raise Mistake("Which runs?", "Name runs, or give --older-than 30d; not both.")
     older_s = 0.0 if older_than is None else _seconds(older_than)
-    statuses: list[Status] = [each for each in ("done", "failed") if status in (None, each)]
+    statuses: list[Literal["done", "failed"]] = [each for each in ("done", "failed") if status in (None, each)]
 
     place = find_store(shared.store)  # nothing is forgotten before all that is named was found
     sizes, others = recorded.prune(place, runs, older_s=older_s, ended=status, dry=True)
@@ -425,7 +417,8 @@ def prune(
         for each, is_recorded in others.items():
             with suppress(RunUnknown) if is_recorded else nullcontext():  # its recording may be all that is left
                 named.append(await (await durable.get(each)).info())
-        ended = [info.id for info in named if info.status in statuses or not info.is_over]
+        words = [(each, "done" if each.status == "done" else "failed") for each in named]
+        ended = [each.id for each, word in words if not each.is_over or word in statuses]
         if runs and not ended:
             return ()
         try:

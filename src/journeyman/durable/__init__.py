@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from journeyman.durable.memory import InMemoryEngine, Memory
     from journeyman.durable.postgres.engine import PostgresEngine
     from journeyman.durable.postgres.schema import schema_sql
-    from journeyman.durable.records import PendingQuestion, QueueState, RunInfo, Status
+    from journeyman.durable.records import PendingQuestion, QueueState, RunInfo, RunStatus
     from journeyman.durable.worker import Queue, Worker
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
     "ResumeRun",
     "RunHandle",
     "RunInfo",
-    "Status",
+    "RunStatus",
     "Ticket",
     "Worker",
     "schema_sql",
@@ -46,7 +46,7 @@ if not TYPE_CHECKING:
             "memory": "InMemoryEngine Memory",
             "postgres.schema": "schema_sql",
             "postgres.engine": "PostgresEngine",
-            "records": "PendingQuestion QueueState RunInfo Status",
+            "records": "PendingQuestion QueueState RunInfo RunStatus",
             "worker": "Queue Worker",
         },
     )

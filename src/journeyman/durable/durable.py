@@ -27,13 +27,13 @@ from journeyman.durable.journal import Exit, log_question
 from journeyman.durable.postgres.engine import PostgresEngine
 from journeyman.durable.records import (
     Head,
+    ListPlace,
     QueueState,
     Row,
     RunInfo,
     Status,
     dump_head,
     gates_of,
-    info_of,
     load_head,
     make_row,
     name_fault,
@@ -53,6 +53,7 @@ from journeyman.loop.run import run as run_once
 from journeyman.loop.state import Options, RunOptions
 from journeyman.loop.watch import traceparent_of
 from journeyman.result import Pending, Result
+from journeyman.run_status import RunStatus
 from journeyman.store.address import read_address
 from journeyman.tools.check import listener_problems
 from journeyman.tools.deps import deps_of_run, lacks_deps
@@ -64,6 +65,8 @@ from journeyman.version import package_version
 
 # Each time it comes back, its steps are read again: somebody who answers at once should not cost that.
 LINGER_S: Final = 5.0
+_STORED: Final = {"cancelled": "failed", "died": "running"}
+"""The words that rows have for what they do not tell apart."""
 _DAY_S: Final = 86_400.0
 _REMIND_S: Final = 60.0
 # A transaction that deletes more would keep others waiting.
@@ -402,7 +405,7 @@ class Durable:
             return outcome
         if outcome.how == "blocked":
             raise RunBlocked(run, outcome.why)
-        return info_of(await self.hub.row(row.id))
+        return (await self.hub.engine.infos([await self.hub.row(row.id)]))[0]
 
     async def fork(
         self,
@@ -464,13 +467,20 @@ class Durable:
         return RunHandle(self.hub, (await self.hub.row(run)).id, agent)
 
     async def list(
-        self, *, statuses: Collection[Status] = (), agent: str | None = None, limit: int = 50
+        self, *, statuses: Collection[RunStatus] = (), agent: str | None = None, limit: int = 50
     ) -> tuple[RunInfo, ...]:
         """Return what is known of runs, newest first, at most `limit`: of one `agent` and of these `statuses`, or of
         all where none is named."""
         self.hub.check()
-        rows = await self.hub.engine.rows(statuses=statuses, agent=agent, limit=limit)
-        return tuple(map(info_of, rows))
+        stored: Collection[Any] = {_STORED.get(each, each) for each in statuses}
+        found, place = list[RunInfo](), None
+        while len(found) < limit:
+            rows = await self.hub.engine.rows(statuses=stored, agent=agent, older_than=place, limit=limit)
+            found += [each for each in await self.hub.engine.infos(rows) if not statuses or each.status in statuses]
+            if len(rows) < limit:
+                break
+            place = ListPlace(rows[-1].created, rows[-1].id)
+        return tuple(found[:limit])
 
     async def queues(self) -> Sequence[QueueState]:
         """Return how many runs have which status, for each queue with a run that has not ended, by name.
@@ -491,7 +501,11 @@ class Durable:
         await (await self.get(run)).stop(reason, who=who)
 
     async def forget(
-        self, *runs: str, older_s: float = 0.0, statuses: Collection[Status] = ("done", "failed"), dry: bool = False
+        self,
+        *runs: str,
+        older_s: float = 0.0,
+        statuses: Collection[Literal["done", "failed"]] = ("done", "failed"),
+        dry: bool = False,
     ) -> tuple[RunInfo, ...]:
         """Forget runs that have ended: delete all that is stored about them, and return what was known about them. A
         run that has not ended is never forgotten.
@@ -502,7 +516,7 @@ class Durable:
         Args:
             runs: The ids or names of the runs. None given: all runs that ended more than `older_s` seconds ago.
             older_s: How many seconds ago the runs ended at least.
-            statuses: `done`, `failed`, or both.
+            statuses: `done`, `failed`, or both. Those that were cancelled are among those that failed.
             dry: True: only return the runs that would be forgotten.
 
         Raises:
@@ -512,7 +526,7 @@ class Durable:
         self.hub.check()
         if not runs:
             return await self._forget_older(older_s, statuses, dry=dry)
-        found = tuple([info_of(await self.hub.row(each)) for each in runs])
+        found = await self.hub.engine.infos([await self.hub.row(each) for each in runs])
         for each in found:
             if not each.is_over:
                 raise ValueError(
@@ -522,14 +536,16 @@ class Durable:
             await self.hub.engine.forget([each.id for each in found])
         return found
 
-    async def _forget_older(self, older_s: float, statuses: Collection[Status], *, dry: bool) -> tuple[RunInfo, ...]:
+    async def _forget_older(
+        self, older_s: float, statuses: Collection[Literal["done", "failed"]], *, dry: bool
+    ) -> tuple[RunInfo, ...]:
         engine, before = self.hub.engine, self.hub.now() - older_s
         # Before a day has passed, no table of a day is over.
         by_days, found = older_s >= _DAY_S, dict[str, RunInfo]()
         while True:
             limit = _MOST_SHOWN if dry else _AT_ONCE
             rows = await engine.rows(statuses=statuses, ended_before=before, limit=limit)
-            new = {row.id: info_of(row) for row in rows if row.id not in found}
+            new = {each.id: each for each in await self.hub.engine.infos(rows) if each.id not in found}
             found |= new
             if not dry:
                 await engine.forget(list(new), by_days=by_days)

@@ -21,8 +21,10 @@ from journeyman.durable.records import (
     QueueState,
     Record,
     Row,
+    RunInfo,
     Signal,
     Status,
+    info_of,
 )
 from journeyman.durable.rules import FactName, RowRule, claim_row, note_questions, settle_row
 from journeyman.session import SharedSession, Snapshot
@@ -58,6 +60,16 @@ class RunChanges(Protocol):
         it once this has returned.
         """
         ...
+
+    async def find_dead(self, owners: Collection[str]) -> Collection[str]:
+        """Return those of some owners whose process has ended."""
+        ...
+
+    async def infos(self, rows: Sequence[ListedRun]) -> tuple[RunInfo, ...]:
+        """Return what rows tell, and whether the processes that drive these runs live."""
+        owners = {row.owner for row in rows if row.status == "running" and row.owner is not None}
+        dead = await self.find_dead(owners) if owners else ()
+        return tuple([info_of(row, lambda owner: owner not in dead) for row in rows])
 
     async def claim(
         self,

@@ -19,7 +19,6 @@ from journeyman.durable.records import (
     RunInfo,
     Signal,
     SignalKind,
-    info_of,
     pack_step,
     questions_of,
     record_of_step,
@@ -55,7 +54,7 @@ class RunHandle(Generic[Value]):
 
     async def info(self) -> RunInfo:
         """Return what is known of the run."""
-        return info_of(await self._row())
+        return (await self.hub.engine.infos([await self._row()]))[0]
 
     async def result(self) -> Result[Value]:
         """Wait until the run has ended, and return its result. This does not drive the run.

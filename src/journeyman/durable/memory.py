@@ -222,6 +222,9 @@ class InMemoryEngine(RunChanges):
         ]
         return sorted(found, key=lambda row: (-row.priority, row.created, row.id))[:limit]
 
+    async def find_dead(self, owners: Collection[str]) -> Collection[str]:
+        return {*owners}.difference(self.memory.owners)
+
     async def change(
         self,
         id: str,

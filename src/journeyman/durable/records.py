@@ -7,7 +7,7 @@ signals it took.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from hashlib import blake2b, sha256
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -23,6 +23,7 @@ from journeyman.errors import RunBlocked, StepTooLarge
 from journeyman.journal import as_json
 from journeyman.narrowing import is_list_or_tuple
 from journeyman.result import AskedQuestion, Pending, PendingCall
+from journeyman.run_status import RunStatus, StoredStatus, status_of
 from journeyman.session import TURN
 from journeyman.step import STEP_KINDS, RunStep
 from journeyman.store import codec
@@ -315,6 +316,8 @@ class ListedRun:
     attempt: int = 0
     iteration: int = 0
     lives: int = 0
+    owner: str | None = None
+    """The process that drives it. Told, not trusted: the lock of that process tells whether it lives."""
     why: str | None = None
     """Why it is blocked; of one that is over and failed, the error code."""
     ended: float | None = None
@@ -330,8 +333,6 @@ class Row(ListedRun):
     head: bytes
     priority: int = 0
     dedup: str | None = None
-    owner: str | None = None
-    """The process that drives it. Told, not trusted: the lock of that process tells whether it lives."""
     gen: int = 0
     """Grows with every wake-up."""
     epoch: int = 0
@@ -487,7 +488,7 @@ class RunInfo:
     id: str
     name: str | None
     agent: str
-    status: Status
+    status: RunStatus
     queue: str
     created: float
     """Seconds since 1970."""
@@ -505,16 +506,21 @@ class RunInfo:
 
     @property
     def is_over(self) -> bool:
-        return self.status in OVER
+        return self.status in ("done", "failed", "cancelled")
 
 
-def info_of(row: ListedRun) -> RunInfo:
-    """Return what a row tells."""
+def stored_status(row: ListedRun) -> StoredStatus:
+    """Return how a row says that its run is."""
+    return StoredStatus(row.status, row.why, row.owner, row.ended)
+
+
+def info_of(row: ListedRun, is_held: Callable[[str], bool]) -> RunInfo:
+    """Return what a row tells. `is_held` tells whether a process lives."""
     return RunInfo(
         id=row.id,
         name=row.name,
         agent=row.agent,
-        status=row.status,
+        status=status_of(stored_status(row), None, is_held),
         queue=row.queue,
         created=row.created,
         ended=row.ended,

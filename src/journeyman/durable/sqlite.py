@@ -192,10 +192,13 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
                 found += await self._rows(free, (agent, queue, now, limit))
         # Owners and not runs: there are few of them, and many runs.
         owners = [name for (name,) in await self._read("SELECT DISTINCT owner FROM jm_runs WHERE status = 'running'")]
-        dead = json.dumps([name for name in owners if self._is_dead(name)])
+        dead = json.dumps(await self.find_dead(owners))
         left = f"WHERE status = 'running' AND owner IN (SELECT value FROM json_each(?)) AND {which} {order}"
         found += await self._rows(left, (dead, *given, limit))
         return sorted(found, key=lambda row: (-row.priority, row.created, row.id))[:limit]
+
+    async def find_dead(self, owners: Collection[str]) -> Collection[str]:
+        return [each for each in owners if self._is_dead(each)]
 
     async def change(
         self,

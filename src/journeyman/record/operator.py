@@ -71,7 +71,7 @@ class Told:
 
 def open_questions(recordings: Recordings, run: RecordedRun) -> list[OpenQuestion]:
     """Return what waits for an answer in a recording, the oldest first; nothing once it is over."""
-    if run.status != "live":
+    if run.status != "running":
         return []
     found: dict[str, OpenQuestion] = {}
     for event in recordings.all_events(run, kinds=(*_ASKED, *_ANSWERED)):
@@ -269,7 +269,7 @@ class RecordedHandle:
                     raise LookupError(f"It was refused: {why}.")
                 case ("late", why):
                     raise LookupError(f"It came too late: {why}.")
-                case None if run.status != "live":
+                case None if run.status != "running":
                     raise RunOver(run.id, run.code or run.status)
                 case None if time.monotonic() < until:
                     await asyncio.sleep(_LOOK_S)
@@ -288,7 +288,7 @@ class RecordedHandle:
         with self._recordings.file.transaction("speaks", tells=True) as connection:
             # Once more, in the transaction: the run may have ended since.
             found = connection.execute("SELECT status FROM rec_runs WHERE id = ?", (run.id,)).fetchone()
-            if run.status != "live" or found is None or found[0] != "live":
+            if run.status != "running" or found is None or found[0] != "live":
                 raise RunOver(run.id, run.code or run.status)
             added = connection.execute(_ADD, row).fetchone()
             return None if added is None else added[0]

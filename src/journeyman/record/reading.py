@@ -6,27 +6,27 @@ Everything is read in pages, so that a run of any length, in a store of any size
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
 from journeyman.errors import StoreError, quoted
 from journeyman.json_numbers import read_object
+from journeyman.narrowing import is_one_of
 from journeyman.record.retention import forget
 from journeyman.record.schema import is_there, piece_of, shorten_object, storage_at, unfold
+from journeyman.run_status import RunStatus, StoredStatus, status_of
 from journeyman.store.address import find_store
 from journeyman.store.recordings import unpack_piece, unpacked
 from journeyman.types import JsonObject, RunPath, Usage
 
 RecordedKind: TypeAlias = Literal["run", "chat", "team", "durable"]
 """What a recording is of."""
-RecordedStatus: TypeAlias = Literal["live", "success", "failure", "cancelled", "left", "died"]
-"""`live`: it goes on. `left`: it is a chat or a team that was left. `died`: its process ended before it did.
-`cancelled`: the surrounding task was cancelled, so there is no result."""
 
 MOST: Final = 1_000
 """How many rows one call returns at most. It bounds the memory that a question takes, whatever was recorded."""
@@ -54,7 +54,7 @@ class RecordedRun:
     """When something was last written to it, in seconds since 1970."""
     ended: float | None
     """Seconds since 1970; None while it goes on."""
-    status: RecordedStatus
+    status: RunStatus
     """Whether it goes on, and how it ended."""
     code: str | None
     """The code of the failure; for a chat, that of its last turn."""
@@ -155,6 +155,14 @@ class TextMatch:
     """The event that holds the text."""
 
 
+_WORDS: Final[dict[RunStatus, tuple[str, ...]]] = {
+    "running": ("live", "running"),
+    "died": ("live", "running"),  # nobody can store that his own process has died
+    "done": ("success", "done"),
+    "failed": ("failure", "failed"),
+    "cancelled": ("failure", "cancelled", "failed"),
+}
+"""The words that rows have for a status, of recordings and of durable runs."""
 _RUN_FACTS: Final = (
     "id, kind, agent, model, input, has_content, started, seen, ended, status, code, attempts, iterations, calls,"
     " children, bytes, dropped, why"
@@ -213,7 +221,7 @@ class Recordings:
         self,
         *,
         agent: str | None = None,
-        status: RecordedStatus | None = None,
+        status: RunStatus | None = None,
         failed: bool = False,
         since: float | None = None,
         over_cost: float | None = None,
@@ -232,17 +240,24 @@ class Recordings:
             before: Only those that come after this one in the list: the next page.
             behind: The same for a place in the list: a beginning, in seconds since 1970, and an id.
             limit: How many at most; no more than `MOST`.
+
+        Raises:
+            ValueError: no run has this status.
         """
         where, given = ["true"], list[object]()
         if agent is not None:
             where.append("agent = ?")
             given.append(agent)
         if status is not None:
-            where.append("status = ?")
-            # Nobody can store that his own process has died: such a row still says that it goes on.
-            given.append("live" if status == "died" else status)
+            if not is_one_of(status, RunStatus):
+                raise ValueError(f"No run is {status[:50]!r}: it is one of {', '.join(get_args(RunStatus))}.")
+            # A durable run that is kept in the same store says itself how it is, and `_runs_of` reads that.
+            words = _WORDS.get(status, (status,))
+            own = f" OR id IN (SELECT id FROM jm_runs WHERE status IN ({_marks(words)}))" if self._has_heads() else ""
+            where.append(f"(status IN ({_marks(words)}){own})")
+            given += words * (2 if own else 1)
         if failed:
-            where.append("status IN ('failure', 'cancelled', 'live')")
+            where.append("status IN ('failure', 'cancelled', 'live', 'left')")
         if since is not None:
             where.append("started >= ?")
             given.append(since)
@@ -262,7 +277,7 @@ class Recordings:
                 run
                 for run in page
                 if (status is None or run.status == status)
-                and not (failed and run.status in ("live", "success", "left"))
+                and not (failed and run.status not in ("failed", "cancelled", "died"))
             ]
             if len(page) < wanted:
                 break
@@ -270,9 +285,24 @@ class Recordings:
 
     def chosen(self, where: str, given: Sequence[object] = (), *, limit: int = MOST) -> list[RecordedRun]:
         """Return the recordings that fulfil a condition on the columns of `rec_runs`, the newest first."""
-        is_alive = self._alive()
         query = f"SELECT {_RUN} FROM rec_runs WHERE {where} ORDER BY started DESC, id DESC LIMIT ?"
-        return [_run_of(row, is_alive) for row in self._rows(query, [*given, limit])]
+        return self._runs_of(self._rows(query, [*given, limit]))
+
+    def _has_heads(self) -> bool:
+        """Tell whether the store has durable runs."""
+        return self.file.has("jm_runs")
+
+    def _runs_of(self, rows: Sequence[Any]) -> list[RecordedRun]:
+        """Return the recordings of these rows, and with them how those are that are durable runs of this store."""
+        ids, heads = [row[0] for row in rows if row[1] == "durable"], dict[str, StoredStatus]()
+        # SQLite takes no more than 999 parameters before version 3.32.
+        for start in range(0, len(ids) if ids and self._has_heads() else 0, 500):
+            some = ids[start : start + 500]
+            query = f"SELECT id, status, why, owner, ended FROM jm_runs WHERE id IN ({_marks(some)})"
+            heads |= {id: StoredStatus(*told) for id, *told in self._rows(query, some)}
+        # Each look at a lock asks the system or the database, and most rows have the same few owners.
+        is_held, now = cache(self.file.is_held), time.time()
+        return [_run_of(row, heads.get(row[0]), is_held, now) for row in rows]
 
     @property
     def has_any(self) -> bool:
@@ -283,8 +313,7 @@ class Recordings:
     def older(self, moment: float) -> list[RecordedRun]:
         """Return the recordings of which nothing was written since a moment, in seconds since 1970; oldest first."""
         query = f"SELECT {_RUN} FROM rec_runs WHERE seen < ? ORDER BY seen"
-        is_alive = self._alive()
-        return [_run_of(row, is_alive) for row in self._rows(query, (moment,))]
+        return self._runs_of(self._rows(query, (moment,)))
 
     def forget(self, runs: Sequence[RecordedRun]) -> str | None:
         """Forget recordings, with all that is stored of them, and give their room back to the disk, or to other data in
@@ -296,13 +325,6 @@ class Recordings:
         numbers = [row[0] for run in runs for row in self._rows("SELECT n FROM rec_runs WHERE id = ?", (run.id,))]
         forget(self.file, numbers)
         return self.file.reclaim() if self._has_any else None
-
-    def _alive(self) -> Callable[[str], bool]:
-        def is_alive(owner: str) -> bool:
-            return bool(owner) and self.file.is_held(owner)
-
-        # Each look at a lock asks the system or the database, and most rows have the same few owners.
-        return cache(is_alive)
 
     def find(self, id: str) -> RecordedRun:
         """Return the recording with this id, or whose id begins so; `last` is the newest.
@@ -320,7 +342,7 @@ class Recordings:
         rows = self._rows(f"SELECT {_RUN} FROM rec_runs WHERE id >= ? AND id < ? ORDER BY id LIMIT 3", (id, end))
         exact = [row for row in rows if row[0] == id]
         if len(rows) == 1 or exact:
-            return _run_of((exact or rows)[0], self._alive())
+            return self._runs_of((exact or rows)[:1])[0]
         if rows:
             names = " and ".join(row[0] for row in rows[:2])
             raise StoreError(
@@ -373,7 +395,7 @@ class Recordings:
             where.append("path = ?")
             given.append("/".join(path))
         if kinds:
-            where.append(f"kind IN ({', '.join('?' * len(kinds))})")
+            where.append(f"kind IN ({_marks(kinds)})")
             given += kinds
         query = f"SELECT {_EVENT} FROM rec_events WHERE {' AND '.join(where)} ORDER BY n LIMIT ?"
         known: dict[int, bytes | None] = {}
@@ -518,7 +540,7 @@ class Recordings:
         # SQLite takes no more than 999 parameters before version 3.32.
         for start in range(0, len(wanted), 500):
             some = wanted[start : start + 500]
-            rows = self._rows(f"SELECT n, body FROM rec_pieces WHERE n IN ({', '.join('?' * len(some))})", some)
+            rows = self._rows(f"SELECT n, body FROM rec_pieces WHERE n IN ({_marks(some)})", some)
             bodies |= {number: unpack_piece(body) for number, body in rows}
         return [RequestPart(number=number, body=bodies.get(number)) for number in numbers]
 
@@ -575,11 +597,18 @@ def _path_of(text: str) -> RunPath:
     return tuple(text.split("/")) if text else ()
 
 
-def _run_of(row: Sequence[Any], is_alive: Callable[[str], bool]) -> RecordedRun:
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _run_of(row: Sequence[Any], head: StoredStatus | None, is_held: Callable[[str], bool], now: float) -> RecordedRun:
     *facts, plain, cached, out, cost, owner = row
     told = dict(zip(_RUN_FACTS.split(", "), facts, strict=True))
-    if told["status"] == "live" and not is_alive(owner):
-        told["status"] = "died"
+    recording = StoredStatus(told["status"], told["code"], owner)
+    told["status"] = status = status_of(head, recording, is_held, now=now)
+    if head is not None:  # a recorder that has left knows nothing of its end
+        is_over = status in ("done", "failed", "cancelled")
+        told["ended"], told["code"] = (head.ended, head.code if status != "done" else None) if is_over else (None, None)
     told["has_content"] = bool(told["has_content"])
     usage = Usage(
         requests=told["iterations"], input_tokens=plain, cache_read_tokens=cached, output_tokens=out, cost=cost

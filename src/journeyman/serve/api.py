@@ -30,7 +30,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.cancellation import is_awaited
 from journeyman.durable import Durable, PendingQuestion
-from journeyman.durable.records import OVER, KeptSession, ListedRun, ListPlace, info_of
+from journeyman.durable.records import OVER, KeptSession, ListedRun, ListPlace
 from journeyman.errors import DefinitionError, InvalidArguments, SessionInUse, StoreError
 from journeyman.events import QuestionAsked
 from journeyman.foreign import refuse_old_arguments
@@ -431,7 +431,9 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         before, limit = page_of(asked.request)
         engine, prefix = self._hosting.durable.hub.engine, f"{asked.owner}:"
         found = await engine.rows(prefix=prefix, older_than=before, limit=limit)
-        infos = [info_of(each) for each in found if each.agent in self._hosting.agents]
+        infos = await self._hosting.durable.hub.engine.infos(
+            [each for each in found if each.agent in self._hosting.agents]
+        )
         runs = [_fill(documents.RunLine, each, id=key_of(each.name or "")) for each in infos]
         return json_response(documents.RunList(runs=runs, next=_next_place(found, limit)))
 

@@ -20,6 +20,7 @@ from journeyman.cancellation import wait_until_ended
 from journeyman.errors import StoreError
 from journeyman.record.live import WordsDocument
 from journeyman.record.packing import dumped
+from journeyman.run_status import GOES_ON
 from journeyman.view.documents import RefusalDocument, RunDocument
 from journeyman.view.queries import StoreReader
 
@@ -203,7 +204,7 @@ class LiveStreams:
                     if not isinstance(error, StoreError) or not error.is_busy:
                         yield _gone_message(error)
                         return
-                if seen.run.get("status", "live") != "live":
+                if seen.run.get("status", "running") not in GOES_ON:
                     return
                 yield b": \n\n"
                 await self._wait_for_news(mark)
@@ -212,7 +213,7 @@ class LiveStreams:
     async def _of_run(self, id: str, seen: _BrowserPosition) -> AsyncGenerator[bytes]:
         """Give what is new in a run: first what has happened, and then how it stands."""
         run, said = await self._reader.read(lambda source: (source.run(id), source.words(id)))
-        if run["status"] != "live":  # its recorder deletes the words only after it has written how the run ended
+        if run["status"] not in GOES_ON:  # its recorder deletes the words only after it has written how the run ended
             said = {}
         more = True
         while more:
@@ -232,12 +233,12 @@ class LiveStreams:
         is_new, seen.run, seen.words = run != seen.run, run, said
         if is_new:
             # Whoever comes back with this number has seen how it ended.
-            yield message("run", run, id=None if run["status"] == "live" else seen.after)
+            yield message("run", run, id=None if run["status"] in GOES_ON else seen.after)
 
     async def of_all(self, newest: int = -1, shown: Sequence[str] = ()) -> AsyncGenerator[bytes]:
         """Give the runs that are new or have changed. At first those that go on; where somebody has a list already,
         also those that are newer than the recording with the number `newest`, and those that were shown as live."""
-        known: dict[str, RunDocument] = {id: {"id": id, "status": "live"} for id in shown}
+        known: dict[str, RunDocument] = {id: {"id": id, "status": "running"} for id in shown}
         async with self._watching(""):
             while True:
                 mark = self._mark

@@ -15,14 +15,15 @@ from typing import Any, Final
 from pydantic_core import from_json
 
 from journeyman.data import field_names
-from journeyman.durable.records import OVER, Row, load_head, questions_of
+from journeyman.durable.records import OVER, Row, load_head, questions_of, stored_status
 from journeyman.errors import RunBlocked, quoted
 from journeyman.record.live import WordsDocument
 from journeyman.record.operator import Told, outcomes, told
 from journeyman.record.packing import dumped
 from journeyman.record.page import piece_document, request_document, run_document
-from journeyman.record.reading import MOST, RecordedRun, RecordedStatus, Recordings, StoredRequest
+from journeyman.record.reading import MOST, RecordedRun, Recordings, StoredRequest
 from journeyman.record.schema import is_there, shorten_object, unpack_piece
+from journeyman.run_status import GOES_ON, RunStatus, status_of
 from journeyman.types import RunPath, Usage
 from journeyman.version import package_version
 from journeyman.view.documents import (
@@ -46,8 +47,6 @@ _SEARCH_S: Final = 1.5
 """How long one request looks for a text; then it says where to go on."""
 _SHOWN: Final = 200
 _NEWEST: Final = 30
-_LATE_S: Final = 2.0
-"""The time within which a recorder has written the end of a durable run."""
 _ASKS: Final[Mapping[str, RunAddition]] = {
     "ApprovalRequested": {"waits": "approval"},
     "QuestionAsked": {"waits": "an answer"},
@@ -74,7 +73,7 @@ class Filters:
     """The filters of the list of runs: only runs that fit all of them are shown."""
 
     agent: str | None = None
-    status: RecordedStatus | None = None
+    status: RunStatus | None = None
     failed: bool = False
     since: float | None = None
     over_cost: float | None = None
@@ -181,20 +180,10 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             behind=at,
             limit=limit,
         )
-        if filters.status == "live":
-            recorded = sorted([*recorded, *self._find_suspended(filters, at)], key=_age, reverse=True)[:limit]
         both = [self._to_document(run) for run in recorded]
         if not filters.tool:
             both += self._lone_runs(filters, at, limit)
         return sorted(both, key=lambda run: (run["started"], run["id"]), reverse=True)[:limit]
-
-    def _find_suspended(self, filters: Filters, at: tuple[float, str] | None) -> Iterator[RecordedRun]:
-        """Give the recordings of durable runs that nobody drives, and that have not ended."""
-        query = f"status <> 'live' AND id IN (SELECT id FROM jm_runs WHERE {_OPEN})"
-        for run in self.recordings.chosen(query, limit=_MOST_LIVE) if self.recordings.has_any else ():
-            is_wanted = (filters.agent in (None, run.agent)) and run.started >= (filters.since or 0.0)
-            if is_wanted and not filters.failed and filters.over_cost is None and (at is None or _age(run) < at):
-                yield run
 
     def _lone(self) -> str:
         """Return the condition for durable runs that are not recorded."""
@@ -214,15 +203,15 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             if value is not None:
                 where.append(condition)
                 given.append(value)
-        if filters.failed or filters.status in ("failure", "cancelled"):
-            where.append("status = 'failed'")
-        elif filters.status == "success":
-            where.append("status = 'done'")
+        if filters.failed:
+            where.append("status IN ('failed', 'running')")
         elif filters.status is not None:
-            where.append(_OPEN if filters.status == "live" else "false")
+            where.append("status = ?")
+            given.append({"cancelled": "failed", "died": "running"}.get(filters.status, filters.status))
         rows = self._rows(" AND ".join(where), given, limit=limit)
         documents = [self._lone_document(row) for row in rows]
-        return [each for each in documents if filters.status is None or each["status"] == filters.status]
+        wanted = ("failed", "cancelled", "died") if filters.failed else (filters.status,)
+        return [each for each in documents if wanted == (None,) or each["status"] in wanted]
 
     def _rows(self, where: str, given: Sequence[object], *, limit: int) -> list[Row]:
         if not self._has("jm_runs"):
@@ -273,12 +262,10 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         return self._lone_document(self.row(id))
 
     def _to_document(self, run: RecordedRun) -> RunDocument:
-        """Return a recording as the page has it, with what it waits for from a person as far as its newest events tell.
-        A durable run that waits for something goes on, though nobody drives it, and so nobody records it."""
+        """Return a recording as the page has it, with what it waits for from a person as far as its newest events
+        tell."""
         document = run_document(run)
-        if run.kind == "durable" and run.status in ("left", "died"):
-            document |= self._beyond(run)
-        if document["status"] != "live":
+        if run.status not in GOES_ON:
             return document
         settled: set[tuple[str, str]] = set()
         query = (
@@ -291,19 +278,6 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             elif kind in _ASKS and (path, call) not in settled:
                 return {**document, **_ASKS[kind]}
         return document
-
-    def _beyond(self, run: RecordedRun) -> RunDocument:
-        """Return the facts that the store of durable runs knows better than the recording of the run."""
-        rows = self._rows("id = ?", (run.id,), limit=1)
-        # One that has just ended is still being recorded, or nobody has recorded it where it ended.
-        is_fresh = bool(rows) and run.status == "left" and time.time() - (rows[0].ended or 0.0) < _LATE_S
-        goes_on = ("ready", "waiting", "held", *(("running",) if run.status == "left" else ()))
-        if rows and (rows[0].status in goes_on or (rows[0].status in OVER and is_fresh)):
-            return {"status": "live", "ended": None, "code": None}
-        if rows and rows[0].status in OVER:
-            lone = self._lone_document(rows[0])
-            return {name: lone[name] for name in ("status", "ended", "code")}
-        return {}
 
     def recording(self, id: str) -> RecordedRun | None:
         """Return the recording with exactly this id; None: there is none."""
@@ -337,7 +311,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         return StoredParts(
             recordings=[found for id in ids if (found := self.recording(id)) is not None],
             durable=[*rows],
-            going=[run for run in runs if run["status"] == "live" or run["id"] in open_ones],
+            going=[run for run in runs if run["status"] in GOES_ON or run["id"] in open_ones],
         )
 
     def _has(self, table: str) -> bool:
@@ -352,9 +326,13 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             model, text = head.model, " ".join(head.input[:2_000].split())[:_SHOWN]
         except RunBlocked as blocked:
             model, text = "", blocked.why[:_SHOWN]
-        status: RecordedStatus = "live" if row.status not in OVER else "success" if row.status == "done" else "failure"
-        if row.why == "EXECUTION_CANCELLED":
-            status = "cancelled"
+        status = status_of(stored_status(row), None, self.recordings.file.is_held)
+        query = (
+            "SELECT count(*), count(*) FILTER (WHERE attempt = ? AND iteration = ?) FROM jm_steps"
+            " WHERE run = ? AND kind = 'model' AND state = 'done'"
+        )
+        [(answered, last)] = self.recordings.file.rows(query, (row.attempt, row.iteration, row.id))
+        iterations = answered + bool(row.iteration and not last)  # the last one may have got no answer
         waits = "" if row.status in OVER else f" It is {row.status}{f': {row.why}' if row.why else ''}."
         run = RecordedRun(
             id=row.id,
@@ -369,15 +347,15 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             status=status,
             code=row.why if row.status == "failed" else None,
             attempts=row.attempt,
-            iterations=row.iteration,
+            iterations=iterations,
             calls=0,
             children=0,
-            usage=Usage(requests=row.iteration, input_tokens=row.tokens, cost=row.cost),
+            usage=Usage(requests=iterations, input_tokens=row.tokens, cost=row.cost),
             bytes=0,
             dropped=0,
             why=f"It was not recorded: only its figures are known, and what it waits for.{waits}",
         )
-        return {**run_document(run), "has_steps_only": True}
+        return {**run_document(run), "calls": None, "has_steps_only": True}
 
     def days(self, n_days: int) -> DaysDocument:
         """Return the counts of each of the last days, by UTC, the oldest first."""
@@ -496,8 +474,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             query = "SELECT n FROM jm_signals WHERE run = ? AND kind <> 'steer'"  # all but texts are heard at once
             heard = {n: ("taken", "") for (n,) in ([] if is_over else self.recordings.file.rows(query, (id,)))}
             return told(self.recordings, id, heard, is_over=is_over)
-        is_over = self._to_document(run)["status"] != "live"
-        return told(self.recordings, id, outcomes(self.recordings, run), is_over=is_over)
+        return told(self.recordings, id, outcomes(self.recordings, run), is_over=run.status not in GOES_ON)
 
     # -- what is live
 
@@ -514,8 +491,8 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         found: list[RunDocument] = []
         if self.recordings.has_any:
             top = self._newest()
-            going = self.recordings.chosen("status = 'live'", limit=_MOST_LIVE)
-            going += self._find_suspended(Filters(), None)
+            suspended = f" OR id IN (SELECT id FROM jm_runs WHERE {_OPEN})" if self._has("jm_runs") else ""
+            going = self.recordings.chosen(f"(status = 'live'{suspended})", limit=_MOST_LIVE)
             new = self.recordings.chosen("n > ?", (newest,), limit=_MOST_LIVE) if newest >= 0 else []
             found += [self._to_document(run) for run in (*going, *new)]
         else:
@@ -524,7 +501,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         found += [self._lone_document(row) for row in self._rows(open_ones, (), limit=_MOST_LIVE)]
         now = {str(run["id"]): run for run in found}
         for id, run in known.items():
-            if id not in now and run["status"] == "live":
+            if id not in now and run["status"] in GOES_ON:
                 try:
                     now[id] = self.run(id)
                 except LookupError:  # it was forgotten
@@ -548,10 +525,6 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
 def is_anothers(path: Path) -> bool:
     """Tell whether a store belongs to another user of this machine."""
     return hasattr(os, "geteuid") and path.exists() and path.stat().st_uid != os.geteuid()
-
-
-def _age(run: RecordedRun) -> tuple[float, str]:
-    return run.started, run.id
 
 
 def _lone_events(row: Row, answered: Sequence[str] = ()) -> Iterator[EventDocument]:

@@ -24,8 +24,8 @@ export function partiesOf(tree: Tree, step: Step): Party[] {
   for (const run of tree.runs.filter(isInside)) {
     const path = run.path.join("/");
     const known = merged.get(path);
-    if (known) merged.set(path, { ...known, run, used: sum(known.used, run.used), calls: known.calls + run.calls.size, times: known.times + 1 });
-    else merged.set(path, { run, used: run.used, calls: run.calls.size, mode: run === top || run.path.length === 1 ? "itself" : run.mode, times: 1 });
+    if (known) merged.set(path, { ...known, run, used: sum(known.used, run.used), calls: known.calls + run.counted, times: known.times + 1 });
+    else merged.set(path, { run, used: run.used, calls: run.counted, mode: run === top || run.path.length === 1 ? "itself" : run.mode, times: 1 });
   }
   return [...merged.values()];
 }

@@ -8,10 +8,20 @@ import { firstOf, inOneLine, list, NOTHING, number, object, sum, text, usage, wo
 export type Kind = "root" | "turn" | "run" | "attempt" | "iteration" | "call" | "note" | "ending";
 export type State = "done" | "failed" | "live" | "waits" | "cancelled";
 
+/** Whether a run has neither ended nor been left. */
+export function goesOn(run: { status: string }): boolean {
+  return ["ready", "running", "waiting", "held", "blocked"].includes(run.status);
+}
+
+/** Whether a step is the call of a tool, which counts and limits of calls are about: handing in is none. */
+export function isCounted(step: Step): boolean {
+  return step.kind === "call" && !["output", "submit"].includes(text(step.called?.["kind"]));
+}
+
 export function stateOf(status: string, isWaiting = false): State {
   if (isWaiting) return "waits";
-  if (status === "live") return "live";
-  if (status === "failure" || status === "died") return "failed";
+  if (status === "failed" || status === "died" || status === "blocked") return "failed";
+  if (goesOn({ status })) return "live";
   return status === "cancelled" ? "cancelled" : "done";
 }
 
@@ -92,6 +102,8 @@ export interface RunStep extends Step {
   attempts: Step[];
   drafts: Draft[];
   calls: Map<string, Step>;
+  /** How many calls of tools it has made; neither output nor submit is one. */
+  counted: number;
   /** Those under way. */
   nowAttempt: Step | null;
   nowIteration: Step | null;
@@ -161,7 +173,7 @@ export class Tree {
     const run = this.step("run", parent, null, key, start) as RunStep;
     Object.assign(run, {
       path, agent: path[path.length - 1] ?? "", model: "", mode: "", maxAttempts: 0, maxIterations: 0, limits: {}, ended: null,
-      attempts: [], drafts: [], calls: new Map<string, Step>(), nowAttempt: null, nowIteration: null, verdictNow: null, input: "",
+      attempts: [], drafts: [], calls: new Map<string, Step>(), counted: 0, nowAttempt: null, nowIteration: null, verdictNow: null, input: "",
     });
     return run;
   }
@@ -425,6 +437,7 @@ export class Tree {
     call.called = event;
     call.events.push(event);
     run.calls.set(id, call);
+    if (isCounted(call)) run.counted += 1;
     iteration.end = null;
     if (event["kind"] === "output") {
       call.draft = { number: run.drafts.length + 1, call, verdict: null };

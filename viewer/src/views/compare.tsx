@@ -7,7 +7,7 @@ import { align, type Pair } from "../logic/compare";
 import { beside, lines } from "../logic/diff";
 import { count, duration, exact, firstLine, money, percent, plural, shortId } from "../logic/format";
 import { requestsByStep, stepKey } from "../logic/requests";
-import type { Step, Tree } from "../logic/tree";
+import { isCounted, type Step, type Tree } from "../logic/tree";
 import { sentTokens, text } from "../logic/values";
 import { titleOf } from "../logic/rows";
 import { type Recording, useRecording } from "../recording";
@@ -61,7 +61,7 @@ export function Compare({ route }: { route: Route }) {
 }
 
 function code(run: Run) {
-  return <span class={`mono ${run.code ? "bad" : run.status === "success" ? "good" : ""}`}>{run.code ?? run.status.toUpperCase()}</span>;
+  return <span class={`mono ${run.code ? "bad" : run.status === "done" ? "good" : ""}`}>{run.code ?? (run.status === "done" ? "SUCCESS" : run.status)}</span>;
 }
 
 function difference(one: number, other: number, isShare: boolean): string {
@@ -161,7 +161,7 @@ function Both({ a, b, runs, trees }: { a: Recording; b: Recording; runs: [Run, R
 /** What was the same: as an attempt where it is all of one, and how long it took on each side. */
 function SameInBoth({ prefix }: { prefix: Pair[] }) {
   const steps = prefix.flatMap((pair) => (pair.a ? [pair.a] : []));
-  const calls = steps.reduce((n, step) => n + step.children.filter((each) => each.kind === "call").length, 0);
+  const calls = steps.reduce((n, step) => n + step.children.filter(isCounted).length, 0);
   const attempts = new Set(steps.map((step) => step.attempt));
   const whole = attempts.size === 1 && steps.length === steps[0]?.parent?.children.filter((each) => each.kind === "iteration").length;
   const took = (side: "a" | "b") => {

@@ -5,7 +5,7 @@ import type { Facts, Usage } from "../api";
 import { parsed } from "../client";
 import { allowedMoney, count, DASH, duration, exact, money, percent } from "../logic/format";
 import { type Gauge, gaugesOf, type Party, partiesOf } from "../logic/gauges";
-import type { RunStep, Step, Tree } from "../logic/tree";
+import { isCounted, type RunStep, type Step, type Tree } from "../logic/tree";
 import { allTokens, isObject, NOTHING, number, object, sentTokens, sum, text, usage } from "../logic/values";
 import type { Recording } from "../recording";
 import { VerdictView } from "./draft";
@@ -165,15 +165,13 @@ function ByChild({ told, all }: { told: Party[]; all: Usage }) {
 function ByTool({ tree, told }: { tree: Tree; told: Party[] }) {
   const runs = new Set(told.map((each) => each.run.path.join("/")));
   const tools = new Map<string, { calls: number; errors: number; seconds: number }>();
-  for (const run of tree.runs) {
-    if (!runs.has(run.path.join("/"))) continue;
-    for (const call of run.calls.values()) {
-      const known = tools.get(call.title) ?? { calls: 0, errors: 0, seconds: 0 };
-      known.calls += 1;
-      known.errors += call.finished?.["is_error"] === true ? 1 : 0;
-      known.seconds += number(call.finished?.["duration_s"]) ?? 0;
-      tools.set(call.title, known);
-    }
+  for (const call of [...tree.steps.values()].filter(isCounted)) {
+    if (!runs.has(call.run.path.join("/"))) continue;
+    const known = tools.get(call.title) ?? { calls: 0, errors: 0, seconds: 0 };
+    known.calls += 1;
+    known.errors += call.finished?.["is_error"] === true ? 1 : 0;
+    known.seconds += number(call.finished?.["duration_s"]) ?? 0;
+    tools.set(call.title, known);
   }
   const rows = [...tools].map(([key, each]) => ({
     key,

@@ -8,7 +8,7 @@ import { FILTERS, wanted } from "../listing";
 import { go, goOn, type Route } from "../route";
 import { Icon, Key, useAsked } from "./parts";
 
-const STATUSES = ["live", "success", "failed", "failure", "cancelled", "left", "died"];
+const STATUSES = ["running", "waiting", "held", "blocked", "ready", "done", "failed", "cancelled", "left", "died"];
 const DAYS: [string, string][] = [["1", "today"], ["7", "7 days"], ["14", "14 days"], ["30", "30 days"]];
 const COSTS = ["0.01", "0.05", "0.1", "1"];
 

@@ -4,7 +4,7 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Run } from "../api";
 import { type Failed, failureOf, forget } from "../client";
 import { age, plural, size } from "../logic/format";
-import { stateOf } from "../logic/tree";
+import { goesOn, stateOf } from "../logic/tree";
 import { Problem, StateIcon, toast } from "./parts";
 
 const NAMED = 8;
@@ -27,7 +27,7 @@ export function Forget({ runs, keep, gone, failed }: ForgetGiven) {
   const many = plural(runs.length, "run");
   const bytes = runs.reduce((all, run) => all + run.bytes, 0);
   const durable = runs.filter((run) => run.kind === "durable").length;
-  const open = runs.filter((run) => run.status === "live").length;
+  const open = runs.filter((run) => goesOn(run)).length;
   const send = async () => {
     setBusy(true);
     try {

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { allowedMoney, clock, count, duration, exact, money, percent, utc } from "../logic/format";
-import { stateOf, type Tree } from "../logic/tree";
+import { goesOn, stateOf, type Tree } from "../logic/tree";
 import { number, sentTokens } from "../logic/values";
 import type { Recording } from "../recording";
 import { Figure, StateIcon } from "./parts";
@@ -12,7 +12,7 @@ export function Head({ tree, recording, now }: { tree: Tree; recording: Recordin
   const waits = tree.waits;
   const main = tree.runs.find((each) => each.path.length === 1) ?? null;
   const sent = sentTokens(run.usage);
-  const isLive = run.status === "live";
+  const isLive = goesOn(run);
   const outermost = tree.runs.filter((each) => each.path.length === 1);
   const own = outermost.reduce((all, each) => all + each.used.requests, 0);
   /** What is allowed, while it matters. Not all the time of a durable run counts. */
@@ -23,17 +23,17 @@ export function Head({ tree, recording, now }: { tree: Tree; recording: Recordin
   return (
     <section class="head" aria-label="This run">
       <h1>
-        <StateIcon state={stateOf(run.status === "left" && run.code ? "failure" : run.status, waits !== null && isLive)} isGood={run.status === "success"} />
+        <StateIcon state={stateOf(run.status === "left" && run.code ? "failed" : run.status, waits !== null && isLive)} isGood={run.status === "done"} />
         <span>{title}</span>
       </h1>
       <p class="figures">
         {isLive ? (
           <Figure name="state">
-            <span class={waits ? "wait" : "accent"}>{waits?.waiting ? `waits for you, ${duration(now - waits.waiting.event.at)}` : "live"}</span>
+            <span class={waits ? "wait" : "accent"}>{waits?.waiting ? `waits for you, ${duration(now - waits.waiting.event.at)}` : run.status}</span>
           </Figure>
         ) : (
           <Figure name="ended">
-            <span class={`mono ${run.code ? "bad" : run.status === "success" ? "good" : ""}`}>{run.code ?? ({ success: "SUCCESS", left: "left", died: "died", cancelled: "cancelled" }[run.status as string] ?? run.status)}</span>
+            <span class={`mono ${run.code ? "bad" : run.status === "done" ? "good" : ""}`}>{run.code ?? (run.status === "done" ? "SUCCESS" : run.status)}</span>
           </Figure>
         )}
         {run.kind === "chat" ? (

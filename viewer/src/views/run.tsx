@@ -2,6 +2,7 @@
 
 import { useLayoutEffect } from "preact/hooks";
 import { plural, shortId } from "../logic/format";
+import { goesOn } from "../logic/tree";
 import { embedded } from "../offline";
 import { type Recording, useRecording } from "../recording";
 import { goOn, type Route } from "../route";
@@ -25,9 +26,9 @@ export function RunPage({ route }: { route: Route }) {
         </span>
       </Where>
       <span class="actions">
-        {run?.status === "live" && (
+        {run && goesOn(run) && (
           <span class="chip accent">
-            <StateIcon state="live" /> live
+            <StateIcon state="live" /> {run.status}
           </span>
         )}
         <button type="button" class="plain" onClick={() => goOn({ view: isConversation ? "" : "conversation" })}>

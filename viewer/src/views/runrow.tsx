@@ -2,7 +2,7 @@
 
 import type { Run } from "../api";
 import { age, count, duration, exact, money, percent, plural, utc } from "../logic/format";
-import { stateOf } from "../logic/tree";
+import { goesOn, stateOf } from "../logic/tree";
 import { sentTokens } from "../logic/values";
 import { go, href } from "../route";
 import { StateIcon } from "./parts";
@@ -19,10 +19,11 @@ interface RunRowGiven {
 
 function ending(run: Run): { told: string; look: string } {
   if (run.waits) return { told: `waits for ${run.waits}`, look: "wait" };
-  if (run.status === "live") return { told: `attempt ${Math.max(run.attempts, 1)} · iteration ${run.iterations}`, look: "accent" };
+  if (goesOn(run) && run.status !== "running") return { told: run.status, look: run.status === "blocked" ? "bad" : "wait" };
+  if (goesOn(run)) return { told: `attempt ${Math.max(run.attempts, 1)} · iteration ${run.iterations}`, look: "accent" };
   if (run.status === "died") return { told: "its process died", look: "bad" };
   if (run.code) return { told: run.code, look: run.code === "EXECUTION_CANCELLED" ? "mono quiet" : "mono bad" };
-  if (run.status === "success") return { told: "SUCCESS", look: "mono" };
+  if (run.status === "done") return { told: "SUCCESS", look: "mono" };
   return { told: run.status, look: "" };
 }
 
@@ -30,8 +31,8 @@ export function RunRow({ run, top, isNarrow, isSelecting, isHere, isSelected, to
   const sent = sentTokens(run.usage);
   const now = Date.now() / 1000;
   const told = ending(run);
-  const state = stateOf(run.status === "left" && run.code ? "failure" : run.code === "EXECUTION_CANCELLED" ? "cancelled" : run.status, Boolean(run.waits));
-  const took = (run.status === "live" ? now : (run.ended ?? run.seen)) - run.started;
+  const state = stateOf(run.status === "left" && run.code ? "failed" : run.status, Boolean(run.waits));
+  const took = (goesOn(run) ? now : (run.ended ?? run.seen)) - run.started;
   const place = { transform: `translateY(${top}px)` };
   const look = `rrow${isHere ? " here" : ""}${isSelected ? " selected" : ""}`;
   const open = (event: MouseEvent) => {
@@ -55,7 +56,7 @@ export function RunRow({ run, top, isNarrow, isSelecting, isHere, isSelected, to
           <span class={told.look === "mono" ? "quiet" : told.look}>{inShort}</span>
           <span class="num">{money(run.usage.cost)}</span>
           <span class="num quiet">{duration(took)}</span>
-          <span class={`num ${run.status === "live" ? "accent" : "quiet"}`}>{run.status === "live" ? "live" : age(run.started, now).replace(" ago", "")}</span>
+          <span class={`num ${goesOn(run) ? "accent" : "quiet"}`}>{goesOn(run) ? run.status : age(run.started, now).replace(" ago", "")}</span>
         </span>
       </div>
     );

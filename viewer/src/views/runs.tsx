@@ -5,6 +5,7 @@ import type { Run, Store } from "../api";
 import { FILTERS, type Listed, useRuns } from "../listing";
 import { exact, plural, size } from "../logic/format";
 import { choose } from "../logic/selection";
+import { goesOn } from "../logic/tree";
 import { go, type Route } from "../route";
 import { Filters, NoMatch } from "./filters";
 import { Forget } from "./forget";
@@ -172,7 +173,7 @@ export function RunsPage({ route }: { route: Route }) {
         <Forget
           runs={selection.unwanted}
           keep={(onlyOpen) => {
-            if (onlyOpen) selection.select(selection.unwanted.filter((run) => run.status !== "live"));
+            if (onlyOpen) selection.select(selection.unwanted.filter((run) => !goesOn(run)));
             selection.askNoMore();
           }}
           gone={() => {

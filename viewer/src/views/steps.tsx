@@ -6,7 +6,7 @@ import { isMissed, told } from "../logic/cache";
 import { plural } from "../logic/format";
 import { requestsByStep } from "../logic/requests";
 import { childrenOf, isFailing, reveal, type Row, rowsOf, selectedAtFirst } from "../logic/rows";
-import type { Step, Tree } from "../logic/tree";
+import { goesOn, type Step, type Tree } from "../logic/tree";
 import type { Recording } from "../recording";
 import { goOn, type Route } from "../route";
 import { Details, type Tab, tabsOf } from "./details";
@@ -192,13 +192,13 @@ function useAnnouncements(tree: Tree, run: Run): void {
     if (tree.waits) announce(`${tree.waits.title} waits for you`, true);
   }, [tree.waits?.key]);
   useEffect(() => {
-    if (run.status === "live") announce(plural(run.iterations, "iteration"));
+    if (goesOn(run)) announce(plural(run.iterations, "iteration"));
   }, [run.iterations]);
 }
 
 export function Steps({ recording, tree, route }: { recording: Recording; tree: Tree; route: Route }) {
   const run = recording.run ?? tree.recording;
-  const isLive = run.status === "live";
+  const isLive = goesOn(run);
   const now = useNow(isLive);
   const isNarrow = useNarrow();
   const isMiddle = useNarrow(1100) && !isNarrow;

@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { Day, Days, Run, Store } from "../api";
 import { get } from "../client";
 import { count, exact, money, plural } from "../logic/format";
+import { goesOn } from "../logic/tree";
 
 /** The store itself and its last days; asked for anew when runs were forgotten, and only once the rows are here. */
 export function useStore(isHere: boolean, forgotten: number): { store: Store | null; days: Day[] } {
@@ -21,7 +22,7 @@ export function Summary({ runs, days, isNarrow }: { runs: Run[]; days: Day[]; is
   const today = Math.floor(Date.now() / 86_400_000) * 86_400;
   const day = days.find((each) => each.day === today) ?? { runs: 0, failed: 0, cost: 0 };
   const inSpan = days.filter((each) => each.day > today - 14 * 86_400).reduce((all, each) => all + each.runs, 0);
-  const live = runs.filter((run) => run.status === "live").length;
+  const live = runs.filter((run) => goesOn(run)).length;
   const waiting = runs.filter((run) => run.waits).length;
   return (
     <section class="summary" aria-label="Today">

@@ -321,7 +321,7 @@ _WORK: Final = ("attempt", "iteration", "call")
 
 def _work_in(metadata: Metadata) -> tuple[int, int, int]:
     iterations = sum(record.iterations for record in metadata.attempts)
-    return len(metadata.attempts), iterations, sum(stats.calls for stats in metadata.tools.values())
+    return len(metadata.attempts), iterations, metadata.n_calls
 
 
 # -- background work and teams ----------------------------------------------------------------------------------------

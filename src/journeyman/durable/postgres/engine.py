@@ -258,6 +258,10 @@ class PostgresEngine(Transactions):
 
     # -- steps and signals
 
+    async def find_dead(self, owners: Collection[str]) -> Collection[str]:
+        alive = await self.read(lambda connection: self.connections.alive(connection, owners))
+        return {*owners}.difference(alive)
+
     async def records(self, id: str) -> Sequence[Record]:
         query = f"SELECT {sql.STEP} FROM jm_steps WHERE run = %s::text ORDER BY n"
         found = await self.read(lambda connection: rows_of(connection, query, [storable_value(id)]))

@@ -1,0 +1,128 @@
+"""What each face says of a run is the same: the page and its list, the commands, a handle, the server, and the result.
+
+One store has runs of every kind: ended in each way, alone and durable, recorded and not; of a crew, a chat, a team and
+a batch; served; waiting, held, blocked, and those whose process has died.
+"""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from journeyman import Result, Runtime, run_many
+from journeyman.data import copy_with
+from journeyman.durable import Durable, RunInfo
+from journeyman.durable.rules import RowRule
+from journeyman.record import Recorder, Recordings
+from journeyman.run_status import RunStatus
+from journeyman.testing.scripted import call, say
+from journeyman.types import adapter_of
+from journeyman.view.queries import Filters, StoreReader
+from tests.cli.program import Warm
+from tests.loop.test_endings import ENDINGS
+from tests.play import Door, Stage
+from tests.serve.http_served import clerk, serving, waiter
+from tests.view.desk import asking
+from tests.view.provider import Provider
+from tests.view.stores import record_crew, record_lives, record_reader, record_team
+
+LOOK = say(call("look", {"topic": "tides"}))
+COLUMNS = ("status", "code", "attempts", "iterations", "calls", "tokens", "cost")
+TOKENS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
+Told = Mapping[str, Mapping[str, Any]]
+"""By the id of a run, what a face says of it."""
+
+
+def of_result(result: Result[Any]) -> dict[str, Any]:
+    told, code = result.metadata, None if result.code == "SUCCESS" else result.code
+    status = {None: "done", "EXECUTION_CANCELLED": "cancelled"}.get(code, "failed")
+    iterations, tokens = sum(each.iterations for each in told.attempts), told.usage.total_tokens if told.usage else 0
+    return dict(
+        zip(COLUMNS, (status, code, len(told.attempts), iterations, told.n_calls, tokens, told.cost), strict=True)
+    )
+
+
+def of_run(run: Mapping[str, Any]) -> dict[str, Any]:
+    tokens = sum(run["usage"][name] or 0 for name in TOKENS)
+    return {name: run[name] for name in COLUMNS[:5]} | {"tokens": tokens, "cost": run["usage"]["cost"]}
+
+
+def of_info(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is said of a durable run. What it used is known once it was given back."""
+    if run["status"] in ("running", "died"):
+        return {"status": run["status"]}
+    code = run.get("reason") if run["status"] in ("failed", "cancelled") else None
+    return {"attempts": run.get("attempt"), "code": code, **{name: run[name] for name in ("status", "tokens", "cost")}}
+
+
+async def begin_runs(path: Path, recorder: Recorder) -> dict[str, Result[Any]]:
+    """Begin runs of every kind, and return the results of those that have one and have started no other, by id."""
+    runtime, ended = Runtime(recorder=recorder), dict[str, Result[Any]]()
+    async with Durable(path, suspend_after_s=0.01) as durable, Provider() as provider:
+        for name, case in ENDINGS.items():
+            result = await case.run(Stage(over_http=False), runtime=runtime)
+            await recorder.flush()
+            with Recordings(path) as recordings:
+                ended[recordings.find("last").id] = result
+            for id, around in ((f"kept {name}", runtime), (f"lone {name}", Runtime())):
+                result = await case.run(Stage(over_http=False), durable.run, id=id, runtime=around)
+                ended |= {info.id: result for info in await durable.list(limit=1) if info.name == id}
+        await record_crew(recorder, provider)
+        await record_reader(recorder, provider)
+        await record_team(recorder)
+        async for _ in run_many(asking(LOOK), ["a", "b"], runtime=runtime):
+            pass
+        for around in (runtime, Runtime()):
+            handles = [await durable.start(asking(LOOK), "What?") for _ in range(4)]
+            for handle in handles[1:]:
+                await durable.resume(handle.id, asking(LOOK), runtime=around)
+            await handles[2].hold()
+            rule = RowRule(lambda row, _: copy_with(row, status="blocked", why="it differs"))
+            await durable.hub.engine.change(handles[3].id, rule, now=0.0)
+    return ended
+
+
+@pytest.fixture(scope="module")
+async def faces(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> AsyncIterator[Mapping[str, Told]]:
+    """What each face says of the runs."""
+    path = tmp_path_factory.mktemp("faces") / "runs.db"
+    with Recorder(path) as recorder:
+        ended = await begin_runs(path, recorder)
+    record_lives(path, warm)
+    async with serving([clerk(), waiter(Door())], store=str(path)) as served:
+        for agent, text, id in (("clerk", "Hello.", "a"), ("clerk", "send", "b"), ("waiter", "?", "c")):
+            said = {"idempotency_key": id, "prefer": "respond-async"}
+            assert (await served.ask("POST", f"/agents/{agent}/runs", {"input": text}, **said))[0] == 202
+        await served.waiting("/runs/b")
+        await served.ask("POST", "/runs/c/stop", {"reason": "enough"})
+        assert [(await served.ended(id))["code"] for id in "ac"] == ["SUCCESS", "EXECUTION_CANCELLED"]
+        documents = [(await served.ask("GET", f"/runs/{id}"))[1] for id in "abc"]
+        async with Durable(path) as durable:
+            infos = await durable.list(limit=1_000)
+            assert [await (await durable.get(info.id)).info() for info in infos] == [*infos]
+        ids = {(info.name or "").rpartition(":")[2]: info.id for info in infos}
+        reader = StoreReader(path)
+        listed = reader.runs(Filters(), before=None, limit=1_000)["runs"]
+        command = json.loads(warm("runs", "--json", "-n", "1000", "--store", path).stdout)
+        yield {
+            "result": {id: of_result(result) for id, result in ended.items()},
+            "list": {run["id"]: of_run(run) for run in listed},
+            "page": {run["id"]: of_run(reader.run(run["id"])) for run in listed},
+            "command, recordings": {run["id"]: of_run(run) for run in command["recordings"]},
+            "command, durable runs": {run["id"]: of_info(run) for run in command["runs"]},
+            "handle": {info.id: of_info(adapter_of(RunInfo).dump_python(info)) for info in infos},
+            "server": {ids[run["id"]]: of_info(run) for run in documents},
+        }
+        reader.close()
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+async def test_every_face_says_the_same_of_a_run(faces: Mapping[str, Told], column: str) -> None:
+    ids = {id for told in faces.values() for id in told}
+    assert len(ids) > 100
+    assert column != "status" or {run[column] for run in faces["list"].values()} == {*get_args(RunStatus)}
+    for id in ids:
+        said = {face: told[id][column] for face, told in faces.items() if told.get(id, {}).get(column) is not None}
+        assert len({*said.values()}) < 2, (id, said)
