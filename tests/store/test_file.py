@@ -28,34 +28,6 @@ def test_what_a_statement_has_written_others_see_at_once(path: Path) -> None:
     file.close()
 
 
-def test_a_statement_that_another_process_keeps_waiting_is_busy_and_may_be_tried_again(path: Path) -> None:
-    file, other = File(path, busy_s=0.0), File(path)
-    with other.transaction() as connection:
-        connection.execute(_ADD, (b"x",))
-        with pytest.raises(StoreError, match="could not be written") as caught:
-            file.write(_ADD, (b"y",))
-    assert (caught.value.is_busy, caught.value.may_pass, file.is_damaged) == (True, True, False)
-    assert file.write(_ADD, (b"y",)) == 1
-    assert n_records(path) == 2
-    file.close()
-    other.close()
-
-
-def test_of_a_statement_for_which_there_is_no_room_nothing_is_written(path: Path) -> None:
-    # K22
-    file = File(path)
-    n_pages = file.rows("PRAGMA page_count")[0][0]
-    file.rows(f"PRAGMA max_page_count = {n_pages}")
-    with pytest.raises(StoreError, match="full") as caught:
-        file.write(_ADD, (bytes(100_000),))
-    assert (caught.value.is_busy, caught.value.may_pass) == (False, True)
-    assert n_records(path) == 0
-    file.rows(f"PRAGMA max_page_count = {n_pages + 100}")
-    assert file.write(_ADD, (bytes(100_000),)) == 1, "no transaction was left open"
-    assert n_records(path) == 1
-    file.close()
-
-
 _WORKS: list[Callable[[File], object]] = [
     lambda file: file.write(_ADD, (b"x",)),
     lambda file: file.rows("SELECT * FROM records"),
