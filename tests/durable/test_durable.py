@@ -358,6 +358,8 @@ async def test_the_first_answer_counts_and_the_second_is_told_who_gave_it(proces
             LookupError, match=rf"No question waits under '123456' in the run '7'. It waits for {digest[:12]}"
         ):
             await handle.approve("123456", Allow())
+        with pytest.raises(ValueError, match="blank"):
+            await handle.steer("  ")
         await handle.approve(digest, Deny("too much"), who="Ada")
         with pytest.raises(LookupError, match="answered before: deny, by Ada, 0 s ago"):
             await handle.approve(digest, Allow(), who="Bob")
@@ -402,22 +404,6 @@ async def test_a_question_of_the_model_may_be_answered_later(process: Process) -
 
 
 # -- words to a run ----------------------------------------------------------------------------------------------------
-
-
-async def test_what_is_said_to_a_run_is_said_once(process: Process) -> None:
-    world = World()
-    agent = payer(world, gate=AsksAbout("B"))
-    asked = await suspended(process, agent)
-    async with process() as durable:
-        handle = await durable.get("7")
-        with pytest.raises(ValueError, match="blank"):
-            await handle.steer("  ")
-        await handle.steer("In euros.")
-        assert (await handle.info()).status == "ready"
-        await handle.approve(asked.pending[0].question_id, Allow())
-        result = await durable.run(agent, "Pay.", id="7")
-    assert [message.text for message in result.history if message.text == "In euros."] == ["In euros."]
-    assert results(result) == ["paid A", "paid B"], "what waits for an answer has begun, whatever was said since"
 
 
 async def test_what_is_said_when_a_run_has_its_answer_is_answered_too(process: Process) -> None:

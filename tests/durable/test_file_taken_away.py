@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from journeyman import Agent, Chat, tool
 from journeyman.durable import Durable
 from journeyman.errors import StoreError
 from journeyman.model import Request
+from journeyman.record import Recorder
 from journeyman.testing.scripted import Answer, FunctionModel, call, say
+from journeyman.view.queries import StoreReader
 from tests.play import n_answers
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="an open file cannot be moved")
@@ -68,3 +71,13 @@ async def test_a_chat_whose_file_was_moved_says_so_with_its_next_turn(path: Path
         path.rename(path.with_name("aside.db"))
         with pytest.raises(StoreError, match="was moved, removed or replaced"):
             await chat.prompt("on")
+
+
+def test_who_looks_at_a_file_is_told_that_another_one_has_replaced_it(path: Path) -> None:
+    Recorder(path).close()
+    with closing(StoreReader(path)) as reader:
+        assert reader.version(surely=False) == reader.version(surely=False)
+        path.rename(path.with_name("old.db"))
+        Recorder(path).close()
+        with pytest.raises(StoreError, match="replaced"):
+            reader.version(surely=False)

@@ -2,13 +2,14 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from journeyman import Agent, Success
 from journeyman.durable import Durable, RunHandle, Worker
 from journeyman.durable.engine import Written
-from journeyman.durable.records import Claim, Record, Row, Signal
+from journeyman.durable.records import Claim, Record
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.gate import Allow, Ask
 from journeyman.model import Request
@@ -48,18 +49,10 @@ async def test_a_run_that_waits_is_suspended_and_goes_on_without_a_look_that_wou
 class SlowEngine(SqliteEngine):
     """An engine that takes its time to write an answer: another process is writing."""
 
-    async def write(
-        self,
-        claim: Claim,
-        record: Record,
-        *,
-        is_synced: bool = False,
-        starts: Row | None = None,
-        posts: Signal | None = None,
-    ) -> Written:
+    async def write(self, claim: Claim, record: Record, **options: Any) -> Written:
         if "/approval/" in record.key:
             await asyncio.sleep(0.2)
-        return await super().write(claim, record, is_synced=is_synced, starts=starts, posts=posts)
+        return await super().write(claim, record, **options)
 
 
 @pytest.mark.parametrize(("engine", "suspend_after_s"), [(SqliteEngine, 600), (SlowEngine, 0.05)])

@@ -1,5 +1,6 @@
 """Recorders on stores and disks that are not as they should be: one warning, and never the end of a run."""
 
+import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable
@@ -10,9 +11,10 @@ import pytest
 
 from journeyman import Agent, Runtime, ToolContext, run, tool
 from journeyman.events import RecordingEnded, Target
+from journeyman.model import Request
 from journeyman.record import Recorder, Recordings
 from journeyman.record.recorder import MOST_WAITING
-from journeyman.testing.scripted import ScriptedModel, call, say
+from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from tests.cli.program import Warm
 from tests.play import Recorder as Heard
 from tests.play import succeeded
@@ -121,20 +123,25 @@ async def test_a_full_disk_costs_the_recordings_that_go_on_and_no_later_ones(
 
 
 async def test_a_slow_disk_costs_reports_of_progress_and_nothing_else(path: Path, warm: Warm) -> None:
-    n_reports = MOST_WAITING + 1_500
+    n_reports, was_free = MOST_WAITING + 1_500, list[bool]()
 
     @tool
     async def report(ctx: ToolContext) -> str:
         """Report more than can be written."""
-        with closing(sqlite3.connect(path, isolation_level=None)) as disk:
-            disk.execute("BEGIN IMMEDIATE")
-            for n in range(n_reports):
-                ctx.progress(f"{n} done")
+        disk.execute("BEGIN IMMEDIATE")
+        for n in range(n_reports):
+            ctx.progress(f"{n} done")
+        asyncio.get_running_loop().call_later(0.1, disk.execute, "ROLLBACK")
         return "reported"
 
-    agent = Agent(name="scout", model=ScriptedModel([say(call("report", id="c1")), say("So.")]), tools=[report])
-    with Recorder(path) as recorder:
+    def answer(request: Request) -> Answer:
+        was_free.append(not disk.in_transaction)
+        return "So." if len(was_free) > 1 else call("report", id="c1")
+
+    agent = Agent(name="scout", model=FunctionModel(answer), tools=[report])
+    with Recorder(path) as recorder, closing(sqlite3.connect(path, isolation_level=None)) as disk:
         (await run(agent, "?", runtime=Runtime(recorder=recorder))).unwrap()
+    assert was_free == [True, True], "no run goes on while so much waits"
     with Recordings(path) as recordings:
         found = recordings.find("last")
         events = list(recordings.all_events(found))

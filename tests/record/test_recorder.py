@@ -3,8 +3,9 @@
 import logging
 import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Never
 
 import orjson
 import pytest
@@ -16,7 +17,7 @@ from journeyman.events import Event, RecordingEnded, TurnEnded, to_json
 from journeyman.gate import Allow, Deny
 from journeyman.model import Response
 from journeyman.record import RecordedEvent, RecordedRun, Recorder, Recordings
-from journeyman.record.packing import dumped
+from journeyman.record.packing import Folder, dumped
 from journeyman.record.recorder import DELTAS
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.tools.redaction import Redactor
@@ -97,6 +98,23 @@ async def test_a_run_is_recorded_with_its_figures_and_its_words(place: str) -> N
     assert (finished.tool_use_id, finished.tool_name) == ("c1", "look")
     assert finished.facts["tool_result"] == "about tides: " + "x" * 300
     assert next(event for event in events if event.kind == "RunSucceeded").facts["output"] == "They rise."
+
+
+@dataclass
+class Held:
+    """An output that holds what cannot be copied."""
+
+    words: list[str]
+
+    def __deepcopy__(self, memo: object) -> Never:
+        raise TypeError("a connection")
+
+
+async def test_an_output_is_recorded_as_it_was_when_its_run_ended(path: Path) -> None:
+    agent = Agent(name="scout", model=ScriptedModel([call("output", words=["one"])]), output=Output(Held))
+    with Recorder(path) as recorder:
+        (await run(agent, "?", runtime=Runtime(recorder=recorder))).unwrap().words.append("two")
+    assert recorded(path)[1][-1].facts["output"] == {"words": ["one"]}
 
 
 async def test_sub_agents_and_the_turns_of_a_chat_are_one_recording(place: str) -> None:
@@ -239,6 +257,12 @@ async def test_no_secret_of_the_corpus_is_in_the_store(path: Path) -> None:
     raw = b"".join(each.read_bytes() for each in path.parent.iterdir() if each.is_file())
     longer = [secret for secret in secrets if len(secret) > 7]
     assert [secret for secret in longer if secret in kept or secret.encode() in raw] == []
+
+
+def test_a_long_text_is_a_secret_where_its_name_says_so() -> None:
+    text, folder = random.Random(3).randbytes(150).hex(), Folder(Redactor(()))
+    assert [folder.add(f'{{"{name}":"{text}"}}') for name in ("token", "page")] == [0, 1]
+    assert [text.encode() in b"".join(each.segments()) for each in folder.done()] == [False, True]
 
 
 async def test_without_content_only_shapes_are_kept(path: Path) -> None:
