@@ -14,8 +14,8 @@ from journeyman import DefinitionError
 from tests.support.public import public_objects
 
 HANDED_OUT = {
-    *("AgentApp", "Batch", "ChatSession", "ConnectedServer", "Events", "Exporting", "FileSession", "RunHandle", "Hold"),
-    *("PostgresSession", "RunRecording", "RedactedSession", "ServerTools", "TaskContext", "Toolset", "Turn"),
+    *("AgentApp", "Batch", "ChatSession", "ConnectedServer", "Events", "Exporting", "RunHandle", "Hold"),
+    *("StoredSession", "RunRecording", "ServerTools", "TaskContext", "Toolset", "Turn"),
 }
 """What a program is given, or makes a subclass of, and never makes."""
 

@@ -33,7 +33,7 @@ from journeyman.models.cassette import Cassette
 from journeyman.models.transport import Exchange
 from journeyman.otel import OpenTelemetry
 from journeyman.record import Recordings
-from journeyman.store import Redacted, Store
+from journeyman.store import Store
 from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.tools.redaction import MARK
 from journeyman.tools.tools import tool
@@ -209,7 +209,7 @@ async def cassettes(kinds: Sequence[Kind], place: Path) -> str:
 
 
 async def sessions_without_secrets(kinds: Sequence[Kind], place: Path) -> str:
-    async with Chat.open(agent_that_says(kinds), Redacted(Store(place / "chats.db")), id="a", create=True) as chat:
+    async with Chat.open(agent_that_says(kinds), Store(place / "chats.db", redact=()), id="a", create=True) as chat:
         await chat.prompt("\n".join(each.text for each in kinds))
     async with Chat.open(agent_that_says(kinds), Store(place / "chats.db"), id="a") as chat:
         assert len(chat.messages) > 3

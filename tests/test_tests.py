@@ -179,7 +179,7 @@ SPEAKS_SQL = {
     "durable/test_postgres.py": 2,
     "durable/test_postgres_days.py": 2,
     "record/test_postgres_recordings.py": 3,
-    "store/test_damage.py": 7,
+    "store/test_damage.py": 5,
     "store/test_file.py": 5,
     "store/test_postgres_sessions.py": 9,
     "store/test_redacted.py": 1,
@@ -222,7 +222,7 @@ def test_sql_that_names_a_table_of_ours_stands_in_one_file() -> None:
     [
         ('file.execute("UPDATE rec_format SET version = 99")', 1),
         ("connection.execute(b\"DELETE FROM jm_steps WHERE key = 'a'\")", 1),
-        ('file.rows(f"SELECT n FROM records WHERE session = {n}")', 1),
+        ('file.rows(f"SELECT n FROM jm_runs WHERE session = {n}")', 1),
         ('file.execute("SELECT 1 FROM accounts")', 0),
         ('"""An UPDATE records nothing."""', 0),
     ],

@@ -16,7 +16,7 @@ from journeyman.texts import shorten
 from journeyman.types import NOTHING_USED, Message, ToolResult, Usage, UserContent
 from journeyman.window import SentView
 
-__all__ = ["Session", "Sessions", "SharedSession", "Snapshot", "Step"]
+__all__ = ["Session", "Sessions", "Snapshot", "Step"]
 
 # An id is part of the names of its runs, of addresses and of keys in an index.
 MOST_ID_CHARS: Final = 200
@@ -161,18 +161,6 @@ class PatientSession(Session, Protocol):
 
         Raises:
             StoreError: it could not be written; `is_busy`: another process is in the way.
-        """
-        ...
-
-
-class SharedSession(Session, Protocol):
-    """A session to whose conversation others may add: whoever drives a turn of it that is a durable run."""
-
-    def refresh(self) -> None:
-        """Learn where the session ends, after somebody else has written.
-
-        Raises:
-            StoreError: it could not be read.
         """
         ...
 

@@ -10,7 +10,6 @@ from journeyman.compaction import ClearToolResults, Summarise
 from journeyman.errors import ChatBusy
 from journeyman.events import ContextCompacted
 from journeyman.model import Request
-from journeyman.store import Redacted
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel
 from journeyman.window import Compaction
 from tests.play import Door, Recorder, cancelled, chatting
@@ -63,16 +62,15 @@ async def test_a_chat_is_compacted_when_somebody_asks_and_its_log_stays(recorder
 @pytest.mark.parametrize("redacted", [False, True])
 async def test_a_chat_that_is_opened_again_has_the_same_view(kept: Kept, redacted: bool) -> None:
     talker = Talker()
-    with kept.stored() as store:
-        place = Redacted(store) if redacted else store
-        async with Chat.open(talker.agent(), place, id="a", create=True) as chat:
+    with kept.stored(redact=() if redacted else None) as store:
+        async with Chat.open(talker.agent(), store, id="a", create=True) as chat:
             for text in ("1.", "2.", "3.", "4."):
                 await chat.prompt(text)
             await chat.compact()
             await chat.prompt("5.")
             whole = chat.messages
         for text in ("6.", "7."):
-            async with Chat.open(talker.agent(), place, id="a") as chat:
+            async with Chat.open(talker.agent(), store, id="a") as chat:
                 await chat.prompt(text)
                 assert chat.messages[: len(whole)] == whole
     fifth, sixth, seventh = talker.sent[-3:]

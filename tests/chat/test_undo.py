@@ -15,7 +15,7 @@ from journeyman.chat.turn import ABORTED
 from journeyman.compaction import ClearToolResults
 from journeyman.errors import ChatBusy, NothingToUndo, ProviderError, StoreError
 from journeyman.model import Request, Response
-from journeyman.store import Redacted, Store
+from journeyman.store import Store
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call
 from journeyman.types import Message, Opaque
 from journeyman.window import Compaction
@@ -221,7 +221,7 @@ async def test_an_undo_that_cannot_be_stored_is_stored_with_the_next_step(path: 
         await chat.prompt("1.")
         await chat.prompt("2.")
         with closing(sqlite3.connect(path)) as other:
-            other.execute("CREATE TRIGGER full BEFORE INSERT ON records BEGIN SELECT RAISE(ABORT, 'full'); END")
+            other.execute("CREATE TRIGGER full BEFORE INSERT ON jm_conversation BEGIN SELECT RAISE(ABORT, 'full'); END")
         with pytest.raises(StoreError, match="could not be written: full"):
             chat.undo()
         with closing(sqlite3.connect(path)) as other:
@@ -303,15 +303,14 @@ async def test_whatever_happened_undo_gives_back_what_was_there_before_the_turn(
 
     agent = Agent(name="tester", model=FunctionModel(answer), tools=[look, door.tool()])
     before: list[Conversation] = []
-    with Store(path) as store:
-        place = Redacted(store) if redacted else store
+    with Store(path, redact=() if redacted else None) as store:
         for life in range(4):
-            async with Chat.open(agent, place, id="a", create=True) as chat:
+            async with Chat.open(agent, store, id="a", create=True) as chat:
                 for number in range(6):
                     await any_act(chat, chance, door, before, text=f"{life}.{number}")
                 assert store.messages("a") == list(chat.messages)
                 assert list(history_faults(chat.messages)) == []
-        async with Chat.open(agent, place, id="a") as chat:
+        async with Chat.open(agent, store, id="a") as chat:
             while before:
                 chat.undo()
                 assert chat.messages == before.pop()

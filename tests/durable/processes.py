@@ -32,8 +32,8 @@ from journeyman.durable.records import (
 )
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import StoreError
-from journeyman.session import SharedSession
 from journeyman.step import RunStep
+from journeyman.store import StoredSession
 from tests.play import existing
 from tests.support.clock import VirtualClock
 from tests.support.postgres import PostgresServer
@@ -69,7 +69,7 @@ class Process(_Base):
         """Awaited before each call, with its name: it may take a while, or raise."""
         self.after: Callable[[str], Awaitable[None]] = at_once
         """Awaited after each call, when what it does is done: it may raise, too."""
-        self.opened_sessions: list[SharedSession] = []
+        self.opened_sessions: list[StoredSession] = []
         """The sessions that were opened in this process. With it, their locks go."""
         self.is_open = False
         self.is_dead = False
@@ -104,7 +104,7 @@ class Process(_Base):
             self.is_open = False
             await self.engine.close()
 
-    def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> SharedSession:
+    def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> StoredSession:
         session = self.engine.session(id, agent=agent, any_agent=any_agent, create=create)
         self.opened_sessions.append(session)
         return session

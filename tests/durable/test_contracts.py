@@ -98,6 +98,21 @@ async def test_what_belongs_together_is_stored_together_or_not_at_all(stage: Sta
         assert stored == all_of_it or (stored == nothing and body is no_json)
 
 
+async def test_who_has_a_chat_open_and_who_ends_its_turn_write_one_conversation(stage: Stage) -> None:
+    # Trap 14
+    left, right = await stage.begin(), await stage.begin()
+    session = left.session("a", agent="clerk", any_agent=False, create=True)
+    session.add("One.", "steering")
+    for n in range(3):
+        await right.add(a_row(f"turn{n}"))
+        late = Change(status="done", session="a", lines=[queued(f"Late {n}.", "steering")])
+        assert await right.settle(await claimed(right, f"turn{n}"), late, now=START)
+        session.add(f"Then {n}.", "steering")
+    session.close()
+    waiting = [each.text for each in (await left.conversation("a")).waiting]
+    assert waiting == ["One.", "Late 0.", "Then 0.", "Late 1.", "Then 1.", "Late 2.", "Then 2."]
+
+
 @virtual_clock
 async def test_a_call_that_was_begun_is_unknown_though_its_tool_may_be_repeated_today(stage: Stage) -> None:
     # Trap 3

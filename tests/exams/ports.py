@@ -40,10 +40,10 @@ EXAMS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "RunChanges": dict.fromkeys(("InMemoryEngine", "SqliteEngine", "Transactions"), "durable/test_contracts.py"),
     "SentRuns": {"SentOut": _TASKS},
-    "Session": {"RedactedSession": _SESSIONS},
-    "Sessions": {"Store": _SESSIONS, "PostgresSessions": _SESSIONS, "Redacted": _SESSIONS},
+    "PatientSession": {"StoredSession": _SESSIONS},
+    "SessionRows": dict.fromkeys(("DatabaseRows", "FileRows", "MemoryRows", "SqlRows"), _SESSIONS),
+    "Sessions": dict.fromkeys(("PostgresSessions", "Store", "StoredSessions"), _SESSIONS),
     "Storage": {"FileStorage": _RECORDER, "SharedStorage": _RECORDER},
-    "SharedSession": {"FileSession": _SESSIONS, "PostgresSession": _SESSIONS, "InMemorySession": _SESSIONS},
 }
 """Of each port its implementations, each with the file of tests that it passes with the others."""
 

@@ -14,7 +14,7 @@ from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import NothingToContinue, ProviderError
 from journeyman.events import Event, QuestionAsked, TurnEnded
 from journeyman.model import Request
-from journeyman.store import PostgresSessions, Redacted, Store
+from journeyman.store import PostgresSessions, Store
 from journeyman.testing.scripted import Answer, FunctionModel, call
 from tests.exams.ports import CHATS
 from tests.play import door as door
@@ -45,8 +45,7 @@ async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerat
         elif kind == "postgres":
             place = PostgresSessions(request.getfixturevalue("emptied"))
         else:
-            store = stack.enter_context(Store(tmp_path / "chats.db"))
-            place = store if kind == "file" else Redacted(store)
+            place = stack.enter_context(Store(tmp_path / "chats.db", redact=None if kind == "file" else ()))
         yield lambda agent: Chat.open(agent, place, id="user-1", create=True)
 
 

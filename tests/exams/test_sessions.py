@@ -13,7 +13,7 @@ from journeyman.durable import Durable, InMemoryEngine, Memory, PostgresEngine
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.session import Session, Step, TurnStart
-from journeyman.store import PostgresSessions, Redacted, Store
+from journeyman.store import PostgresSessions, Store
 from journeyman.types import Message, Text, ToolResult, ToolUse
 from tests.exams.ports import SESSIONS
 
@@ -61,8 +61,8 @@ async def places(kind: str, folder: Path, url: Callable[[], str]) -> AsyncGenera
         if kind == "postgres":
             yield Place(PostgresSessions(url()).session)
             return
-        store = stack.enter_context(Store(folder / "chats.db"))
-        yield Place(store.session if kind == "file" else Redacted(store).session)
+        redact = None if kind == "file" else ()
+        yield Place(stack.enter_context(Store(folder / "chats.db", redact=redact)).session)
 
 
 @pytest.fixture(params=SESSIONS)

@@ -15,7 +15,7 @@ from journeyman.errors import RunBlocked, StoreError
 from journeyman.session import Step
 from journeyman.store import Store
 from journeyman.store.codec import FORMAT, MOST_BYTES, DamagedValue, pack, unpack, unpack_beginning
-from journeyman.store.log import SessionRecord, first_crc, lines_of_step, readable_records, seal_records
+from journeyman.store.log import SessionRecord, lines_of_step, readable_records, seal_records
 from journeyman.store.repair import rescue
 from tests.durable.processes import a_step
 from tests.play import existing
@@ -64,7 +64,7 @@ def test_what_cannot_be_unpacked_is_told(stored: bytes) -> None:
 def two_messages() -> list[SessionRecord]:
     """Return the records of a conversation of two messages, of which one is packed."""
     messages = [Message("user", (Text("Hi."),)), Message("assistant", (Text("hello " * 500),))]
-    return seal_records([*lines_of_step(Step(position=0, messages=messages))], n=0, crc=first_crc("a"), at=7.5)
+    return seal_records("a", [*lines_of_step(Step(position=0, messages=messages))], after=0, at=7.5)
 
 
 def is_sound_conversation(record: SessionRecord) -> bool:
@@ -97,7 +97,10 @@ def test_any_byte_that_is_another_and_any_end_that_is_cut_off_is_found(at: int, 
         assert other == body or not is_sound_step(step._replace(body=other))
 
 
-@pytest.mark.parametrize("change", [{"kind": "cut"}, {"position": 0}, {"at": 7.25}, {"f": 0}, {"crc": 0}])
+@pytest.mark.parametrize(
+    "change",
+    [{"session": "b"}, {"n": 2}, {"n": 4}, {"kind": "cut"}, {"position": 0}, {"at": 7.25}, {"f": 0}, {"crc": 0}],
+)
 def test_any_fact_of_a_record_that_is_another_is_found(change: dict[str, Any]) -> None:
     assert not is_sound_conversation(two_messages()[-1]._replace(**change))
 

@@ -116,17 +116,16 @@ async def test_a_damaged_first_page_costs_nothing_where_the_file_is_known_as_our
 async def test_a_record_that_is_no_message_ends_its_session_there(path: Path, body: bytes, is_sealed: bool) -> None:
     id, other = filled(path), filled(path)
     with closing(sqlite3.connect(path)) as connection, connection:
-        query = "SELECT n, at FROM records WHERE session = ? AND kind = 'message' AND position <= ? ORDER BY n"
-        *_, before, (n, at) = connection.execute(query, (id, 40)).fetchall()
-        crc = connection.execute("SELECT crc FROM records WHERE n = ?", (n - 1,)).fetchone()[0]
-        assert before[0] < n
-        sealed = checksum(("message", 40, at, FORMAT), body, crc) if is_sealed else 0
-        connection.execute("UPDATE records SET body = ?, crc = ? WHERE n = ?", (body, sealed, n))
+        where = "FROM jm_conversation WHERE session = ? AND kind = 'message' AND position = 40"
+        n, at = connection.execute(f"SELECT n, at {where}", (id,)).fetchone()
+        sealed = checksum((id, n, "message", 40, at, FORMAT), body) if is_sealed else 0
+        change = "UPDATE jm_conversation SET body = ?, crc = ? WHERE session = ? AND n = ?"
+        connection.execute(change, (body, sealed, id, n))
     left = await reopened(path, id)
     assert len(left) == 40
     assert_is_the_beginning(left)
     with closing(sqlite3.connect(damaged_files(path)[0])) as connection:
-        assert connection.execute("SELECT body FROM records WHERE n = ?", (n,)).fetchone()[0] == body
+        assert connection.execute(f"SELECT body {where}", (id,)).fetchone()[0] == body
     async with Chat.open(echo(), path, id=other) as chat:  # it costs the others nothing
         assert len(chat.messages) == N
 
@@ -134,8 +133,8 @@ async def test_a_record_that_is_no_message_ends_its_session_there(path: Path, bo
 def test_each_session_whose_row_is_lost_keeps_the_date_of_its_own_first_record(path: Path) -> None:
     ids = [filled(path, 3) for _ in range(3)]
     with closing(sqlite3.connect(path)) as connection, connection:
-        began = dict(connection.execute("SELECT session, min(at) FROM records GROUP BY session"))
-        connection.execute("DELETE FROM sessions")
+        began = dict(connection.execute("SELECT session, min(at) FROM jm_conversation GROUP BY session"))
+        connection.execute("DELETE FROM jm_sessions")
     assert len({*began.values()}) == 3
     with path.open("r+b") as file:  # it is to be repaired
         file.seek(100)
@@ -150,7 +149,7 @@ def test_each_session_whose_row_is_lost_keeps_the_date_of_its_own_first_record(p
 async def test_a_missing_record_ends_the_session_there(path: Path) -> None:
     id = filled(path)
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("DELETE FROM records WHERE kind = 'message' AND position = 30")
+        connection.execute("DELETE FROM jm_conversation WHERE kind = 'message' AND position = 30")
     assert len(await reopened(path, id)) == 30
 
 

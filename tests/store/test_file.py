@@ -9,13 +9,13 @@ import pytest
 from journeyman.errors import StoreError
 from journeyman.store.file import Damaged, File
 
-_ADD = "INSERT INTO records (session, kind, position, at, f, body, crc) VALUES ('1', '', 0, 0.0, 1, ?, 0)"
+_ADD = "INSERT INTO jm_conversation VALUES (hex(randomblob(4)), 1, '', 0, 0.0, 1, ?, 0)"
 
 
 def n_records(path: Path) -> int:
     other = File(path)
     try:
-        return other.rows("SELECT count(*) FROM records")[0][0]
+        return other.rows("SELECT count(*) FROM jm_conversation")[0][0]
     finally:
         other.close()
 
@@ -24,13 +24,13 @@ def test_what_a_statement_has_written_others_see_at_once(path: Path) -> None:
     file = File(path)
     assert file.write(_ADD, (b"x",)) == 1
     assert n_records(path) == 1
-    assert file.write("DELETE FROM records WHERE session = 'unknown'", ()) == 0
+    assert file.write("DELETE FROM jm_conversation WHERE session = 'unknown'", ()) == 0
     file.close()
 
 
 _WORKS: list[Callable[[File], object]] = [
     lambda file: file.write(_ADD, (b"x",)),
-    lambda file: file.rows("SELECT * FROM records"),
+    lambda file: file.rows("SELECT * FROM jm_conversation"),
 ]
 
 
@@ -77,7 +77,7 @@ def test_nothing_is_written_to_a_file_that_others_do_not_find(path: Path, take_a
     with pytest.raises(StoreError, match="was moved"), file.synced_transaction():
         file.attempt([lambda connection: connection.execute(_ADD, (b"z",))])
     assert (caught.value.may_pass, caught.value.is_busy) == (False, False)
-    assert file.rows("SELECT body FROM records") == [(b"x",)]
+    assert file.rows("SELECT body FROM jm_conversation") == [(b"x",)]
     file.close()
 
 

@@ -15,7 +15,7 @@ from journeyman.durable import Durable, schema_sql
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.record import Recorder
 from journeyman.session import Step
-from journeyman.store import PostgresSessions, Redacted, StoreRepaired
+from journeyman.store import PostgresSessions, StoreRepaired
 from journeyman.store.codec import unpack
 from journeyman.testing.scripted import FunctionModel
 from tests.play import echo
@@ -53,7 +53,7 @@ def texts(sessions: PostgresSessions, id: str = "a") -> list[str]:
 
 async def test_tables_of_a_newer_version_are_refused(database: str) -> None:
     changed(database, tamper.NEWER_RUNS)
-    with pytest.raises(StoreError, match="has tables of version 7; this version of journeyman knows those up to 6"):
+    with pytest.raises(StoreError, match="has tables of version 8; this version of journeyman knows those up to 7"):
         PostgresSessions(database).session(agent="tester")
     assert "CREATE TABLE IF NOT EXISTS jm_sessions" in schema_sql()
 
@@ -95,11 +95,11 @@ def test_a_pooler_is_refused_unless_the_database_itself_is_named(postgres: Postg
 
 async def test_no_secret_is_in_the_tables_of_redacted_sessions(emptied: str) -> None:
     agent = Agent(name="a", model=FunctionModel(lambda request: "Noted: my password is hunter2."))
-    async with Chat.open(agent, Redacted(PostgresSessions(emptied), redact=["Lovelace"]), id="a", create=True) as chat:
+    async with Chat.open(agent, PostgresSessions(emptied, redact=["Lovelace"]), id="a", create=True) as chat:
         await chat.prompt("I am Ada Lovelace, and my password is hunter2.")
         chat.follow_up("Lovelace?")
     bodies = b"".join(
-        unpack(body) for (body,) in changed(emptied, "SELECT body FROM jm_session_records") if isinstance(body, bytes)
+        unpack(body) for (body,) in changed(emptied, "SELECT body FROM jm_conversation") if isinstance(body, bytes)
     )
     assert (b"Lovelace" in bodies, b"hunter2" in bodies, bodies.count(b"[redacted]") > 3) == (False, False, True)
 
@@ -110,9 +110,9 @@ async def test_no_secret_is_in_the_tables_of_redacted_sessions(emptied: str) -> 
 @pytest.mark.parametrize(
     "damage",
     [
-        "UPDATE jm_session_records SET body = 'x' WHERE n = {n}",
-        "UPDATE jm_session_records SET position = 7 WHERE n = {n}",
-        "DELETE FROM jm_session_records WHERE n = {n}",
+        "UPDATE jm_conversation SET body = 'x' WHERE n = {n}",
+        "UPDATE jm_conversation SET position = 7 WHERE n = {n}",
+        "DELETE FROM jm_conversation WHERE n = {n}",
     ],
 )
 async def test_a_damaged_session_goes_on_from_its_last_good_record_and_the_rest_is_put_aside(
@@ -121,20 +121,20 @@ async def test_a_damaged_session_goes_on_from_its_last_good_record_and_the_rest_
     async with Chat.open(talker(), emptied, id="a", create=True) as chat:
         await chat.prompt("One.")
         kept = chat.messages
-        ((good,),) = changed(emptied, "SELECT max(n) FROM jm_session_records")
+        ((good,),) = changed(emptied, "SELECT max(n) FROM jm_conversation")
         await chat.prompt("Two.")
     assert isinstance(good, int)
-    ((n_all,),) = changed(emptied, "SELECT count(*) FROM jm_session_records")
+    ((n_all,),) = changed(emptied, "SELECT count(*) FROM jm_conversation")
     changed(emptied, damage.format(n=good + 1))
     warning = rf"Session a in the database .* was damaged\. {good} records were recovered"
     with pytest.warns(StoreRepaired, match=warning):
         session = PostgresSessions(emptied).session("a", agent="tester")
     assert list(session.snapshot.messages) == list(kept)
-    assert "kept in the table jm_session_damage" in (session.notice or "")
+    assert "kept in the table jm_conversation, as the session a/damaged-" in (session.notice or "")
     session.close()
     async with Chat.open(talker(), emptied, id="a") as chat:
         await chat.prompt("Three.")
-    ((n_aside,),) = changed(emptied, "SELECT count(*) FROM jm_session_damage WHERE session = 'a'")
+    ((n_aside,),) = changed(emptied, "SELECT count(*) FROM jm_conversation WHERE session LIKE 'a/%'")
     assert n_aside == (n_all if isinstance(n_all, int) else 0) - good - damage.startswith("DELETE")
     async with Chat.open(talker(), emptied, id="a") as chat:
         assert [each.text for each in chat.messages] == ["One.", "<One.>", "Three.", "<Three.>"]
@@ -286,7 +286,7 @@ def test_of_a_step_whose_answer_was_lost_only_the_one_that_is_written_next_is_ke
         with pytest.raises(StoreError, match="could not be written"):
             session.write(Step(position=0, messages=said("One."), staged=[Text("Staged.")]))
         postgres.execute(f"ALTER DATABASE {name_of(emptied)} ALLOW_CONNECTIONS true")
-        assert len(changed(emptied, "SELECT n FROM jm_session_records")) == 3
+        assert len(changed(emptied, "SELECT n FROM jm_conversation")) == 3
         session.write(Step(position=0, messages=said("One.", "Two."), staged=[Text("Staged.")]))
         session.close()
     found = PostgresSessions(emptied).snapshot("a")

@@ -10,7 +10,7 @@ import pytest
 from journeyman import Agent, Chat, Text, ToolResult, tool
 from journeyman.model import Response
 from journeyman.session import Step
-from journeyman.store import Redacted, Store
+from journeyman.store import Store
 from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.tools.redaction import MARK
 from journeyman.types import Base64, Document, Image, Message, Opaque, RedactedThinking, Thinking, ToolUse
@@ -36,8 +36,8 @@ def noting(texts: Sequence[str], **more: str) -> Agent:
 
 async def written(path: Path, agent: Agent, prompt: str, *, redact: Sequence[str] = ()) -> bytes:
     """Return the bytes of all files of a store in which an agent was asked."""
-    with Store(path) as store:
-        async with Chat.open(agent, Redacted(store, redact=redact)) as chat:
+    with Store(path, redact=redact) as store:
+        async with Chat.open(agent, store) as chat:
             (await chat.prompt(prompt)).unwrap()
             chat.follow_up(prompt)
         return b"".join(each.read_bytes() for each in sorted(path.parent.glob(f"{path.name}*")))
@@ -84,8 +84,8 @@ def test_ids_media_and_what_a_provider_has_signed_stay(path: Path) -> None:
         Message("user", (result,)),
     )
     told = f"the key is {MARK}"
-    with Store(path) as store:
-        session = Redacted(store).session(agent="a")
+    with Store(path, redact=()) as store:
+        session = store.session(agent="a")
         session.write(Step(position=0, messages=messages, staged=(ToolResult(said, tool_use_id="2"),)))
         session.close()
         found = store.snapshot(session.id)
@@ -106,17 +106,18 @@ def test_ids_media_and_what_a_provider_has_signed_stay(path: Path) -> None:
 
 async def test_only_what_is_new_is_written(path: Path) -> None:
     agent = Agent(name="a", model=ScriptedModel(["Yes."], repeat=True))
-    with Store(path) as store:
-        async with Chat.open(agent, Redacted(store)) as chat:
+    with Store(path, redact=()) as store:
+        async with Chat.open(agent, store) as chat:
             for _ in range(3):
                 (await chat.prompt(f"Is it {KEY}?")).unwrap()
             assert f"Is it {KEY}?" in str(chat.messages)  # in memory it goes on word for word
             id = chat.session.id if chat.session else ""
-        async with Chat.open(agent, Redacted(store), id=id) as chat:
+        async with Chat.open(agent, store, id=id) as chat:
             (await chat.prompt(f"Is it {KEY}?")).unwrap()
-            assert [type(each).__name__ for each in (chat.session,)] == ["RedactedSession"]
     with sqlite3.connect(path) as connection:
-        positions = connection.execute("SELECT position FROM records WHERE kind = 'message' ORDER BY n").fetchall()
+        positions = connection.execute(
+            "SELECT position FROM jm_conversation WHERE kind = 'message' ORDER BY n"
+        ).fetchall()
     connection.close()
     assert [position for (position,) in positions] == [*range(8)]
 
@@ -131,15 +132,15 @@ async def test_providers_take_a_conversation_whose_secrets_are_gone(path: Path, 
         Response(content=(*thinking, asked), stop_reason="tool_use"),
         Response(content=(Text(f"Noted {KEY}."),), stop_reason="end_turn"),
     )
-    with Store(path) as store:
+    with Store(path, redact=()) as store:
         async with carrier.play(answers) as played:
             agent = Agent(name="a", model=played.model, tools=[note])
-            async with Chat.open(agent, Redacted(store)) as chat:
+            async with Chat.open(agent, store) as chat:
                 (await chat.prompt(f"Note {KEY}.")).unwrap()
                 id = chat.session.id if chat.session else ""
         async with carrier.play((Response(content=(Text("Again."),), stop_reason="end_turn"),)) as played:
             agent = Agent(name="a", model=played.model, tools=[note])
-            async with Chat.open(agent, Redacted(store), id=id) as chat:
+            async with Chat.open(agent, store, id=id) as chat:
                 assert (await chat.prompt("And again.")).unwrap() == "Again."
             assert KEY not in str(played.bodies)
             assert MARK in str(played.bodies)

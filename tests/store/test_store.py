@@ -200,7 +200,7 @@ async def test_a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again(
 
 def test_a_block_that_raises_writes_nothing_and_the_next_one_writes(path: Path) -> None:
     with closing(File(path)) as file:
-        insert = "INSERT INTO sessions (id, agent, created) VALUES (?, '', 0)"
+        insert = "INSERT INTO jm_sessions (id, agent, created) VALUES (?, '', 0)"
 
         def fall() -> None:
             with file.transaction() as connection:
@@ -211,7 +211,7 @@ def test_a_block_that_raises_writes_nothing_and_the_next_one_writes(path: Path) 
             fall()
         with file.transaction() as connection:
             connection.execute(insert, ["second"])
-        assert file.rows("SELECT id FROM sessions") == [("second",)]
+        assert file.rows("SELECT id FROM jm_sessions") == [("second",)]
 
 
 GONE_MEANWHILE = """

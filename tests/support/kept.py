@@ -1,6 +1,6 @@
 """Where sessions are kept in the tests that hold of every such place: in a file, and in a Postgres database."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +18,12 @@ class Kept:
     """What `Chat.open` takes: a path, or a URL."""
 
     @contextmanager
-    def stored(self) -> Generator[Store | PostgresSessions]:
+    def stored(self, *, redact: Sequence[str] | None = None) -> Generator[Store | PostgresSessions]:
         """Give what reads and opens the sessions there."""
         if self.place.startswith("postgresql:"):
-            yield PostgresSessions(self.place)
+            yield PostgresSessions(self.place, redact=redact)
         else:
-            with Store(self.place) as store:
+            with Store(self.place, redact=redact) as store:
                 yield store
 
 

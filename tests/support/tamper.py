@@ -12,7 +12,6 @@ import psycopg
 from journeyman.data import field_names
 from journeyman.durable.records import Row
 from journeyman.store.codec import checksum
-from journeyman.store.log import first_crc
 
 NEWER_RECORDINGS: Final = "UPDATE rec_format SET version = 99"
 """As a later version leaves the tables of recordings."""
@@ -20,7 +19,7 @@ WITHOUT_FORMAT: Final = """
 CREATE TABLE new (version INTEGER, key BLOB); INSERT INTO new SELECT NULL, key FROM rec_format;
 DROP TABLE rec_format; ALTER TABLE new RENAME TO rec_format
 """
-NEWER_RUNS: Final = "UPDATE jm_version SET version = 7"
+NEWER_RUNS: Final = "UPDATE jm_version SET version = 8"
 OLDER_RUNS: Final = "UPDATE jm_version SET version = 4"
 ONE_EVENT: Final = "INSERT INTO rec_events (run, at, path, kind) VALUES (1, 0.0, '', 'a')"
 COUNT_EVENTS: Final = "SELECT count(*) FROM rec_events"
@@ -54,7 +53,7 @@ def alter(place: Path | str, statements: str) -> None:
 def change_format(path: Path, session: str, format: int) -> None:
     """Make the records of a session in a file those of another format, as a version that has it writes them."""
     with closing(sqlite3.connect(path)) as connection, connection:
-        crc, query = first_crc(session), "SELECT n, kind, position, at, body FROM records WHERE session = ? ORDER BY n"
-        for n, *facts, body in connection.execute(query, (session,)).fetchall():
-            crc = checksum((*facts, format), body, crc)
-            connection.execute("UPDATE records SET f = ?, crc = ? WHERE n = ?", (format, crc, n))
+        query = "SELECT session, n, kind, position, at, body FROM jm_conversation WHERE session = ?"
+        for *facts, body in connection.execute(query, (session,)).fetchall():
+            changes = (format, checksum((*facts, format), body), session, facts[1])
+            connection.execute("UPDATE jm_conversation SET f = ?, crc = ? WHERE session = ? AND n = ?", changes)

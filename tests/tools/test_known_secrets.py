@@ -17,7 +17,7 @@ from journeyman.events import Event, IterationStarted, OutputDelta, TextDelta, T
 from journeyman.models.cassette import Cassette
 from journeyman.otel import OpenTelemetry
 from journeyman.record import Recorder
-from journeyman.store import Redacted, Store
+from journeyman.store import Store
 from journeyman.tools.clear_events import ClearEvents
 from journeyman.tools.known_secrets import KnownSecrets, TextStream, hide_values
 from journeyman.tools.redaction import MARK, Redactor, without_secrets
@@ -163,7 +163,7 @@ def test_a_text_that_would_destroy_others_is_refused_where_it_is_given(text: str
         lambda text: Recorder(tmp_path / "a.db", redact=[text]),
         lambda text: Cassette(tmp_path / "a.jsonl", "all", redact=[text]),
         lambda text: OpenTelemetry(redact=[text]),
-        lambda text: Redacted(Store(tmp_path / "b.db"), redact=[text]).session("s", agent="a", create=True),
+        lambda text: Store(tmp_path / "b.db", redact=[text]),
     )
     for give in gives:
         with pytest.raises(DefinitionError, match="cannot be taken out"):

@@ -21,14 +21,14 @@ from journeyman.durable.binding import Program
 from journeyman.durable.dispatch import LATE_S
 from journeyman.durable.handle import RunHandle
 from journeyman.durable.journal import Exit
-from journeyman.durable.memory import InMemorySession
 from journeyman.durable.records import OVER, Head, Row, load_head, make_row
 from journeyman.durable.watcher import Hub, result_of
 from journeyman.errors import InvalidArguments, JourneymanError, RunBlocked, RunDiffers, RunInUse, RunOver, StoreError
 from journeyman.inbox import Queue
 from journeyman.journal import new_id
 from journeyman.result import Result
-from journeyman.session import TURN, SharedSession, Snapshot, Step, turn_name
+from journeyman.session import TURN, Snapshot, Step, turn_name
+from journeyman.store.sessions import StoredSession
 from journeyman.tools.exact import StoredValue, load_value
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class TurnSuspended(JourneymanError):
 class ChatSession:
     """A session whose turns are durable runs."""
 
-    def __init__(self, hub: Hub, session: SharedSession, *, head: Callable[..., Head], app: str) -> None:
+    def __init__(self, hub: Hub, session: StoredSession, *, head: Callable[..., Head], app: str) -> None:
         """`head` makes what a run is begun with, of an agent and its input."""
         self._hub, self._session, self._head, self._app = hub, session, head, app
         self.leaves_turns = False
@@ -79,7 +79,7 @@ class ChatSession:
 
     async def call(self, work: Callable[[], T]) -> T:
         # In a thread: a session of a database waits for the network.
-        if isinstance(self._session, InMemorySession):
+        if not self._session.is_waited_for:
             return work()
         working = asyncio.ensure_future(asyncio.to_thread(work))
         await wait_until_ended(working)  # also if the waiting is cancelled: what it writes counts

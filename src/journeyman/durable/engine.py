@@ -27,7 +27,8 @@ from journeyman.durable.records import (
     info_of,
 )
 from journeyman.durable.rules import FactName, RowRule, claim_row, note_questions, settle_row
-from journeyman.session import SharedSession, Snapshot
+from journeyman.session import Snapshot
+from journeyman.store.sessions import StoredSession
 
 Written: TypeAlias = Literal["written", "taken", "fenced"]
 """What became of a record. `taken`: there is a record under its key already; `fenced`: somebody else has claimed the
@@ -232,7 +233,7 @@ class Engine(RunChanges, Protocol):  # noqa: PLR0904 - what a store of runs does
         """Drop what is still stored about forgotten runs that began on days which were over at this moment."""
         ...
 
-    def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> SharedSession:
+    def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> StoredSession:
         """Open a session of a chat that is kept with the runs, as `Sessions.session` does.
 
         Raises:

@@ -7,9 +7,9 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import closing
 from dataclasses import field
 from itertools import count, takewhile
-from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
 from journeyman.data import lazy_dataclass
@@ -33,9 +33,9 @@ from journeyman.durable.records import (
 )
 from journeyman.durable.rules import FactName, RowRule, RunFacts, is_free, signal_row
 from journeyman.errors import SessionInUse, StoreError
-from journeyman.inbox import Queue
-from journeyman.session import SharedSession, Snapshot, Step, check_session_id, turns_of
-from journeyman.store.log import NewRecord, SessionRecord, added_up, lines_of_step, queued, seal_records
+from journeyman.session import Snapshot, check_session_id, turns_of
+from journeyman.store.log import NewRecord, SessionRecord, added_up, seal_records
+from journeyman.store.sessions import SessionHead, SessionRows, StoredSession, open_rows, unknown_session
 
 _FEW_WORDS: Final = 1_000
 """So many names of runs that were dropped may stay where the others are."""
@@ -310,26 +310,11 @@ class InMemoryEngine(RunChanges):
     async def drop_days(self, before: float) -> None:
         """Nothing is kept by days."""
 
-    def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> SharedSession:
+    def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> StoredSession:
         if id is not None:
             check_session_id(id)
-        memory, is_new = self.memory, id is None
-        id = token_hex(4) if id is None else id
-        known = memory.sessions.get(id)
-        if known is None and not create and not is_new:
-            raise StoreError(f"The memory has no session {id!r}.", hint="To begin one of this id, give create=True.")
-        if known is not None and known.agent != agent and not any_agent:
-            raise StoreError(
-                f"Session {id} is one of the agent {known.agent!r}, not of {agent!r}.",
-                hint="Open it with that agent, or give any_agent=True to go on with this one.",
-            )
-        # An owner that has been closed has let go of all its sessions, whatever stands here.
-        if memory.open_in.get(id) in memory.owners:
-            raise SessionInUse(
-                f"Session {id} in the memory is open in this process.", hint="Close it there first.", pid=os.getpid()
-            )
-        memory.open_in[id] = self.owner
-        return InMemorySession(memory, id, agent, owner=self.owner)
+        rows = MemoryRows(self.memory, self.owner)
+        return open_rows(rows, id, agent=agent, any_agent=any_agent, create=create, has_turns=True)
 
     async def conversation(self, session: str) -> Snapshot:
         known = self.memory.sessions.get(session)
@@ -338,18 +323,18 @@ class InMemoryEngine(RunChanges):
     async def sessions(
         self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
     ) -> Sequence[KeptSession]:
-        kept = [KeptSession(id, each.agent, each.created) for id, each in self.memory.sessions.items()]
+        kept = [KeptSession(id, each.head.agent, each.head.created) for id, each in self.memory.sessions.items()]
         found = [each for each in kept if each.id.startswith(prefix)]
         found = [each for each in found if older_than is None or older_than.is_before(each)]
         return sorted(found, key=lambda each: (each.created, each.id), reverse=True)[:limit]
 
     async def delete_session(self, id: str) -> None:
+        rows = MemoryRows(self.memory, self.owner)
         if id not in self.memory.sessions:
-            raise StoreError(f"The memory has no session {id!r}.", hint="Look at the list of them.")
-        if self.memory.open_in.get(id) in self.memory.owners:
-            text = f"Session {id} in the memory is open in this process."
-            raise SessionInUse(text, hint="Close it there first.", pid=os.getpid())
-        del self.memory.sessions[id]
+            raise unknown_session(rows, id, or_else="Look at the list of them.")
+        with closing(rows):
+            rows.lock(id)
+            del self.memory.sessions[id]
         # A copy: what is dropped is taken out of what is gone through.
         for row in [*self.memory.beginning(turns_of(id)[0])]:
             self.memory.drop(row.id)
@@ -370,54 +355,65 @@ class InMemoryEngine(RunChanges):
 
 @lazy_dataclass()
 class _Said:
-    """A session in memory: the records of what was said in it."""
+    """A session in memory, with the records of what was said in it."""
 
-    agent: str
-    created: float = field(default_factory=time.time)
-    """Seconds since 1970."""
+    head: SessionHead
     records: list[SessionRecord] = field(default_factory=list[SessionRecord])
 
     def add(self, lines: Sequence[NewRecord]) -> int:
         """Add records. Return the number of the last one."""
-        self.records += seal_records(lines, n=len(self.records), crc=0, at=time.time())
+        self.records += seal_records(self.head.id, lines, after=len(self.records), at=time.time())
         return len(self.records)
 
 
-class InMemorySession:
-    """One session in memory, open for writing."""
+class MemoryRows(SessionRows):
+    """The rows of sessions in a `Memory`."""
 
-    notice = None
+    place = "The memory"
+    is_waited_for = False
 
-    def __init__(self, memory: Memory, id: str, agent: str, *, owner: str) -> None:
-        known = memory.sessions.get(id)
-        self.id: str = id
-        self.snapshot: Snapshot = Snapshot() if known is None else added_up(known.records)
+    def __init__(self, memory: Memory, owner: str) -> None:
         self._memory = memory
-        self._agent = agent
         self._owner = owner
-        self._is_closed = False
+        self._locked: str | None = None
 
-    def add(self, text: str, queue: Queue) -> int:
-        return self._add([queued(text, queue)])
+    def find(self, id: str) -> SessionHead | None:
+        known = self._memory.sessions.get(id)
+        return None if known is None else known.head
 
-    def write(self, step: Step) -> None:
-        self._add([*lines_of_step(step)])
+    def list_ids(self) -> Sequence[str]:
+        return list(self._memory.sessions)
 
-    def _add(self, lines: Sequence[NewRecord]) -> int:
-        if self._is_closed or self._memory.open_in.get(self.id) != self._owner:
-            how = "closed" if self._is_closed else "opened elsewhere"
-            raise StoreError(f"The session {self.id} was {how}. Nothing is written.", hint="Open it again.")
-        return self._memory.sessions.setdefault(self.id, _Said(self._agent)).add(lines)
+    def lock(self, id: str) -> None:
+        # An owner that has been closed has let go of all its sessions, whatever stands here.
+        if self._memory.open_in.get(id) in self._memory.owners:
+            text = f"Session {id} in the memory is open in this process."
+            raise SessionInUse(text, hint="Close it there first.", pid=os.getpid())
+        self._memory.open_in[id], self._locked = self._owner, id
 
-    def refresh(self) -> None:
+    def read(self, id: str) -> Sequence[SessionRecord]:
+        return self._memory.sessions[id].records
+
+    def find_open_turn(self, id: str) -> str | None:
+        return next((row.name for row in self._memory.beginning(turns_of(id)[0]) if row.status not in OVER), None)
+
+    def append(self, head: SessionHead, lines: Sequence[NewRecord], *, is_new: bool, waits: bool) -> int:
+        if self._memory.open_in.get(head.id) != self._owner:
+            raise StoreError(f"The session {head.id} was opened elsewhere. Nothing is written.", hint="Open it again.")
+        return self._memory.sessions.setdefault(head.id, _Said(head)).add(lines)
+
+    def refresh(self, id: str) -> None:
         """Whoever writes sees the end."""
 
+    def put_aside(self, id: str, good: Sequence[SessionRecord], n_bad: int) -> str:
+        raise AssertionError("memory is not damaged")
+
     def close(self) -> None:
-        if not self._is_closed and self._memory.open_in.get(self.id) == self._owner:
-            del self._memory.open_in[self.id]
-        self._is_closed = True
+        if self._locked is not None and self._memory.open_in.get(self._locked) == self._owner:
+            del self._memory.open_in[self._locked]
+        self._locked = None
 
 
 if TYPE_CHECKING:
     _engine: type[Engine] = InMemoryEngine
-    _session: type[SharedSession] = InMemorySession
+    _rows: type[SessionRows] = MemoryRows

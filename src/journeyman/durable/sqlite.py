@@ -44,10 +44,11 @@ from journeyman.durable.records import (
 )
 from journeyman.durable.rules import FactName, RowRule, RunFacts, signal_row
 from journeyman.errors import StoreError
-from journeyman.session import SharedSession, Snapshot
+from journeyman.session import Snapshot
 from journeyman.store.file import Lock, WorkOutcome, is_held
-from journeyman.store.log import RECORD, SessionRecord, readable_records
+from journeyman.store.log import SessionRecord, readable_records
 from journeyman.store.repair import open_or_repair, rescue_on_close
+from journeyman.store.sessions import READ, StoredSession
 from journeyman.store.store import Store, add_lines, open_session
 
 T = TypeVar("T")
@@ -224,19 +225,19 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
 
         return await self._written(work, is_synced=is_synced)
 
-    def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> SharedSession:
+    def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> StoredSession:
         return open_session(str(self.path), id, agent=agent, any_agent=any_agent, create=create, has_turns=True)
 
     async def conversation(self, session: str) -> Snapshot:
-        query = f"SELECT {RECORD} FROM records WHERE session = ? ORDER BY n"
-        return readable_records([SessionRecord(*row) for row in await self._read(query, (session,))], session)[1]
+        found = await self._read(READ.format("?"), (session,))
+        return readable_records([SessionRecord(*row) for row in found], session)[1]
 
     async def sessions(
         self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
     ) -> Sequence[KeptSession]:
         newest = older_than or ListPlace(math.inf, "")
         query = (
-            "SELECT id, agent, created FROM sessions WHERE id >= ? AND id < ? AND (created, id) < (?, ?)"
+            "SELECT id, agent, created FROM jm_sessions WHERE id >= ? AND id < ? AND (created, id) < (?, ?)"
             " ORDER BY created DESC, id DESC LIMIT ?"
         )
         found = await self._read(query, (prefix, prefix + LAST, *newest, limit), in_thread=True)

@@ -5,29 +5,20 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.store.postgres import PostgresSession, PostgresSessions
-    from journeyman.store.redacted import Redacted, RedactedSession
+    from journeyman.store.postgres import PostgresSessions
     from journeyman.store.repair import StoreRepaired
-    from journeyman.store.store import FileSession, SessionInfo, Store
+    from journeyman.store.sessions import SessionInfo, StoredSession
+    from journeyman.store.store import Store
 
-__all__ = [
-    "FileSession",
-    "PostgresSession",
-    "PostgresSessions",
-    "Redacted",
-    "RedactedSession",
-    "SessionInfo",
-    "Store",
-    "StoreRepaired",
-]
+__all__ = ["PostgresSessions", "SessionInfo", "Store", "StoreRepaired", "StoredSession"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
         {
-            "postgres": "PostgresSession PostgresSessions",
-            "redacted": "Redacted RedactedSession",
+            "postgres": "PostgresSessions",
             "repair": "StoreRepaired",
-            "store": "FileSession SessionInfo Store",
+            "sessions": "SessionInfo StoredSession",
+            "store": "Store",
         },
     )

@@ -18,7 +18,7 @@ memory."""
 # Below it, to pack costs more than it saves.
 _PACKED_FROM: Final = 1_000
 _SMALL_BYTES: Final = 16_384
-_SMALL, _LARGE = (12, 5), (15, 8)
+_SMALL, _LARGE = (13, 7), (15, 8)
 """The window and the memory for packing a value of at most so many bytes, and for others: to set up the larger window
 takes longer than to pack 5 KB."""
 _PACKED, _PLAIN = b"z", b"\0"
@@ -74,6 +74,6 @@ def unpack_beginning(stored: bytes, n_bytes: int) -> bytes:
         raise DamagedValue(str(error)) from error
 
 
-def checksum(facts: Sequence[object], body: bytes | None, before: int = 0) -> int:
-    """Return the checksum of a row: of its facts and its body, behind the row that has the checksum `before`."""
-    return zlib.crc32(body or b"", zlib.crc32(repr(facts).encode(), before))
+def checksum(facts: Sequence[object], body: bytes | None) -> int:
+    """Return the checksum of a row: of its facts and its body."""
+    return zlib.crc32(body or b"", zlib.crc32(repr(facts).encode()))

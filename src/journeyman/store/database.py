@@ -20,7 +20,7 @@ from journeyman.narrowing import is_list
 from journeyman.store import recordings
 
 SCHEMES: Final = ("postgresql", "postgres")
-VERSION: Final = 6
+VERSION: Final = 7
 """The version of the tables. Those of another one are not touched: the versions before this one were never released."""
 # The first with `pg_current_xact_id`, which tells what became of a lost answer.
 OLDEST_SERVER: Final = 130000

@@ -33,11 +33,7 @@ CREATE TABLE IF NOT EXISTS jm_signals_default PARTITION OF jm_signals DEFAULT
     WITH (autovacuum_vacuum_scale_factor = 0.01);
 CREATE TABLE IF NOT EXISTS jm_sessions (
     id TEXT COLLATE "C" PRIMARY KEY, agent TEXT NOT NULL, created FLOAT8 NOT NULL, parent TEXT);
-CREATE TABLE IF NOT EXISTS jm_session_records (
-    session TEXT COLLATE "C" NOT NULL REFERENCES jm_sessions ON DELETE CASCADE, n BIGINT NOT NULL, kind TEXT NOT NULL,
-    position BIGINT NOT NULL, at FLOAT8 NOT NULL, f INT NOT NULL, body BYTEA NOT NULL, crc BIGINT NOT NULL,
-    PRIMARY KEY (session, n));
-CREATE INDEX IF NOT EXISTS jm_session_facts ON jm_session_records (session, kind, n) WHERE kind IN ('title', 'used');
-CREATE TABLE IF NOT EXISTS jm_session_damage (
-    found FLOAT8 NOT NULL, session TEXT COLLATE "C" NOT NULL, n BIGINT NOT NULL, kind TEXT NOT NULL,
-    position BIGINT NOT NULL, at FLOAT8 NOT NULL, f INT NOT NULL, body BYTEA NOT NULL, crc BIGINT NOT NULL);
+CREATE TABLE IF NOT EXISTS jm_conversation (
+    session TEXT COLLATE "C" NOT NULL, n BIGINT NOT NULL, kind TEXT NOT NULL, position BIGINT NOT NULL,
+    at FLOAT8 NOT NULL, f INT NOT NULL, body BYTEA NOT NULL, crc BIGINT NOT NULL, PRIMARY KEY (session, n));
+CREATE INDEX IF NOT EXISTS jm_conversation_facts ON jm_conversation (session, kind, n) WHERE kind IN ('title', 'used');

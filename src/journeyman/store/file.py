@@ -31,7 +31,7 @@ from journeyman.forks import hold_at_forks
 WorkOutcome: TypeAlias = tuple[Any, Exception | None]
 """The value that a work returned, or the error with which it failed."""
 
-VERSION: Final = 5
+VERSION: Final = 6
 """The version of the format. A file of another one is not touched: those before this one were never released."""
 
 # "jmn1" in letters.

@@ -1,10 +1,10 @@
-CREATE TABLE IF NOT EXISTS sessions (
+CREATE TABLE IF NOT EXISTS jm_sessions (
     n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, agent TEXT NOT NULL, created REAL NOT NULL, parent TEXT);
-CREATE TABLE IF NOT EXISTS records (
-    n INTEGER PRIMARY KEY, session TEXT NOT NULL, kind TEXT NOT NULL, position INTEGER NOT NULL, at REAL NOT NULL,
+CREATE TABLE IF NOT EXISTS jm_conversation (
+    session TEXT NOT NULL, n INTEGER NOT NULL, kind TEXT NOT NULL, position INTEGER NOT NULL, at REAL NOT NULL,
     f INTEGER NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
-CREATE INDEX IF NOT EXISTS records_of_a_session ON records (session);
-CREATE INDEX IF NOT EXISTS facts_of_a_session ON records (session, kind) WHERE kind IN ('title', 'used');
+CREATE UNIQUE INDEX IF NOT EXISTS jm_conversation_by_n ON jm_conversation (session, n);
+CREATE INDEX IF NOT EXISTS jm_conversation_facts ON jm_conversation (session, kind, n) WHERE kind IN ('title', 'used');
 CREATE TABLE IF NOT EXISTS jm_runs (
     n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, name TEXT UNIQUE, parent TEXT, agent TEXT NOT NULL,
     app TEXT NOT NULL, target TEXT NOT NULL, f INTEGER NOT NULL, head BLOB NOT NULL, queue TEXT NOT NULL, priority INTEGER NOT NULL,

@@ -1,7 +1,7 @@
 """The records of a session: what they hold, and how they add up to a conversation.
 
-Each record carries a checksum over itself and the one before it, so that a record that is damaged, missing or out of
-place is found, and with it everything behind it.
+A session's records are numbered from 1, and each carries a checksum over all that it says: so one that is damaged,
+missing or out of place is found. The conversation ends before it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
-from zlib import crc32
 
 from pydantic import ValidationError
 
@@ -34,7 +33,9 @@ _TITLE_CHARS: Final = 80
 class SessionRecord(NamedTuple):
     """One line of a session's log."""
 
+    session: str
     n: int
+    """Its number in the session, from 1."""
     kind: str
     position: int
     at: float
@@ -44,7 +45,7 @@ class SessionRecord(NamedTuple):
     body: bytes
     """The JSON of its line, packed."""
     crc: int
-    """The checksum of the record, which builds on that of the one before it."""
+    """The checksum of all others."""
 
 
 RECORD: Final = ", ".join(SessionRecord._fields)
@@ -76,30 +77,22 @@ class Used:
     runs: int
 
 
-def first_crc(session: str) -> int:
-    """Return what the checksum of a session's first record builds on."""
-    return crc32(session.encode())
-
-
-def seal_records(lines: Sequence[NewRecord], *, n: int, crc: int, at: float) -> list[SessionRecord]:
-    """Return the records that are to be written behind the one with this number and this checksum."""
+def seal_records(session: str, lines: Sequence[NewRecord], *, after: int, at: float) -> list[SessionRecord]:
+    """Return the records that are to be written behind the one with the number `after`."""
     sealed = list[SessionRecord]()
-    for number, line in enumerate(lines, n + 1):
+    for n, line in enumerate(lines, after + 1):
         body = pack(line.body)
-        crc = checksum((line.kind, line.position, at, FORMAT), body, crc)
-        sealed.append(SessionRecord(number, line.kind, line.position, at, FORMAT, body, crc))
+        facts = (session, n, line.kind, line.position, at, FORMAT)
+        sealed.append(SessionRecord(*facts, body, checksum(facts, body)))
     return sealed
 
 
-def sound(records: Iterable[SessionRecord], session: str) -> Iterator[SessionRecord]:
-    """Give the records up to the first that is not as it was written."""
-    before = first_crc(session)
-    for record in records:
-        facts = (record.kind, record.position, record.at, record.f)
-        # SQLite keeps any type in any column, so damage may leave something else there.
-        if type(record.body) is not bytes or record.crc != checksum(facts, record.body, before):
+def sound_records(records: Iterable[SessionRecord]) -> Iterator[SessionRecord]:
+    """Give the records of a session up to the first that is missing, or not as it was written."""
+    for n, record in enumerate(records, 1):
+        is_next = record.n == n and type(record.body) is bytes  # SQLite keeps any type in any column
+        if not is_next or record.crc != checksum(record[:-2], record.body):
             return
-        before = record.crc
         yield record
 
 
@@ -223,7 +216,7 @@ def readable_records(records: Sequence[SessionRecord], session: str) -> tuple[li
     Raises:
         StoreError: another version has written one, in a format that this one does not know.
     """
-    good = list(sound(records, session))
+    good = list(sound_records(records))
     if unknown := [record.f for record in good if record.f != FORMAT]:
         what = f"Session {session} has a record of format {unknown[0]}, which this version does not know."
         raise StoreError(what, hint="Update journeyman.")

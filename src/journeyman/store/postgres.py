@@ -11,398 +11,199 @@ for the disk of the database. A machine nearby answers in a millisecond or two; 
 
 from __future__ import annotations
 
-import secrets
 import time
 import warnings
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from difflib import get_close_matches
-from threading import RLock
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from journeyman.definition import explain_arguments
 from journeyman.errors import StoreError
-from journeyman.inbox import Queue
-from journeyman.session import Sessions, SharedSession, Snapshot, Step, check_session_id, turns_of
+from journeyman.session import Sessions
 from journeyman.store.connection import HeldConnection
 from journeyman.store.database import Database
-from journeyman.store.log import (
-    RECORD,
-    NewRecord,
-    SessionRecord,
-    first_crc,
-    lines_of_step,
-    queued,
-    readable_records,
-    seal_records,
-)
+from journeyman.store.log import RECORD, NewRecord, SessionRecord, seal_records
+from journeyman.store.redacted import StepRedactor
 from journeyman.store.repair import StoreRepaired
-from journeyman.store.store import SessionHead, SessionInfo, beginning, closed, exported, info_of, unfinished
-from journeyman.types import Message
+from journeyman.store.sessions import SessionHead, SessionRows, SqlRows, StoredSession, StoredSessions, aside_of
+from journeyman.tools.redaction import Secret
 
-_FIND: Final = "SELECT id, agent, created, parent FROM jm_sessions WHERE id = %s::text"
-READ: Final = f"SELECT {RECORD} FROM jm_session_records WHERE session = %s::text ORDER BY n"
-_OF: Final = "FROM jm_session_records WHERE session = s.id"
-_NEWEST: Final = "ORDER BY n DESC LIMIT 1"
-_INFO: Final = (
-    f"SELECT s.id, s.agent, s.created, s.parent, (SELECT at {_OF} {_NEWEST}) AS updated,"
-    f" (SELECT position + (kind = 'message')::int {_OF} AND kind IN ('message', 'cut') {_NEWEST}),"
-    f" (SELECT body {_OF} AND kind = 'used' {_NEWEST}), (SELECT body {_OF} AND kind = 'title' {_NEWEST})"
-    " FROM jm_sessions AS s"
-)
+_LOCKED: Final = "SELECT id FROM jm_sessions WHERE id = %s::text FOR UPDATE"
+LOCK_AND_COUNT: Final = (_LOCKED, "SELECT coalesce(max(n), 0) FROM jm_conversation WHERE session = %s::text")
+"""Who writes in a transaction locks the session first, and asks then for the number of its last record: in one
+statement it would be the number of before the lock was waited for."""
 WRITE: Final = (
-    f"INSERT INTO jm_session_records (session, {RECORD}) SELECT %s::text, {RECORD}"
-    # One statement for any number of records: the event loop waits for one answer.
-    " FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::float8[], %s::bigint[], %b::bytea[], %s::bigint[])"
-    f" AS u({RECORD})"
+    f"INSERT INTO jm_conversation ({RECORD}) SELECT {RECORD}"
+    # One statement for any number of records: one answer is waited for.
+    " FROM unnest(%s::text[], %s::bigint[], %s::text[], %s::bigint[], %s::float8[], %s::bigint[], %b::bytea[],"
+    f" %s::bigint[]) AS u({RECORD})"
 )
+_WRITE_ON: Final = f"WITH head AS ({_LOCKED}) {WRITE}, head RETURNING n"
 _BEGIN: Final = (
     "WITH head AS (INSERT INTO jm_sessions (id, agent, created, parent)"
     # With the first record and not before: a session in which nothing was said is not stored.
-    " VALUES (%s::text, %s::text, %s::float8, %s::text) ON CONFLICT (id) DO NOTHING) "
+    f" VALUES (%s::text, %s::text, %s::float8, %s::text) ON CONFLICT (id) DO NOTHING) {WRITE} RETURNING n"
 )
-LAST: Final = f"SELECT n, crc FROM jm_session_records WHERE session = %s::text {_NEWEST}"
-_TURNS: Final = "name >= %s::text AND name < %s::text"
-_OPEN_TURN: Final = f"SELECT name FROM jm_runs WHERE {_TURNS} AND status NOT IN ('done', 'failed') LIMIT 1"
-_DELETE_TURNS: Final = (
-    f"WITH gone AS (DELETE FROM jm_runs WHERE {_TURNS} RETURNING id),"
-    " steps AS (DELETE FROM jm_steps WHERE run IN (SELECT id FROM gone))"
-    " DELETE FROM jm_signals WHERE run IN (SELECT id FROM gone)"
-)
-_TAKE_BACK: Final = "DELETE FROM jm_session_records WHERE session = %s::text AND n > %s::bigint"
-_PUT_ASIDE: Final = (
-    "WITH bad AS (DELETE FROM jm_session_records WHERE session = %s::text AND n > %s::bigint RETURNING *)"
-    f" INSERT INTO jm_session_damage (found, session, {RECORD}) SELECT %s::float8, session, {RECORD} FROM bad"
-)
-_MOST_KNOWN: Final = 1_000
-"""How many ids are searched for one that is like an unknown one."""
+_END: Final = "SELECT n, crc FROM jm_conversation WHERE session = %s::text ORDER BY n DESC LIMIT 1"
+_TAKE_BACK: Final = "DELETE FROM jm_conversation WHERE session = %s::text AND n > %s::bigint"
+_PUT_ASIDE: Final = "UPDATE jm_conversation SET session = %s::text WHERE session = %s::text AND n > %s::bigint"
+_TRIES: Final = 3
 
 
 @explain_arguments
-class PostgresSessions:
+class PostgresSessions(StoredSessions):
     """Sessions in the database that a URL names: `PostgresSessions("postgresql://USER:PASSWORD@HOST:PORT/DATABASE")`.
 
     The URL takes the parameters that Postgres knows; `direct=HOST:PORT`, which names the database itself behind a
     pooler; and `prepare_threshold=none`. An open session holds one connection, to the database itself. Opening a
-    session waits for about ten answers of the database, and each step waits for one, in the thread that calls.
+    session waits for about ten answers of the database, and each step waits for one, in the thread that calls. The
+    tables are made if they are not there.
     """
 
-    def __init__(self, url: str) -> None:
-        """Raise a `ValueError` if an option of the URL cannot be used. Nothing is connected yet."""
+    def __init__(self, url: str, *, redact: Sequence[Secret] | None = None) -> None:
+        """Raise a `ValueError` if an option of the URL cannot be used. Nothing is connected yet.
+
+        `redact` is that of `Store`.
+        """
         self._database = Database(url)
+        self._redactor = None if redact is None else StepRedactor(redact)
 
-    def session(
-        self, id: str | None = None, *, agent: str, any_agent: bool = False, create: bool = False
-    ) -> PostgresSession:
-        """Open a session of the agent called `agent`: a new one, or the one with this id, which `create` makes if there
-        is none. The tables are made if they are not there. Damaged records, and the records after them, are put aside,
-        with a `StoreRepaired` warning.
+    def _open(self) -> SqlRows:
+        return DatabaseRows(self._database)
 
-        Raises:
-            StoreError: there is no such session, it is another agent's and not `any_agent`, the id cannot be one, or
-                the database cannot be used.
-            SessionInUse: somebody has it open.
-        """
-        return self.shared_session(id, agent=agent, any_agent=any_agent, create=create, has_turns=False)
 
-    def shared_session(
-        self, id: str | None, *, agent: str, any_agent: bool, create: bool, has_turns: bool = True
-    ) -> PostgresSession:
-        """Open a session whose turns are durable runs, unless `has_turns` is false: what ends such a turn is written
-        there, whoever drives it.
+class DatabaseRows(SqlRows):
+    """The rows of sessions in a database, on a connection that holds the lock of one."""
 
-        Raises:
-            StoreError, SessionInUse: as for `session`.
-        """
-        if id is not None:
-            check_session_id(id)
-        line = HeldConnection(self._database)
+    mark: ClassVar[str] = "%s::text"
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._line = HeldConnection(database)
+        self.place = self._line.place
+        self._n = 0
+        """The number of the last record of the session, which is stored for certain."""
+        self._sent: SessionRecord | None = None
+        """The last record of what was sent behind it and may be stored: the connection was lost before the answer."""
         try:
-            with self._database.explaining("opened"):
-                line.open()
-                if id is None:
-                    return PostgresSession(line, self._new(line, agent), is_shared=has_turns)
-                return self._named(line, id, agent=agent, any_agent=any_agent, create=create, has_turns=has_turns)
+            with database.explaining("opened"):
+                self._line.open()
         except BaseException:
-            line.close()
+            self._line.close()
             raise
 
-    def sessions(self) -> list[SessionInfo]:
-        """Return all sessions, the one that was last written to first."""
-        with self._reading() as line:
-            return [_info(row) for row in line.rows(f"{_INFO} ORDER BY updated DESC NULLS LAST, s.created DESC")]
+    def select(self, query: str, given: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        with self._database.explaining("read"):
+            return self._line.rows(query, *given)
 
-    def snapshot(self, id: str) -> Snapshot:
-        """Return what is stored of a session, unchanged: the last calls may have no results.
+    def execute_all(self, statements: Sequence[tuple[str, Sequence[object]]]) -> None:
+        with self._database.explaining("written"), self._line.connection.transaction():
+            for statement, given in statements:
+                self._line.rows(statement, *given)
 
-        Raises:
-            StoreError: there is none.
-        """
-        with self._reading() as line:
-            self._head(line, id)
-            return readable_records(_records(line, id), id)[1]
+    def lock(self, id: str) -> None:
+        with self._database.explaining("opened"):
+            self._line.take(id)
 
-    def messages(self, id: str) -> list[Message]:
-        """Return the conversation of a session, its open calls closed."""
-        return closed(self.snapshot(id))
+    def read(self, id: str) -> Sequence[SessionRecord]:
+        records = super().read(id)
+        self._n = records[-1].n if records else 0
+        return records
 
-    def export(self, id: str) -> bytes:
-        """Return a session as one JSON object. `load_messages` reads what is in its `messages`."""
-        with self._reading() as line:
-            self._head(line, id)
-            return exported(
-                _info(line.rows(f"{_INFO} WHERE s.id = %s::text", id)[0]), readable_records(_records(line, id), id)[1]
-            )
+    def refresh(self, id: str) -> None:
+        if not self._line.is_lost and (end := self.select(_END, (id,))):
+            self._n = end[0][0]
 
-    def branch(self, id: str, at: int) -> str:
-        """Begin another session with the first `at` messages of this one, and return its id.
-
-        Raises:
-            StoreError: there is no such session, or it has fewer messages.
-        """
-        step = beginning(id, self.snapshot(id), at)
-        with self._reading() as line:
-            agent = self._head(line, id).agent
-            branch = PostgresSession(line, replace(self._new(line, agent), parent=id))
-            branch.write(step)
-            return branch.id
-
-    def delete(self, id: str) -> None:
-        """Forget a session, and its turns, if they were durable runs.
-
-        Raises:
-            StoreError: there is none.
-            SessionInUse: somebody has it open.
-        """
-        with self._reading() as line:
-            self._head(line, id)
-            # Under its lock: whoever has it open would go on writing to what is not there.
-            line.take(id)
-            line.rows("DELETE FROM jm_sessions WHERE id = %s::text", id)
-            line.rows("DELETE FROM jm_session_damage WHERE session = %s::text", id)
-            line.rows(_DELETE_TURNS, *turns_of(id))
-
-    # -- inside
-
-    @contextmanager
-    def _reading(self) -> Generator[HeldConnection]:
-        line = HeldConnection(self._database)
-        try:
-            with self._database.explaining("read"):
-                line.open()
-                yield line
-        finally:
-            line.close()
-
-    def _head(self, line: HeldConnection, id: str) -> SessionHead:
-        rows = line.rows(_FIND, id)
-        if not rows:
-            raise self._unknown(line, id)
-        return SessionHead(*rows[0])
-
-    def _new(self, line: HeldConnection, agent: str) -> SessionHead:
-        while True:
-            id = secrets.token_hex(4)
-            if not line.rows(_FIND, id):
-                line.take(id)
-                return SessionHead(id, agent, time.time())
-
-    def _named(
-        self, line: HeldConnection, id: str, *, agent: str, any_agent: bool, create: bool, has_turns: bool
-    ) -> PostgresSession:
-        def found() -> SessionHead | None:
-            rows = line.rows(_FIND, id)
-            if not rows and not create:
-                raise self._unknown(line, id, or_else="To begin one of this id, give create=True.")
-            head = SessionHead(*rows[0]) if rows else None
-            if head is not None and head.agent not in ("", agent) and not any_agent:
-                raise StoreError(
-                    f"Session {id} is one of the agent {head.agent!r}, not of {agent!r}.",
-                    hint="Open it with that agent, or give any_agent=True to go on with this one.",
-                )
-            return head
-
-        # Once before the lock, so that a wrong id is told without taking anything.
-        found()
-        line.take(id)
-        head = found()  # until the lock was taken, somebody may have made it, or deleted it
-        if head is None:
-            return PostgresSession(line, SessionHead(id, agent, time.time()), is_shared=has_turns)
-        if not has_turns and (left := line.rows(_OPEN_TURN, *turns_of(id))):
-            raise unfinished(left[0][0], id)
-        records = _records(line, id)
-        good, snapshot = readable_records(records, id)
-        notice = None if len(good) == len(records) else self._repaired(line, id, good, len(records) - len(good))
-        return PostgresSession(line, head, good, snapshot=snapshot, notice=notice, is_shared=has_turns)
-
-    def _repaired(self, line: HeldConnection, id: str, good: Sequence[SessionRecord], n_bad: int) -> str:
-        line.rows(_PUT_ASIDE, id, good[-1].n if good else 0, time.time())
-        recovered = "1 record was" if len(good) == 1 else f"{len(good)} records were"
+    def put_aside(self, id: str, good: Sequence[SessionRecord], n_bad: int) -> str:
+        self._n, name = len(good), f"{aside_of(id)[0]}damaged-{time.time():.3f}"
+        self.execute_all([(_PUT_ASIDE, (name, id, self._n))])
+        recovered = "1 record was" if self._n == 1 else f"{self._n} records were"
         notice = (
-            f"Session {id} in {line.place} was damaged. {recovered} recovered, and {n_bad} left out that are damaged or"
-            " behind such. Those are kept in the table jm_session_damage."
+            f"Session {id} in {self.place} was damaged. {recovered} recovered, and {n_bad} left out that are damaged or"
+            f" behind such. Those are kept in the table jm_conversation, as the session {name}."
         )
-        warnings.warn(StoreRepaired(notice), stacklevel=5)
+        warnings.warn(StoreRepaired(notice), stacklevel=6)
         return notice
 
-    def _unknown(self, line: HeldConnection, id: str, *, or_else: str = "") -> StoreError:
-        known = [known for (known,) in line.rows(f"SELECT id FROM jm_sessions LIMIT {_MOST_KNOWN}")]
-        close = get_close_matches(id, known, n=1)
-        hint = f"Did you mean {close[0]}? " if close else "" if known else "It has none yet: leave the id out. "
-        hint = f"{hint}{or_else}".strip() or "Look for it with PostgresSessions.sessions()."
-        return StoreError(f"{self._database.place} has no session {id!r}.", hint=hint)
+    def append(self, head: SessionHead, lines: Sequence[NewRecord], *, is_new: bool, waits: bool) -> int:
+        with self._database.explaining("written"):
+            if self._line.is_lost or self._sent is not None:
+                if self._go_on(head.id):
+                    # Whoever asked for it was told that it could not be written.
+                    self._line.rows(_TAKE_BACK, head.id, self._n)
+                self._sent = None
+            for _ in range(_TRIES):
+                records = seal_records(head.id, lines, after=self._n, at=time.time())
+                if self._is_written(head, records, is_new=is_new):
+                    self._n, self._sent = records[-1].n, None
+                    return self._n
+        what = f"Session {head.id} in {self.place} could not be written: its connection was lost again and again."
+        raise StoreError(what, hint="Try again.", may_pass=True)
 
+    def _is_written(self, head: SessionHead, records: Sequence[SessionRecord], *, is_new: bool) -> bool:
+        """Write. False: it is not stored, and may be written again.
 
-class PostgresSession:
-    """One session in a database, open for writing."""
-
-    def __init__(
-        self,
-        line: HeldConnection,
-        head: SessionHead,
-        records: Sequence[SessionRecord] = (),
-        *,
-        snapshot: Snapshot | None = None,
-        notice: str | None = None,
-        is_shared: bool = False,
-    ) -> None:
-        self.notice = notice
-        self.snapshot = Snapshot() if snapshot is None else snapshot
-        self._line = line
-        self._head = head
-        self._n = records[-1].n if records else 0
-        """The number of the last record that is stored for certain. They are counted from 1 in each session."""
-        self._crc = records[-1].crc if records else first_crc(head.id)
-        """The checksum of that one."""
-        self._unsure = set[tuple[int, int]]()
-        """The ends of what was sent behind it, and may be stored: the connection was lost before the answer."""
-        self._is_shared = is_shared
-        """True when others may write, too: whoever drives a turn, when it ends."""
-        # A text that waits may be stored from any thread.
-        self._lock = RLock()
-
-    @property
-    def id(self) -> str:
-        return self._head.id
-
-    def add(self, text: str, queue: Queue) -> int:
-        return self._append([queued(text, queue)])
-
-    def write(self, step: Step) -> None:
-        self._append([*lines_of_step(step)])
-
-    def refresh(self) -> None:
-        with self._lock, self._line.database.explaining("read"):
-            if not self._line.is_lost and (last := self._line.rows(LAST, self.id)):
-                self._n, self._crc = last[0]
-
-    def close(self) -> None:
-        with self._lock:
-            self._line.close()
-
-    def _append(self, lines: Sequence[NewRecord]) -> int:
-        """Write the lines, all or none. Return the number of the last one."""
-        try:
-            return self._appended(lines)
-        except StoreError as error:
-            if not self._is_shared or error.__cause__ is None or self._unsure:
-                raise
-            n = self._n
-            self.refresh()
-            if n == self._n:
-                raise
-        return self._appended(lines)  # somebody else has written, who may
-
-    def _appended(self, lines: Sequence[NewRecord]) -> int:
-        with self._lock, self._line.database.explaining("written"):
-            records = seal_records(lines, n=self._n, crc=self._crc, at=time.time())
-            if self._unsure or self._line.is_lost or not self._is_written(records):
-                self._go_on(records)
-            self._n, self._crc = _end_of(records)
-            self._unsure.clear()
-            return self._n
-
-    def _is_written(self, records: Sequence[SessionRecord]) -> bool:
-        """Write. False: the connection was lost."""
+        As for a step, one statement does it, which has no number that is known before its answer comes: records are
+        found under the numbers that they have in their session.
+        """
         from psycopg import OperationalError
-        from psycopg.errors import ConnectionTimeout, ReadOnlySqlTransaction
+        from psycopg.errors import ConnectionTimeout, ReadOnlySqlTransaction, UniqueViolation
 
-        # Before it is sent: without an answer, nobody knows whether it is stored.
-        self._unsure.add(_end_of(records))
+        line = self._line
+        begin = (head.id, head.agent, head.created, head.parent) if is_new else (head.id,)
+        self._sent = records[-1]  # before it is sent: without an answer, nobody knows whether it is stored
         try:
-            self._send(records)
+            if not line.rows(_BEGIN if is_new else _WRITE_ON, *begin, *map(list, zip(*records, strict=True))):
+                raise self._changed(head.id)
         except Exception as error:
-            if isinstance(error, ReadOnlySqlTransaction):  # what was the primary is a copy now
-                self._line.lose()
+            if not line.is_lost:  # that was the answer
+                self._sent = None
+            if isinstance(error, UniqueViolation):  # who has ended a turn has used the number
+                self.refresh(head.id)
                 return False
-            if not self._line.is_lost:
-                self._unsure.discard(_end_of(records))
+            if isinstance(error, ReadOnlySqlTransaction):  # what was the primary is a copy now
+                line.lose()
             # Not after a timeout: all of its time is used up, while the event loop stood still. What is stored is
             # looked at before the next write.
-            elif isinstance(error, OperationalError) and not isinstance(error, ConnectionTimeout):
-                return False
-            raise
+            elif not line.is_lost or not isinstance(error, OperationalError) or isinstance(error, ConnectionTimeout):
+                raise
+            if self._go_on(head.id):
+                return True
+            self._sent = None
+            return False
         return True
 
-    def _go_on(self, records: Sequence[SessionRecord]) -> None:
-        """Connect again and write, unless it is written already, or somebody else went on with the session."""
-        line, id = self._line, self._head.id
+    def _go_on(self, id: str) -> bool:
+        """Connect again, and see where the session ends. True: with what was sent last.
+
+        Raises:
+            SessionInUse: somebody else has it open.
+            StoreError: the database is away, or somebody else went on with the session.
+        """
+        line = self._line
         line.connect()
         try:
             # The lock first: what is read of the end then stays the end.
             line.take(id)
-            end = next(iter(line.rows(LAST, id)), (0, first_crc(id)))
-            # A checksum builds on those of all records before, and on the moment: what ends so is what was sent.
-            if end == _end_of(records):
-                return
-            if end != (self._n, self._crc) and end not in self._unsure:
-                raise self._changed()
-            self._unsure.add(_end_of(records))
-            with line.connection.transaction():
-                # Whoever asked for what is behind the known end was told that it could not be written.
-                line.rows(_TAKE_BACK, id, self._n)
-                self._send(records)
+            end = next(iter(line.rows(_END, id)), (0, 0))
+            is_held = self._sent is not None and end == (self._sent.n, self._sent.crc)
+            if not is_held and end[0] != self._n:
+                raise self._changed(id)
         except BaseException:
             line.lose()
             raise
+        return is_held
 
-    def _send(self, records: Sequence[SessionRecord]) -> None:
-        from psycopg import IntegrityError
-
-        head = self._head
-        begin = () if self._n else (head.id, head.agent, head.created, head.parent)
-        write = WRITE if self._n else f"{_BEGIN}{WRITE}"
-        try:
-            self._line.rows(write, *begin, head.id, *map(list, zip(*records, strict=True)))
-        except IntegrityError as error:
-            # The number is taken: somebody else has written.
-            raise self._changed() from error
-
-    def _changed(self) -> StoreError:
+    def _changed(self, id: str) -> StoreError:
         return StoreError(
-            f"Session {self.id} in {self._line.place} was changed elsewhere while it was open. Nothing is written.",
+            f"Session {id} in {self.place} was changed elsewhere while it was open. Nothing is written.",
             hint="Open it again to go on from what is stored.",
         )
 
-    def __repr__(self) -> str:
-        return f"<PostgresSession {self.id} in {self._line.place}>"
+    def close(self) -> None:
+        self._line.close()
 
 
-def _end_of(records: Sequence[SessionRecord]) -> tuple[int, int]:
-    return records[-1].n, records[-1].crc
-
-
-def _records(line: HeldConnection, id: str) -> list[SessionRecord]:
-    return [SessionRecord(*row) for row in line.rows(READ, id)]
-
-
-def _info(row: tuple[Any, ...]) -> SessionInfo:
-    head, (updated, n_messages, used, title) = SessionHead(*row[:4]), row[4:]
-    return info_of(head, updated=updated, n_messages=n_messages or 0, used=used, title=title)
-
-
-def open_session(url: str, id: str | None, *, agent: str, any_agent: bool, create: bool) -> PostgresSession:
+def open_session(url: str, id: str | None, *, agent: str, any_agent: bool, create: bool) -> StoredSession:
     """Open a session of the database that a URL names.
 
     Raises:
@@ -416,5 +217,5 @@ def open_session(url: str, id: str | None, *, agent: str, any_agent: bool, creat
 
 
 if TYPE_CHECKING:
-    _session: type[SharedSession] = PostgresSession
+    _rows: type[SessionRows] = DatabaseRows
     _sessions: type[Sessions] = PostgresSessions

@@ -35,18 +35,19 @@ def tables() -> str:
 
 @cache
 def columns_of(statements: str) -> Mapping[str, Mapping[str, tuple[type, ...]]]:
-    """Return the columns of each table with numbered rows that these statements make, except the number: each with the
+    """Return the columns of each table with numbered rows that these statements make, except its key: each with the
     types that a sound value has."""
     found: dict[str, dict[str, tuple[type, ...]]] = {}
     with closing(connect(":memory:")) as connection:
         connection.executescript(statements)
         for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-            number, *others = connection.execute(f"PRAGMA table_info({table})")
-            if number[1] == "n":
-                kinds = {
-                    name: (_KINDS[kind], *(() if needed else (type(None),))) for _, name, kind, needed, *_ in others
+            columns = connection.execute(f"PRAGMA table_info({table})").fetchall()
+            if any(name == "n" for _, name, *_ in columns):
+                found[table] = {
+                    name: (_KINDS[kind], *(() if needed else (type(None),)))
+                    for _, name, kind, needed, _, is_key in columns
+                    if not is_key
                 }
-                found[table] = kinds
     return found
 
 

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 from journeyman.errors import StoreError, name_and_words
 from journeyman.errors import count as count_of
 from journeyman.store.file import APPLICATION, BUSY_S, MAGIC, Damaged, File, check_free, file_tables, not_a_store
-from journeyman.store.log import SessionRecord, readable_records, sound
+from journeyman.store.log import SessionRecord, readable_records, sound_records
 from journeyman.store.recordings import columns_of, key_of, restore, tables
 
 _log = logging.getLogger("journeyman")
@@ -155,10 +155,11 @@ def _rows_of_table(connection: sqlite3.Connection, table: str) -> Iterator[tuple
     """Give the rows of a table. Where a page is damaged, look further on."""
     try:
         # Not by an index, which may be damaged where the rows are not.
-        last = connection.execute(f"SELECT max(n) FROM {table} NOT INDEXED").fetchone()[0] or 0
+        last = connection.execute(f"SELECT max(rowid) FROM {table} NOT INDEXED").fetchone()[0] or 0
     except (sqlite3.Error, UnicodeDecodeError):
         last = _UNKNOWN_ROWS
-    query = f"SELECT n, {', '.join(_columns()[table])} FROM {table} NOT INDEXED WHERE n > ? AND n < ? ORDER BY n"
+    columns = ", ".join(("rowid", *_columns()[table]))
+    query = f"SELECT {columns} FROM {table} NOT INDEXED WHERE rowid > ? AND rowid < ? ORDER BY rowid"
     end, sound, after, jump = last + 1, 0, 0, 1
     while after < last:
         try:
@@ -191,13 +192,13 @@ def _back(
 def _write_store(path: Path, found: _Found, key: bytes | None) -> tuple[int, int, int]:
     """Write what is sound into a new store. Return how many records that were, how many are lost, and how many
     recordings there are."""
-    records = dict(_sound_records(found))
+    records = dict(enumerate(_sound_records(found), 1))
     written = {row[0] for row in records.values()}
-    heads = {n: row for n, row in found["sessions"].items() if row[0] in written}
+    heads = {n: row for n, row in found["jm_sessions"].items() if row[0] in written}
     missing = written - {row[0] for row in heads.values()}
     tables = {
-        "sessions": heads,
-        "records": records,
+        "jm_sessions": heads,
+        "jm_conversation": records,
         "jm_runs": {n: _blocked(row) for n, row in found["jm_runs"].items()},
         "jm_steps": found["jm_steps"],  # who reads them checks them
         "jm_signals": found["jm_signals"],
@@ -205,14 +206,14 @@ def _write_store(path: Path, found: _Found, key: bytes | None) -> tuple[int, int
     with closing(File(path)) as new, new.transaction() as connection:
         for table, rows in tables.items():
             names, marks = ", ".join(_columns()[table]), ", ".join("?" * (1 + len(_columns()[table])))
-            statement = f"INSERT INTO {table} (n, {names}) VALUES ({marks})"
+            statement = f"INSERT INTO {table} (rowid, {names}) VALUES ({marks})"
             connection.executemany(statement, [(n, *row) for n, row in rows.items()])
         for session in sorted(missing):
-            began = min(row[3] for row in records.values() if row[0] == session)
-            statement = "INSERT INTO sessions (id, agent, created, parent) VALUES (?, '', ?, NULL)"
+            began = min(row[4] for row in records.values() if row[0] == session)
+            statement = "INSERT INTO jm_sessions (id, agent, created, parent) VALUES (?, '', ?, NULL)"
             connection.execute(statement, (session, began))
         n_recordings = restore(connection, found, key)
-    return len(records), len(found["records"]) - len(records), n_recordings
+    return len(records), len(found["jm_conversation"]) - len(records), n_recordings
 
 
 def _blocked(row: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -225,14 +226,13 @@ def _blocked(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(fields.values())
 
 
-def _sound_records(found: _Found) -> Iterator[tuple[int, tuple[Any, ...]]]:
+def _sound_records(found: _Found) -> Iterator[SessionRecord]:
     sessions: dict[str, list[SessionRecord]] = {}
-    for n, row in sorted(found["records"].items()):
-        sessions.setdefault(row[0], []).append(SessionRecord(n, *row[1:]))
+    for row in found["jm_conversation"].values():
+        sessions.setdefault(row[0], []).append(SessionRecord(*row))
     for session, records in sessions.items():
+        records.sort(key=lambda record: record.n)
         try:
-            good, _ = readable_records(records, session)
+            yield from readable_records(records, session)[0]
         except StoreError:  # another version has written some, and can read them
-            good = list(sound(records, session))
-        for record in good:
-            yield record.n, found["records"][record.n]
+            yield from sound_records(records)

@@ -34,9 +34,9 @@ from journeyman.store.database import (
     storable_value,
 )
 from journeyman.store.log import NewRecord, SessionRecord, readable_records, seal_records
-from journeyman.store.postgres import LAST as LAST_OF_SESSION
-from journeyman.store.postgres import READ as READ_SESSION
+from journeyman.store.postgres import LOCK_AND_COUNT
 from journeyman.store.postgres import WRITE as WRITE_SESSION
+from journeyman.store.sessions import READ as READ_SESSION
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -422,23 +422,14 @@ async def runs_of(connection: Connection, where: str, given: Sequence[Any]) -> l
 
 async def conversation_of(connection: Connection, session: str) -> Snapshot:
     """Return what is stored of a session."""
-    found = await rows_of(connection, READ_SESSION, [session])
+    found = await rows_of(connection, READ_SESSION.format("%s::text"), [session])
     return readable_records([SessionRecord(*each) for each in found], session)[1]
 
 
 async def add_lines(connection: Connection, session: str, lines: Sequence[NewRecord], *, at: float) -> None:
-    """Write lines at the end of a session that is stored, in a transaction.
-
-    Raises:
-        StoreError: somebody else has written there in this moment, so that the transaction has to be made again.
-    """
-    from psycopg.errors import UniqueViolation
-
-    [(n, crc)] = await rows_of(connection, LAST_OF_SESSION, [session])
-    records = seal_records(lines, n=n, crc=crc, at=at)
-    try:
-        # With rows, so that this is waited for, and it is here that a number which is taken is seen.
-        await rows_of(connection, f"{WRITE_SESSION} RETURNING n", [session, *map(list, zip(*records, strict=True))])
-    except UniqueViolation as error:
-        # The number was used in between: nothing of the transaction is stored.
-        raise StoreError(f"Something else was said in session {session}.", hint="Try again.", may_pass=True) from error
+    """Write lines at the end of a session that is stored, in a transaction."""
+    lock, count = LOCK_AND_COUNT
+    await connection.execute(lock.encode(), [session])
+    [(n,)] = await rows_of(connection, count, [session])
+    records = seal_records(session, lines, after=n, at=at)
+    await connection.execute(WRITE_SESSION.encode(), [*map(list, zip(*records, strict=True))])

@@ -53,9 +53,10 @@ from journeyman.durable.records import (
 )
 from journeyman.durable.rules import RowRule, return_row
 from journeyman.errors import StoreError
-from journeyman.session import SharedSession, Snapshot
+from journeyman.session import Snapshot
 from journeyman.store.database import MIGRATING
 from journeyman.store.postgres import PostgresSessions
+from journeyman.store.sessions import StoredSession
 
 if TYPE_CHECKING:
     from journeyman.durable.postgres.connections import Connection
@@ -237,7 +238,7 @@ class PostgresEngine(Transactions):
         # A table may have to be waited for.
         await self._complete_work(lambda connection: drop_days(connection, before), takes_long=True)
 
-    def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> SharedSession:
+    def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> StoredSession:
         sessions = PostgresSessions(self.connections.database.url)
         return sessions.shared_session(id, agent=agent, any_agent=any_agent, create=create)
 
