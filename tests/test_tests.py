@@ -181,7 +181,7 @@ SPEAKS_SQL = {
     "record/test_postgres_recordings.py": 3,
     "store/test_damage.py": 5,
     "store/test_file.py": 5,
-    "store/test_postgres_sessions.py": 9,
+    "store/test_postgres_sessions.py": 8,
     "store/test_redacted.py": 1,
     "store/test_store.py": 2,
     "support/postgres.py": 1,

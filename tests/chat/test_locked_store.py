@@ -32,13 +32,12 @@ async def _turns_of_the_loop(task: asyncio.Task[object]) -> float:
     return longest
 
 
-@pytest.mark.parametrize("kind", ["file", "without secrets"])
 @pytest.mark.parametrize("when", ["before the answer", "after the answer"])
-async def test_a_turn_waits_for_a_file_that_another_program_holds(tmp_path: Path, kind: str, when: str) -> None:
+async def test_a_turn_waits_for_a_file_that_another_program_holds(tmp_path: Path, when: str) -> None:
     path = tmp_path / "chats.db"
     door = Door()
     bot = Agent(name="bot", model=FunctionModel(door.before("ok")))
-    with Store(path, redact=None if kind == "file" else ()) as store:
+    with Store(path, redact=()) as store:
         async with Chat.open(bot, store, id="c", create=True) as chat:
             async with _held(path) as other:
                 if when == "after the answer":

@@ -39,14 +39,6 @@ async def test_an_unknown_id_is_an_error_that_says_how_to_begin_one(kept: Kept) 
             pass
 
 
-async def test_the_session_of_another_agent_is_not_taken_for_a_new_one(kept: Kept) -> None:
-    async with Chat.open(talker(), kept.place, id="user-42", create=True) as chat:
-        await chat.prompt("Hi.")
-    with pytest.raises(StoreError, match="one of the agent 'tester', not of 'other'"):
-        async with Chat.open(talker("other"), kept.place, id="user-42", create=True):
-            pass
-
-
 GOOD = ["7", "user-42", "Ada Lovelace", "ada@example.org", "a:b", "run 7", "…", "Größe", "用户", "a" * 200]
 BAD = {
     "": "The session id '' is blank",

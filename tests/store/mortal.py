@@ -1,9 +1,13 @@
 """Programs that are killed in the middle: `python -m tests.store.mortal WHAT STORE`. They print what they reached."""
 
 import asyncio
+import os
+import signal
 import sys
-from itertools import count
+from contextlib import AsyncExitStack
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from journeyman import Agent, Chat, Limits, Runtime, run, tool
 from journeyman.durable import Durable
@@ -70,24 +74,6 @@ async def chat(place: str) -> None:
         await chat.prompt("Send the letter.")
 
 
-async def hammer(place: str | Durable) -> None:
-    """Say one thing after the other, and tell what was answered or queued."""
-    async with Chat.open(echo(), place) as chat:
-        tell(chat.session.id if chat.session else "")
-        for number in count():
-            await chat.prompt(f"prompt {number}.")
-            tell(f"prompt {number}.")
-            if number % 3 == 0:
-                chat.follow_up(f"text {number}.")
-                tell(f"text {number}.")
-
-
-async def turns(place: str) -> None:
-    """Say one thing after the other in turns that are durable runs."""
-    async with Durable(place) as durable:
-        await hammer(durable)
-
-
 async def turn(place: str) -> None:
     """Hang in the second payment of a turn that is a durable run, with a text in a queue."""
     async with Durable(place) as durable, Chat.open(payments(), durable, id="user-42", create=True) as chat:
@@ -125,6 +111,38 @@ async def recording(place: str) -> None:
         await run(agent, "Look.", runtime=Runtime(recorder=recorder))
 
 
+class Deaths:
+    """Kills the process before or after a statement that writes into a store."""
+
+    def __init__(self, n: int) -> None:
+        self.n_left = n
+
+    def begins(self, statement: object) -> None:
+        self.n_left -= 1
+        if self.n_left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def ended(self, statement: object, *, n_rows: int) -> None:
+        self.begins(statement)
+
+    def committed(self, statements: object, *, is_synced: bool) -> None: ...
+
+
+async def talk(place: str, how: str, n: str) -> None:
+    """Say two things and queue a third, and tell what was answered or queued, until the statement of this number."""
+    sys.path.append(str(Path.cwd()))
+    import_module("tests.durable.statements").hear_statements(Deaths(int(n)))
+    async with AsyncExitStack() as stack:
+        where = place if how == "chat" else await stack.enter_async_context(Durable(place))
+        chat = await stack.enter_async_context(Chat.open(echo(), where, id="user-42", create=True))
+        for text in ("One.", "Two."):
+            await chat.prompt(text)
+            tell(text)
+        chat.follow_up("Three.")
+        tell("Three.")
+    tell("end")
+
+
 async def claim(place: str) -> None:
     """Begin a session that others begin, too, and hold it until the standard input ends."""
     try:
@@ -136,6 +154,6 @@ async def claim(place: str) -> None:
 
 
 if __name__ == "__main__":
-    what = {"chat": chat, "hammer": hammer, "claim": claim, "turn": turn, "turns": turns}
+    what: dict[str, Any] = {"chat": chat, "claim": claim, "turn": turn, "talk": talk}
     what |= {"recorded": recorded, "recording": recording}
-    asyncio.run(what[sys.argv[1]](sys.argv[2]))
+    asyncio.run(what[sys.argv[1]](*sys.argv[2:]))

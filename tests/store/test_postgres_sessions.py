@@ -16,11 +16,8 @@ from journeyman.errors import SessionInUse, StoreError
 from journeyman.record import Recorder
 from journeyman.session import Step
 from journeyman.store import PostgresSessions, StoreRepaired
-from journeyman.store.codec import unpack
-from journeyman.testing.scripted import FunctionModel
 from tests.play import echo
 from tests.support import tamper
-from tests.support.kept import Kept
 from tests.support.postgres import DeafSocket, PostgresServer
 
 
@@ -91,17 +88,6 @@ def test_a_pooler_is_refused_unless_the_database_itself_is_named(postgres: Postg
         direct = f"{pooler.url}&prepare_threshold=none&direct={quote(str(postgres.folder))}:5432"
         with closing(PostgresSessions(direct).session(agent="tester")) as session:
             session.add("Hi.", "follow_ups")
-
-
-async def test_no_secret_is_in_the_tables_of_redacted_sessions(emptied: str) -> None:
-    agent = Agent(name="a", model=FunctionModel(lambda request: "Noted: my password is hunter2."))
-    async with Chat.open(agent, PostgresSessions(emptied, redact=["Lovelace"]), id="a", create=True) as chat:
-        await chat.prompt("I am Ada Lovelace, and my password is hunter2.")
-        chat.follow_up("Lovelace?")
-    bodies = b"".join(
-        unpack(body) for (body,) in changed(emptied, "SELECT body FROM jm_conversation") if isinstance(body, bytes)
-    )
-    assert (b"Lovelace" in bodies, b"hunter2" in bodies, bodies.count(b"[redacted]") > 3) == (False, False, True)
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------
@@ -291,16 +277,6 @@ def test_of_a_step_whose_answer_was_lost_only_the_one_that_is_written_next_is_ke
         session.close()
     found = PostgresSessions(emptied).snapshot("a")
     assert (list(found.messages), found.staged) == (said("One.", "Two."), (Text("Staged."),))
-
-
-async def test_a_chat_begun_in_one_place_is_listed_and_deleted_in_another(emptied: str) -> None:
-    kept = Kept(emptied)
-    async with Chat.open(talker(), kept.place, id="a", create=True) as chat:
-        await chat.prompt("One.")
-    with kept.stored() as sessions:
-        assert [(each.id, each.title, each.messages) for each in sessions.sessions()] == [("a", "One.", 2)]
-        sessions.delete("a")
-        assert sessions.sessions() == []
 
 
 async def test_an_idle_chat_and_an_idle_durable_keep_their_locks_where_idle_connections_are_ended(

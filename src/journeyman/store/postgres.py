@@ -11,22 +11,48 @@ for the disk of the database. A machine nearby answers in a millisecond or two; 
 
 from __future__ import annotations
 
+import os
+import re
+import secrets
+import socket
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from journeyman.definition import explain_arguments
-from journeyman.errors import StoreError
+from journeyman.errors import SessionInUse, StoreError
+from journeyman.files import check_same_process
 from journeyman.session import Sessions
-from journeyman.store.connection import HeldConnection
-from journeyman.store.database import Database
+from journeyman.store.connection import patient_connection
+from journeyman.store.database import GET_VERSION, HAS_VERSION, HELD, NOTICED, Database, check_installed, make_tables
 from journeyman.store.log import RECORD, NewRecord, SessionRecord, seal_records
 from journeyman.store.redacted import StepRedactor
 from journeyman.store.repair import StoreRepaired
 from journeyman.store.sessions import SessionHead, SessionRows, SqlRows, StoredSession, StoredSessions, aside_of
 from journeyman.tools.redaction import Secret
 
+if TYPE_CHECKING:
+    from journeyman.store.connection import Connection
+
+_STATEMENT_MS: Final = 4_000
+"""How many milliseconds the database works on one statement before it gives up by itself. Less than `ANSWER_S`: a
+server that is well then says so itself, and the connection and its lock stay."""
+_ENDING_MS: Final = 1_000
+"""How many milliseconds to wait for the lock of a connection that is ending. A process that was killed is noticed
+there a moment later."""
+# Shorter than for runs in the background: whoever opens or writes a session holds up the event loop.
+_SHORT: Final[Mapping[str, str]] = {"connect_timeout": "3", "tcp_user_timeout": "5000"}
+_BEGUN: Final = f"{NOTICED}, set_config('statement_timeout', '{_STATEMENT_MS}', false)"
+_NUMBER: Final = "SELECT hashtextextended('journeyman session ' || 'jm_sessions'::regclass::oid || ' ' || %s::text, 0)"
+"""The number of a session's lock. It is another one for the tables of another schema."""
+_HOLDERS: Final = f"FROM ({HELD}) AS held JOIN pg_stat_activity AS holder USING (pid) WHERE number = %s::bigint"
+_WHO: Final = f"SELECT holder.application_name, host(holder.client_addr) {_HOLDERS}"
+_END_OLD: Final = (
+    f"SELECT pg_terminate_backend(pid) {_HOLDERS} AND holder.application_name = %s::text AND pid <> pg_backend_pid()"
+)
+"""Ends a connection of this session that was lost here, and still holds the lock there."""
 _LOCKED: Final = "SELECT id FROM jm_sessions WHERE id = %s::text FOR UPDATE"
 LOCK_AND_COUNT: Final = (_LOCKED, "SELECT coalesce(max(n), 0) FROM jm_conversation WHERE session = %s::text")
 """Who writes in a transaction locks the session first, and asks then for the number of its last record: in one
@@ -72,37 +98,112 @@ class PostgresSessions(StoredSessions):
 
 
 class DatabaseRows(SqlRows):
-    """The rows of sessions in a database, on a connection that holds the lock of one."""
+    """The rows of sessions in a database, on a connection that holds the lock of one: who lost the connection has lost
+    the lock."""
 
     mark: ClassVar[str] = "%s::text"
 
     def __init__(self, database: Database) -> None:
+        """Connect, and make the tables that are not there."""
+        self.place = f"t{database.place[1:]}"
         self._database = database
-        self._line = HeldConnection(database)
-        self.place = self._line.place
+        # Postgres cuts a name at 63 bytes: with 24 of the host's, the longest has 57.
+        self._name = f"journeyman chat {os.getpid()} {secrets.token_hex(4)} {socket.gethostname()[:24]}"
+        """Tells others who has the session."""
+        self._number: int | None = None
+        """The number of the lock, once it was taken."""
+        self._made: Connection | None = None
+        self._pid = os.getpid()
         self._n = 0
         """The number of the last record of the session, which is stored for certain."""
         self._sent: SessionRecord | None = None
         """The last record of what was sent behind it and may be stored: the connection was lost before the answer."""
+        check_installed("Sessions")
         try:
             with database.explaining("opened"):
-                self._line.open()
+                self._connect()
+                info = self._connection.info
+                version = self._rows(GET_VERSION)[0][0] if self._rows(HAS_VERSION)[0][0] else None
+                if database.lacks_tables(info.server_version, info.parameter_status("server_encoding"), version):
+                    self._connection.execute(make_tables().encode())
         except BaseException:
-            self._line.close()
+            self.close()
             raise
+
+    @property
+    def _is_lost(self) -> bool:
+        return self._made is None or self._made.closed
+
+    @property
+    def _connection(self) -> Connection:
+        assert self._made is not None
+        return self._made
+
+    def _connect(self) -> None:
+        """Make the connection, instead of one that there was."""
+        check_same_process(self._pid, f"The session in {self.place}")
+        self._lose()
+        # To the database itself: a pooler gives each transaction another connection, and a lock belongs to one.
+        given: dict[str, Any] = self._database.parameters(is_direct=True, **_SHORT)
+        given["application_name"] = self._name
+        threshold = self._database.prepare_threshold
+        self._made = patient_connection().connect("", autocommit=True, prepare_threshold=threshold, **given)
+        self._database.check_number(self._made.info.backend_pid, self._rows(_BEGUN)[0][0])
+
+    def _rows(self, query: str, *given: object) -> list[tuple[Any, ...]]:
+        check_same_process(self._pid, f"The session in {self.place}")
+        # As text, the bytes of a body would come as hexadecimal digits, twice as long.
+        cursor = self._connection.cursor(binary=True)
+        cursor.execute(query.encode(), given or None)
+        return cursor.fetchall() if cursor.description else []
 
     def select(self, query: str, given: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         with self._database.explaining("read"):
-            return self._line.rows(query, *given)
+            return self._rows(query, *given)
 
     def execute_all(self, statements: Sequence[tuple[str, Sequence[object]]]) -> None:
-        with self._database.explaining("written"), self._line.connection.transaction():
+        with self._database.explaining("written"), self._connection.transaction():
             for statement, given in statements:
-                self._line.rows(statement, *given)
+                self._rows(statement, *given)
 
     def lock(self, id: str) -> None:
         with self._database.explaining("opened"):
-            self._line.take(id)
+            self._lock(id)
+
+    def _lock(self, id: str) -> None:
+        self._number = number = self._rows(_NUMBER, id)[0][0]
+        # First whoever is left of this very process: a connection that was lost here may hold the lock there for a
+        # while.
+        waits, holders = bool(self._rows(_END_OLD, number, self._name)), list[tuple[Any, ...]]()
+        for _ in range(_TRIES):
+            if self._has_locked(number, waits=waits):
+                return
+            holders = self._rows(_WHO, number)
+            if holders and (waits or not _has_died(holders[0][0])):
+                break
+            waits = bool(holders)
+        pid, whose = _who(*(holders[0] if holders else (None, None)))
+        what = f"Session {id} in {self.place} is open in {whose}."
+        raise SessionInUse(what, hint="Close it there first, or open another one.", pid=pid)
+
+    def _has_locked(self, number: int, *, waits: bool) -> bool:
+        if not waits:
+            return self._rows("SELECT pg_try_advisory_lock(%s::bigint)", number)[0][0]
+        from psycopg.errors import LockNotAvailable
+
+        self._rows(f"SET lock_timeout = {_ENDING_MS}")
+        try:
+            self._rows("SELECT pg_advisory_lock(%s::bigint)", number)
+        except LockNotAvailable:
+            return False
+        finally:
+            self._rows("RESET lock_timeout")
+        return True
+
+    def _lose(self) -> None:
+        """Let the connection go, with the lock; but not a connection that a forked child shares with its parent."""
+        if self._made is not None and self._pid == os.getpid():
+            self._made.close()
 
     def read(self, id: str) -> Sequence[SessionRecord]:
         records = super().read(id)
@@ -110,7 +211,7 @@ class DatabaseRows(SqlRows):
         return records
 
     def refresh(self, id: str) -> None:
-        if not self._line.is_lost and (end := self.select(_END, (id,))):
+        if not self._is_lost and (end := self.select(_END, (id,))):
             self._n = end[0][0]
 
     def put_aside(self, id: str, good: Sequence[SessionRecord], n_bad: int) -> str:
@@ -126,10 +227,10 @@ class DatabaseRows(SqlRows):
 
     def append(self, head: SessionHead, lines: Sequence[NewRecord], *, is_new: bool, waits: bool) -> int:
         with self._database.explaining("written"):
-            if self._line.is_lost or self._sent is not None:
+            if self._is_lost or self._sent is not None:
                 if self._go_on(head.id):
                     # Whoever asked for it was told that it could not be written.
-                    self._line.rows(_TAKE_BACK, head.id, self._n)
+                    self._rows(_TAKE_BACK, head.id, self._n)
                 self._sent = None
             for _ in range(_TRIES):
                 records = seal_records(head.id, lines, after=self._n, at=time.time())
@@ -148,23 +249,22 @@ class DatabaseRows(SqlRows):
         from psycopg import OperationalError
         from psycopg.errors import ConnectionTimeout, ReadOnlySqlTransaction, UniqueViolation
 
-        line = self._line
         begin = (head.id, head.agent, head.created, head.parent) if is_new else (head.id,)
         self._sent = records[-1]  # before it is sent: without an answer, nobody knows whether it is stored
         try:
-            if not line.rows(_BEGIN if is_new else _WRITE_ON, *begin, *map(list, zip(*records, strict=True))):
+            if not self._rows(_BEGIN if is_new else _WRITE_ON, *begin, *map(list, zip(*records, strict=True))):
                 raise self._changed(head.id)
         except Exception as error:
-            if not line.is_lost:  # that was the answer
+            if not self._is_lost:  # that was the answer
                 self._sent = None
             if isinstance(error, UniqueViolation):  # who has ended a turn has used the number
                 self.refresh(head.id)
                 return False
             if isinstance(error, ReadOnlySqlTransaction):  # what was the primary is a copy now
-                line.lose()
+                self._lose()
             # Not after a timeout: all of its time is used up, while the event loop stood still. What is stored is
             # looked at before the next write.
-            elif not line.is_lost or not isinstance(error, OperationalError) or isinstance(error, ConnectionTimeout):
+            elif not self._is_lost or not isinstance(error, OperationalError) or isinstance(error, ConnectionTimeout):
                 raise
             if self._go_on(head.id):
                 return True
@@ -179,17 +279,16 @@ class DatabaseRows(SqlRows):
             SessionInUse: somebody else has it open.
             StoreError: the database is away, or somebody else went on with the session.
         """
-        line = self._line
-        line.connect()
+        self._connect()
         try:
             # The lock first: what is read of the end then stays the end.
-            line.take(id)
-            end = next(iter(line.rows(_END, id)), (0, 0))
+            self._lock(id)
+            end = next(iter(self._rows(_END, id)), (0, 0))
             is_held = self._sent is not None and end == (self._sent.n, self._sent.crc)
             if not is_held and end[0] != self._n:
                 raise self._changed(id)
         except BaseException:
-            line.lose()
+            self._lose()
             raise
         return is_held
 
@@ -200,7 +299,41 @@ class DatabaseRows(SqlRows):
         )
 
     def close(self) -> None:
-        self._line.close()
+        if self._pid == os.getpid() and not self._is_lost and self._number is not None:
+            from psycopg import Error
+
+            with suppress(Error):  # the end of a connection is noticed there a moment later
+                self._rows("SELECT pg_advisory_unlock(%s::bigint)", self._number)
+        self._lose()
+
+
+_NAME: Final = re.compile(r"journeyman chat (\d+) [0-9a-f]{8} (.*)")
+
+
+def _has_died(name: str | None) -> bool:
+    """Tell whether a connection of this name is that of a process of this machine which is there no more."""
+    found = _NAME.fullmatch(name or "")
+    # On Windows, signal 0 is Ctrl-C.
+    if found is None or found[2] != socket.gethostname()[:24] or os.name != "posix":
+        return False
+    try:
+        os.kill(int(found[1]), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # it is somebody else's
+        return False
+    return False
+
+
+def _who(name: str | None, address: str | None) -> tuple[int | None, str]:
+    """Return the number of the process that has a connection of this name, and what to call it."""
+    found = _NAME.fullmatch(name or "")
+    if found is None:
+        return None, "another process" if address is None else f"another process on {address}"
+    pid, host = int(found[1]), found[2]
+    if (pid, host) == (os.getpid(), socket.gethostname()[:24]):
+        return pid, "this process"
+    return pid, f"process {pid} on {host}"
 
 
 def open_session(url: str, id: str | None, *, agent: str, any_agent: bool, create: bool) -> StoredSession:
