@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -61,9 +62,12 @@ async def test_ends_and_marks_of_many_runs_that_come_while_the_disk_is_waited_fo
     engine: SqliteEngine,
 ) -> None:
     first, *others, marked, late = await claims_of(engine, 20)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))  # whose thread is busy below
     Disk.is_quick.clear()
+    waiting = asyncio.create_task(asyncio.to_thread(Disk.is_asked.wait, 10))
+    await asyncio.sleep(0)
     ends = ending(engine, first)
-    assert await asyncio.to_thread(Disk.is_asked.wait, 10), "the disk does not keep the event loop"
+    assert await waiting, "the disk does not keep the event loop"
     ends += ending(engine, *others)
     mark = asyncio.create_task(engine.write(marked, a_step(marked.row.id, "a", None, state=BEGUN), is_synced=True))
     step = asyncio.create_task(engine.write(marked, a_step(marked.row.id, "b")))

@@ -15,6 +15,7 @@ import json
 import math
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from functools import partial
@@ -107,10 +108,13 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
             raise
         self._is_here = asyncio.Event()
         self._is_here.set()
+        # Of its own: those of the event loop may all be busy, and whoever commits holds the file.
+        self._thread = ThreadPoolExecutor(1)
 
     async def close(self) -> None:
         if self._writing is not None:
             await wait_until_ended(self._writing)
+        self._thread.shutdown(wait=False)
         self._lock.release()
         self._file.close()
         if self._file.is_damaged:
@@ -367,6 +371,10 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
     async def _write_all_to_disk(self) -> None:
         """Write what waits for the disk, until nothing does."""
         while self._for_disk:
+            # Two turns of the loop, which take microseconds: whoever can go on goes first, and may come to need the
+            # disk, too. Else runs that go in step were written in halves, and one half always waited for the other.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
             async with self._away():
                 together, self._for_disk = self._for_disk, []
                 try:
@@ -376,8 +384,6 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
                 finally:
                     for _, done in together:
                         done.cancel()  # unless it has its outcome
-            # Whoever has waited for this goes first: it takes microseconds, and some come to their end with it.
-            await asyncio.sleep(0)
 
     @asynccontextmanager
     async def _away(self) -> AsyncGenerator[None]:
@@ -390,6 +396,12 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         finally:
             self._is_here.set()
 
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Do `work` in the thread, also if the waiting is cancelled: what it does counts."""
+        working = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        await wait_until_ended(working)
+        return working.result()
+
     async def _try_all(self, works: Sequence[Callable[[Connection], Any]]) -> list[WorkOutcome]:
         """Do all in one transaction, in which each may fail alone. If that fails itself, each gets one of its own."""
         try:
@@ -397,7 +409,7 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
                 tried = self._file.attempt(works)
                 # All but this is done where the event loop runs: for each statement, a thread would have to wait until
                 # the loop lets it go on.
-                await _in_thread(self._file.commit)
+                await self._in_thread(self._file.commit)
             self._n_in_log = 0
             return tried
         except Exception as error:  # noqa: BLE001 - of a write, whose caller gets it
@@ -417,7 +429,7 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         async def work_alone() -> T:
             if in_thread:
                 async with self._away():
-                    return await _in_thread(work)
+                    return await self._in_thread(work)
             while not self._is_here.is_set():
                 await self._is_here.wait()
             return work()
@@ -452,13 +464,6 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
 
     def _is_dead(self, owner: str | None) -> bool:
         return owner is None or (owner != self.owner and not is_held(self.path, owner))
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    """Do `work` in a thread, also if the waiting is cancelled: what it does counts."""
-    working = asyncio.get_running_loop().run_in_executor(None, work)
-    await wait_until_ended(working)
-    return working.result()
 
 
 def _row_of(connection: Connection, id: str) -> Row | None:

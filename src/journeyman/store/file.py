@@ -233,7 +233,11 @@ class File:
             StoreError: it could not be written, and nothing of it was.
         """
         with self._reporting("written"):
-            self._connection.execute("COMMIT")
+            try:
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._roll_back()  # here, since whoever began it may wait for the file
+                raise
 
     def write(self, statement: str, parameters: Sequence[object]) -> int:
         """Write what one statement writes, as a transaction does, and return how many rows that are. It costs less than
