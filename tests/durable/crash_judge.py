@@ -75,7 +75,7 @@ def _recording_faults(lives: Lives, found: Sequence[dict[str, Any]]) -> Iterator
     is_cut = "ended" in words and "died" in words[words.index("ended") :]
     told = status, kinds["RunSucceeded"]
     # What the last life had begun with, it has not written by then: an earlier one may have left.
-    if told != ("success", 1) and not (is_cut and told in (("left", 0), ("died", 0), ("died", 1))):
+    if told != ("done", 1) and not (is_cut and told in (("left", 0), ("died", 0), ("died", 1))):
         yield f"its recording has ended as {told[0]}, and tells {told[1]} times that it has succeeded"
     if not 0 < (n_begun := kinds["RunStarted"] + kinds["RunResumed"]) <= lives.outcome["lives"]:
         yield f"its recording tells of {n_begun} lives, of {lives.outcome['lives']}"
