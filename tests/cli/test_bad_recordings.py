@@ -180,7 +180,6 @@ def test_a_run_of_another_process_is_shown_as_far_as_it_is_and_followed_to_its_e
         )
         assert_one_error_line(desk("prune", "last", *of_store), 1, ["goes on", "once its run has ended"])
         desk("prune", "--older-than", "0s", *of_store)
-        assert "  running  " in desk("runs", *of_store).stdout
         with running("show", "last", "--follow", *of_store, cwd=tmp_path, start=warm.start) as tail:
             tail.wait_for("hang({})", "stdout")
             pipe.write_text("go on")

@@ -10,9 +10,6 @@ from typing import Any
 
 import pytest
 
-from journeyman import Event, Usage, events
-from journeyman.cli.show.tree import Outline, Tree
-from journeyman.result import Metadata
 from tests.cli.program import AGENTS as PLAIN
 from tests.cli.program import Done, Warm, assert_one_error_line, running
 from tests.cli.terminal import terminal
@@ -75,7 +72,6 @@ def test_a_durable_run_prints_its_result_and_the_same_id_again_prints_it_from_th
 def test_an_analyst_that_was_killed_in_mid_tool_goes_on_in_another_process(desk: Desk) -> None:
     assert desk.stop("analyst", "report", file=ANALYST).code == -SIGKILL
     assert desk.done() == ["describe", "query"]
-    assert " died " in desk("runs").stdout
     assert "status:      died" in desk("show", "report").stdout
     done = desk("resume", "report", "--tree")
     assert done.code == 0, done.stderr
@@ -371,27 +367,3 @@ def test_what_cannot_be_done_is_one_line(words: str, invoices: Desk) -> None:
     code, parts = BAD[words]
     given = [str(AGENTS) + word[1:] if word == "A" or word.startswith("A:") else word for word in words.split(" ")]
     assert_one_error_line(invoices(*given), code, parts)
-
-
-def test_sub_agents_that_go_on_before_their_agent_stand_below_it_in_the_tree() -> None:
-    outline, tree = Outline(), Tree()
-    usage, metadata = (
-        Usage(requests=1, input_tokens=10),
-        Metadata(usage=Usage(requests=1, input_tokens=10), latency_s=0),
-    )
-    child = events.RunStarted(path=("lead", "scout#1"), agent="scout", model="m", max_attempts=1, max_iterations=1)
-    told: list[Event] = [
-        child,
-        events.RunResumed(path=("lead",), attempt=1, iteration=2, usage=usage),
-        events.RunSucceeded(path=child.path, output="", metadata=metadata),
-        events.RunSucceeded(path=("lead",), output="", metadata=metadata),
-    ]
-    shown: list[str] = []
-    for event in told:
-        outline.follow(event)
-        shown += [f"{line.name} {line.text}" for line in tree.lines(event)]
-    lines = [(line.indent, line.name, line.text) for line in outline.lines()]
-    assert [(indent, name) for indent, name, _ in lines][2:4] == [(0, "lead"), (4, "scout#1")]
-    assert lines[-2][2] == "· 2 runs, 0 attempts, 0 iterations, 0 calls"
-    assert lines[-1][2].startswith("10 tokens in")
-    assert "lead · goes on at attempt 1, iteration 2" in shown

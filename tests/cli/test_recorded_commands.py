@@ -56,6 +56,7 @@ def test_a_run_records_says_where_and_is_shown(desk: Callable[..., Done], tmp_pa
     ]
     [body] = desk("show", "last", "--wire", "--iteration", "2").stdout.splitlines()
     assert json.loads(body)["messages"][-1]["content"][0]["content"] == "all about tides"
+    assert_one_error_line(desk("show", "last", "--path", "other"), 2, ["has no"])
     [listed] = json.loads(desk("runs", "--json").stdout)["recordings"]
     assert (listed["agent"], listed["status"], listed["input"]) == ("scout", "done", "What of the tides?")
 
@@ -107,11 +108,6 @@ def test_a_durable_run_is_forgotten_with_its_recording_or_the_recording_alone(de
     assert_one_error_line(desks("prune", one, "three"), 2, ["three"])
     assert desks("prune", two, one).stdout.split() == [two, one, "one"]
     assert desks("runs").stderr == "There is no such run.\n"
-
-
-def test_a_path_that_a_recording_does_not_have_gets_one_line(desk: Callable[..., Done]) -> None:
-    desk("run", "agents.py:scout", "?")
-    assert_one_error_line(desk("show", "last", "--path", "other"), 2, ["has no"])
 
 
 # -- tests of recordings -----------------------------------------------------------------------------------------------

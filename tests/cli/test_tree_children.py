@@ -392,3 +392,13 @@ def test_background_work_is_summed_up_once_with_the_rest_also_if_it_begins_later
         " in all · 2 runs, 0 attempts, 0 iterations, 0 calls",
         "    20 tokens in, 10 out · cost unknown",
     ]
+
+
+def test_sub_agents_that_go_on_before_their_agent_stand_below_it() -> None:
+    outline, ends = Outline(), Metadata(usage=Usage(requests=1, input_tokens=10), latency_s=0)
+    begins = started(ONE), ev.RunResumed(path=LEAD, attempt=1, iteration=2, usage=Usage())
+    for event in (*begins, *[ev.RunSucceeded(path=path, output="", metadata=ends) for path in (ONE, LEAD)]):
+        outline.follow(event)
+    lines = list(outline.lines())
+    assert [(line.indent, line.name) for line in lines][2:4] == [(0, LEAD[-1]), (4, ONE[-1])]
+    assert "10 tokens in" in shown(lines)[-1]

@@ -7,24 +7,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Never
 
-import orjson
 import pytest
 
-from journeyman import Agent, Chat, Limits, Output, Runtime, Subagents, run, tool
-from journeyman.durable import Durable
+from journeyman import Agent, Limits, Output, Runtime, run, tool
 from journeyman.errors import StoreError
-from journeyman.events import Event, RecordingEnded, TurnEnded, to_json
-from journeyman.gate import Allow, Deny
+from journeyman.events import RecordingEnded
 from journeyman.model import Response
 from journeyman.record import RecordedEvent, RecordedRun, Recorder, Recordings
-from journeyman.record.packing import Folder, dumped
-from journeyman.record.recorder import DELTAS
+from journeyman.record.packing import Folder
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.tools.redaction import Redactor
 from tests.cli.program import Warm
 from tests.contracts.carriers import CARRIERS, Carrier
 from tests.play import Recorder as Heard
-from tests.play import make_gate, succeeded
+from tests.play import succeeded
 from tests.properties.examples import N_EXAMPLES
 from tests.store.test_killed import started
 from tests.support import tamper
@@ -62,44 +58,6 @@ def recorded(path: Path | str) -> tuple[RecordedRun, list[RecordedEvent]]:
         return found, list(recordings.all_events(found))
 
 
-async def test_an_event_is_the_same_json_live_and_recorded(tmp_path: Path) -> None:
-    heard: list[Event] = []
-    answers = [say(call("look", topic="tides", id="c1")), say(call("output", value="x")), say(call("output", value=5))]
-    agent = Agent(name="scout", model=ScriptedModel(answers), tools=[look], output=Output(int))
-    result = succeeded(
-        await run(agent, "What?\ud83d", on_event=heard.append, runtime=Runtime(recorder=tmp_path / "runs.db"))
-    )
-    ended = orjson.loads(to_json(TurnEnded(path=("scout",), result=result)))
-    assert (ended["code"], "result" in ended) == ("SUCCESS", False)
-    _, events = recorded(tmp_path / "runs.db")
-    told = {type(each).__name__ for each in heard}  # the other lines are notes
-    documents = [orjson.loads(dumped(each.document())) for each in events if each.kind in told]
-    assert all(each.pop("n") > 0 and each.pop("at") > 0 for each in documents)
-    assert documents == [orjson.loads(to_json(each)) for each in heard if type(each) not in DELTAS]
-    assert {"RunSucceeded", "ToolFinished", "MessageCommitted"} <= {each["type"] for each in documents}
-
-
-def kinds(events: Sequence[RecordedEvent]) -> list[str]:
-    return [event.kind for event in events]
-
-
-async def test_a_run_is_recorded_with_its_figures_and_its_words(place: str) -> None:
-    agent = looking(say(call("look", {"topic": "tides"}, id="c1")), say("They rise."))
-    (await run(agent, "What of the tides?", runtime=Runtime(recorder=place))).unwrap()
-    found, events = recorded(place)
-    assert (found.kind, found.agent, found.status, found.input) == ("run", "scout", "done", "What of the tides?")
-    assert (found.attempts, found.iterations, found.calls, found.children) == (1, 2, 1, 0)
-    assert kinds(events) == [
-        *("RunStarted", "Input", "AttemptStarted", "MessageCommitted", "IterationStarted", "ModelAsked"),
-        *("MessageCommitted", "ModelResponded", "ToolCalled", "ToolFinished", "MessageCommitted", "IterationStarted"),
-        *("ModelAsked", "MessageCommitted", "ModelResponded", "AttemptCompleted", "RunSucceeded"),
-    ]
-    finished = next(event for event in events if event.kind == "ToolFinished")
-    assert (finished.tool_use_id, finished.tool_name) == ("c1", "look")
-    assert finished.facts["tool_result"] == "about tides: " + "x" * 300
-    assert next(event for event in events if event.kind == "RunSucceeded").facts["output"] == "They rise."
-
-
 @dataclass
 class Held:
     """An output that holds what cannot be copied."""
@@ -115,54 +73,6 @@ async def test_an_output_is_recorded_as_it_was_when_its_run_ended(path: Path) ->
     with Recorder(path) as recorder:
         (await run(agent, "?", runtime=Runtime(recorder=recorder))).unwrap().words.append("two")
     assert recorded(path)[1][-1].facts["output"] == {"words": ["one"]}
-
-
-async def test_sub_agents_and_the_turns_of_a_chat_are_one_recording(place: str) -> None:
-    helper = Agent(name="helper", description="Helps.", model=ScriptedModel([say("Done.")]))
-    lead = Agent(
-        name="lead",
-        model=ScriptedModel([say(call("subagent", {"agent": "helper", "task": "Go."})), say("One."), say("Two.")]),
-        tools=[Subagents(helper)],
-    )
-    with Recorder(place) as recorder:
-        async with Chat(lead, runtime=Runtime(recorder=recorder)) as chat:
-            await chat.prompt("First.")
-            await chat.prompt("Second.")
-    with Recordings(place) as recordings:
-        [found] = recordings.runs()
-        events = list(recordings.all_events(found))
-        below = recordings.events(found, path=("lead", "helper#1"))
-    assert (found.kind, found.status, found.children, found.iterations) == ("chat", "left", 1, 4)
-    assert kinds(events).count("TurnEnded") == 2
-    assert kinds(below)[0] == "RunStarted"
-
-
-async def test_the_turns_of_a_durable_chat_are_one_recording(path: Path) -> None:
-    agent = looking(say("One."), say("Two."))
-    with Recorder(path) as recorder:
-        async with Durable(path) as durable, Chat.open(agent, durable, runtime=Runtime(recorder=recorder)) as chat:
-            await chat.prompt("First.")
-            await recorder.flush()
-            first, _ = recorded(path)
-            await chat.prompt("Second.")
-    with Recordings(path) as recordings:
-        [found] = recordings.runs()
-        events = list(recordings.all_events(found))
-    assert (first.status, found.status, found.kind, found.iterations) == ("running", "left", "chat", 2)
-    assert kinds(events).count("TurnEnded") == kinds(events).count("RunSucceeded") == 2
-
-
-async def test_what_gates_and_approvers_say_is_recorded(path: Path) -> None:
-    wary = make_gate(lambda request: Deny("not that") if request.arguments.get("topic") == "fire" else Allow())
-    answers = say(call("look", {"topic": "fire"}, id="a"), call("look", {"topic": "rain"}, id="b")), say("So.")
-    await run(looking(*answers, gate=wary), "?", runtime=Runtime(recorder=path))
-    _, events = recorded(path)
-    told = [
-        (each.tool_use_id, each.facts["decision"], each.facts.get("reason"))
-        for each in events
-        if each.kind == "GateDecided"
-    ]
-    assert told == [("a", "deny", "not that"), ("b", "allow", None)]
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
@@ -387,14 +297,6 @@ async def _after_one_more(recorder: Recorder) -> Sequence[RecordedRun]:
         await recorder.flush()
     with Recordings(recorder.path) as recordings:
         return recordings.runs()
-
-
-def test_a_run_that_is_killed_leaves_what_it_had_written(place: str, warm: Warm) -> None:
-    with started(warm, "recorded", place) as program:
-        assert program.line() == "written"
-    found, events = recorded(place)
-    assert (found.status, found.ended, found.input) == ("died", None, "Look.")
-    assert kinds(events)[-1] == "ToolCalled"
 
 
 @pytest.mark.parametrize("n", [1, 2, 17, 60])

@@ -313,15 +313,6 @@ async def test_a_stored_run_goes_on_when_its_client_leaves(tmp_path: Path, how: 
         assert (await served.told("GET", "/runs/r/events"))[-1]["output"] == "It is open."
 
 
-async def test_a_run_that_is_stopped_says_why() -> None:
-    async with serving([waiter(Door())]) as served:
-        await served.ask("POST", "/agents/waiter/runs", RUN, idempotency_key="r", **DETACHED)
-        assert (await served.ask("POST", "/runs/r/stop", {"reason": "not today"}))[0] == 202
-        (_, document) = (await served.told("GET", "/runs/r/events"))[-2:]
-        assert document["error"]["context"]["reason"] == "not today"
-        assert (await served.ask("GET", "/runs/r"))[1]["status"] == "cancelled"
-
-
 async def test_a_run_that_takes_too_long_is_stopped_and_no_other() -> None:
     patient, endless = Door(), Door()
     async with (

@@ -5,19 +5,23 @@ a batch; served; waiting, held, blocked, and those whose process has died.
 """
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
-from journeyman import Result, Runtime, run_many
+from journeyman import Agent, Chat, Result, Runtime, run_many
+from journeyman.cli.show.tree import Outline
 from journeyman.data import copy_with
 from journeyman.durable import Durable, RunInfo
 from journeyman.durable.rules import RowRule
-from journeyman.record import Recorder, Recordings
+from journeyman.events import Event
+from journeyman.events.json_form import told_of
+from journeyman.record import RecordedEvent, Recorder, Recordings
+from journeyman.record.recorder import DELTAS
 from journeyman.run_status import RunStatus
-from journeyman.testing.scripted import call, say
+from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.types import adapter_of
 from journeyman.view.queries import Filters, StoreReader
 from tests.cli.program import Warm
@@ -29,7 +33,7 @@ from tests.view.provider import Provider
 from tests.view.stores import record_crew, record_lives, record_reader, record_team
 
 LOOK = say(call("look", {"topic": "tides"}))
-COLUMNS = ("status", "code", "attempts", "iterations", "calls", "tokens", "cost")
+COLUMNS = ("status", "code", "attempts", "iterations", "calls", "tokens", "cost", "events", "view")
 TOKENS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
 Told = Mapping[str, Mapping[str, Any]]
 """By the id of a run, what a face says of it."""
@@ -40,7 +44,7 @@ def of_result(result: Result[Any]) -> dict[str, Any]:
     status = {None: "done", "EXECUTION_CANCELLED": "cancelled"}.get(code, "failed")
     iterations, tokens = sum(each.iterations for each in told.attempts), told.usage.total_tokens if told.usage else 0
     return dict(
-        zip(COLUMNS, (status, code, len(told.attempts), iterations, told.n_calls, tokens, told.cost), strict=True)
+        zip(COLUMNS[:7], (status, code, len(told.attempts), iterations, told.n_calls, tokens, told.cost), strict=True)
     )
 
 
@@ -57,21 +61,35 @@ def of_info(run: Mapping[str, Any]) -> dict[str, Any]:
     return {"attempts": run.get("attempt"), "code": code, **{name: run[name] for name in ("status", "tokens", "cost")}}
 
 
-async def begin_runs(path: Path, recorder: Recorder) -> dict[str, Result[Any]]:
-    """Begin runs of every kind, and return the results of those that have one and have started no other, by id."""
-    runtime, ended = Runtime(recorder=recorder), dict[str, Result[Any]]()
+def of_events(told: Sequence[RecordedEvent]) -> dict[str, Any]:
+    """Return what is told, live or stored, and what all of it comes to when it is folded."""
+    outline = Outline()
+    for each in told:
+        outline.take(each)
+    events = [copy_with(each, n=0, at=0.0) for each in told]
+    return {"events": str(events), "view": str([*outline.lines()])}
+
+
+async def begin_runs(path: Path, recorder: Recorder) -> tuple[dict[str, Result[Any]], dict[str, list[RecordedEvent]]]:
+    """Begin runs of every kind. Return the results of those that have one and have started no other, by id, and what
+    was heard of some of them."""
+    runtime, ended, heard = Runtime(recorder=recorder), dict[str, Result[Any]](), dict[str, list[RecordedEvent]]()
     async with Durable(path, suspend_after_s=0.01) as durable, Provider() as provider:
         for name, case in ENDINGS.items():
-            result = await case.run(Stage(over_http=False), runtime=runtime)
+            events = list[Event]()
+            result = await case.run(Stage(over_http=False), runtime=runtime, on_event=events.append)
             await recorder.flush()
             with Recordings(path) as recordings:
-                ended[recordings.find("last").id] = result
+                id = recordings.find("last").id
+            ended[id], heard[id] = result, [told_of(each) for each in events if type(each) not in DELTAS]
             for id, around in ((f"kept {name}", runtime), (f"lone {name}", Runtime())):
                 result = await case.run(Stage(over_http=False), durable.run, id=id, runtime=around)
                 ended |= {info.id: result for info in await durable.list(limit=1) if info.name == id}
         await record_crew(recorder, provider)
         await record_reader(recorder, provider)
         await record_team(recorder)
+        async with Chat.open(Agent(name="a", model=ScriptedModel(["Yes."])), durable, runtime=runtime) as chat:
+            await chat.prompt("What?")
         async for _ in run_many(asking(LOOK), ["a", "b"], runtime=runtime):
             pass
         for around in (runtime, Runtime()):
@@ -81,7 +99,7 @@ async def begin_runs(path: Path, recorder: Recorder) -> dict[str, Result[Any]]:
             await handles[2].hold()
             rule = RowRule(lambda row, _: copy_with(row, status="blocked", why="it differs"))
             await durable.hub.engine.change(handles[3].id, rule, now=0.0)
-    return ended
+    return ended, heard
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +107,7 @@ async def faces(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> AsyncIt
     """What each face says of the runs."""
     path = tmp_path_factory.mktemp("faces") / "runs.db"
     with Recorder(path) as recorder:
-        ended = await begin_runs(path, recorder)
+        ended, heard = await begin_runs(path, recorder)
     record_lives(path, warm)
     async with serving([clerk(), waiter(Door())], store=str(path)) as served:
         for agent, text, id in (("clerk", "Hello.", "a"), ("clerk", "send", "b"), ("waiter", "?", "c")):
@@ -97,17 +115,22 @@ async def faces(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> AsyncIt
             assert (await served.ask("POST", f"/agents/{agent}/runs", {"input": text}, **said))[0] == 202
         await served.waiting("/runs/b")
         await served.ask("POST", "/runs/c/stop", {"reason": "enough"})
-        assert [(await served.ended(id))["code"] for id in "ac"] == ["SUCCESS", "EXECUTION_CANCELLED"]
+        assert (await served.ended("a"))["code"] == "SUCCESS"
+        assert (await served.ended("c"))["error"]["context"]["reason"] == "enough"
         documents = [(await served.ask("GET", f"/runs/{id}"))[1] for id in "abc"]
         async with Durable(path) as durable:
             infos = await durable.list(limit=1_000)
             assert [await (await durable.get(info.id)).info() for info in infos] == [*infos]
         ids = {(info.name or "").rpartition(":")[2]: info.id for info in infos}
-        reader = StoreReader(path)
+        reader, told = StoreReader(path), {each.kind for events in heard.values() for each in events}
+        events_of = reader.recordings.all_events
+        stored = {id: [*events_of(reader.recordings.find(id), kinds=[*told])] for id in heard}
         listed = reader.runs(Filters(), before=None, limit=1_000)["runs"]
         command = json.loads(warm("runs", "--json", "-n", "1000", "--store", path).stdout)
         yield {
             "result": {id: of_result(result) for id, result in ended.items()},
+            "listener": {id: of_events(events) for id, events in heard.items()},
+            "recording": {id: of_events(events) for id, events in stored.items()},
             "list": {run["id"]: of_run(run) for run in listed},
             "page": {run["id"]: of_run(reader.run(run["id"])) for run in listed},
             "command, recordings": {run["id"]: of_run(run) for run in command["recordings"]},

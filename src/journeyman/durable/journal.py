@@ -529,7 +529,7 @@ class RunJournal(Journal):
         # Whoever is asked here is told by a chat's own events.
         tape = self.tape if here is None else None
         if tape is not None:
-            tape.hear(_asked_event(question))
+            tape.hear(asked_event(question, question.key))
         signal = await self._given(replace(question, expires_at=expires_at), field, here)
         if tape is not None and (answered := _answer_event(question, signal)) is not None:
             tape.hear(answered)
@@ -632,12 +632,12 @@ class _Here:
             self.questions.answer(self.id, DECISION.read(answer) if text is None else text)
 
 
-def _asked_event(question: PendingQuestion) -> ApprovalRequested | QuestionAsked:
-    """Return the event that tells of a question, as a chat tells of its own."""
+def asked_event(question: PendingQuestion, id: str) -> ApprovalRequested | QuestionAsked:
+    """Return the event that tells of a question under an id, as a chat tells of its own."""
     if question.kind == "answer":
         return QuestionAsked(
             path=question.path,
-            id=question.key,
+            id=id,
             question=question.question,
             options=question.options,
             question_id=question.question_id,
@@ -647,7 +647,7 @@ def _asked_event(question: PendingQuestion) -> ApprovalRequested | QuestionAsked
         )
     return ApprovalRequested(
         path=question.path,
-        id=question.key,
+        id=id,
         question=question.question,
         tool_use_id=question.tool_use_id,
         tool_name=question.tool,

@@ -5,12 +5,13 @@ No event may fail here: a value that JSON cannot carry becomes its `repr`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from journeyman.data import lazy_dataclass
 from journeyman.endings import ErrorInfo
 from journeyman.errors import words_of
 from journeyman.events.chat import TurnEnded
@@ -18,7 +19,7 @@ from journeyman.events.task import TaskEnded, TaskStarted
 from journeyman.json_numbers import write_sound_json
 from journeyman.narrowing import is_list_or_tuple, is_mapping, is_set
 from journeyman.result import plain_output
-from journeyman.types import JsonObject
+from journeyman.types import JsonObject, RunPath
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -49,6 +50,55 @@ def facts_of(event: object) -> JsonObject:
             return {"path": [*event.path], "info": facts}
         case _:
             return plain_fields(event)
+
+
+PLACE: Final = ("path", "attempt", "iteration", "tool_use_id", "tool_name")
+"""The fields that say where in a run something happened; where an event has none of a name, that is None."""
+
+
+@lazy_dataclass(frozen=True, kw_only=True)
+class RecordedEvent:
+    """Something that happened in a run: an event of `journeyman.events` by the name of its class."""
+
+    n: int
+    """Its number in the store; 0: it is not stored. Later events of a run have higher numbers; give it as `after` to
+    read what follows."""
+    at: float
+    """Seconds since 1970."""
+    path: RunPath
+    kind: str
+    """The name of the event's class; `ModelAsked` for a request to a model and what came of it."""
+    attempt: int | None
+    """The attempt in which it happened, from 1; None outside of any."""
+    iteration: int | None
+    """The iteration within the attempt, from 1; None outside of any."""
+    tool_use_id: str | None
+    """The call that it is about; None: it is about none."""
+    tool_name: str | None
+    """The tool that it is about; None: it is about none."""
+    facts: JsonObject
+    """The other fields of the event. If no content is kept, a text is `{"characters": …, "digest": …}`."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON form of the event, as `journeyman.events.to_json` writes it, with its `n` and `at`."""
+        place = (self.attempt, self.iteration, self.tool_use_id, self.tool_name)
+        return document_of((self.n, self.at, self.kind, self.path), place, self.facts)
+
+
+def told_of(event: object) -> RecordedEvent:
+    """Return an event that nobody has stored as it is told: its place, and the facts that it has beside that."""
+    facts = {name: fact for name, fact in facts_of(event).items() if name not in PLACE}
+    place: dict[str, Any] = {name: getattr(event, name, None) for name in PLACE}
+    return RecordedEvent(n=0, at=0.0, kind=type(event).__name__, **place, facts=facts)
+
+
+_OF_EVERY_EVENT: Final = ("n", "at", "type", "path")
+
+
+def document_of(head: tuple[object, ...], place: Sequence[object], facts: JsonObject) -> dict[str, Any]:
+    """Return the JSON form of an event: what every event has, where in the run it happened, and its facts."""
+    there = {name: each for name, each in zip(PLACE[1:], place, strict=True) if each is not None}
+    return {**dict(zip(_OF_EVERY_EVENT, head, strict=True)), **there, **facts}
 
 
 @cache

@@ -22,10 +22,9 @@ from journeyman.foreign import refuse_old_arguments
 from journeyman.gate import DECISION, Decision
 from journeyman.inbox import text_of_signal
 from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings
+from journeyman.run_view import ANSWERS, ASKS, RunViews
 from journeyman.types import JsonObject, RunPath
 
-_ASKED: Final[dict[str, Literal["approve", "answer"]]] = {"ApprovalRequested": "approve", "QuestionAsked": "answer"}
-_ANSWERED: Final = ("ApprovalAnswered", "QuestionAnswered")
 # A shorter beginning could be that of another question.
 _SHORTEST_DIGEST: Final = 6
 # Whoever says something learns in this time what became of it; what takes longer is not waited for.
@@ -73,22 +72,19 @@ def open_questions(recordings: Recordings, run: RecordedRun) -> list[OpenQuestio
     """Return what waits for an answer in a recording, the oldest first; nothing once it is over."""
     if run.status != "running":
         return []
-    found: dict[str, OpenQuestion] = {}
-    for event in recordings.all_events(run, kinds=(*_ASKED, *_ANSWERED)):
-        id = str(event.facts.get("id"))
-        if event.kind in _ANSWERED:
-            found.pop(id, None)
-        else:
-            found[id] = _question_of_event(event, id)
-    return list(found.values())
+    views = RunViews()
+    for event in recordings.all_events(run, kinds=(*ASKS, *ANSWERS)):
+        views.take(event)
+    asked = [told for view in views.open.values() for told in view.questions.values()]
+    return [_question_of_event(told) for told in sorted(asked, key=lambda told: told.n)]
 
 
-def _question_of_event(event: RecordedEvent, id: str) -> OpenQuestion:
-    facts = event.facts
+def _question_of_event(event: RecordedEvent) -> OpenQuestion:
+    facts, id = event.facts, str(event.facts.get("id"))
     given, options = facts.get("arguments"), facts.get("options")
     return OpenQuestion(
         key=id,
-        kind=_ASKED[event.kind],
+        kind="approve" if event.kind == "ApprovalRequested" else "answer",
         question_id=str(facts.get("question_id") or id),
         path=event.path,
         tool=event.tool_name or "ask_user",

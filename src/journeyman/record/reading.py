@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
 from journeyman.errors import StoreError, quoted
+from journeyman.events.json_form import PLACE, RecordedEvent, document_of
 from journeyman.json_numbers import read_object
 from journeyman.narrowing import is_one_of
 from journeyman.record.retention import forget
@@ -79,34 +80,6 @@ class RecordedRun:
     def duration_s(self) -> float:
         """The seconds from its beginning to its end, or to the last time that something was written."""
         return max(0.0, (self.seen if self.ended is None else self.ended) - self.started)
-
-
-@lazy_dataclass(frozen=True, kw_only=True)
-class RecordedEvent:
-    """Something that happened in a run: an event of `journeyman.events` by the name of its class."""
-
-    n: int
-    """Its number in the store. Later events of a run have higher numbers; give it as `after` to read what follows."""
-    at: float
-    """Seconds since 1970."""
-    path: RunPath
-    kind: str
-    """The name of the event's class; `ModelAsked` for a request to a model and what came of it."""
-    attempt: int | None
-    """The attempt in which it happened, from 1; None outside of any."""
-    iteration: int | None
-    """The iteration within the attempt, from 1; None outside of any."""
-    tool_use_id: str | None
-    """The call that it is about; None: it is about none."""
-    tool_name: str | None
-    """The tool that it is about; None: it is about none."""
-    facts: JsonObject
-    """The other fields of the event. If no content is kept, a text is `{"characters": …, "digest": …}`."""
-
-    def document(self) -> dict[str, Any]:
-        """Return the JSON form of the event, as `journeyman.events.to_json` writes it, with its `n` and `at`."""
-        place = (self.attempt, self.iteration, self.tool_use_id, self.tool_name)
-        return _document((self.n, self.at, self.kind, self.path), place, self.facts)
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -245,9 +218,10 @@ class Recordings:
             ValueError: no run has this status.
         """
         where, given = ["true"], list[object]()
-        if agent is not None:
-            where.append("agent = ?")
-            given.append(agent)
+        for condition, value in (("agent = ?", agent), ("started >= ?", since), ("cost > ?", over_cost)):
+            if value is not None:
+                where.append(condition)
+                given.append(value)
         if status is not None:
             if not is_one_of(status, RunStatus):
                 raise ValueError(f"No run is {status[:50]!r}: it is one of {', '.join(get_args(RunStatus))}.")
@@ -258,12 +232,6 @@ class Recordings:
             given += words * (2 if own else 1)
         if failed:
             where.append("status IN ('failure', 'cancelled', 'live', 'left')")
-        if since is not None:
-            where.append("started >= ?")
-            given.append(since)
-        if over_cost is not None:
-            where.append("cost > ?")
-            given.append(over_cost)
         for place in filter(None, (behind, before and (before.started, before.id))):
             where.append("(started, id) < (?, ?)")
             given += place
@@ -409,7 +377,7 @@ class Recordings:
         query = f"SELECT {_EVENT} FROM rec_events WHERE {_OF_A_RUN} ORDER BY n LIMIT ?"
         known: dict[int, bytes | None] = {}
         return [
-            _document((row[0], row[1], row[3], _path_of(row[2])), row[4:8], self._facts(row[8], row[9], most, known))
+            document_of((row[0], row[1], row[3], _path_of(row[2])), row[4:8], self._facts(row[8], row[9], most, known))
             for row in self._rows(query, (run.id, after, max(1, min(limit, MOST))))
         ]
 
@@ -428,7 +396,7 @@ class Recordings:
         n, at, path, kind, *place, body, refs = row
         facts = self._facts(body, refs, most, known)
         return RecordedEvent(
-            n=n, at=at, path=_path_of(path), kind=kind, **dict(zip(_PLACE, place, strict=True)), facts=facts
+            n=n, at=at, path=_path_of(path), kind=kind, **dict(zip(PLACE[1:], place, strict=True)), facts=facts
         )
 
     def _facts(
@@ -580,16 +548,6 @@ def _json_of(text: str | bytes | None) -> JsonObject | None:
         return None if text is None else read_object(text)
     except ValueError:
         return None
-
-
-_OF_EVERY_EVENT: Final = ("n", "at", "type", "path")
-_PLACE: Final = ("attempt", "iteration", "tool_use_id", "tool_name")
-
-
-def _document(head: tuple[object, ...], place: Sequence[object], facts: JsonObject) -> dict[str, Any]:
-    """Return the JSON form of an event: what every event has, where in the run it happened, and its facts."""
-    there = {name: each for name, each in zip(_PLACE, place, strict=True) if each is not None}
-    return {**dict(zip(_OF_EVERY_EVENT, head, strict=True)), **there, **facts}
 
 
 @lru_cache(maxsize=1_000)

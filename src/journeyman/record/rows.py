@@ -28,7 +28,7 @@ from journeyman.events import (
     RunSucceeded,
     ToolCalled,
 )
-from journeyman.events.json_form import facts_of, plain, plain_fields
+from journeyman.events.json_form import PLACE, plain, plain_fields, told_of
 from journeyman.journal import TapeEnd, Where
 from journeyman.model import Model, ModelSettings, Prefix, Request, Response
 from journeyman.model import facts_of as facts_of_model
@@ -262,8 +262,7 @@ class RowMaker:
             case _:
                 if isinstance(item, MessageCommitted):
                     line.said.setdefault(item.path, []).append(item.message)
-                facts = {name: fact for name, fact in facts_of(item).items() if name not in _PLACE}
-                return [folder.add(self._dumped(facts))]
+                return [folder.add(self._dumped(told_of(item).facts))]
 
     def _dumped(self, facts: JsonObject) -> str:
         return dumped(facts if self._has_content else shape_of(facts))
@@ -328,7 +327,7 @@ class RowMaker:
                     # Only the beginning is looked at: an input may have megabytes.
                     line.input = " ".join(str(told.get("input", ""))[:2_000].split())[:_INPUT_SHOWN]
                 _count(line, item)
-                place = tuple([getattr(item, name, None) for name in _PLACE])
+                place = tuple([getattr(item, name, None) for name in PLACE])
                 self._event(connection, line, at, item=item, place=place, folded=texts[0])
 
     def _begin(self, connection: Transaction, line: RecordingRow) -> None:
@@ -419,7 +418,6 @@ class RowMaker:
         sent.before = None
 
 
-_PLACE: Final = ("path", "attempt", "iteration", "tool_use_id", "tool_name")
 _COUNTS: Final = (
     *("attempts", "iterations", "calls", "children", "input_tokens", "cached_tokens", "output_tokens", "cost"),
     *("bytes", "model", "input"),

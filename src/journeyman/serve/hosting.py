@@ -26,7 +26,7 @@ from journeyman.connect import connect
 from journeyman.durable import Durable, InMemoryEngine, Memory, PendingQuestion, RunHandle, RunInfo, Worker
 from journeyman.durable.binding import Program
 from journeyman.durable.chats import ChatSession, TurnSuspended
-from journeyman.durable.journal import Exit
+from journeyman.durable.journal import Exit, asked_event
 from journeyman.durable.records import Head, Row, Signal, load_head, prints_of, questions_of
 from journeyman.errors import (
     InvalidArguments,
@@ -436,7 +436,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         for id, question in asked.items():
             if id in live.open:
                 continue
-            live.note_asked(_event_of(question))
+            live.note_asked(asked_event(question, id))
             if question.question in live.early:
                 with suppress(LookupError, RunOver):  # somebody was faster
                     handle = await self.durable.get(row.id)
@@ -795,23 +795,6 @@ def _ears(live: Live, deps: object) -> _Ears:
 STORE_AWAY: Final = "The store cannot be used at the moment."
 _A_LIFE: Final = 2.0**-12
 """So much of the numbers of a turn's events is for one life of it: a million of them."""
-
-
-def _event_of(question: PendingQuestion) -> ApprovalRequested | QuestionAsked:
-    """Return the event that tells followers of a run about a question that waits in another process."""
-    id, path, text = question.question_id, question.path, question.question
-    if question.kind == "answer":
-        return QuestionAsked(path=path, id=id, question=text, options=question.options)
-    return ApprovalRequested(
-        path=path,
-        id=id,
-        question=text,
-        tool_use_id=question.tool_use_id,
-        tool_name=question.tool,
-        arguments=question.arguments or {},
-        question_id=id,
-        offers=("once",),
-    )
 
 
 def _answered_event(

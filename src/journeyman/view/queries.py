@@ -14,9 +14,11 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from journeyman.data import field_names
+from journeyman.data import copy_with, field_names
+from journeyman.durable.journal import asked_event
 from journeyman.durable.records import OVER, Row, load_head, questions_of, stored_status
 from journeyman.errors import RunBlocked, quoted
+from journeyman.events.json_form import told_of
 from journeyman.record.live import WordsDocument
 from journeyman.record.operator import Told, outcomes, told
 from journeyman.record.packing import dumped
@@ -555,16 +557,9 @@ def _lone_events(row: Row, answered: Sequence[str] = ()) -> Iterator[EventDocume
             yield event(
                 n + 1, "ToolCalled", row.created, each.path, **place, tool_name=each.tool, tool_input=each.arguments
             )
-        kind = "ApprovalRequested" if each.kind == "approve" else "QuestionAsked"
-        facts = {
-            "id": each.key,
-            "question_id": each.question_id,
-            "question": each.question,
-            "options": list(each.options),
-        }
-        about = {"arguments": each.arguments, "offers": ["once"], "rule": "", "tool_name": each.tool}
+        told = told_of(asked_event(each, each.key))
         n += 2
-        yield event(n, kind, row.created, each.path, **facts, **about, **place)
+        yield copy_with(told, n=n, at=row.created).document()
     if row.status == "failed":
         error = {"code": row.why, "message": f"It failed with {row.why}.", "hint": ""}
         yield event(_LAST_EVENT, "RunFailed", row.ended or row.created, path, error=error)

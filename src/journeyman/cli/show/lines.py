@@ -19,7 +19,10 @@ from rich.text import Text
 from journeyman.errors import count
 from journeyman.json_numbers import write_json
 from journeyman.narrowing import as_list, as_object, as_text, is_json_object
+from journeyman.run_view import CallView
+from journeyman.subagents.calls import NAME as SUBAGENT
 from journeyman.texts import shorten
+from journeyman.toolbox.todo import NAME as TODO
 from journeyman.types import JsonObject, Usage
 
 Mark: TypeAlias = Literal[
@@ -250,6 +253,11 @@ def ran(given: str, result: str) -> str:
         return given
     now = arguments(changed)
     return f"{now} (changed)" if now == given else f"{now} (changed from {given})"
+
+
+def given_to(call: CallView) -> str:
+    """Say in short what a call was given."""
+    return {SUBAGENT: describe_delegation, TODO: describe_list}.get(call.name, arguments)(call.input)
 
 
 def describe_list(given: JsonObject) -> str:

@@ -13,9 +13,10 @@ from typing import Final
 
 from journeyman import events
 from journeyman.chat.questions import ask_user
-from journeyman.cli.show.lines import Line, clock, one_line, tokens_in
-from journeyman.cli.show.seen import SeenCall, SeenRun, SeenRuns
+from journeyman.cli.show.lines import Line, clock, duration, given_to, one_line, tokens_in
 from journeyman.errors import count
+from journeyman.events.json_form import told_of
+from journeyman.run_view import CallView, RunView, RunViews
 from journeyman.types import RunPath
 
 _WORDS_SHOWN: Final = 200
@@ -34,6 +35,9 @@ _PLAIN_FRAMES: Final = "|/-\\"
 _FRAMES_PER_SECOND: Final = 10
 
 
+_GETTING_READY: Final = "getting ready"
+
+
 class Tail:
     """Follows a run with all that it starts, and says what they are doing."""
 
@@ -43,9 +47,10 @@ class Tail:
         self._shows_words = shows_words
         """Whether the words of the run at the root are shown."""
         self._started = now()
-        self._seen = SeenRuns(now)
-        self._root = SeenRun(path=(), since=self._started)
-        self._root.doing = doing or self._root.doing
+        self._seen = RunViews(now)
+        self._root = RunView(path=(), since=self._started)
+        self._doing: dict[RunPath, str] = {(): doing or _GETTING_READY}
+        """What each run at work is doing, in words."""
         self._tasks: set[str] = set()
         """Background work that is not a sub-agent's."""
         self._tokens = 0
@@ -54,9 +59,15 @@ class Tail:
 
     def follow(self, event: events.Event) -> None:
         """Take note of what happened."""
-        run = self._seen.follow(event)
+        words = _words_of(event, self._seen.open.get(event.path))
+        run = self._seen.take(told_of(event))
         if run is not None and not run.is_child:
             self._root = run
+        if run is not None:
+            known = self._doing.get(event.path, _GETTING_READY)
+            self._doing[event.path] = known if words is None else words
+            if run.ending is not None and run.is_child:
+                del self._doing[event.path]
         match event:
             case events.TaskStarted(info=info) if info.kind in ("tool", "shell"):
                 self._tasks.add(info.id)
@@ -70,7 +81,7 @@ class Tail:
                 | events.ApprovalAnswered()
                 | events.QuestionAnswered()
             ) if run is not None:
-                self._root.doing = run.doing  # whoever asks, it is the user who has to answer
+                self._doing[self._root.path] = self._doing[run.path]  # whoever asks, it is the user who has to answer
             case _:
                 pass
 
@@ -83,7 +94,7 @@ class Tail:
             yield Line(indent=_CALL, text=_last_words(words, _WORDS_SHOWN), style="italic dim", rows=4)
         calls = _shown_calls(self._root)
         for call in calls[:_CALLS_SHOWN]:
-            text = call.given if call.written else call.progress or call.given
+            text = given_to(call) if call.written else call.progress or given_to(call)
             yield Line(indent=_CALL, text=f"{frame} {call.name} {text}", note=clock(self._now() - call.since))
             for written in call.written:
                 yield Line(indent=_CALL + _DEEPER, mark="bar", text=one_line(written), style="dim")
@@ -93,7 +104,7 @@ class Tail:
         yield from self._rows_of_children(children, frame)
         yield self._status(len(children), frame)
 
-    def _rows_of_children(self, children: dict[RunPath, SeenRun], frame: str) -> Iterator[Line]:
+    def _rows_of_children(self, children: dict[RunPath, RunView], frame: str) -> Iterator[Line]:
         def place(path: RunPath) -> list[tuple[float, str]]:
             """Return what to sort by, so that a run stands below the one that started it."""
             above = [path[:length] for length in range(2, len(path) + 1)]
@@ -102,7 +113,7 @@ class Tail:
         for path in sorted(islice(children, _CHILDREN_SHOWN), key=place):
             indent = min(_CALL + _DEEPER * (len(path) - 1), _DEEPEST)
             took = clock(self._now() - children[path].since)
-            text = f"{frame} {path[-1]} · {_in_short(children[path])}"
+            text = f"{frame} {path[-1]} · {_in_short(children[path], self._doing.get(path, _GETTING_READY))}"
             yield Line(indent=indent, text=text, style="cyan", note=took)
         if len(children) > _CHILDREN_SHOWN:
             more = len(children) - _CHILDREN_SHOWN
@@ -111,27 +122,59 @@ class Tail:
     def _status(self, n_children: int, frame: str) -> Line:
         if self.is_stopping:
             return Line(text=f"{frame} stopping; press Ctrl-C again to quit at once", style="yellow", margin=_ECHO)
-        doing = f"{count(n_children, 'sub-agent')} at work" if n_children else self._root.doing
+        doing = f"{count(n_children, 'sub-agent')} at work" if n_children else self._doing[self._root.path]
         tasks = f" · {len(self._tasks)} in the background" if self._tasks else ""
         tokens = f" · {count(self._tokens, 'token')}" if self._tokens else ""
         text = f"{frame} {doing}{tasks}{tokens} · {clock(self._now() - self._started)}"
         return Line(text=text, style="cyan", margin=_ECHO)
 
 
-def _shown_calls(run: SeenRun) -> list[SeenCall]:
+_DOING: Final[dict[type[events.Event], str]] = {
+    events.RunResumed: "going on",
+    events.IterationStarted: "the model is asked",
+    events.ThinkingDelta: "the model is thinking",
+    events.TextDelta: "the model is writing",
+    events.ApprovalRequested: "waiting for your answer",
+    events.QuestionAsked: "waiting for your answer",
+}
+
+
+def _words_of(event: events.Event, run: RunView | None) -> str | None:  # noqa: PLR0911 - a table
+    """Say what a run does from an event on; None: what it did before. `run` is as it was before the event."""
+    match event:
+        case events.RunStarted():
+            return _GETTING_READY if len(event.path) > 1 else f"{event.agent} gets ready"
+        case events.ToolInputDelta(tool_name=name):
+            return f"the model is calling {name}"
+        case events.OutputDelta(json=json):
+            return f"the model is writing its output, {count(len(json), 'character')} so far"
+        case events.ModelRetried(delay_s=delay_s):
+            return f"waiting {duration(delay_s)} before the next request"
+        case events.ToolCalled(tool_name=name):
+            return f"running {name}"
+        case events.LayerStarted(name=name):
+            return f"checking: {name}"
+        case events.ApprovalAnswered(id=id) | events.QuestionAnswered(id=id):
+            allowed = [] if run is None else [call for call in run.open_calls if call.asked == id]
+            return f"running {allowed[0].name}" if allowed else "going on"
+        case _:
+            return _DOING.get(type(event))
+
+
+def _shown_calls(run: RunView) -> list[CallView]:
     """Return the calls of tools that are under way; neither handing in is one, nor what waits for an answer."""
     calls = [call for call in run.open_calls if call.kind in ("tool", "unknown") and not call.asked]
     return [call for call in calls if call.name != ask_user.name]  # the question is shown
 
 
-def _in_short(run: SeenRun) -> str:
+def _in_short(run: RunView, doing: str) -> str:
     """Say in one row what a run is doing: the call that it waits for, its last words, or the step that it is at."""
     calls = _shown_calls(run)
     if calls:
         more = f" (and {len(calls) - 1} more)" if len(calls) > 1 else ""
-        return f"{calls[0].name}{more} {calls[0].progress or calls[0].given}"
+        return f"{calls[0].name}{more} {calls[0].progress or given_to(calls[0])}"
     words = one_line(run.words)
-    return _last_words(words, _WORDS_OF_CHILD) if words else run.doing
+    return _last_words(words, _WORDS_OF_CHILD) if words else doing
 
 
 def _last_words(words: str, longest: int) -> str:

@@ -18,19 +18,22 @@ from journeyman.cli.show.lines import (
     Line,
     Mark,
     duration,
+    given_to,
     one_line,
     ran,
     refusal_words,
     short_usage,
     usage_sentence,
 )
-from journeyman.cli.show.seen import BACKGROUND, SeenIteration, SeenRun, SeenRuns
 from journeyman.endings import ErrorCode
 from journeyman.errors import count
-from journeyman.events import Event, RunFailed, RunResumed, RunStarted
+from journeyman.events import Event
+from journeyman.events.json_form import RecordedEvent, told_of
+from journeyman.narrowing import as_list, as_object
 from journeyman.result import LayerOutcome, Metadata
+from journeyman.run_view import BACKGROUND, IterationView, RunView, RunViews, usage_in, work_in
 from journeyman.toolbox.todo import NAME as TODO
-from journeyman.types import NOTHING_USED, RunPath
+from journeyman.types import NOTHING_USED, JsonObject, RunPath
 
 _DEEPER: Final = 4
 """How much further a sub-agent's lines are indented than those of the agent that called it."""
@@ -78,7 +81,7 @@ class Tree:
     __slots__ = ("_kept", "_last", "_seen")
 
     def __init__(self) -> None:
-        self._seen = SeenRuns()
+        self._seen = RunViews()
         self._kept: dict[RunPath, list[_LineOfRun]] = {}
         """The lines of the runs whose lines are kept until the iteration has ended."""
         self._last: RunPath = ()
@@ -92,7 +95,7 @@ class Tree:
             self._keep_lines(event)
         is_end = isinstance(event, events.RunSucceeded | events.RunFailed) and path in self._seen.open
         entries = self._close_run(path) if is_end else []
-        run = self._seen.follow(event)
+        run = self._seen.take(told_of(event))
         if run is None:
             lines = [_indent(line, path) for line in lines_beside(event)]
             self._last = self._last[:1] if lines else self._last  # what goes on says again which run it is about
@@ -155,7 +158,7 @@ def _indent(line: Line, path: RunPath) -> Line:
 # -- the lines of a run -----------------------------------------------------------------------------------------------
 
 
-def lines_for_event(run: SeenRun, event: events.Event) -> Iterator[Line]:  # noqa: C901, PLR0912 - a table
+def lines_for_event(run: RunView, event: events.Event) -> Iterator[Line]:  # noqa: C901, PLR0912 - a table
     """Give the lines that `event` adds to those of its run; the first column is the run's own."""
     match event:
         case events.RunStarted() | events.RunResumed():
@@ -202,7 +205,7 @@ def _line_with_warning(name: str, text: str) -> Line:
     return Line(indent=_CALL, mark="warning", name=name, text=text)
 
 
-def _begin_line(run: SeenRun, event: events.RunStarted | events.RunResumed) -> Line:
+def _begin_line(run: RunView, event: events.RunStarted | events.RunResumed) -> Line:
     if isinstance(event, events.RunStarted):
         how = f"· {event.mode} " if event.mode else ""
         text = f"{how}· {event.model}"
@@ -212,7 +215,7 @@ def _begin_line(run: SeenRun, event: events.RunStarted | events.RunResumed) -> L
     return Line(mark="child" if run.is_child else "", name="/".join(event.path[-1:]), text=text)
 
 
-def _attempt(run: SeenRun, number: int) -> Iterator[Line]:
+def _attempt(run: RunView, number: int) -> Iterator[Line]:
     of = f" of {run.max_attempts}" if run.max_attempts else ""
     if not run.is_child:
         yield EMPTY
@@ -228,12 +231,12 @@ def _hosted_lines(event: events.HostedToolRan) -> Iterator[Line]:
         yield _bar(call.error, "red", rows=_FAULT_ROWS)
 
 
-def _finish_lines(run: SeenRun, event: events.ToolFinished) -> Iterator[Line]:
+def _finish_lines(run: RunView, event: events.ToolFinished) -> Iterator[Line]:
     if run.n_layers and event.kind in ("output", "submit"):
         return  # its layers were shown
     is_draft = event.kind == "output" and not event.is_error
     call = run.call(event.tool_use_id)
-    text = "" if call is None else ran(call.given, event.tool_result)
+    text = "" if call is None else ran(given_to(call), event.tool_result)
     if is_draft:
         text = "what the preview shows again:" if run.drafts[0] else ""
     yield Line(
@@ -262,10 +265,10 @@ def _preview(before: str, text: str) -> str:
     return "\n".join(new) if new else "nothing"
 
 
-def _submission_line(run: SeenRun) -> Line:
+def _submission_line(run: RunView) -> Line:
     """Say what is about to be validated."""
     own = [call for call in run.open_calls if call.kind in ("output", "submit")]
-    name, given = (own[-1].name, own[-1].given) if own else ("the answer", "")
+    name, given = (own[-1].name, given_to(own[-1])) if own else ("the answer", "")
     return Line(indent=_CALL, mark="step", name=name, text=given, style="dim")
 
 
@@ -282,46 +285,42 @@ def _bar(text: str, style: str, *, rows: int) -> Line:
 # -- the end of a run -------------------------------------------------------------------------------------------------
 
 
-def _failure_lines(run: SeenRun, event: events.RunFailed) -> Iterator[Line]:
+def _failure_lines(run: RunView, event: events.RunFailed) -> Iterator[Line]:
     yield from _end(mark_of(event.error.code), event.metadata, run)
     if run.is_child:  # of the others, it is said below the tree
         text = f"{event.error.code}: {event.error.message}"
         yield replace(_bar(text, "red", rows=_FAULT_ROWS), indent=2 * _CHILD)
 
 
-def mark_of(code: ErrorCode) -> Mark:
+def mark_of(code: object) -> Mark:
     """Return the mark of a run that failed: it was stopped, or it ended with an error."""
-    return "stopped" if code is ErrorCode.EXECUTION_CANCELLED else "failed"
+    return "stopped" if code == ErrorCode.EXECUTION_CANCELLED else "failed"
 
 
-def _end(mark: Mark, metadata: Metadata, run: SeenRun) -> Iterator[Line]:
+def _end(mark: Mark, metadata: Metadata, run: RunView) -> Iterator[Line]:
     if run.is_child:
         usage = "" if metadata.usage is None else short_usage(metadata.usage)
-        yield Line(indent=_CHILD, mark=mark, name=mark, text=f"· {count_work(metadata)}", note=usage)
+        yield Line(indent=_CHILD, mark=mark, name=mark, text=f"· {_count_work(run)}", note=usage)
     else:
         yield EMPTY
-        yield Line(mark=mark, name=mark, text=f"· {count_work(metadata)}")
+        yield Line(mark=mark, name=mark, text=f"· {_count_work(run)}")
         yield Line(indent=2, text=usage_sentence(metadata.usage), style="dim")
     for found in metadata.callback_errors[:_CALLBACK_ERRORS]:
         text = one_line(f"raised {type(found.error).__name__}: {found.error}")
         yield Line(indent=2, mark="warning", name=found.callback, text=text)
 
 
-def count_work(metadata: Metadata) -> str:
+def _count_work(run: RunView) -> str:
     """Say how many attempts, iterations and calls a run of its own took, and how long."""
-    took = duration(metadata.latency_s)
-    if not metadata.attempts:
+    latency_s = (run.metadata or {}).get("latency_s")
+    took, work = duration(latency_s if isinstance(latency_s, float | int) else 0.0), work_in(run)
+    if not work[0]:
         return took
-    counts = [count(number, noun) for number, noun in zip(_work_in(metadata), _WORK, strict=True)]
+    counts = [count(number, noun) for number, noun in zip(work, _WORK, strict=True)]
     return f"{', '.join(counts)} · {took}"
 
 
 _WORK: Final = ("attempt", "iteration", "call")
-
-
-def _work_in(metadata: Metadata) -> tuple[int, int, int]:
-    iterations = sum(record.iterations for record in metadata.attempts)
-    return len(metadata.attempts), iterations, metadata.n_calls
 
 
 # -- background work and teams ----------------------------------------------------------------------------------------
@@ -373,43 +372,41 @@ class Outline:
     """Follows a run, and can say at any time what all of it was."""
 
     def __init__(self) -> None:
-        self._seen = SeenRuns()
-        self._roots: list[SeenRun] = []
+        self._views = RunViews(keeps_roots=True)
 
     def follow(self, event: Event) -> None:
         """Take note of what happened."""
-        run = self._seen.follow(event)
-        if run is None or not isinstance(event, RunStarted | RunResumed):
-            return
-        if isinstance(event, RunResumed):  # the runs below it may be told of first
-            run.others += [each for each in self._roots if each.path[:-1] == event.path]
-            self._roots = [each for each in self._roots if each.path[:-1] != event.path]
-        if event.path[:-1] not in self._seen.open:
-            self._roots.append(run)
+        self.take(told_of(event))
+
+    def take(self, told: RecordedEvent) -> None:
+        """Take note of what happened, as it is told."""
+        self._views.take(told)
 
     def lines(self) -> Iterator[Line]:
         """Give the tree, and the sums below it."""
-        if not self._roots:
+        roots = self._views.roots
+        if not roots:
             return
         yield EMPTY
         yield Line(name="The whole tree", note="tokens, of runs with all below")
-        for run in self._roots:
+        for run in roots:
             yield from _run_lines(run, 0)
-        work = [run.work if run.metadata is None else _work_in(run.metadata) for run in _every(self._roots)]
+        work = [work_in(run) for root in roots for run in root.every()]
         sums = len(work), *(sum(column) for column in zip(*work, strict=True))
-        told = [count(number, noun) for number, noun in zip(sums, ("run", *_WORK), strict=True)]
+        counts = [count(number, noun) for number, noun in zip(sums, ("run", *_WORK), strict=True)]
         yield EMPTY
-        yield Line(name="in all", text=f"· {', '.join(told)}")
-        ended = [run.metadata for run in self._roots if run.metadata is not None]
-        used = [each for ends in ended for each in (ends.usage, ends.background_usage) if each is not None]
-        is_told = len(used) == 2 * len(self._roots)  # else one of them does not say what it used
-        yield Line(indent=2, text=usage_sentence(sum(used, NOTHING_USED) if is_told else None), style="dim")
+        yield Line(name="in all", text=f"· {', '.join(counts)}")
+        told = [usage for run in roots if (usage := run.usage) is not None]
+        beside = [usage_in(run.metadata or {}, "background_usage") or NOTHING_USED for run in roots]
+        used = [*told, *beside] if len(told) == len(roots) else None  # else one of them does not say what it used
+        usage = None if used is None else sum(used, NOTHING_USED)
+        yield Line(indent=2, text=usage_sentence(usage), style="dim")
 
 
-def _run_lines(run: SeenRun, indent: int) -> Iterator[Line]:
+def _run_lines(run: RunView, indent: int) -> Iterator[Line]:
     yield _head(run, indent)
-    if isinstance(run.ending, RunFailed):
-        why = f"{run.ending.error.code}: {run.ending.error.message}"
+    if error := _error_of(run):
+        why = f"{error.get('code')}: {error.get('message')}"
         yield Line(indent=indent + 2, mark="bar", text=why, style="red", rows=_CALLS_ROWS)
     several = len({iteration.attempt for iteration in run.iterations}) > 1
     inner, attempt = indent + (4 if several else 2), 0
@@ -425,27 +422,33 @@ def _run_lines(run: SeenRun, indent: int) -> Iterator[Line]:
         yield from _run_lines(below, inner + 2)
 
 
-def _head(run: SeenRun, indent: int) -> Line:
+def _error_of(run: RunView) -> JsonObject:
+    return as_object(run.ending.facts.get("error")) if run.ending is not None else {}
+
+
+def _head(run: RunView, indent: int) -> Line:
     mark: Mark = "stopped" if run.ending is None else "done"
-    if isinstance(run.ending, RunFailed):
-        mark = mark_of(run.ending.error.code)
+    if error := _error_of(run):
+        mark = mark_of(error.get("code"))
     mode = f"{run.mode} · " if run.mode else ""
-    took = "did not end by itself" if run.metadata is None else count_work(run.metadata).removeprefix("1 attempt, ")
-    usage = None if run.metadata is None else run.metadata.usage
-    note = "" if usage is None else short_usage(usage)
+    took = "did not end by itself" if run.ending is None else _count_work(run).removeprefix("1 attempt, ")
+    note = "" if run.usage is None else short_usage(run.usage)
     return Line(indent=indent, mark=mark, name=run.path[-1], text=f"· {mode}{took}", note=note)
 
 
-def _sum_up_attempt(run: SeenRun, number: int, indent: int) -> Line:
+def _sum_up_attempt(run: RunView, number: int, indent: int) -> Line:
     """Say how an attempt went: how its validation ended, if it came so far."""
-    records = [] if run.metadata is None else [each for each in run.metadata.attempts if each.number == number]
-    reports = [record.report for record in records if record.report is not None]
-    verdict = "" if not reports else "· passed" if reports[0].passed else "· rejected"
-    usage = short_usage(records[0].usage) if records else ""
-    return Line(indent=indent, name=f"attempt {number}", text=verdict, note=usage)
+    attempts = map(as_object, as_list((run.metadata or {}).get("attempts")))
+    records = [each for each in attempts if each.get("number") == number]
+    record: JsonObject = records[0] if records else {}
+    layers, usage = as_list(as_object(record.get("report")).get("layers")), usage_in(record, "usage")
+    is_passed = all(as_object(layer).get("passed") is True for layer in layers)
+    verdict = "" if record.get("report") is None else "· passed" if is_passed else "· rejected"
+    note = "" if usage is None else short_usage(usage)
+    return Line(indent=indent, name=f"attempt {number}", text=verdict, note=note)
 
 
-def _step(iteration: SeenIteration, indent: int) -> Line:
+def _step(iteration: IterationView, indent: int) -> Line:
     shown_calls = [f"{_CALL_MARKS[call.is_error]} {call.name}" for call in iteration.calls.values()]
     groups = [(shown, len(list(alike))) for shown, alike in groupby(shown_calls)]
     calls = "  ".join(shown if number == 1 else f"{shown} ({number})" for shown, number in groups)
@@ -453,13 +456,3 @@ def _step(iteration: SeenIteration, indent: int) -> Line:
         return Line(indent=indent, name=f"{iteration.number}", text=calls or "was not answered", rows=_CALLS_ROWS)
     usage, calls = short_usage(iteration.usage), calls or "answers"
     return Line(indent=indent, name=f"{iteration.number}", text=calls, note=usage, rows=_CALLS_ROWS)
-
-
-# -- the sums ---------------------------------------------------------------------------------------------------------
-
-
-def _every(runs: Iterable[SeenRun]) -> Iterator[SeenRun]:
-    """Give the runs, each with all below it."""
-    for run in runs:
-        yield run
-        yield from _every(run.below)

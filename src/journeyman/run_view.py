@@ -1,0 +1,299 @@
+"""The view of runs: one record for each run, folded from what its events tell, live or stored.
+
+Whoever shows a run reads these records. What an event changes in them is said here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from journeyman.events.json_form import RecordedEvent
+from journeyman.narrowing import as_list, as_object, as_text, is_json_object
+from journeyman.result import COUNTED
+from journeyman.types import JsonObject, RunPath, Usage, adapter_of
+
+BACKGROUND: Final = "background"
+"""The mode of a run that goes on after the run that started it."""
+
+_BESIDE_RUNS: Final = frozenset(
+    (*("TaskStarted", "TaskMessaged", "TaskEnded"), *("MailSent", "MailDelivered", "MailReturned", "MemberChanged"))
+)
+"""Events of background work and of teams. Their paths say whom they concern, not in which run they happened."""
+_BEGINS: Final = frozenset(("RunStarted", "RunResumed"))
+_ENDS: Final = frozenset(("RunSucceeded", "RunFailed"))
+ASKS: Final = frozenset(("ApprovalRequested", "QuestionAsked"))
+ANSWERS: Final = frozenset(("ApprovalAnswered", "QuestionAnswered"))
+_WORDS_KEPT: Final = 4_000
+_WRITTEN_KEPT: Final = 5
+
+
+@dataclass(slots=True, kw_only=True)
+class CallView:
+    """A tool call."""
+
+    id: str
+    name: str
+    kind: str
+    input: JsonObject
+    since: float
+    """When it began, in seconds of the clock."""
+    progress: str = ""
+    """What it has said of its progress last."""
+    written: deque[str] = field(default_factory=lambda: deque[str](maxlen=_WRITTEN_KEPT))
+    """The last lines that it has said of its progress; of a command, what it writes."""
+    asked: str = ""
+    """The id of the question about it that waits for an answer; empty when none does."""
+    is_error: bool | None = None
+    """Whether it failed; None until it has ended."""
+    runs: list[RunView] = field(default_factory=list["RunView"])
+    """The runs that it started."""
+
+    def say(self, message: str, fraction: object) -> None:
+        """Take note of what it says of its progress."""
+        is_counted = isinstance(fraction, float | int)
+        self.progress = f"{fraction:.0%} {message}" if is_counted else message
+        if not is_counted:
+            self.written.append(message)
+
+
+@dataclass(slots=True)
+class IterationView:
+    """A model call and the tool calls that it asked for."""
+
+    attempt: int
+    number: int
+    usage: Usage | None = None
+    """What the model call used; None when the model never answered."""
+    calls: dict[str, CallView] = field(default_factory=dict[str, CallView])
+    """The calls by id."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RunView:
+    """A run, of an agent or of a sub-agent."""
+
+    path: RunPath
+    since: float
+    """When it began, in seconds of the clock."""
+    mode: str = ""
+    """How it was started, if another run started it."""
+    max_attempts: int = 1
+    """0: not known, of a run that goes on from a journal."""
+    words: str = ""
+    """The last words of the response that the model is writing."""
+    said: str = ""
+    """The text of the last response."""
+    n_prompts: int = 0
+    """How many messages of the user were committed."""
+    n_layers: int = 0
+    """How many validation layers were started in this attempt; from the first on, the last call was handed in."""
+    drafts: tuple[str, str] = ("", "")
+    """The last preview but one, and the last."""
+    iterations: list[IterationView] = field(default_factory=list[IterationView])
+    questions: dict[str, RecordedEvent] = field(default_factory=dict[str, RecordedEvent])
+    """What it asks, and what nobody has answered yet, by id."""
+    others: list[RunView] = field(default_factory=list["RunView"])
+    """The runs that it started in no call that is known."""
+    n_open: int = 0
+    """How many of the runs that it started have not ended."""
+    ending: RecordedEvent | None = None
+    """How it ended; None for a run that goes on, or that was stopped and has told of no end."""
+
+    @property
+    def is_child(self) -> bool:
+        return len(self.path) > 1
+
+    @property
+    def metadata(self) -> JsonObject | None:
+        """The run's metadata, as JSON; None until it has ended."""
+        return None if self.ending is None else as_object(self.ending.facts.get("metadata"))
+
+    @property
+    def calls(self) -> Iterator[CallView]:
+        """All its calls."""
+        for iteration in self.iterations:
+            yield from iteration.calls.values()
+
+    @property
+    def open_calls(self) -> list[CallView]:
+        """The calls under way."""
+        return [call for call in self.calls if call.is_error is None]
+
+    @property
+    def below(self) -> Sequence[RunView]:
+        """The runs that it started."""
+        return [run for call in self.calls for run in call.runs] + self.others
+
+    def every(self) -> Iterator[RunView]:
+        """Give the run itself, and all runs below it."""
+        yield self
+        for run in self.below:
+            yield from run.every()
+
+    @property
+    def work(self) -> tuple[int, int, int]:
+        """The numbers of attempts, iterations and calls of tools that it has begun, as far as was heard."""
+        n_calls = sum(call.kind in COUNTED for call in self.calls)
+        return len({each.attempt for each in self.iterations}), len(self.iterations), n_calls
+
+    @property
+    def usage(self) -> Usage | None:
+        """What it and the runs that it waited for used; None until it has ended, or if it does not count."""
+        return usage_in(self.metadata or {}, "usage")
+
+    def call(self, id: str | None) -> CallView | None:
+        """Return one of its calls; the latest are looked at first."""
+        found = (iteration.calls[id] for iteration in reversed(self.iterations) if id in iteration.calls)
+        return None if id is None else next(found, None)
+
+
+def usage_in(facts: Mapping[str, object], name: str) -> Usage | None:
+    """Return the usage that stands in facts; None where it was not counted."""
+    told = facts.get(name)
+    return adapter_of(Usage).validate_python(told) if is_json_object(told) else None
+
+
+class RunViews:
+    """Follows the events, and keeps the views of the runs that have not ended."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic, *, keeps_roots: bool = False) -> None:
+        """`keeps_roots`: those that have ended stay, too."""
+        self._now = now
+        self._keeps_roots = keeps_roots
+        self.open: Final[dict[RunPath, RunView]] = {}
+        """The runs that have not ended, in the order in which they began."""
+        self.roots: list[RunView] = []
+        """All that began below no other that is known, if they are kept."""
+
+    def take(self, told: RecordedEvent) -> RunView | None:
+        """Take note of what happened. Return the view of its run; None when it happened beside the runs."""
+        if told.kind in _BESIDE_RUNS:
+            return None
+        run = self.open.get(told.path)
+        if run is None or told.kind in _BEGINS:
+            run = self._begin(told)
+        if told.kind in _CALLS:
+            self._note_call(run, told)
+        else:
+            self._note(run, told)
+        if told.kind in _ENDS:
+            run.ending = told
+            self._close(told.path)
+        return run
+
+    def stopped_with(self, path: RunPath) -> list[RunPath]:
+        """Name the runs that end when this run ends: those that it started, except for those in the background."""
+        if not self.open[path].n_open:
+            return []
+        return [each for each, run in self.open.items() if each[:-1] == path and run.mode != BACKGROUND]
+
+    def _begin(self, told: RecordedEvent) -> RunView:
+        path = told.path
+        above = self.open.get(path[:-1])
+        if above is not None and path not in self.open:
+            above.n_open += 1
+        run = self.open[path] = RunView(path=path, since=self._now())
+        if told.kind == "RunResumed":  # the runs below it may be told of first
+            run.n_open = sum(each[:-1] == path for each in self.open)
+            run.others += [each for each in self.roots if each.path[:-1] == path]
+            self.roots = [each for each in self.roots if each.path[:-1] != path]
+        if told.kind in _BEGINS:
+            call = above.call(told.tool_use_id) if above is not None and told.kind == "RunStarted" else None
+            siblings = self.roots if above is None else above.others if call is None else call.runs
+            if above is not None or self._keeps_roots:
+                siblings.append(run)
+        return run
+
+    def _close(self, path: RunPath) -> None:
+        for below in self.stopped_with(path):
+            self._close(below)
+        del self.open[path]
+        above = self.open.get(path[:-1])
+        if above is not None:
+            above.n_open -= 1
+
+    def _note(self, run: RunView, told: RecordedEvent) -> None:  # noqa: C901, PLR0912 - a table
+        facts = told.facts
+        match told.kind:
+            case "RunStarted":
+                run.mode = as_text(facts.get("mode"))
+                run.max_attempts = _number(facts.get("max_attempts"))
+            case "RunResumed":
+                run.max_attempts, run.n_prompts = 0, 1
+            case "MessageCommitted":
+                run.n_prompts += as_object(facts.get("message")).get("role") == "user"
+            case "AttemptStarted" | "ModelRestarted":
+                run.words = ""
+            case "IterationStarted":
+                run.iterations.append(IterationView(told.attempt or 0, told.iteration or 0))
+                run.n_layers = 0 if told.iteration == 1 else run.n_layers
+                run.words = ""
+            case "ThinkingDelta" | "TextDelta":
+                run.words = (run.words + as_text(facts.get("text")))[-_WORDS_KEPT:]
+            case "ModelResponded":
+                run.words, run.said = "", as_text(facts.get("text"))
+                if run.iterations:
+                    run.iterations[-1].usage = usage_in(facts, "usage")
+            case "LayerStarted":
+                run.n_layers += 1
+            case _ if told.kind in ASKS or told.kind in ANSWERS:
+                self._note_question(run, told, as_text(facts.get("id")))
+            case _:
+                pass
+
+    def _note_question(self, run: RunView, told: RecordedEvent, id: str) -> None:
+        if told.kind in ASKS:
+            run.questions[id] = told
+            if (call := run.call(told.tool_use_id)) is not None and told.kind == "ApprovalRequested":
+                call.asked = id
+            return
+        run.questions.pop(id, None)
+        for call in run.open_calls:
+            call.asked = "" if call.asked == id else call.asked
+
+    def _note_call(self, run: RunView, told: RecordedEvent) -> None:
+        facts, call = told.facts, run.call(told.tool_use_id)
+        match told.kind:
+            case "ToolCalled":
+                if not run.iterations:
+                    run.iterations.append(IterationView(told.attempt or 0, told.iteration or 0))
+                id = told.tool_use_id or ""
+                run.iterations[-1].calls[id] = CallView(
+                    id=id,
+                    name=told.tool_name or "",
+                    kind=as_text(facts.get("kind")),
+                    input=as_object(facts.get("tool_input")),
+                    since=self._now(),
+                )
+            case "ToolProgress" if call is not None:
+                call.say(as_text(facts.get("message")), facts.get("fraction"))
+            case "ToolFinished":
+                is_error = facts.get("is_error") is True
+                if call is not None:
+                    call.is_error = is_error
+                if facts.get("kind") == "output" and not is_error and not run.n_layers:
+                    run.drafts = run.drafts[1], as_text(facts.get("tool_result"))
+            case _:
+                pass
+
+
+_CALLS: Final = frozenset(("ToolCalled", "ToolProgress", "ToolFinished"))
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def work_in(run: RunView) -> tuple[int, int, int]:
+    """Return how many attempts, iterations and calls a run took by its end, or those that were heard of."""
+    metadata = run.metadata
+    if metadata is None:
+        return run.work
+    attempts, tools = [*map(as_object, as_list(metadata.get("attempts")))], as_object(metadata.get("tools"))
+    stats = [each for each in map(as_object, tools.values()) if each.get("kind") in COUNTED]
+    iterations = sum(_number(each.get("iterations")) for each in attempts)
+    return len(attempts), iterations, sum(_number(each.get("calls")) for each in stats)
