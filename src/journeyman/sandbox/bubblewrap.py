@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import subprocess
 import tempfile
@@ -42,17 +41,20 @@ _SYSTEM: Final = (
 _ROOT_LINKS: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _NEW: Final = ("/tmp", "/var/tmp", "/run")
 _WRITES, _MAKES_SOCKETS, _MOVES = 1 << 1, 1 << 9, 1 << 13  # as linux/landlock.h has them
-_CACHE: Final = f"{_NEW[0]}/.cache"
 _SUPERVISOR: Final = Path(__file__).with_name("supervisor.py")
 _ADDS: Final = {
-    **{"XDG_CACHE_HOME": _CACHE, "PIP_CACHE_DIR": f"{_CACHE}/pip", "UV_CACHE_DIR": f"{_CACHE}/uv"},
-    **{"UV_LINK_MODE": "copy", "npm_config_cache": f"{_CACHE}/npm"},
-    **{"GOCACHE": f"{_CACHE}/go", "GOMODCACHE": f"{_CACHE}/gomod"},
+    "UV_LINK_MODE": "copy",
     # No key is in a box, so nothing can be signed there.
     **{"GIT_CONFIG_COUNT": "2", "GIT_CONFIG_KEY_0": "commit.gpgSign", "GIT_CONFIG_KEY_1": "tag.gpgSign"},
     **{"GIT_CONFIG_VALUE_0": "false", "GIT_CONFIG_VALUE_1": "false"},
 }
+_CACHES: Final = {
+    **{"XDG_CACHE_HOME": "", "PIP_CACHE_DIR": "/pip", "UV_CACHE_DIR": "/uv", "npm_config_cache": "/npm"},
+    **{"GOCACHE": "/go", "GOMODCACHE": "/gomod"},
+}
 """Programs keep in the box's temporary folder what they keep below home elsewhere, where they may not write."""
+_ELSEWHERE: Final = ("TMPDIR", "TMUX_TMPDIR")
+"""The variables by which programs find another temporary folder, if no socket can be made in the first one."""
 _MOST_MOUNTS: Final = 4_000
 _HELP: Final = (
     "Install it (Debian and Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap). If it is there, this "
@@ -108,12 +110,11 @@ class Bubblewrap(SandboxAdapter):
             # reads that. So Landlock refuses it, where the system has it; and it lets nobody move a file to another
             # folder unless it is told so. Unix sockets are made where no program outside finds them: a rule holds for
             # all that is mounted below.
-            rules = {each: _WRITES | (0 if Path(each).is_file() else _MOVES) for each in writable}
-            shared = [os.path.realpath(each) for each in box.roots]
+            rules = {each: _WRITES | (0 if os.path.isfile(each) else _MOVES) for each in writable}
             apart = [
                 own
                 for own in (*new, "/dev")
-                if not any(is_inside(each, own) or is_inside(own, each) for each in shared)
+                if not any(is_inside(each, own) or is_inside(own, each) for each in box.roots)
             ]
             rules |= {own: rules[own] | _MAKES_SOCKETS for own in apart}
             allowed = [("/", _MOVES), *rules.items(), *((number, _WRITES) for number in terminals)]
@@ -124,7 +125,10 @@ class Bubblewrap(SandboxAdapter):
                 "sockets": {**supervision, "code": compile_part(_SUPERVISOR), **_own_systems(apart, masks)},
             }
             inherited = [*shown, *terminals]
-            return KeptSandbox(box, lambda line, _: ([*start, *line], inherited), lambda _: settings, adds=_ADDS)
+            temporary = next((each for each in apart if each != "/dev"), _NEW[0])
+            adds = {**_ADDS, **{name: f"{temporary}/.cache{below}" for name, below in _CACHES.items()}}
+            adds |= dict.fromkeys(_ELSEWHERE, temporary) if [temporary] != new[:1] else {}
+            return KeptSandbox(box, lambda line, _: ([*start, *line], inherited), lambda _: settings, adds=adds)
 
     def _program(self, box: Box) -> str:
         """Return the path of bwrap.
@@ -133,7 +137,8 @@ class Bubblewrap(SandboxAdapter):
             SandboxUnavailable: there is none that can be trusted, or it is too old.
         """
         places = _PLACES if self._given is None else (self._given,)
-        program = next((each for each in places if Path(each).is_absolute() and shutil.which(each)), None)
+        there = (each for each in places if each.startswith("/") and os.path.isfile(each) and os.access(each, os.X_OK))
+        program = next(there, None)
         if program is None:
             raise SandboxUnavailable(f"bubblewrap is not installed ({' or '.join(places)}). {_HELP}.")
         real = os.path.realpath(program)
