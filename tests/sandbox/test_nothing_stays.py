@@ -23,17 +23,19 @@ PARENT = textwrap.dedent(
     async def main():
         opened = Bubblewrap().open(Box(work=sys.argv[1]))
         print("opened", flush=True)
+        first = await opened.spawn("sleep", ["60"], environment={"PATH": "/usr/bin:/bin"})
         process = await opened.spawn("sh", ["-c", sys.argv[2]], environment={"PATH": "/usr/bin:/bin"})
         await process.wait()
 
     asyncio.run(main())
     """
 )
-PEOPLE = ("parent", "bwrap", "keeper", "keeper of the command")
+PEOPLE = ("parent", "bwrap", "keeper", "keeper of the second command")
 
 
 def family_of(process: int) -> list[int]:
-    """Return a process and the first child of each in turn: the parent, bwrap, the keeper, and that of the command."""
+    """Return a process and the last child of each in turn: the parent, bwrap, the keeper of the first command, and the
+    one that was forked for the second."""
     found = [process]
     while len(found) < len(PEOPLE):
         try:
@@ -42,7 +44,7 @@ def family_of(process: int) -> list[int]:
             break
         if not children:
             break
-        found.append(int(children[0]))
+        found.append(int(children[-1]))
     return found
 
 

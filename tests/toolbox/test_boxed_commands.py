@@ -97,7 +97,11 @@ async def test_a_command_that_turns_on_its_keeper_is_ended_and_the_next_one_runs
 ) -> None:
     player = Player(Workspace(place / "work", sandbox="required", shell=Shell(grace_s=0.2)))
     line = f"setsid flock lock sleep 60 > /dev/null & kill -{kill}"
-    assert (await player.text("bash", command=line, timeout_s=1)).startswith(text)
+    os.mkfifo(place / "work/pipe")
+    first = asyncio.ensure_future(player.text("bash", command="cat pipe"))  # its keeper is one that nobody can end
+    with await asyncio.to_thread((place / "work/pipe").open, "w"):
+        assert (await player.text("bash", command=line, timeout_s=1)).startswith(text)
+    await first
     assert await player.text("bash", command="flock -w 1 lock echo free") == "free\n[exit code 0]"
     player.workspace.close()
 

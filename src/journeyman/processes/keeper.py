@@ -1,16 +1,16 @@
-"""The first process of a box: it starts the keepers of its commands, and ends with all of them.
+"""The first process of a box: it forks keepers of commands, and ends with all of them.
 
-It is run by its path or by a descriptor, in an interpreter that loads as little as possible, and is never imported. It
-reads requests from a socket of whoever opened the box; when that is closed, it ends, and as the first process of its
-namespace all others with it. A keeper finds whatever its command leaves behind, and when nothing is left it keeps the
-next one. It writes to a socket of its own that a program is `started`, that it `ended` or `failed`, and that what it
-left is `gone`; it reads the commands and the signals for them.
+Its code is run in an interpreter that loads as little as possible, and is never imported. It reads requests from a
+socket of whoever opened the box; when that is closed, it ends, and as the first process of its namespace all others
+with it. Of such a box it is a keeper itself, since no command can end it, so most boxes need no other. A keeper has one
+command at a time, finds whatever that leaves behind, and when nothing is left it keeps the next one. It writes to a
+socket of its own that a program is `started`, that it `ended` or `failed`, and that what it left is `gone`; it reads
+the commands and the signals for them.
 """
 
 from __future__ import annotations
 
 import _ctypes
-import _thread
 import gc
 import marshal
 import sys
@@ -20,6 +20,7 @@ TYPE_CHECKING = False  # `typing` takes time to load
 if TYPE_CHECKING:
     import os
     import signal
+    from collections.abc import Callable, Collection, Sequence
     from typing import Any
 else:
     import _signal as signal  # without its enums
@@ -36,18 +37,20 @@ _HEADER, _CLOSE_ON_EXEC = 16, 0x40000000  # of descriptors in a message, as linu
 _TO_READ = (1).to_bytes(2, sys.byteorder)  # as poll.h has it
 _NO_SUCH_FILE = 2  # `errno` takes time to load
 _KILL_AGAIN_S = 0.005
-_MOST_REFUSED = 5
-_MOST_KILLS = 2_000  # a process of another user cannot be ended
+_LOOK_AGAIN_MS = 5
+_KILLS_FOR_S = 10.0  # a process of another user cannot be ended
+_MOST_SIGNALS = 1_000  # that are read at once
+_N_STREAMS, _MOST_DESCRIPTORS = 3, 4_096
+_WITHOUT_WAITING = 0x4040  # nor SIGPIPE, as linux/socket.h has them
 
 
 _simple: Any = _ctypes._SimpleCData  # pyright: ignore[reportPrivateUsage] - `ctypes` takes as long as a command
 _Pointer: Any = type("Pointer", (_simple,), {"_type_": "z"})
 
 
-def serve_commands() -> None:
-    """Start keepers until nobody asks any more. The arguments: the socket's number, and that of the settings."""
-    control = int(sys.argv[1])
-    settings = marshal.loads(read(int(sys.argv[2])))
+def serve_commands(settings: dict[str, Any]) -> None:
+    """Start keepers until nobody asks any more."""
+    control: int = settings["control"]
     with os.scandir("/dev/fd") as entries:
         numbers = [int(each.name) for each in entries]
     for number in numbers:
@@ -56,35 +59,77 @@ def serve_commands() -> None:
         check_mounts(**settings["mounts"])
     restrict(settings["limits"])
     are_drawn = settings["borders"] is not None and draw_borders(**settings["borders"])
-    sockets = find_own_systems(settings["sockets"], are_drawn=are_drawn)
     if settings["is_proxied"]:
         hand_over_listener(control)
-    ignored = ignore_signals()
-    gc.freeze()  # so that a fork has less to copy
-    while True:
-        asked, numbers = receive(control)
-        if not asked:
-            end()
-        if not numbers:  # a command may have stopped its keeper
-            os.kill(0, signal.SIGCONT)
-        elif not os.fork():
-            os.close(control)
-            CommandKeeper(numbers[0], ignored, sockets).keep()
-        for number in numbers:
-            os.close(number)
+    listener, answer = -1, None
+    if settings["sockets"] is not None:
+        listener, answer = supervise_sockets(control, settings["sockets"], are_drawn)
+    keep_commands(control, CommandKeeper(-1, ignore_signals()), listener, answer)
+
+
+def keep_commands(
+    control: int, keeper: CommandKeeper, listener: int = -1, answer: Callable[[], None] | None = None
+) -> None:
+    """Keep the commands that are asked for by the socket of a keeper, and end when nobody asks any more. The first
+    process is given such sockets by its `control`, and answers what the kernel asks by a listener."""
+    if sys.platform == "linux":
+        call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # it takes in orphans, and a fork does not inherit that
+    woken, waking = os.pipe()
+    os.set_blocking(waking, False)
+    signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # else nothing wakes this process when a child ends
+    while control >= 0 or keeper.told >= 0 or keeper.kills_until:
+        numbers = (control, listener, woken, keeper.told)
+        is_asked, is_asked_by_kernel, is_woken, is_told = wait_to_read(numbers, keeper.pause_ms())
+        if is_asked_by_kernel and answer is not None:
+            answer()
+        if is_woken:
+            os.read(woken, _MOST_SIGNALS)
+        if is_woken or keeper.is_left:
+            keeper.watch()
+        if is_told:
+            keeper.obey()
+        keeper.kill_again()
+        if is_asked:
+            add_keeper(control, keeper)
+    os._exit(0)
+
+
+def add_keeper(control: int, keeper: CommandKeeper) -> None:
+    """Give the socket that comes by the control of the first process to a keeper that is forked. In a namespace the
+    first process keeps it itself while it is free: a fork takes as long as a command, and no command can end the first
+    process there. Elsewhere one could, and nobody would find what it has left."""
+    asked, numbers = receive(control)
+    if not asked:
+        end()
+    if not numbers:  # a command may have stopped its keeper
+        os.kill(0, signal.SIGCONT)
+    for number in numbers:
+        if os.getpid() == 1 and keeper.told < 0 and not keeper.program:
+            keeper.told = number
+            continue
+        gc.freeze()  # so that a fork has less to copy
+        process = os.fork()
+        if not process:
+            os.closerange(_N_STREAMS, number)  # also what threads of the first process have open for commands
+            os.closerange(number + 1, _MOST_DESCRIPTORS)
+            keep_commands(-1, CommandKeeper(number, keeper.ignored))
+        keeper.others.add(process)
+        os.close(number)
 
 
 def check_mounts(expected: dict[bytes, tuple[int, int] | None], writable: list[bytes]) -> None:
     """End unless the files that are expected are mounted, each at its place, and nothing else may be written: somebody
     may have swapped a folder for a link while the borders were drawn."""
     places: set[bytes] = set()
+    below = tuple([each + b"/" for each in writable])
     for line in read(os.open("/proc/self/mountinfo", os.O_RDONLY)).splitlines():
-        *_, escaped, options = line.split(b" ", 6)[:6]
+        _, _, _, _, escaped, options, _ = line.split(b" ", 6)
         place, *rest = escaped.split(b"\\")  # blanks are written as numbers
         for each in rest:
             place += bytes([int(each[:3], 8)]) + each[3:]
         places.add(place)
-        if options.startswith(b"rw") and not any([place == each or place.startswith(each + b"/") for each in writable]):
+        if options.startswith(b"rw") and not (place + b"/").startswith(below):
             sys.exit(f"{place!r} can be written: a folder was swapped for a link while the box was opened.")
     for place, identity in expected.items():
         facts = os.lstat(place)
@@ -92,23 +137,12 @@ def check_mounts(expected: dict[bytes, tuple[int, int] | None], writable: list[b
             sys.exit(f"{place!r} is not what it was: it was swapped for something else while the box was opened.")
 
 
-def find_own_systems(sockets: dict[str, Any] | None, *, are_drawn: bool) -> dict[str, Any] | None:
-    """Return the settings of the supervisor with the devices of the temporary file systems that were made for this box:
-    those at its folders that are none of `outside`, as one is that commands may read. There are none where Landlock
-    draws no borders, since a socket could be made anywhere."""
-    if sockets is None:
-        return None
-    found = {os.stat(each).st_dev for each in sockets["folders"] if os.access(each, os.F_OK)}
-    return {**sockets, "systems": found.difference(sockets["outside"]) if are_drawn else ()}
-
-
 def restrict(limits: dict[int, int]) -> None:
-    """Let this process end with its parent, and take in orphans; set its limits, which all in the box have."""
+    """Let this process end with its parent; set its limits, which all in the box have."""
     if os.getpid() == 1:
         call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # its parent is the program that drew the borders
     if sys.platform == "linux":
         call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)  # no command of this box reads its sockets, or traces it
-        call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for kind, most in limits.items():  # not by `resource`, which takes as long to load as a command to start
         call("setrlimit", kind, most.to_bytes(8, sys.byteorder) * 2)  # a lower limit stays as it is
 
@@ -134,15 +168,30 @@ def draw_borders(handled: list[int], rules: list[tuple[str | int, int]], filter:
     return True
 
 
-def supervise_sockets(settings: dict[str, Any]) -> int:
-    """Have the kernel ask before each `connect` of what this thread starts. Return the descriptor by which it asks; or
-    one below 0 where it cannot, and what is started gets no unix sockets."""
+def supervise_sockets(control: int, settings: dict[str, Any], are_drawn: bool) -> tuple[int, Callable[[], None]]:
+    """Have the kernel ask before each `connect` and `bind` of what this process starts. Return the descriptor by which
+    it asks, and what answers it once. Where it cannot ask, refuse all unix sockets; and where Landlock draws no
+    borders, since a socket could be made anywhere. Whoever asks for commands is told what they were refused."""
+    found = {os.stat(each).st_dev for each in settings["folders"] if are_drawn and os.access(each, os.F_OK)}
+    systems = found.difference(settings["outside"])  # those that were made for this box
     flags = _ASKS_US | _WAITS_FOR_ANSWER  # else a signal would have it ask twice about one call
     asking = (settings["set_filter"], _SET_FILTER, flags, program_of(settings["asking"]))
-    listener = call("syscall", *asking) if settings["systems"] else -1
+    listener = call("syscall", *asking) if systems else -1
     if listener < 0:
         require("prctl", _PR_SET_SECCOMP, _FILTER, program_of(settings["refusing"]), 0, 0)
-    return listener
+    names: dict[str, Any] = {}
+    own: set[int] = set()
+
+    def note_refusal(path: bytes) -> None:
+        line = path.hex().encode() + b"\n"
+        call("send", control, line, len(line), _WITHOUT_WAITING)
+
+    def answer() -> None:
+        if not names:  # most commands connect none, so the code is loaded for the first one
+            exec(marshal.loads(settings["code"]), names)
+        names["answer_request"](listener, systems, own, note_refusal)
+
+    return listener, answer
 
 
 def program_of(filter: bytes) -> bytes:
@@ -155,8 +204,8 @@ def ignore_signals() -> list[int]:
     """Ignore the signals by which a command could end its keeper. Return those that its program must not ignore."""
     asking = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     ours = [each for each in asking if signal.getsignal(each) != signal.SIG_IGN]
-    ignored = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, *ours]
-    for each in ignored:  # of SIGCHLD, so that the system forgets children that have ended
+    ignored = [signal.SIGPIPE, signal.SIGXFSZ, *ours]
+    for each in ignored:
         signal.signal(each, signal.SIG_IGN)
     return [*ignored]
 
@@ -205,6 +254,18 @@ def receive_message(connection: int) -> tuple[bytes, bytes]:
     return asked[: max(done, 0)], besides[_HEADER : int.from_bytes(besides[:8], sys.byteorder)]
 
 
+def wait_to_read(numbers: Sequence[int], most_ms: int = -1) -> list[bool]:
+    """Wait until one of these descriptors can be read; those below 0 are none. Return which can be. End if that fails,
+    since a command can take the right to have descriptors away from this process."""
+    places = b"".join([each.to_bytes(4, sys.byteorder, signed=True) + _TO_READ + bytes(2) for each in numbers])
+    for _ in range(2):  # a signal may end the first call, and makes one of them readable
+        if call("poll", places, len(numbers), most_ms) >= 0:  # the system writes there
+            break
+    else:
+        end()
+    return [places[at + 6 : at + 8] != bytes(2) for at in range(0, len(places), 8)]
+
+
 def seal(number: int) -> None:
     """Let no program inherit a descriptor: a server in the background would hold the output of its command open."""
     try:
@@ -221,7 +282,8 @@ def read(number: int) -> bytes:
 
 def end() -> None:
     """End, with all that runs in this box. The first process of a namespace takes the others with it."""
-    for _ in range(_MOST_KILLS if os.getpid() != 1 else 0):
+    latest = time.monotonic() + _KILLS_FOR_S
+    while os.getpid() != 1 and time.monotonic() < latest:
         below = running_below(os.getpid())
         if not below:  # else the keepers do it, whose sockets are closed as well
             break
@@ -247,77 +309,49 @@ def require(function: str, *arguments: object) -> int:
 class CommandKeeper:
     """The keeper of one command after the other: it starts each, tells how it ends, and when nothing of it is left."""
 
-    def __init__(self, number: int, ignored: list[int], sockets: dict[str, Any] | None) -> None:
-        self.told = number
+    def __init__(self, told: int, ignored: list[int]) -> None:
+        self.told = told
+        """The socket by which commands are asked for; below 0 while there is none."""
         self.ignored = ignored
         """The signals that no command shall ignore because this process does."""
-        self.sockets = sockets
-        """The settings of the supervisor of unix sockets; None where commands get none."""
-        self.listener = -1
-        """The descriptor by which the kernel asks it."""
-        self.refused: list[str] = []
-        """The sockets that the command was refused, as it named them."""
+        self.others: set[int] = set()
+        """The keepers that this process has forked."""
         self.program = 0
         """The program of the command, which is its group as well; 0 while there is none."""
-        self.has_begun = _thread.allocate_lock()
-        self.has_begun.acquire()
+        self.is_left = False
+        """True once the program has ended, and something that it has started runs."""
+        self.kills_until = 0.0
+        """The time until which the command is killed, again and again; 0 while it is not."""
 
-    def keep(self) -> None:
-        """Keep commands until nobody asks any more."""
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        if sys.platform == "linux":
-            call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        if self.sockets is not None:
-            is_set = _thread.allocate_lock()
-            is_set.acquire()
-            # It begins before this thread and its programs are asked, and is not asked itself.
-            _thread.start_new_thread(self.supervise, (self.sockets, is_set))
-            self.listener = supervise_sockets(self.sockets)
-            is_set.release()
-        _thread.start_new_thread(self.obey, ())
-        self.watch()
-
-    def supervise(self, settings: dict[str, Any], is_set: _thread.LockType) -> None:
-        """Connect the sockets of the command for it, as long as this process runs. Most connect none, so the code is
-        loaded for the first one."""
-        is_set.acquire()
-        if self.listener < 0:
-            return
-        names: dict[str, Any] = {}
-        try:
-            call("poll", self.listener.to_bytes(4, sys.byteorder) + _TO_READ + bytes(2), 1, -1)
-            exec(marshal.loads(settings["code"]), names)
-            names["answer_requests"](self.listener, settings["systems"], self.note_refusal)
-        finally:
-            os.close(self.listener)  # then nobody waits, and all is refused
-
-    def note_refusal(self, path: bytes) -> None:
-        """Remember a socket that the command was refused, for who asked for the command."""
-        if len(self.refused) < _MOST_REFUSED and path.hex() not in self.refused:
-            self.refused.append(path.hex())
+    def pause_ms(self) -> int:
+        """Return how long nothing is to be done unless something comes; below 0: for ever."""
+        is_told = sys.platform == "linux" or not self.is_left  # else nobody tells of the end of what is left
+        return -1 if is_told and not self.kills_until else _LOOK_AGAIN_MS
 
     def obey(self) -> None:
-        """Do what is asked for. When nobody asks any more, end the command, and this process."""
-        try:
-            while True:
-                asked, numbers = receive(self.told)
-                if len(numbers) == _N_DESCRIPTORS:
-                    self.begin(*numbers)
-                elif not asked:
-                    break
-                else:
-                    self.send(asked[0])
-        except OSError:  # whoever asked has ended with lines that it had not read
-            pass
-        finally:
+        """Do what is asked for. When nobody asks any more, end the command."""
+        asked, numbers = receive(self.told)
+        if len(numbers) == _N_DESCRIPTORS:
+            self.begin(*numbers)
+        elif asked and asked[0] != signal.SIGKILL:
+            self.send(asked[0])
+        else:
+            self.kills_until = time.monotonic() + _KILLS_FOR_S
+            if not asked:
+                os.close(self.told)
+                self.told = -1
+
+    def kill_again(self) -> None:
+        """Kill what still runs, if it is time for that."""
+        if self.kills_until and self.program:
             self.send(signal.SIGKILL)
-            os._exit(0)
+        if not self.program or time.monotonic() > self.kills_until:
+            self.kills_until = 0.0
 
     def begin(self, request: int, *streams: int) -> None:
         """Start a command."""
         try:
             self.program = self.start(marshal.loads(read(request)), streams)
-            self.has_begun.release()
         except OSError as error:
             self.report(f"failed {error.errno}")
         for number in streams:
@@ -355,71 +389,50 @@ class CommandKeeper:
         raise failure
 
     def watch(self) -> None:
-        """Tell of each command how it ends, and what becomes of the processes that it has left."""
+        """Tell when the program has ended, and when nothing of it is left."""
+        status, is_left = -1, True
         try:
-            while self.has_begun.acquire():
-                program = self.program
-                while (ended := os.waitpid(-1, 0))[0] != program:
-                    pass
-                is_left = is_anything_left(program)
-                self.program = program if is_left else 0
-                told = (str(os.waitstatus_to_exitcode(ended[1])), str(int(is_left)), *self.refused)
-                self.refused.clear()
-                self.report(f"ended {' '.join(told)}")
-                if is_left:
-                    while is_anything_left(program):
-                        wait_for_one()
-                    self.program = 0
-                    self.report("gone")
-        finally:
-            os._exit(1)
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                self.others.discard(ended[0])
+                if ended[0] == self.program:
+                    status = ended[1]
+        except ChildProcessError:
+            is_left = False
+        if status < 0 and not self.is_left:
+            return
+        if sys.platform != "linux":
+            is_left = is_group_left(self.program)
+        elif self.others:
+            is_left = bool(running_below(os.getpid(), self.others))
+        if status >= 0:
+            self.report(f"ended {os.waitstatus_to_exitcode(status)} {int(is_left)}")
+        elif not is_left:
+            self.report("gone")
+        self.is_left = is_left
+        self.program = self.program if is_left else 0
 
     def report(self, line: str) -> None:
-        """Write a line, unless nobody is there to read it: then `obey` ends all."""
+        """Write a line, unless nobody is there to read it: then nobody asks, either."""
         try:
             os.write(self.told, f"{line}\n".encode())
         except OSError:
             return
 
     def send(self, number: int) -> None:
-        """Send a signal to the group of the program, and to each process below this one that is not in it; SIGKILL
-        until nothing runs."""
-        for _ in range(_MOST_KILLS):
-            program = self.program
-            if not program:
-                return
-            below = running_below(os.getpid())
-            targets = [-program] if below is None or program in below.values() else []
-            for target in (*targets, *(process for process, group in (below or {}).items() if group != program)):
-                kill(target, number)
-            if number != signal.SIGKILL:
-                return
-            time.sleep(_KILL_AGAIN_S)
+        """Send a signal to the group of the program, and to each process below this one that is not in it."""
+        below = running_below(os.getpid(), self.others)
+        targets = [-self.program] if self.program and (below is None or self.program in below.values()) else []
+        for target in (*targets, *(process for process, group in (below or {}).items() if group != self.program)):
+            kill(target, number)
 
 
-def is_anything_left(group: int) -> bool:
-    """Tell whether a process of the command still runs."""
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        if sys.platform == "linux":
-            return False
-    else:
-        return True
+def is_group_left(group: int) -> bool:
+    """Tell whether a process of a group still runs."""
     try:
         os.killpg(group, 0)
     except OSError:
         return False
     return True
-
-
-def wait_for_one() -> None:
-    """Wait until one of the processes has ended; for a while, where the system does not tell."""
-    try:
-        os.waitpid(-1, 0)
-    except ChildProcessError:
-        time.sleep(_KILL_AGAIN_S)
 
 
 def kill(target: int, number: int) -> None:
@@ -430,9 +443,9 @@ def kill(target: int, number: int) -> None:
         return
 
 
-def running_below(ancestor: int) -> dict[int, int] | None:
-    """Return all processes that run below this one, each with the id of its group; None where the system does not
-    tell."""
+def running_below(ancestor: int, others: Collection[int] = ()) -> dict[int, int] | None:
+    """Return all processes that run below this one, but not others and what is below those, each with the id of its
+    group; None where the system does not tell."""
     children: dict[int, list[tuple[int, int, bool]]] = {}
     try:
         with os.scandir("/proc") as entries:
@@ -449,11 +462,9 @@ def running_below(ancestor: int) -> dict[int, int] | None:
     parents = [ancestor]
     while parents:
         for process, group, is_running in children.pop(parents.pop(), ()):
+            if process in others:
+                continue
             parents.append(process)
             if is_running:
                 found[process] = group
     return found
-
-
-if __name__ == "__main__":
-    serve_commands()

@@ -18,7 +18,6 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
-from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
@@ -28,7 +27,15 @@ from journeyman.processes.marked import kill_marked
 from journeyman.processes.process import SandboxProcess, SandboxUnavailable
 from journeyman.texts import signal_name
 
-KEEPER: Final = Path(__file__).with_name("keeper.py")
+_KEEPER: Final = Path(__file__).with_name("keeper.py")
+_START: Final = """
+import marshal, sys
+settings = marshal.loads(open(int(sys.argv[1]), "rb", 0).read())
+names = {"__name__": "keeper"}
+exec(marshal.loads(settings["keeper"]), names)
+names["serve_commands"](settings)
+"""
+"""Runs the code of the keeper without what it takes to import or compile it, which is as long as a command."""
 _RLIMIT_FSIZE, _RLIMIT_CORE = 1, 4  # on Linux and macOS alike
 _START_S: Final = 30.0
 _END_S: Final = 5.0
@@ -39,6 +46,7 @@ _ENVIRONMENT: Final = {"LC_ALL": "C", "LD_BIND_NOW": "1", "MALLOC_ARENA_MAX": "1
 """The variables of a keeper, none of which a command gets, so that it takes less time: it loads no locale, looks for
 functions of libraries at once, not at the first call of each and in each fork, and its threads share their memory."""
 _LONGEST_LINE: Final = 4_096
+_MOST_HEARD, _MOST_REFUSED = 1 << 18, 5
 _LONGEST_COMPLAINT: Final = 500
 Launch: TypeAlias = Callable[[Sequence[str], str], tuple[Sequence[str], Sequence[int]]]
 """Returns the command line that runs a command line in a box, and the descriptors that it inherits besides. It is given
@@ -76,8 +84,8 @@ class Keeper:
         self._idle: Final[list[socket.socket]] = []
         """The sockets of keepers that have no command."""
         self._overrides: Mapping[str, str] = {}
-        self.refused_sockets: Final[list[str]] = []
-        """The unix sockets that commands were refused, as they named them."""
+        self._heard: Final = bytearray()
+        """The names of unix sockets that commands were refused, a line each, as the first process writes them."""
         parts = ExitStack()
         self._end: Final = call_at_end(self, parts.close)
         """Ends all that runs in it, also when nobody knows it any more."""
@@ -95,9 +103,10 @@ class Keeper:
             settings["is_proxied"] = serve is not None
             most = {_RLIMIT_FSIZE: file_bytes, _RLIMIT_CORE: 0 if launch or settings["borders"] else None}
             settings["limits"] = {kind: each for kind, each in most.items() if each is not None}
+            settings |= {"keeper": compile_part(_KEEPER), "control": inner.fileno()}
             with inner:
                 self._keeper: Final = self._start(launch, inner.fileno(), temporary, settings)
-            parts.callback(_end_keeper, self._control, self._idle, self._keeper)
+            parts.callback(_end_keeper, self._control, self._idle, self._keeper, self._heard)
             if serve is not None:
                 self._overrides, end = serve(self._receive_listener())
                 parts.callback(end)
@@ -111,15 +120,13 @@ class Keeper:
         self, launch: Launch | None, control: int, folder: str, settings: dict[str, Any]
     ) -> subprocess.Popen[bytes]:
         with (
-            Path(sys.executable).resolve().open("rb") as python,
-            memory_of(MAGIC_NUMBER + bytes(12) + compile_part(KEEPER)) as source,  # nobody compares time and size
+            Path(sys.executable if sys.platform == "linux" else os.path.realpath(sys.executable)).open("rb") as python,
             memory_of(marshal.dumps(settings)) as given,
         ):
             # By descriptors, so that they can be read where the box hides their files.
-            inherited = [python.fileno(), source.fileno(), given.fileno(), control]
-            own = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
-            program = f"{own}/{inherited[0]}" if sys.platform == "linux" else python.name
-            line = [program, "-I", "-S", "-X", "utf8", f"{own}/{inherited[1]}", str(control), str(inherited[2])]
+            inherited = [python.fileno(), given.fileno(), control]
+            program = f"/proc/self/fd/{inherited[0]}" if sys.platform == "linux" else python.name
+            line = [program, "-I", "-S", "-X", "utf8", "-c", _START, str(inherited[1])]
             arguments, besides = (line, ()) if launch is None else launch(line, folder)
             return subprocess.Popen(
                 arguments,
@@ -229,6 +236,17 @@ class Keeper:
         else:
             self._idle.append(told)
 
+    def take_refused(self) -> list[str]:
+        """Return the unix sockets that commands were refused since this was asked last, as they named them."""
+        with suppress(OSError):
+            self._heard.extend(self._control.recv(_MOST_HEARD))
+        *lines, rest = bytes(self._heard).split(b"\n")
+        self._heard[:] = rest
+        with suppress(ValueError):
+            names = [bytes.fromhex(each.decode()).decode(errors="replace") for each in dict.fromkeys(lines)]
+            return names[:_MOST_REFUSED]
+        return []
+
     def _give_up(self) -> SandboxUnavailable:
         """Close the box, and return why it does not work, in the words of the program that draws its borders."""
         self._control.close()
@@ -251,7 +269,9 @@ class Keeper:
         self._end()
 
 
-def _end_keeper(control: socket.socket, idle: list[socket.socket], keeper: subprocess.Popen[bytes]) -> None:
+def _end_keeper(
+    control: socket.socket, idle: list[socket.socket], keeper: subprocess.Popen[bytes], heard: bytearray
+) -> None:
     """Let the keeper of a box end, and all that runs in it."""
     for each in idle:
         each.close()
@@ -259,7 +279,8 @@ def _end_keeper(control: socket.socket, idle: list[socket.socket], keeper: subpr
     with suppress(OSError):  # it has ended
         control.shutdown(socket.SHUT_WR)
         control.settimeout(_END_S)
-        control.recv(1)  # until it ends: to wait for a process, Python sleeps and asks again
+        while told := control.recv(_MOST_HEARD):  # until it ends: to wait for a process, Python sleeps and asks again
+            heard += told
     control.close()
     try:
         keeper.wait(_END_S)
@@ -277,8 +298,8 @@ def call_at_end(owner: object, end: Callable[[], object]) -> Callable[[], object
 
 @cache
 def compile_part(source: Path) -> bytes:
-    """Return a module as the keeper's Python runs it without compiling it first, which takes as long as a command. Nor
-    does it load the module `__future__`, by which this one is only told how to compile."""
+    """Return the code of a module as the keeper's Python runs it. It does not load the module `__future__`, by which
+    this one is only told how to compile."""
     code = source.read_bytes().replace(b"from __future__ import annotations", b"", 1)
     compiled = compile(code, str(source), "exec", annotations.compiler_flag, dont_inherit=True, optimize=2)
     return marshal.dumps(compiled)
@@ -287,7 +308,7 @@ def compile_part(source: Path) -> bytes:
 def memory_of(content: bytes) -> BinaryIO:
     """Return a file without a name that holds a content, to be read from its beginning."""
     is_linux = sys.platform == "linux"
-    file = os.fdopen(os.memfd_create("journeyman"), "w+b") if is_linux else tempfile.TemporaryFile()  # noqa: SIM115
+    file = os.fdopen(os.memfd_create("journeyman"), "w+b", 0) if is_linux else tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
     file.write(content)
     file.seek(0)
     return file
@@ -308,6 +329,7 @@ class KeptProcess:
         self._heard: bytes = b""
         self._is_left: bool = True
         self._is_gone: bool = False
+        self._is_read: bool = False
         self._is_closed: bool = False
         self._failure: OSError | None = None
         self.exit_code: int | None = None
@@ -320,12 +342,8 @@ class KeptProcess:
         """Wait until the program ends, and return its exit code. Once nobody keeps it, that is SIGKILL's."""
         if self.exit_code is None:
             match await self._line():
-                case ["ended", code, is_left, *refused] if code.removeprefix("-").isdecimal():
+                case ["ended", code, is_left] if code.removeprefix("-").isdecimal():
                     self.exit_code, self._is_left = int(code), is_left != "0"
-                    with suppress(ValueError):
-                        self._keeper.refused_sockets.extend(
-                            [bytes.fromhex(each).decode(errors="replace") for each in refused]
-                        )
                 case ["failed", number] if number.isdecimal():
                     self.exit_code, self._is_left = 127, False
                     self._failure = OSError(int(number), os.strerror(int(number)), self._program)
@@ -363,18 +381,27 @@ class KeptProcess:
         if is_known:
             self._keeper.take_back(self._told)
         elif not self._is_closed:
-            self._told.close()
+            with suppress(OSError):  # whoever waits for a line hears nothing of a socket that is closed
+                self._told.shutdown(socket.SHUT_RDWR)
+            if not self._is_read:
+                self._told.close()
         self._is_closed = True
 
     async def _line(self) -> list[str]:
         """Return the words of the next line that the keeper writes; none once it has ended."""
-        while b"\n" not in self._heard and not self._is_gone:
-            try:
-                heard = await asyncio.get_running_loop().sock_recv(self._told, _LONGEST_LINE)
-            except OSError:
-                heard = b""
-            self._heard += heard
-            self._is_gone = not heard or len(self._heard) > _LONGEST_LINE
+        self._is_read = True
+        try:
+            while b"\n" not in self._heard and not self._is_gone:
+                try:
+                    heard = await asyncio.get_running_loop().sock_recv(self._told, _LONGEST_LINE)
+                except OSError:
+                    heard = b""
+                self._heard += heard
+                self._is_gone = not heard or len(self._heard) > _LONGEST_LINE
+        finally:
+            self._is_read = False
+            if self._is_closed:
+                self._told.close()
         line, _, self._heard = self._heard.partition(b"\n")
         return line.decode("utf-8", "replace").split()
 

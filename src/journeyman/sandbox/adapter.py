@@ -87,8 +87,7 @@ class KeptSandbox:
     def take_refusals(self) -> list[SandboxRefusal]:
         """Return the hosts and sockets that commands were refused since this was asked last: see `TellsRefusals`."""
         places = [] if self._proxy is None else self._proxy.take_refused()
-        sockets = dict.fromkeys([re.sub(r"[^ -~]", "?", each) for each in self._keeper.refused_sockets])
-        self._keeper.refused_sockets.clear()
+        sockets = dict.fromkeys([re.sub(r"[^ -~]", "?", each) for each in self._keeper.take_refused()])
         return [
             *(SandboxRefusal(cause="network", what=each, need=need_of_host(each)) for each in places),
             *(SandboxRefusal(cause="socket", what=each, need="outside") for each in sockets),

@@ -9,8 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from journeyman.files import is_inside
-
 _SYSTEM: Final = (
     *("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/games", "/usr/libexec"),
     *("/usr/lib/git-core", "/usr/libexec/git-core", "/snap/bin", "/opt/bin", "/opt/homebrew/bin"),
@@ -61,17 +59,19 @@ def needed_for_programs(path: str | None, gone: Sequence[str]) -> Iterator[str]:
     """Give the folders that programs of `PATH` and this interpreter need, of those in folders that are `gone` for a
     command: their own, the libraries beside them, and what a virtual environment was made of."""
     bases = [sys.base_prefix, sys.prefix]
-    for folder in folders_of_programs(path, besides=()):  # those of systems are shown whole
-        prefix = os.path.dirname(folder)
+    folders = folders_of_programs(path, besides=())  # those of systems are shown whole
+    for prefix in dict.fromkeys(map(os.path.dirname, folders)):
         settings = f"{prefix}/pyvenv.cfg"
         if os.access(settings, os.R_OK):
             bases.append(prefix)
             bases += [str(Path(home).parent) for home in _homes_in(settings)]
-        if any(is_inside(folder, each) for each in gone):  # to look for libraries takes time
-            yield folder
-            yield from (str(each) for each in Path(prefix).glob("lib*") if each.is_dir() and prefix != "/")
+    around = tuple([each.rstrip("/") + "/" for each in gone])
+    for folder in [each for each in folders if f"{each}/".startswith(around)]:  # to look for libraries takes time
+        yield folder
+        prefix = os.path.dirname(folder)
+        yield from (str(each) for each in Path(prefix).glob("lib*") if each.is_dir() and prefix != "/")
     real = map(os.path.realpath, bases)
-    yield from (path for path in real if any(is_inside(path, each) for each in gone))
+    yield from (path for path in real if f"{path}/".startswith(around))
 
 
 def _homes_in(settings: str) -> Iterator[str]:

@@ -1,10 +1,10 @@
 """The supervisor of unix sockets in a box: it connects them for a command, to what is in the box and to nothing else.
 
-It is a thread of each keeper, which runs its code; it is never imported. Before each `connect` of the command the
-kernel asks it, and waits. It connects the socket itself, with a copy of the address, and never lets the kernel go on
-with the call: nothing counts that the command swaps meanwhile. A unix socket is connected by an abstract name, which
-belongs to the network of the box, or to a file that is held open and lies in a file system that was made for the box,
-where no socket of outside can be. A `bind` is only looked at: where it may make a file, Landlock decides.
+The first process of a box runs its code; it is never imported. Before each `connect` of a command the kernel asks it,
+and waits. It connects the socket itself, with a copy of the address, and never lets the kernel go on with the call:
+nothing counts that the command swaps meanwhile. A unix socket is connected by an abstract name, which belongs to the
+network of the box, or to a file that is held open and lies in a file system that was made for the box, where no socket
+of outside can be. A `bind` is only looked at: where it may make a file, Landlock decides.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import sys
 TYPE_CHECKING = False  # `typing` takes time to load
 if TYPE_CHECKING:
     import os
+    import signal
     from collections.abc import Callable, Collection
     from typing import Any
 else:
+    import _signal as signal  # without its enums
     import posix as os  # without its paths
 
 _RECEIVE, _ANSWER, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102  # as linux/seccomp.h has them
@@ -37,37 +39,39 @@ _MOST_WAITING = 200  # for listeners with a full queue; who comes then is told t
 
 _simple: Any = _ctypes._SimpleCData  # pyright: ignore[reportPrivateUsage] - `ctypes` takes as long as a command
 _integer: Any = type("Integer", (_simple,), {"_type_": "i"})
-_word: Any = type("Word", (_simple,), {"_type_": "Q"})
-_Request: Any = type("Request", (_ctypes.Array,), {"_type_": _word, "_length_": _N_WORDS})
 _flags: Any = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
 _Function: Any = type("Function", (_ctypes.CFuncPtr,), {"_flags_": _flags, "_restype_": _integer})
 
 
-def answer_requests(listener: int, systems: Collection[int], note_refusal: Callable[[bytes], None]) -> None:
-    """Answer each request of the kernel. `systems` are the devices of the box's own file systems. A connection is made
-    in a thread of its own, so that nobody waits for the listener of another one."""
-    while True:
-        request = _Request()
-        try:
-            invoke("ioctl", listener, _RECEIVE, _ctypes.byref(request))
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.EINTR):
-                raise
-            continue  # whoever asked has ended
-        words: list[int] = [*request]
-        opened: list[int] = []
-        try:
-            address = find_address(words, systems, opened, note_refusal)
-            if words[_CALL_AT] & _HALF in _BIND:
-                send_answer(listener, words, opened, 0)
-            elif _thread._count() > _MOST_WAITING:  # pyright: ignore[reportPrivateUsage]
-                send_answer(listener, words, opened, errno.EAGAIN)
-            else:
-                _thread.start_new_thread(connect, (listener, words, address, opened))
-        except OSError as error:
-            send_answer(listener, words, opened, error.errno)
-        except RuntimeError:  # this process gets no more threads
-            send_answer(listener, words, opened, errno.EAGAIN)
+def answer_request(
+    listener: int, systems: Collection[int], own: set[int], note_refusal: Callable[[bytes], None]
+) -> None:
+    """Answer a request of the kernel. `systems` are the devices of the box's own file systems. A connection is made in
+    a thread of its own, so that nobody waits for the listener of another one. The kernel asks about the calls of those
+    as well, which are in `own`: they go on."""
+    request = bytes(8 * _N_WORDS)  # the system writes there
+    try:
+        invoke("ioctl", listener, _RECEIVE, request)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.EINTR):
+            raise
+        return  # whoever asked has ended
+    words = [*memoryview(request).cast("Q")]
+    if words[_THREAD_AT] & _HALF in own:
+        return send_answer(listener, words, [], 0, goes_on=True)
+    opened: list[int] = []
+    is_bind = words[_CALL_AT] & _HALF in _BIND
+    failure: int | None = errno.EAGAIN
+    try:
+        address = find_address(words, systems, opened, note_refusal)
+        if not is_bind and _thread._count() < _MOST_WAITING:  # pyright: ignore[reportPrivateUsage]
+            _thread.start_new_thread(connect, ((listener, own), words, address, opened))
+            return None
+    except OSError as error:
+        failure = error.errno
+    except RuntimeError:  # this process gets no more threads
+        pass
+    return send_answer(listener, words, opened, failure, goes_on=is_bind)  # Landlock decides about a `bind`
 
 
 def find_address(
@@ -126,8 +130,12 @@ def path_of(address: bytes) -> bytes:
     return address[2:].partition(b"\0")[0]
 
 
-def connect(listener: int, words: list[int], address: bytes, opened: list[int]) -> None:
+def connect(asking: tuple[int, set[int]], words: list[int], address: bytes, opened: list[int]) -> None:
     """Connect the socket that a request is about, and answer that."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD,))  # else one would end the call of the command
+    listener, own = asking
+    thread = _thread.get_native_id()
+    own.add(thread)
     failure: int | None = errno.EPERM
     try:
         status = read_file(b"/proc/%d/status" % (words[_THREAD_AT] & _HALF), _LONGEST_STATUS)
@@ -140,16 +148,19 @@ def connect(listener: int, words: list[int], address: bytes, opened: list[int]) 
     except OSError as error:
         failure = error.errno
     finally:
+        own.discard(thread)
         send_answer(listener, words, opened, failure)
 
 
-def send_answer(listener: int, words: list[int], opened: list[int], failure: int | None) -> None:
-    """Close what was opened for a request, and tell the kernel the error with which the call fails; 0: with none. The
-    kernel goes on with a `bind`, whatever came of it here."""
+def send_answer(
+    listener: int, words: list[int], opened: list[int], failure: int | None, *, goes_on: bool = False
+) -> None:
+    """Close what was opened for a request, and tell the kernel the error with which the call fails; 0: with none. Or
+    have it go on with the call."""
     for number in opened:
         os.close(number)
     code = (-(errno.EPERM if failure is None else failure)).to_bytes(4, sys.byteorder, signed=True)
-    ending = bytes(4) + _GOES_ON if words[_CALL_AT] & _HALF in _BIND else code + bytes(4)
+    ending = bytes(4) + _GOES_ON if goes_on else code + bytes(4)
     try:
         invoke("ioctl", listener, _ANSWER, words[0].to_bytes(8, sys.byteorder) + bytes(8) + ending)
     except OSError:  # whoever asked has ended
