@@ -40,6 +40,7 @@ from tests.support.stopwatch import STALL_S, longest_stall
 from tests.tools.test_schema import ANNOTATIONS, VALUES, Frozen
 
 MANY = 3_000
+TOO_FAR = "it does not fit, and is too long to say where: look for unknown names, or send less at a time"
 
 
 class All(BaseModel):
@@ -104,6 +105,17 @@ def binary(depth: int, value: str) -> str:
     return f'{{"value": {value}, "left": {below}, "right": {below}}}'
 
 
+HUNDREDS = cast("TypeForm[object]", list.__class_getitem__(Enum("Hundreds", {f"m{n}": f"v{n}" for n in range(900)})))
+
+
+def many(item: str, size: int = 200_000) -> str:
+    return f"[{','.join([item] * (size // (len(item) + 1)))}]"
+
+
+def named(item: str, size: int = 200_000) -> str:
+    return "{" + ",".join([f'"n{n}":{item}' for n in range(size // (len(item) + 8))]) + "}"
+
+
 # each of these took very long, or very much memory, for its size
 COSTLY: dict[str, tuple[TypeForm[object], str, str]] = {
     "a union of what holds it": (All, nested(60, "1"), "checking them by their types would take too long"),
@@ -117,6 +129,7 @@ COSTLY: dict[str, tuple[TypeForm[object], str, str]] = {
     "unknown names": (Closed, json.dumps({f"n{n}": 1 for n in range(9_000)}), "n0: is not a known name"),
     "unknown names of many": (list[Closed], json.dumps([{"n": 1}] * 9_000), "[0].n: is not a known name"),
     "what is missing beside much": (Wide, json.dumps({"rows": [{"a": 1}] * 9_000}), "f0: is required"),
+    "members of an enum": (HUNDREDS, many('"x"', 9_000), "[0]: should be 'v0', 'v1'"),
     "members that do not fit": (list[int | bool | None], f"[{'1.5,' * 9_000}1]", "[0]: should be one of the types"),
 }
 
@@ -154,6 +167,21 @@ class Row(BaseModel):
     size: float = 0
 
 
+class HoldingMany(BaseModel):
+    kind: Literal["many"]
+    rows: list[All | Any | Not]
+
+
+class HoldingAnything(BaseModel):
+    kind: Literal["anything"]
+    rows: list[object]
+
+
+@dataclass
+class Degrees(float):
+    value: float
+
+
 class Color(Enum):
     RED = "red"
 
@@ -166,14 +194,6 @@ class Point:
 
 def refuse(value: object) -> object:
     raise ValueError("should be something else")
-
-
-def many(item: str, size: int = 200_000) -> str:
-    return f"[{','.join([item] * (size // (len(item) + 1)))}]"
-
-
-def named(item: str, size: int = 200_000) -> str:
-    return "{" + ",".join([f'"n{n}":{item}' for n in range(size // (len(item) + 8))]) + "}"
 
 
 OF_ONE_HASH = [n * hash_info.modulus for n in range(1, 9_000)]
@@ -243,6 +263,13 @@ HOSTILE: dict[str, tuple[TypeForm[object], str]] = {
     "a validator before": (list[Annotated[int, BeforeValidator(refuse)]], many("1")),
     "a validator behind": (list[Annotated[int, AfterValidator(refuse)]], many("1")),
     "JSON in a text": (Json[list[int]], json.dumps(many('"x"'))),
+    "a type that holds itself, in a text": (Json[Level], json.dumps(f'{{"items":{many("[]")}}}')),
+    "a recursive list, flat": (Level, nested(1, "1," * 400_000 + '"x"', "items")),
+    "a list with numbers, deep": (Level, nested(80, "1," * 200_000 + '"x"', "items")),
+    "a recursive union, in words": (list[All | Any | Not | str], many('"x"', 400_000)[:-1] + ",1]"),
+    "a recursive union, many": (list[All | Any | Not | str], many('{"all":[1]}', 150_000)),
+    "other numbers in a set": (set[int], f'[{",".join(map(str, range(140_000)))},"x"]'),
+    "nulls that may stand": (Binary, binary(13, '""')),
     "nulls that may not be absent": (list[Row], many('{"number":null,"size":null}', 100_000)),
     "nulls that are absent": (list[Row], many('{"number":1,"size":null}', 50_000)[:-1] + ",{}]"),
     "one long text": (int, json.dumps("9" * 1_000_000 + "x")),
@@ -315,8 +342,8 @@ def test_a_field_may_be_called_as_what_schemas_are_made_of() -> None:
 
 
 def test_what_is_wrong_far_behind_is_told_only_where_it_is_cheap_to_look_for() -> None:
-    flat, far = output_schema(list[int]), json.dumps({"value": [1] * 90_000 + ["x"]})
-    assert "[90000]" in issues(lambda: flat.parse(far))[0]
+    flat, far = output_schema(list[int]), json.dumps({"value": [1] * 50_000 + ["x"]})
+    assert "[50000]" in issues(lambda: flat.parse(far))[0]
     holder = output_schema(All)
     near, far = (json.dumps({"all": ["x"] * n + [1]}) for n in (5_000, 100_000))
     assert "all[5000]" in issues(lambda: holder.parse(near))[0]
@@ -324,6 +351,34 @@ def test_what_is_wrong_far_behind_is_told_only_where_it_is_cheap_to_look_for() -
     deep = json.dumps({"value": [{"value": 1, "left": {"value": 2}}] * 20_000 + [1]})
     assert "too long to say where" in issues(lambda: output_schema(list[Binary]).parse(deep))[0]
     assert "would take too long" in issues(lambda: holder.parse(json.dumps({"all": ["x"] * 250_000})))[0]
+
+
+def test_of_a_long_text_no_fault_is_told_of_the_list_in_which_it_is_cut_off() -> None:
+    pairs = output_schema(list[tuple[int, str]])
+    for n in range(12):
+        written = json.dumps({"value": [[1, "x" * n], *[[1, "a"]] * 60_000, ["x"]]})
+        assert issues(lambda written=written: pairs.parse(written)) == (TOO_FAR,)
+
+
+def test_faults_of_json_in_a_text_and_of_enums_are_dropped_before_they_are_worded() -> None:
+    more = "there may be more: of a long value, only the first faults are told"
+    told = issues(lambda: output_schema(Json[list[int]]).check(many('"x"')))
+    assert told == ('[0]: should be a valid integer, got "x"', more)
+    told = issues(lambda: output_schema(HUNDREDS).check(["x"] * 1_000))
+    assert len(told) == 2
+    assert told[1] == more
+    assert len(issues(lambda: output_schema(HUNDREDS).check(["x"] * 100))) == 100
+
+
+def test_a_tag_behind_a_long_list_decides_what_its_check_costs() -> None:
+    tagged = Annotated[HoldingMany | HoldingAnything, Field(discriminator="kind")]
+    written = f'{{"rows": {many(nested(2, "1"), 1_000_000)}, "kind": "anything"}}'
+    assert len(output_schema(cast("TypeForm[HoldingAnything]", tagged)).parse(f'{{"value": {written}}}').rows) > 40_000
+
+
+def test_an_object_that_is_a_number_too_stays_what_it_is_in_a_long_value() -> None:
+    value = output_schema(list[Degrees | float | str]).check([Degrees(1)] * MANY + [2.0])
+    assert Counter(map(type, value)) == {Degrees: MANY, float: 1}
 
 
 class Report(BaseModel):
@@ -359,7 +414,7 @@ def test_many_values_of_a_type_that_holds_itself_are_taken() -> None:
 
 def test_a_strict_type_is_not_explained_by_rules_that_json_does_not_have() -> None:
     found = issues(lambda: output_schema(list[Frozen]).parse(json.dumps({"value": [{"count": "1"}] * MANY})))
-    assert found == ("it does not fit, and is too long to say where: look for unknown names, or send less at a time",)
+    assert found == (TOO_FAR,)
 
 
 def test_nulls_that_count_as_absent_are_taken_out_of_many_objects() -> None:
@@ -375,6 +430,8 @@ TYPES: dict[str, TypeForm[object]] = {
     **{"closed": Closed, "binary": Binary, "typed dict": Chosen, "renamed": Renamed, "self": All | Any | Not},
     "json": Json[Binary],
     "a model or a word": Closed | Literal["x"],
+    "a model, a list, or scalars": list[Closed | int | list[All | float | None] | str] | Binary | bool | None,
+    "sets of numbers": dict[str, set[int] | frozenset[str] | list[int | dict[str, int] | str]],
     **{"queued": Queued, "named": NamedHolder, "counter": Counter[str], "ordered": OrderedDict[str, NamedHolder]},
     "at least one": Annotated[list[int], Field(min_length=1)],
 }

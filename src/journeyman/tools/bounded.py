@@ -9,11 +9,12 @@ themselves would cost is counted first, and what is too much is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from decimal import Decimal
 from functools import cached_property, partial
+from sys import hash_info
 from typing import Any, Final, Generic, Literal, NoReturn, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -22,24 +23,27 @@ from pydantic_core import CoreSchema, PydanticCustomError, SchemaValidator, from
 from journeyman.cancellation import is_failure
 from journeyman.errors import InvalidArguments
 from journeyman.json_numbers import holds_long_numbers
-from journeyman.narrowing import is_dict, is_list, is_list_or_tuple, is_set, is_str_dict
+from journeyman.narrowing import is_dict, is_list, is_list_or_tuple, is_str_dict
 from journeyman.texts import shorten_line
 from journeyman.tools.collection import collecting_later
 from journeyman.tools.collisions import (
     TooManyCollide,
     bounded_collisions,
     counting_collisions,
+    counts_numbers,
     each_schema,
     hashes_numbers,
 )
 from journeyman.tools.issues import Fault, Rank, faults_of, issue_lines
-from journeyman.tools.shape import Shape
+from journeyman.tools.shape import HOLDERS, MAX_STEPS, Shape
 
 T = TypeVar("T")
 Origin = Literal["json", "python"]
 
 _MAX_LOOKS_EXPLAINED: Final = 2_000
 """How many looks at values are cheap enough that an error may be kept for each."""
+_MAX_CHARS_TOLD: Final = 3_000_000
+"""How long the choices may be that all errors name together: each names all that an enum has."""
 _MAX_CHARS_EXPLAINED: Final = 300_000
 """In how much of a text faults are looked for, where it has few objects and lists: to make objects of a long one takes
 longer than to check it."""
@@ -60,6 +64,9 @@ _MAX_COPIES: Final = 1_000_000
 long text, some for each."""
 _MAX_COPIES_OF_EACH: Final = 30
 
+_SHARE_COUNTED_FIRST: Final = 8
+"""One part in so many of a long text is counted first: where that is too much, the rest need not be read."""
+
 _TOO_LONG: Final = "checking them by their types would take too long; send less at a time, and nest it less deeply"
 
 
@@ -70,6 +77,7 @@ class BoundedValidator(Generic[T]):
         """`hides`: no error may show the values that came."""
         self._adapter = adapter
         self._hides = hides
+        self._verdicts: dict[Origin, SchemaValidator] = {}
         self._explainers: dict[Origin, SchemaValidator] = {}
         self._bounds = _ExplanationBounds()
         self._exact: dict[bool, SchemaValidator] = {}
@@ -87,15 +95,14 @@ class BoundedValidator(Generic[T]):
                 value = self._checked_json(input_json)
             if _may_hold_nan(input_json):
                 from_json(input_json, allow_inf_nan=False)
-        except ValidationError as error:
-            raise InvalidArguments(subject, self._issues(error, input_json)) from None
         except (_TooCostly, TooManyCollide):
             raise InvalidArguments(subject, [_TOO_LONG]) from None
-        except _DoesNotFit:
+        except (ValidationError, _DoesNotFit) as error:
+            if isinstance(error, ValidationError) and not self._tells_too_much(error):
+                raise InvalidArguments(subject, self._issues(error, input_json)) from None
             n_values, n_holders = _n_marks(input_json)
             most = _MAX_CHARS_EXPLAINED * n_values // (n_values + _COST_OF_HOLDER * n_holders)
-            is_whole = len(input_json) <= most
-            value = from_json(input_json if is_whole else input_json[:most], allow_partial=not is_whole)
+            value, is_whole = from_json(input_json[:most], allow_partial=True), len(input_json) <= most
             raise InvalidArguments(subject, self._first_issues(value, "json", is_whole=is_whole)) from None
         except BaseException as error:  # a validator of the user's raised: for the model, as any refusal
             if not is_failure(error):
@@ -106,10 +113,10 @@ class BoundedValidator(Generic[T]):
     def _checked_json(self, input_json: str | bytes) -> object:
         is_cheap = self._is_cheap_json(input_json)
         if "decimal" not in self._kinds or not may_be_rounded(input_json):
-            return (self._validator if is_cheap else self._verdict).validate_json(input_json)
+            return (self._validator if is_cheap else self._verdict("json")).validate_json(input_json)
         if is_cheap not in self._exact:
             schema = reading_digits(self._core, _copy_schema)
-            self._exact[is_cheap] = _build_validator(schema) if is_cheap else _judging(schema)
+            self._exact[is_cheap] = _build_validator(schema) if is_cheap else _judging(schema, "json")
         with written_numbers(input_json, in_texts="json" in self._kinds):
             return self._exact[is_cheap].validate_json(input_json)
 
@@ -120,16 +127,14 @@ class BoundedValidator(Generic[T]):
             InvalidArguments: it does not fit; it lists every issue, or the first ones of a large value.
         """
         try:
-            with self._collisions():
-                if self._is_cheap(value):
-                    return cast("T", self._validator.validate_python(value))
-                with collecting_later():
-                    return cast("T", self._verdict.validate_python(value))
-        except ValidationError as error:
-            raise InvalidArguments(subject, self._issues(error)) from None
+            with self._collisions(), collecting_later():
+                is_cheap = self._is_cheap(value)
+                return cast("T", (self._validator if is_cheap else self._verdict("python")).validate_python(value))
         except (_TooCostly, TooManyCollide):
             raise InvalidArguments(subject, [_TOO_LONG]) from None
-        except _DoesNotFit:
+        except (ValidationError, _DoesNotFit) as error:
+            if isinstance(error, ValidationError) and not self._tells_too_much(error):
+                raise InvalidArguments(subject, self._issues(error)) from None
             raise InvalidArguments(subject, self._first_issues(value, "python")) from None
         except BaseException as error:
             if not is_failure(error):
@@ -145,29 +150,39 @@ class BoundedValidator(Generic[T]):
         shape = self._shape
         n_values, n_holders = _n_marks(input_json)
         n_looks = n_values * shape.n_visits
-        may_be_deep = n_values * n_holders * shape.n_members > _MAX_COPIES
+        most = max(_MAX_COPIES, n_values * _MAX_COPIES_OF_EACH) // (shape.n_members or 1)
+        may_be_deep = shape.n_members > 0 and n_values * n_holders > most
         may_be_many = shape.n_visits > _MAX_VISITS or (n_looks > _MAX_LOOKS_UNCOUNTED and shape.n_visits > 1)
         if may_be_deep or may_be_many:
             try:
+                if may_be_many and n_holders > MAX_STEPS and "tagged-union" not in self._kinds:
+                    # To make objects of all of it takes as long as to count. A part has no tag that stands behind.
+                    part = input_json[: len(input_json) // _SHARE_COUNTED_FIRST]
+                    self._count_looks(from_json(part, allow_partial=True), n_values, len(input_json))
                 value = from_json(input_json)
             except (ValueError, TypeError):
                 return True  # the check will say what is wrong
             if may_be_many:  # before the depth: it ends as soon as it is too much
                 n_looks = n_holders = self._count_looks(value, n_values, len(input_json))
-            most = max(_MAX_COPIES, n_values * _MAX_COPIES_OF_EACH) // (shape.n_members or 1)
             if may_be_deep and _n_levels_of_all(value, most) > most:
                 raise _TooCostly
-        n_chars_copied = n_holders * shape.n_fields * len(input_json)
+        n_chars_copied = n_holders * shape.n_fields * len(input_json) + n_looks * shape.n_chars_of_choices
         return n_looks <= _MAX_LOOKS_EXPLAINED and n_chars_copied <= _MAX_CHARS_COPIED
 
     def _is_cheap(self, value: object) -> bool:
-        n_visits = self._shape.n_visits
-        if n_visits == 1:
-            return n_values_of(value, _MAX_LOOKS_EXPLAINED) <= _MAX_LOOKS_EXPLAINED
-        n_values = n_values_of(value, _MAX_LOOKS)
-        if n_visits > _MAX_VISITS or n_values * n_visits > _MAX_LOOKS_UNCOUNTED:
-            return self._count_looks(value, n_values) <= _MAX_LOOKS_EXPLAINED
-        return n_values * n_visits <= _MAX_LOOKS_EXPLAINED
+        shape = self._shape
+        most = _MAX_LOOKS_EXPLAINED if shape.n_visits == 1 else _MAX_LOOKS
+        n_values, texts = _n_values_of(value, most), list[str | bytes]()
+        if "json" in self._kinds and n_values <= most:
+            inside = [each for holders in _levels_of(value) for each in holders]
+            given = [each for holder in inside for each in (holder.values() if is_dict(holder) else holder)]
+            texts = [each for each in given if isinstance(each, str | bytes)]
+            n_values += sum([_n_marks(each)[0] for each in texts])
+        n_looks = n_values * shape.n_visits
+        if shape.n_visits > _MAX_VISITS or (n_looks > _MAX_LOOKS_UNCOUNTED and shape.n_visits > 1):
+            n_looks = self._count_looks(value, n_values)
+        is_cheap = n_looks <= _MAX_LOOKS_EXPLAINED and n_looks * shape.n_chars_of_choices <= _MAX_CHARS_COPIED
+        return is_cheap and all(map(self._is_cheap_json, texts))
 
     def _count_looks(self, value: object, n_values: int, n_chars: int = 0) -> float:
         most = max(_MAX_LOOKS, n_values * _MAX_LOOKS_AT_EACH)
@@ -177,6 +192,9 @@ class BoundedValidator(Generic[T]):
         if n_looks > most or n_looks / n_values * n_chars > _MAX_CHARS_COPIED:
             raise _TooCostly
         return n_looks
+
+    def _tells_too_much(self, error: ValidationError) -> bool:
+        return error.error_count() * self._shape.n_chars_of_choices > _MAX_CHARS_TOLD
 
     def _issues(self, error: ValidationError, input_json: str | bytes | None = None) -> Sequence[str]:
         return issue_lines(faults_of(error, input_json, hides=self._hides))
@@ -188,7 +206,9 @@ class BoundedValidator(Generic[T]):
         if not (origin == "json" and self._shape.is_strict):  # a strict type takes other JSON than Python's objects
             self._bounds.n_names = self._bounds.n_looks = 0
             if origin not in self._explainers:
-                rewriter = _Explaining(origin, self._bounds, drops_references=self._shape.branches)
+                rewriter = _Explaining(
+                    origin, _Order(self._core, origin), self._bounds, drops_references=self._shape.branches
+                )
                 self._explainers[origin] = _build_validator(rewriter.rewrite(self._core))
             try:
                 with self._collisions():
@@ -232,9 +252,10 @@ class BoundedValidator(Generic[T]):
     def _kinds(self) -> frozenset[str]:
         return kinds_in(self._adapter.core_schema)
 
-    @cached_property
-    def _verdict(self) -> SchemaValidator:
-        return _judging(self._core)
+    def _verdict(self, origin: Origin) -> SchemaValidator:
+        if origin not in self._verdicts:
+            self._verdicts[origin] = _judging(self._core, origin)
+        return self._verdicts[origin]
 
 
 class _TooCostly(Exception):
@@ -261,7 +282,7 @@ def _is_before_cut(fault: Fault, value: object) -> bool:
     for step in fault.path:
         if is_dict(value) and step in value:
             last, inside = next(reversed(value)), value[step]
-        elif is_list(value) and isinstance(step, int):
+        elif is_list(value) and isinstance(step, int) and step < len(value):
             last, inside = len(value) - 1, value[step]
         else:
             return False
@@ -271,38 +292,33 @@ def _is_before_cut(fault: Fault, value: object) -> bool:
     return False
 
 
-def n_values_of(value: object, most: int) -> int:
+def _levels_of(value: object) -> Generator[Sequence[Collection[object]]]:
+    """Give the lists and dicts in which the value is, which are in it, which are in those, and so on."""
+    holders: list[Any] = [[value]]
+    while holders:
+        yield holders
+        values: list[Any] = [each.values() if is_dict(each) else each for each in holders]
+        holders = [inner for inside in values for inner in inside if isinstance(inner, HOLDERS)]
+
+
+def _n_values_of(value: object, most: int) -> int:
     """Count the values in lists and dicts, no further than is needed to know that they are more than `most`."""
-    waiting, n_values = [value], 0
-    while waiting and n_values <= most:
-        n_values += 1
-        found = waiting.pop()
-        if is_dict(found):
-            inside = found.values()
-        elif is_list_or_tuple(found) or is_set(found):
-            inside = found
-        else:
-            continue
-        if len(inside) > most:
+    n_values = 0
+    for holders in _levels_of(value):
+        n_values += sum(map(len, holders))
+        if n_values > most:
             return most + 1
-        waiting += inside
     return n_values
 
 
 def _n_levels_of_all(value: object, most: int) -> int:
     """Count in how many lists and objects each value is, all together, no further than is needed to know that it is
     more than `most`."""
-    level, depth, n_levels = [value], 0, 0
-    while level and n_levels <= most:
-        depth += 1
-        inside: list[object] = []
-        for each in level:
-            if is_dict(each):
-                inside += each.values()
-            elif is_list(each):
-                inside += each
-        n_levels += depth * len(inside)
-        level = inside if {dict, list} & set(map(type, inside)) else []
+    n_levels = 0
+    for depth, holders in enumerate(_levels_of(value)):
+        n_levels += depth * sum(map(len, holders))
+        if n_levels > most:
+            break
     return n_levels
 
 
@@ -332,6 +348,9 @@ _FAIL_FAST: Final = frozenset(
 )
 _FIELDS: Final = frozenset({"model-fields", "typed-dict"})
 _OBJECTS: Final = frozenset({"dataclass", "model", "named-tuple", "typed-dict"})
+_SCALARS: Final = frozenset({"bool", "float", "int", "none", "str"})
+"""Schemas that take no object and no list."""
+_CONVERTERS: Final = frozenset({"chain", "function-before", "function-plain", "function-wrap"})
 _ATTEMPTS: Final = frozenset({"default", "function-plain", "function-wrap", "lax-or-strict", "union"})
 """Schemas that may take a value although one that they hold does not."""
 _HELD: Final = (
@@ -341,8 +360,8 @@ _HELD: Final = (
 )
 """Where a core schema holds others: one, a list, or a dict of them."""
 _MAX_NAMES_TOLD: Final = 20
-_MAX_LOOKS_TOLD: Final = 100_000
-"""The most values that are looked through for the first fault: some 15 ms."""
+_MAX_LOOKS_TOLD: Final = 60_000
+"""The most values that are looked through for the first fault: some 8 ms."""
 _COST_OF_HOLDER: Final = 4
 """The cost of a value that may hold others, or be one of several types, in values that do not."""
 
@@ -352,8 +371,8 @@ def _build_validator(schema: _Json) -> SchemaValidator:
     return SchemaValidator(cast("CoreSchema", schema), _use_prebuilt=False)
 
 
-def _judging(schema: _Json) -> SchemaValidator:
-    return _build_validator(_refusing(_Judging().rewrite(schema, is_final=True)))
+def _judging(schema: _Json, origin: Origin) -> SchemaValidator:
+    return _build_validator(_refusing(_Judging(_Order(schema, origin)).rewrite(schema, is_final=True)))
 
 
 def _copy_schema(schema: _Json, rewrite: Callable[[_Json], _Json]) -> _Json:
@@ -387,9 +406,46 @@ def _with_held(schema: _Json, rewrite: Callable[[_Json], _Json]) -> _Json:
     return new
 
 
+class _Order:
+    """The order in which the members of a union are tried: with a scalar, those first that take one, since most of the
+    others look at nothing else, and make an error of it each."""
+
+    def __init__(self, schema: _Json, origin: Origin) -> None:
+        # Of Python's objects, one may be a model and a number at once.
+        self._only_json = origin == "json" and kinds_in(cast("CoreSchema", schema)).isdisjoint(_CONVERTERS)
+        self._definitions: dict[str, _Json] = {each["ref"]: each for each in schema.get("definitions", ())}
+
+    def of_choices(self, union: _Json, new: _Json) -> _Json:
+        """Return the changes to what was made `new` of a union, if each of its members takes only scalars, or none."""
+        given = cast("list[_Json | tuple[_Json, str]]", union["choices"])
+        members = [each[0] if isinstance(each, tuple) else each for each in given]
+        members = [self._definitions.get(each.get("schema_ref", ""), each) for each in members]
+        scalars = [each for each, old in zip(new["choices"], members, strict=True) if old["type"] in _SCALARS]
+        others = [each for each, old in zip(new["choices"], members, strict=True) if _takes_no_scalar(old)]
+        if union.get("mode", "smart") != "smart" or not scalars or len(scalars) + len(others) < len(members):
+            return {}
+        if not (self._only_json and others):
+            return {"choices": [*scalars, *others]}
+        return {"choices": [{**new, "choices": each} for each in (scalars, others)], "mode": "left_to_right"}
+
+
+def _takes_no_scalar(schema: _Json) -> bool:
+    """Tell whether a schema refuses every scalar. Functions inside of a model may take one."""
+    kind, inner = schema["type"], schema.get("schema")
+    if kind == "model":
+        is_plain = not (schema.get("custom_init") or schema.get("config", {}).get("from_attributes"))
+        return is_plain and is_str_dict(inner) and inner["type"] == "model-fields"
+    if kind == "dataclass":
+        return is_str_dict(inner) and inner["type"] == "dataclass-args"
+    return kind in ("dict", "list", "tuple", "typed-dict")
+
+
 class _Judging:
     """Makes core schemas that take the same values as others, and give up at the first fault: in a list at once, in
     the member of a union as soon as its error is made, elsewhere by an exception."""
+
+    def __init__(self, order: _Order) -> None:
+        self._order = order
 
     def rewrite(self, schema: _Json, *, is_final: bool) -> _Json:
         """`is_final`: a value that does not fit here is refused, whatever else it might fit."""
@@ -410,6 +466,11 @@ class _Judging:
             return self._field(schema, is_final=is_final)
         is_final_inside = is_final and kind not in _ATTEMPTS
         new = _with_held(schema, lambda held: self.rewrite(held, is_final=is_final_inside))
+        if counts_numbers(schema):
+            small = {**schema["schema"], "lt": hash_info.modulus, "gt": -hash_info.modulus}
+            return {**_with_one_error(small), "choices": [small, new]}  # of small ones, no two have one hash
+        if kind == "union":
+            new |= self._order.of_choices(schema, new)
         if kind not in _OBJECTS:
             return new
         return _refusing(new) if is_final else _with_one_error(new)
@@ -478,9 +539,10 @@ class _ExplanationBounds:
 class _Explaining:
     """Makes core schemas that tell the first faults of values that others refuse."""
 
-    def __init__(self, origin: Origin, bounds: _ExplanationBounds, *, drops_references: bool) -> None:
+    def __init__(self, origin: Origin, order: _Order, bounds: _ExplanationBounds, *, drops_references: bool) -> None:
         """`drops_references`: of a value that holds others of its type, only the first is explained."""
         self._origin = origin
+        self._order = order
         self._bounds = bounds
         self._drops_references = drops_references
 
@@ -498,6 +560,8 @@ class _Explaining:
             return self._bound_looks(_with_one_error({**schema}) if is_referred and self._drops_references else schema)
         is_closed = config.get("extra_fields_behavior") == "forbid" if kind in _OBJECTS else is_closed
         new = _with_held(schema, lambda held: self.rewrite(held, is_referred=is_referred, is_closed=is_closed))
+        if kind == "union":
+            new |= self._order.of_choices(schema, new)
         for key in ("items_schema", "values_schema"):
             if is_str_dict(items := new.get(key)):
                 new[key] = self._bound_looks(items)

@@ -17,8 +17,7 @@ from journeyman.narrowing import is_list_or_tuple, is_str_dict
 _MOST_COMPARISONS: Final = 20_000
 """The most comparisons of the values of one check: as many as 200 of one hash are. It takes a millisecond for
 numbers, and 30 for models."""
-_SETS: Final = frozenset({"set", "frozenset"})
-_KEYS_WITH_SECRET_HASHES: Final = frozenset({"str", "bytes", "literal", "enum"})
+_WITH_SECRET_HASHES: Final = frozenset({"str", "bytes", "literal", "enum"})
 
 _Json = dict[str, Any]
 
@@ -29,7 +28,7 @@ class TooManyCollide(Exception):
 
 def hashes_numbers(schema: CoreSchema) -> bool:
     """Tell whether a value of a type may hold numbers in a set, or as keys."""
-    return any(each.get("type") in ("set", "frozenset") or _has_open_keys(each) for each in each_schema(schema))
+    return any(_has_open_items(each) or _has_open_keys(each) for each in each_schema(schema))
 
 
 def each_schema(schema: CoreSchema) -> Iterator[dict[str, object]]:
@@ -46,7 +45,12 @@ def each_schema(schema: CoreSchema) -> Iterator[dict[str, object]]:
 
 def _has_open_keys(schema: _Json) -> bool:
     keys = schema.get("keys_schema")
-    return is_str_dict(keys) and keys.get("type") not in _KEYS_WITH_SECRET_HASHES
+    return is_str_dict(keys) and keys.get("type") not in _WITH_SECRET_HASHES
+
+
+def _has_open_items(schema: _Json) -> bool:
+    is_set = schema.get("type") in ("set", "frozenset")
+    return is_set and schema.get("items_schema", {}).get("type") not in _WITH_SECRET_HASHES
 
 
 def counting_collisions(schema: _Json, copied: Callable[[_Json, Callable[[_Json], _Json]], _Json]) -> _Json:
@@ -55,7 +59,7 @@ def counting_collisions(schema: _Json, copied: Callable[[_Json, Callable[[_Json]
     `copied` returns a copy of a schema, with all that it holds changed by a function.
     """
     new = copied(schema, lambda held: counting_collisions(held, copied))
-    if schema.get("type") in _SETS:
+    if _has_open_items(schema):
         new["items_schema"] = _count_values(new.get("items_schema", {"type": "any"}))
     elif _has_open_keys(schema):
         new["keys_schema"] = _count_values(new["keys_schema"])
@@ -64,6 +68,12 @@ def counting_collisions(schema: _Json, copied: Callable[[_Json, Callable[[_Json]
 
 def _count_values(schema: _Json) -> _Json:
     return {"type": "function-after", "function": {"type": "no-info", "function": _count}, "schema": schema}
+
+
+def counts_numbers(schema: _Json) -> bool:
+    """Tell whether a schema counts integers of any size."""
+    counts = schema["type"] == "function-after" and schema["function"]["function"] is _count
+    return counts and schema["schema"]["type"] == "int" and schema["schema"].keys().isdisjoint({"gt", "lt"})
 
 
 @contextmanager

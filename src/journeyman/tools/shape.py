@@ -13,14 +13,15 @@ from typing import Any, Final, cast
 from pydantic_core import CoreSchema, from_json
 
 from journeyman.narrowing import is_dict, is_list
+from journeyman.tools.collisions import each_schema
 
 _Json = dict[str, Any]
 _Path = tuple[str | int, ...]
 
-_MAX_STEPS: Final = 30_000
+MAX_STEPS: Final = 30_000
 """How many objects and lists are looked at, by each type that looks at them, to count a cost: some 20 ms."""
 _FIELDS: Final = frozenset({"dataclass-args", "model-fields", "named-tuple", "typed-dict"})
-_HOLDERS: Final = (dict, list, tuple, set, frozenset)
+HOLDERS: Final = (dict, list, tuple, set, frozenset)
 _SHORT: Final = 16
 _ITEMS: Final = frozenset({"deque", "frozenset", "generator", "list", "set"})
 
@@ -87,6 +88,8 @@ class Shape:
     def __init__(self, schema: CoreSchema) -> None:
         self.is_strict = False
         """True when a part takes only values of its own type."""
+        self.n_chars_of_choices = max(map(_n_chars_of_choices, each_schema(schema)))
+        """How long an error may be that names all members of an enum, or all tags of a union."""
         self._definitions: dict[str, _Json] = {}
         self._known: dict[str, _Node] = {}
         self._root = self._node(cast("_Json", schema))
@@ -223,7 +226,7 @@ class _Count:
     def of(self, node: _Node, value: object) -> int:
         if node.is_json:
             value = self._parse_json(value)
-        if node.is_leaf or not isinstance(value, _HOLDERS):
+        if node.is_leaf or not isinstance(value, HOLDERS):
             return node.cost
         if not node.is_shared:
             return self._inside(node, cast("object", value))
@@ -237,7 +240,7 @@ class _Count:
 
     def _inside(self, node: _Node, value: object) -> int:
         self._n_steps += 1
-        if self._n_steps > _MAX_STEPS:
+        if self._n_steps > MAX_STEPS:
             raise TooManyToCount
         n_looks = 1
         for each in node.every:
@@ -289,8 +292,8 @@ class _Count:
         large = self._large.get(id(holder))
         if large is None:
             is_short = len(values) < _SHORT  # not worth a look at its types
-            has_large = is_short or any([issubclass(kind, _HOLDERS) for kind in set(map(type, values))])
-            found = [cast("object", each) for each in values if isinstance(each, _HOLDERS)] if has_large else []
+            has_large = is_short or any([issubclass(kind, HOLDERS) for kind in set(map(type, values))])
+            found: list[object] = [each for each in values if has_large and isinstance(each, HOLDERS)]
             large = self._large[id(holder)] = found
         n_looks = (len(values) - len(large)) * node.cost
         for each in large:
@@ -322,6 +325,12 @@ def _paths(given: object) -> list[_Path]:
         return [(given,)]
     listed: list[Any] = given if is_list(given) else []
     return [tuple(listed)] if listed and isinstance(listed[0], str) else [tuple(path) for path in listed]
+
+
+def _n_chars_of_choices(schema: _Json) -> int:
+    choices = schema.get("choices") if schema.get("type") == "tagged-union" else None
+    named = choices or schema.get("expected") or schema.get("members")
+    return sum([len(repr(each)) + 2 for each in named]) if is_list(named) or is_dict(named) else 0
 
 
 def _reachable_nodes(node: _Node) -> set[_Node]:

@@ -5,7 +5,7 @@ Nothing is changed but what the schema itself says: a null for a property that m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -20,6 +20,7 @@ _QUOTED_TAIL: Final = 300
 _EITHER: Final = ("anyOf", "oneOf")
 _MAX_PLACES: Final = 1_000
 _SCALARS: Final = ("boolean", "integer", "null", "number", "string")
+_HOLDERS: Final = (dict, list)
 _LEADING: Final = frozenset({"$ref", "allOf", *_EITHER})
 
 
@@ -59,7 +60,8 @@ class AbsentNulls:
 
     def without(self, input_json: str | bytes) -> str | bytes:
         """Return the arguments without those nulls. What cannot be read stays as it is."""
-        if not (b"null" in input_json if isinstance(input_json, bytes) else "null" in input_json):
+        has_null = b"null" in input_json if isinstance(input_json, bytes) else "null" in input_json
+        if not (has_null and self._reader.has_lackable):
             return input_json
         try:
             value: object = read_json(input_json)
@@ -70,9 +72,11 @@ class AbsentNulls:
     def leave_out(self, value: object) -> bool:
         """Take those nulls out of `value`, at any depth. Return whether there were any."""
         reader = self._reader
+        if not reader.has_lackable:
+            return False
         if reader.n_places > _MAX_PLACES:  # some schemas have more than can be kept
             reader = self._reader = _SchemaReader(self._schema)
-        return reader.clean(value, reader.place([_Clause(self._schema)]))
+        return reader.clean([value], reader.place([_Clause(self._schema)]))
 
 
 @lazy_dataclass(frozen=True)
@@ -105,23 +109,35 @@ class _SchemaReader:
             self._places[key] = _Spot(self, [clause for each in given for clause in self._clauses(each, seen)])
         return self._places[key]
 
-    def clean(self, value: object, place: _Spot) -> bool:
+    @cached_property
+    def has_lackable(self) -> bool:
+        """False when the document says of no property that it may be left out and may not be null."""
+        waiting: list[object] = [self._root]
+        while waiting:
+            found = waiting.pop()
+            if is_dict(found):
+                required = as_list(found.get("required"))
+                optional = [each for name, each in as_object(found.get("properties")).items() if name not in required]
+                if not all(map(self.allows_null, optional)):
+                    return True
+                waiting += found.values()
+            elif is_list(found):
+                waiting += found
+        return False
+
+    def clean(self, values: Iterable[object], place: _Spot) -> bool:
+        """Take those nulls out of values that stand at a place. Return whether there were any."""
         if place.is_empty:
             return False
-        if is_list(value):
-            if place.items.is_empty or (place.items.is_flat and not place.items.lackable):
-                return any([self.clean(item, place.items) for item in value if is_list(item)])
-            holders = [item for item in value if is_list(item) or is_dict(item)]
-            return any([self.clean(item, place.items) for item in holders])
-        if not is_str_dict(fields := value):
-            return False
-        absent = [name for name in place.lackable if name in fields and fields[name] is None]
-        for name in absent:
-            del fields[name]
-        if place.is_flat:
-            return bool(absent)
-        holders = [(name, item) for name, item in fields.items() if is_list(item) or is_dict(item)]
-        changed = [self.clean(item, place.property(name)) for name, item in holders]
+        holders: list[object] = [each for each in values if isinstance(each, _HOLDERS)]
+        changed = [self.clean(each, place.items) for each in holders if is_list(each)]
+        objects = [] if place.is_flat and not place.lackable else [each for each in holders if is_str_dict(each)]
+        absent = [(each, name) for name in place.lackable for each in objects if each.get(name, True) is None]
+        for each, name in absent:
+            del each[name]
+        if not place.is_flat:
+            named = [each for fields in objects for each in fields.items() if isinstance(each[1], _HOLDERS)]
+            changed += [self.clean([item], place.property(name)) for name, item in named]
         return bool(absent) or any(changed)
 
     def _clauses(self, clause: _Clause, seen: set[tuple[str, bool]]) -> Iterator[_Clause]:
