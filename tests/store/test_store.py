@@ -15,6 +15,7 @@ from journeyman import Agent, Chat, load_messages
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.session import Step
 from journeyman.store.file import VERSION, File, Lock
+from journeyman.store.sessions import INFO
 from journeyman.store.store import Store
 from journeyman.testing.scripted import ScriptedModel
 from journeyman.types import Message, Text, ToolUse
@@ -47,6 +48,11 @@ async def test_sessions_are_listed_with_what_one_looks_for_the_last_written_firs
     assert infos[1].title == "Compare May and June. Please. Please. Please. Please. Please. Please. Please. P…"
     assert (infos[1].agent, infos[1].messages, infos[1].usage.requests, infos[1].cost) == ("tester", 4, 2, None)
     assert infos[1].created <= infos[1].updated <= infos[0].updated
+
+
+def test_a_list_goes_through_no_conversation(path: Path) -> None:
+    with closing(File(path)) as file:
+        assert str(file.rows(f"EXPLAIN QUERY PLAN {INFO}")).count("jm_conversation_facts") == 2
 
 
 async def test_a_chat_in_which_nothing_was_said_leaves_nothing(path: Path) -> None:

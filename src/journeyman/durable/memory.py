@@ -402,9 +402,6 @@ class MemoryRows(SessionRows):
             raise StoreError(f"The session {head.id} was opened elsewhere. Nothing is written.", hint="Open it again.")
         return self._memory.sessions.setdefault(head.id, _Said(head)).add(lines)
 
-    def refresh(self, id: str) -> None:
-        """Whoever writes sees the end."""
-
     def put_aside(self, id: str, good: Sequence[SessionRecord], n_bad: int) -> str:
         raise AssertionError("memory is not damaged")
 

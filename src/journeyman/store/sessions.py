@@ -32,10 +32,12 @@ T = TypeVar("T")
 
 _OF: Final = "FROM jm_conversation WHERE session = s.id"
 _NEWEST: Final = "ORDER BY n DESC LIMIT 1"
-_INFO: Final = (
+# With the very words of the index: by the kind alone, SQLite would go through all records back to the first.
+_FACT: Final = f"{_OF} AND kind IN ('title', 'used') AND kind ="
+INFO: Final = (
     f"SELECT s.id, s.agent, s.created, s.parent, (SELECT at {_OF} {_NEWEST}),"
     f" (SELECT position + CAST(kind = 'message' AS INTEGER) {_OF} AND kind IN ('message', 'cut') {_NEWEST}),"
-    f" (SELECT body {_OF} AND kind = 'used' {_NEWEST}), (SELECT body {_OF} AND kind = 'title' {_NEWEST})"
+    f" (SELECT body {_FACT} 'used' {_NEWEST}), (SELECT body {_FACT} 'title' {_NEWEST})"
     " FROM jm_sessions AS s"
 )
 READ: Final = f"SELECT {RECORD} FROM jm_conversation WHERE session = {{}} ORDER BY n"
@@ -128,8 +130,8 @@ class SessionRows(Protocol):
         ...
 
     def refresh(self, id: str) -> None:
-        """Learn where the session that is locked ends, after somebody else has written there who may."""
-        ...
+        """Learn where the session that is locked ends, after somebody else has written there who may: if that is not
+        read with each write anyway."""
 
     def put_aside(self, id: str, good: Sequence[SessionRecord], n_bad: int) -> str:
         """Take the records behind the good ones out of the session that is locked. Return what to say about it.
@@ -321,7 +323,7 @@ class SqlRows(SessionRows, ABC):
 
     def list_infos(self, id: str | None = None) -> list[SessionInfo]:
         """Return what a list tells of one session, or of all: the one that was last written to first."""
-        found = self.select(_INFO) if id is None else self.select(f"{_INFO} WHERE s.id = {self.mark}", (id,))
+        found = self.select(INFO) if id is None else self.select(f"{INFO} WHERE s.id = {self.mark}", (id,))
         infos = [
             SessionInfo(
                 id=id,

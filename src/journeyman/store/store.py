@@ -152,9 +152,6 @@ class FileRows(SqlRows):
                 connection.execute(_BEGIN, (head.id, head.agent, head.created, head.parent))
             return add_lines(connection, head.id, lines)
 
-    def refresh(self, id: str) -> None:
-        """Nothing is known of the end that is not read when something is written."""
-
     def put_aside(self, id: str, good: Sequence[SessionRecord], n_bad: int) -> str:
         raise damaged(self._file.path, f"session {id} ends after {len(good)} records of {len(good) + n_bad}")
 
