@@ -136,6 +136,10 @@ _WORDS: Final[dict[RunStatus, tuple[str, ...]]] = {
     "cancelled": ("failure", "cancelled", "failed"),
 }
 """The words that rows have for a status, of recordings and of durable runs."""
+_HEAD_SAYS: Final = (
+    " OR (status IN ('left', 'live')"
+    " AND EXISTS (SELECT 1 FROM jm_runs WHERE jm_runs.id = rec_runs.id AND jm_runs.status IN ({})))"
+)
 _RUN_FACTS: Final = (
     "id, kind, agent, model, input, has_content, started, seen, ended, status, code, attempts, iterations, calls,"
     " children, bytes, dropped, why"
@@ -227,7 +231,7 @@ class Recordings:
                 raise ValueError(f"No run is {status[:50]!r}: it is one of {', '.join(get_args(RunStatus))}.")
             # A durable run that is kept in the same store says itself how it is, and `_runs_of` reads that.
             words = _WORDS.get(status, (status,))
-            own = f" OR id IN (SELECT id FROM jm_runs WHERE status IN ({_marks(words)}))" if self._has_heads() else ""
+            own = _HEAD_SAYS.format(_marks(words)) if self._has_heads() else ""
             where.append(f"(status IN ({_marks(words)}){own})")
             given += words * (2 if own else 1)
         if failed:
