@@ -40,8 +40,8 @@ KINDS_AS_TEXTS: dict[str, int] = {
     "cli.cassettes": 2,
     "cli.recorded": 27,
     "cli.show.played": 7,
-    "record.operator": 4,
-    "view.queries": 15,
+    "record.operator": 1,
+    "view.queries": 13,
 }
 """The modules that read what was recorded, and at how many places each has the name of an event's class as a text.
 Whoever writes an event makes an object of its class."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from journeyman import events
 from journeyman.events.json_form import RecordedEvent
 from journeyman.narrowing import as_list, as_object, as_text, is_json_object
 from journeyman.result import COUNTED
@@ -19,14 +20,20 @@ from journeyman.types import JsonObject, RunPath, Usage, adapter_of
 BACKGROUND: Final = "background"
 """The mode of a run that goes on after the run that started it."""
 
-_BESIDE_RUNS: Final = frozenset(
-    (*("TaskStarted", "TaskMessaged", "TaskEnded"), *("MailSent", "MailDelivered", "MailReturned", "MemberChanged"))
+
+def _kinds(*classes: type[events.Event]) -> frozenset[str]:
+    return frozenset(each.__name__ for each in classes)
+
+
+_BESIDE_RUNS: Final = _kinds(
+    *(events.TaskStarted, events.TaskMessaged, events.TaskEnded),
+    *(events.MailSent, events.MailDelivered, events.MailReturned, events.MemberChanged),
 )
 """Events of background work and of teams. Their paths say whom they concern, not in which run they happened."""
-_BEGINS: Final = frozenset(("RunStarted", "RunResumed"))
-_ENDS: Final = frozenset(("RunSucceeded", "RunFailed"))
-ASKS: Final = frozenset(("ApprovalRequested", "QuestionAsked"))
-ANSWERS: Final = frozenset(("ApprovalAnswered", "QuestionAnswered"))
+_BEGINS: Final = _kinds(events.RunStarted, events.RunResumed)
+_ENDS: Final = _kinds(events.RunSucceeded, events.RunFailed)
+ASKS: Final = _kinds(events.ApprovalRequested, events.QuestionAsked)
+ANSWERS: Final = _kinds(events.ApprovalAnswered, events.QuestionAnswered)
 _WORDS_KEPT: Final = 4_000
 _WRITTEN_KEPT: Final = 5
 
@@ -85,8 +92,6 @@ class RunView:
     """0: not known, of a run that goes on from a journal."""
     words: str = ""
     """The last words of the response that the model is writing."""
-    said: str = ""
-    """The text of the last response."""
     n_prompts: int = 0
     """How many messages of the user were committed."""
     n_layers: int = 0
@@ -126,13 +131,13 @@ class RunView:
     @property
     def below(self) -> Sequence[RunView]:
         """The runs that it started."""
-        return [run for call in self.calls for run in call.runs] + self.others
+        return [view for call in self.calls for view in call.runs] + self.others
 
     def every(self) -> Iterator[RunView]:
         """Give the run itself, and all runs below it."""
         yield self
-        for run in self.below:
-            yield from run.every()
+        for view in self.below:
+            yield from view.every()
 
     @property
     def work(self) -> tuple[int, int, int]:
@@ -173,40 +178,41 @@ class RunViews:
         """Take note of what happened. Return the view of its run; None when it happened beside the runs."""
         if told.kind in _BESIDE_RUNS:
             return None
-        run = self.open.get(told.path)
-        if run is None or told.kind in _BEGINS:
-            run = self._begin(told)
+        view = self.open.get(told.path)
+        if view is None or told.kind in _BEGINS:
+            view = self._begin(told)
         if told.kind in _CALLS:
-            self._note_call(run, told)
+            self._note_call(view, told)
         else:
-            self._note(run, told)
+            self._note(view, told)
         if told.kind in _ENDS:
-            run.ending = told
+            view.ending = told
             self._close(told.path)
-        return run
+        return view
 
     def stopped_with(self, path: RunPath) -> list[RunPath]:
         """Name the runs that end when this run ends: those that it started, except for those in the background."""
         if not self.open[path].n_open:
             return []
-        return [each for each, run in self.open.items() if each[:-1] == path and run.mode != BACKGROUND]
+        return [each for each, view in self.open.items() if each[:-1] == path and view.mode != BACKGROUND]
 
     def _begin(self, told: RecordedEvent) -> RunView:
         path = told.path
         above = self.open.get(path[:-1])
         if above is not None and path not in self.open:
             above.n_open += 1
-        run = self.open[path] = RunView(path=path, since=self._now())
-        if told.kind == "RunResumed":  # the runs below it may be told of first
-            run.n_open = sum(each[:-1] == path for each in self.open)
-            run.others += [each for each in self.roots if each.path[:-1] == path]
+        view = self.open[path] = RunView(path=path, since=self._now())
+        if told.kind == events.RunResumed.__name__:  # the runs below it may be told of first
+            view.n_open = sum(each[:-1] == path for each in self.open)
+            view.others += [each for each in self.roots if each.path[:-1] == path]
             self.roots = [each for each in self.roots if each.path[:-1] != path]
         if told.kind in _BEGINS:
-            call = above.call(told.tool_use_id) if above is not None and told.kind == "RunStarted" else None
+            is_new = told.kind == events.RunStarted.__name__
+            call = above.call(told.tool_use_id) if above is not None and is_new else None
             siblings = self.roots if above is None else above.others if call is None else call.runs
             if above is not None or self._keeps_roots:
-                siblings.append(run)
-        return run
+                siblings.append(view)
+        return view
 
     def _close(self, path: RunPath) -> None:
         for below in self.stopped_with(path):
@@ -216,84 +222,84 @@ class RunViews:
         if above is not None:
             above.n_open -= 1
 
-    def _note(self, run: RunView, told: RecordedEvent) -> None:  # noqa: C901, PLR0912 - a table
+    def _note(self, view: RunView, told: RecordedEvent) -> None:  # noqa: C901, PLR0912 - a table
         facts = told.facts
         match told.kind:
-            case "RunStarted":
-                run.mode = as_text(facts.get("mode"))
-                run.max_attempts = _number(facts.get("max_attempts"))
-            case "RunResumed":
-                run.max_attempts, run.n_prompts = 0, 1
-            case "MessageCommitted":
-                run.n_prompts += as_object(facts.get("message")).get("role") == "user"
-            case "AttemptStarted" | "ModelRestarted":
-                run.words = ""
-            case "IterationStarted":
-                run.iterations.append(IterationView(told.attempt or 0, told.iteration or 0))
-                run.n_layers = 0 if told.iteration == 1 else run.n_layers
-                run.words = ""
-            case "ThinkingDelta" | "TextDelta":
-                run.words = (run.words + as_text(facts.get("text")))[-_WORDS_KEPT:]
-            case "ModelResponded":
-                run.words, run.said = "", as_text(facts.get("text"))
-                if run.iterations:
-                    run.iterations[-1].usage = usage_in(facts, "usage")
-            case "LayerStarted":
-                run.n_layers += 1
+            case events.RunStarted.__name__:
+                view.mode = as_text(facts.get("mode"))
+                view.max_attempts = _whole_number(facts.get("max_attempts"))
+            case events.RunResumed.__name__:
+                view.max_attempts, view.n_prompts = 0, 1
+            case events.MessageCommitted.__name__:
+                view.n_prompts += as_object(facts.get("message")).get("role") == "user"
+            case events.AttemptStarted.__name__ | events.ModelRestarted.__name__:
+                view.words = ""
+            case events.IterationStarted.__name__:
+                view.iterations.append(IterationView(told.attempt or 0, told.iteration or 0))
+                view.n_layers = 0 if told.iteration == 1 else view.n_layers
+                view.words = ""
+            case events.ThinkingDelta.__name__ | events.TextDelta.__name__:
+                view.words = (view.words + as_text(facts.get("text")))[-_WORDS_KEPT:]
+            case events.ModelResponded.__name__:
+                view.words = ""
+                if view.iterations:
+                    view.iterations[-1].usage = usage_in(facts, "usage")
+            case events.LayerStarted.__name__:
+                view.n_layers += 1
             case _ if told.kind in ASKS or told.kind in ANSWERS:
-                self._note_question(run, told, as_text(facts.get("id")))
+                self._note_question(view, told, as_text(facts.get("id")))
             case _:
                 pass
 
-    def _note_question(self, run: RunView, told: RecordedEvent, id: str) -> None:
+    def _note_question(self, view: RunView, told: RecordedEvent, id: str) -> None:
         if told.kind in ASKS:
-            run.questions[id] = told
-            if (call := run.call(told.tool_use_id)) is not None and told.kind == "ApprovalRequested":
+            view.questions[id] = told
+            if (call := view.call(told.tool_use_id)) is not None and told.kind == events.ApprovalRequested.__name__:
                 call.asked = id
             return
-        run.questions.pop(id, None)
-        for call in run.open_calls:
+        view.questions.pop(id, None)
+        for call in view.open_calls:
             call.asked = "" if call.asked == id else call.asked
 
-    def _note_call(self, run: RunView, told: RecordedEvent) -> None:
-        facts, call = told.facts, run.call(told.tool_use_id)
+    def _note_call(self, view: RunView, told: RecordedEvent) -> None:
+        facts, call = told.facts, view.call(told.tool_use_id)
         match told.kind:
-            case "ToolCalled":
-                if not run.iterations:
-                    run.iterations.append(IterationView(told.attempt or 0, told.iteration or 0))
+            case events.ToolCalled.__name__:
+                if not view.iterations:
+                    view.iterations.append(IterationView(told.attempt or 0, told.iteration or 0))
                 id = told.tool_use_id or ""
-                run.iterations[-1].calls[id] = CallView(
+                view.iterations[-1].calls[id] = CallView(
                     id=id,
                     name=told.tool_name or "",
                     kind=as_text(facts.get("kind")),
                     input=as_object(facts.get("tool_input")),
                     since=self._now(),
                 )
-            case "ToolProgress" if call is not None:
+            case events.ToolProgress.__name__ if call is not None:
                 call.say(as_text(facts.get("message")), facts.get("fraction"))
-            case "ToolFinished":
+            case events.ToolFinished.__name__:
                 is_error = facts.get("is_error") is True
                 if call is not None:
                     call.is_error = is_error
-                if facts.get("kind") == "output" and not is_error and not run.n_layers:
-                    run.drafts = run.drafts[1], as_text(facts.get("tool_result"))
+                if facts.get("kind") == "output" and not is_error and not view.n_layers:
+                    view.drafts = view.drafts[1], as_text(facts.get("tool_result"))
             case _:
                 pass
 
 
-_CALLS: Final = frozenset(("ToolCalled", "ToolProgress", "ToolFinished"))
+_CALLS: Final = _kinds(events.ToolCalled, events.ToolProgress, events.ToolFinished)
 
 
-def _number(value: object) -> int:
+def _whole_number(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def work_in(run: RunView) -> tuple[int, int, int]:
+def work_in(view: RunView) -> tuple[int, int, int]:
     """Return how many attempts, iterations and calls a run took by its end, or those that were heard of."""
-    metadata = run.metadata
+    metadata = view.metadata
     if metadata is None:
-        return run.work
+        return view.work
     attempts, tools = [*map(as_object, as_list(metadata.get("attempts")))], as_object(metadata.get("tools"))
     stats = [each for each in map(as_object, tools.values()) if each.get("kind") in COUNTED]
-    iterations = sum(_number(each.get("iterations")) for each in attempts)
-    return len(attempts), iterations, sum(_number(each.get("calls")) for each in stats)
+    iterations = sum(_whole_number(each.get("iterations")) for each in attempts)
+    return len(attempts), iterations, sum(_whole_number(each.get("calls")) for each in stats)

@@ -59,13 +59,13 @@ class Tail:
 
     def follow(self, event: events.Event) -> None:
         """Take note of what happened."""
-        words = _words_of(event, self._seen.open.get(event.path))
+        doing = _doing_of(event, self._seen.open.get(event.path))
         run = self._seen.take(told_of(event))
         if run is not None and not run.is_child:
             self._root = run
         if run is not None:
             known = self._doing.get(event.path, _GETTING_READY)
-            self._doing[event.path] = known if words is None else words
+            self._doing[event.path] = known if doing is None else doing
             if run.ending is not None and run.is_child:
                 del self._doing[event.path]
         match event:
@@ -139,26 +139,28 @@ _DOING: Final[dict[type[events.Event], str]] = {
 }
 
 
-def _words_of(event: events.Event, run: RunView | None) -> str | None:  # noqa: PLR0911 - a table
+def _doing_of(event: events.Event, run: RunView | None) -> str | None:
     """Say what a run does from an event on; None: what it did before. `run` is as it was before the event."""
+    doing = _DOING.get(type(event))
     match event:
-        case events.RunStarted():
-            return _GETTING_READY if len(event.path) > 1 else f"{event.agent} gets ready"
+        case events.RunStarted(agent=agent):
+            doing = _GETTING_READY if len(event.path) > 1 else f"{agent} gets ready"
         case events.ToolInputDelta(tool_name=name):
-            return f"the model is calling {name}"
+            doing = f"the model is calling {name}"
         case events.OutputDelta(json=json):
-            return f"the model is writing its output, {count(len(json), 'character')} so far"
+            doing = f"the model is writing its output, {count(len(json), 'character')} so far"
         case events.ModelRetried(delay_s=delay_s):
-            return f"waiting {duration(delay_s)} before the next request"
+            doing = f"waiting {duration(delay_s)} before the next request"
         case events.ToolCalled(tool_name=name):
-            return f"running {name}"
+            doing = f"running {name}"
         case events.LayerStarted(name=name):
-            return f"checking: {name}"
+            doing = f"checking: {name}"
         case events.ApprovalAnswered(id=id) | events.QuestionAnswered(id=id):
             allowed = [] if run is None else [call for call in run.open_calls if call.asked == id]
-            return f"running {allowed[0].name}" if allowed else "going on"
+            doing = f"running {allowed[0].name}" if allowed else "going on"
         case _:
-            return _DOING.get(type(event))
+            pass
+    return doing
 
 
 def _shown_calls(run: RunView) -> list[CallView]:
