@@ -98,7 +98,7 @@ def _lives(*lines: str, **more: Any) -> Lives:
     ],
 )
 def test_the_judge_sees_a_recording_that_is_wrong(lines: list[str], changed: dict[str, Any], n_wrong: int) -> None:
-    recording: dict[str, Any] = {"id": "run", "status": "success", "why": None, "cut": []}
+    recording: dict[str, Any] = {"id": "run", "status": "done", "why": None, "cut": []}
     recording |= {"events": [["leader", "RunStarted"], ["leader", "RunSucceeded"]], **changed}
     lives = _lives(*lines, id="run", lives=1, recordings=[recording])
     assert len([each for each in faults(lives, lives) if "recording" in each]) == n_wrong
