@@ -104,8 +104,10 @@ def record_of_step(  # noqa: PLR0913 - its fields
 ) -> Record:
     """Return the record of a step, with its checksum."""
     signals = orjson.dumps(list(taken)).decode() if taken else None
-    place, rest = (*step.at, step.call), (about, effect, epoch, at, used_s, codec.FORMAT, body, 0)
-    return seal_record(Record(run, step.key, state, step.kind, *place, signals, deaths, *rest))
+    facts = [run, step.key, state, step.kind, *step.at, step.call, signals, deaths, about, effect, epoch, at, used_s]
+    facts.append(codec.FORMAT)
+    # Made at once with its checksum: each iteration has two, and a copy costs as much as the checksum.
+    return Record._make((*facts, body, codec.checksum(facts, body)))
 
 
 def seal_record(record: Record) -> Record:
