@@ -68,8 +68,8 @@ async def test_records_come_back_as_they_were_written(stage: Stage) -> None:
     claim = await claimed(process, "a")
     written = [
         a_step("a", "attempt/1/iteration/1/model", b'"x"' * 1_000),
-        a_step("a", "attempt/1/iteration/1/call/é\n🎉", None, state=BEGUN)._replace(about=None),
         a_step("a", "attempt/1/iteration/1/call/2", b"")._replace(used_s=1e9, epoch=7),
+        a_step("a", "attempt/1/iteration/1/call/é\n🎉", None, state=BEGUN)._replace(about=None),
     ]
     for each in written:
         assert await process.write(claim, each) == "written"
