@@ -74,8 +74,8 @@ def _recording_faults(lives: Lives, found: Sequence[dict[str, Any]]) -> Iterator
     kinds, words = Counter(each[-1] for each in events if len(each) == 2), [each.word for each in lives.lines]
     is_cut = "ended" in words and "died" in words[words.index("ended") :]
     told = status, kinds["RunSucceeded"]
-    # What the last life had begun with, it has not written by then: an earlier one may have left.
-    if told != ("done", 1) and not (is_cut and told in (("left", 0), ("died", 0), ("died", 1))):
+    # What the last life had begun with, it has not written by then: an earlier one may have left, a moment ago.
+    if told != ("done", 1) and not (is_cut and told in (("done", 0), ("running", 0))):
         yield f"its recording has ended as {told[0]}, and tells {told[1]} times that it has succeeded"
     if not 0 < (n_begun := kinds["RunStarted"] + kinds["RunResumed"]) <= lives.outcome["lives"]:
         yield f"its recording tells of {n_begun} lives, of {lives.outcome['lives']}"
@@ -135,13 +135,24 @@ def _cut_faults(lives: Lives, undisturbed: Lives) -> Iterator[str]:
 
 
 def _deaths_of_holders(lives: Lives) -> Iterator[str]:
-    """Yield where those lives died that held the run: any other death leaves no trace in the store."""
-    is_held = False
+    """Yield where those lives died that held the run, unless the next one gave it back before it had stored anything:
+    any other death leaves no trace in the store."""
+    is_held, stored, last = False, set[str](), ""
     for line in lives.lines:
+        is_news = line.word == "stored" and line.what not in stored
+        is_death = line.word == "died" and is_held
+        if last and (is_news or is_death):
+            yield last
+            last = ""
         if line.word == "status":
             is_held = line.what == "running"
-        elif line.word == "died" and is_held:
-            yield line.what
+            last = last if is_held else ""
+        elif is_news:
+            stored.add(line.what)
+        elif is_death:
+            last = line.what
+    if last:
+        yield last
 
 
 def _without_requests(value: Any) -> Any:  # noqa: ANN401 - JSON

@@ -68,6 +68,7 @@ def test_a_run_that_is_killed_anywhere_ends_as_if_nobody_had_killed_it(store: st
         (["died before COMMIT", "status running", "died after model a"], False),  # 17,134: before the first claim
         (["status running", "status waiting", "died after COMMIT", "status running", "died after model a"], False),
         (["status running", "died after COMMIT", "status running", "died after model a"], True),
+        (["status running", "died after COMMIT", "status waiting", "status running", "died after model a"], False),
     ],
 )
 def test_a_model_call_counts_as_cut_by_each_death_of_who_held_the_run_but_the_first(
@@ -89,8 +90,8 @@ def _lives(*lines: str, **more: Any) -> Lives:
     ("lines", "changed", "n_wrong"),
     [
         (["ended done"], {}, 0),
-        (["ended done", "died after COMMIT"], {"status": "died"}, 0),
-        (["died after COMMIT", "ended done"], {"status": "died"}, 1),
+        (["ended done", "died after COMMIT"], {"status": "running", "events": [["leader", "RunStarted"]]}, 0),
+        (["died after COMMIT", "ended done"], {"status": "running", "events": [["leader", "RunStarted"]]}, 1),
         (["ended done"], {"events": [["leader", "RunStarted"]]}, 1),
         (["ended done"], {"events": [["leader", "RunStarted"], ["leader", "RunSucceeded"]] * 2}, 2),
         (["ended done"], {"cut": [7]}, 1),
