@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import orjson
 
 from journeyman.data import lazy_dataclass
 from journeyman.endings import ErrorInfo
@@ -35,11 +37,18 @@ def to_json(event: object) -> bytes:
     A field that has its default is left out. Times are seconds since 1970. Of `TurnEnded` the `code` of its result is
     told, and not the result: events before it have told the rest. Of the work of a task the text is told alone.
     """
-    return write_sound_json({"type": type(event).__name__, **facts_of(event)})
+    told = {"type": type(event).__name__, **facts_of(event)}
+    try:
+        return orjson.dumps(told)
+    except TypeError:  # a long number, or half of a surrogate pair
+        return write_sound_json(told)
 
 
 def facts_of(event: object) -> JsonObject:
     """Return the fields of an event as plain JSON values, except for those with their default."""
+    kind = type(event)
+    if kind not in _SPECIAL:
+        return _teller_of(kind)(event, 1)
     match event:
         case TurnEnded(path=path, result=result, usage=usage):
             code: JsonObject = {} if result is None else {"code": str(result.code)}
@@ -50,6 +59,9 @@ def facts_of(event: object) -> JsonObject:
             return {"path": [*event.path], "info": facts}
         case _:
             return plain_fields(event)
+
+
+_SPECIAL: Final = frozenset({TurnEnded, TaskStarted, TaskEnded})
 
 
 PLACE: Final = ("path", "attempt", "iteration", "tool_use_id", "tool_name")
@@ -121,6 +133,9 @@ def _teller_of(kind: type[Any]) -> Callable[[object, int], JsonObject]:
     for each in fields(kind):
         if each.name == "wire":
             continue
+        if each.name == "path":
+            lines.append("facts['path'] = [*value.path]")
+            continue
         usual = MISSING if each.name == "type" else each.default
         lines += [f"fact = value.{each.name}", "if fact is not None:"]
         told = "fact if type(fact) in __PLAIN else __plain(fact, depth)"
@@ -139,11 +154,11 @@ def _teller_of(kind: type[Any]) -> Callable[[object, int], JsonObject]:
 
 def plain(value: object, depth: int = 0) -> JsonValue:
     """Return a value as plain JSON."""
-    kind = type(value)
-    if kind in _PLAIN and isinstance(value, (str, int, float)):
-        return value
-    if kind is tuple and depth <= _DEPTH and is_list_or_tuple(value):
-        return [plain(each, depth + 1) for each in value]
+    kind: Any = type(value)
+    if kind in _PLAIN:
+        return cast("JsonValue", value)
+    if kind is tuple and depth <= _DEPTH:
+        return [plain(each, depth + 1) for each in cast("tuple[object, ...]", value)]
     has_fields = depth <= _DEPTH and _has_plain_fields(kind)
     return plain_fields(value, depth) if has_fields else _plain_other(value, depth)
 
