@@ -15,7 +15,7 @@ from pydantic.errors import PydanticSchemaGenerationError
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 from typing_extensions import TypeVar
 
-from journeyman.data import field_names, lazy_dataclass
+from journeyman.data import fields_of, lazy_dataclass
 from journeyman.definition import join_sentences, missing_attribute
 from journeyman.endings import Context, ErrorCode, ErrorInfo, Phase
 from journeyman.errors import RunError, count, visible_json
@@ -423,7 +423,7 @@ def result_document(result: Result[Any], *, agent: str, output: JsonValue) -> di
         "overshoot_cost": metadata.overshoot_cost,
         "latency_s": metadata.latency_s,
         "attempts": [_attempt_document(record) for record in metadata.attempts],
-        "tools": {name: _fields_of_record(stats) for name, stats in metadata.tools.items()},
+        "tools": {name: fields_of(stats) for name, stats in metadata.tools.items()},
         "children": [_child_document(record) for record in metadata.children],
         "callback_errors": [
             f"{each.callback}: {type(each.error).__name__}: {each.error}" for each in metadata.callback_errors
@@ -453,7 +453,7 @@ def _error_document(ending: ErrorInfo) -> dict[str, object]:
 
 
 def _usage_document(usage: Usage | None) -> dict[str, object] | None:
-    return None if usage is None else {**_fields_of_record(usage), "total_tokens": usage.total_tokens}
+    return None if usage is None else {**fields_of(usage), "total_tokens": usage.total_tokens}
 
 
 def _attempt_document(record: AttemptRecord) -> dict[str, object]:
@@ -471,8 +471,4 @@ def _attempt_document(record: AttemptRecord) -> dict[str, object]:
 
 def _child_document(record: ChildRecord) -> dict[str, object]:
     below = [_child_document(child) for child in record.children]
-    return {**_fields_of_record(record), "usage": _usage_document(record.usage), "children": below}
-
-
-def _fields_of_record(record: ToolStats | ChildRecord | Usage) -> dict[str, object]:
-    return {name: getattr(record, name) for name in field_names(type(record))}
+    return {**fields_of(record), "usage": _usage_document(record.usage), "children": below}

@@ -17,7 +17,7 @@ from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter
 from pydantic_core import from_json, to_json
 
 from journeyman.agent import Agent
-from journeyman.data import field_names
+from journeyman.data import field_names, fields_of
 from journeyman.endings import Context, ErrorInfo, Place
 from journeyman.errors import StoredError, name_and_words
 from journeyman.loop.replay import declared_type
@@ -159,8 +159,7 @@ def _as_stored(output: object) -> bytes:
 
 
 def _metadata(metadata: Metadata) -> Plain:
-    plain = {name: getattr(metadata, name) for name in field_names(Metadata)}
-    return plain | {
+    return fields_of(metadata) | {
         "usage": _plain_usage(metadata.usage),
         "background_usage": _plain_usage(metadata.background_usage),
         "attempts": [
@@ -179,7 +178,7 @@ def _metadata(metadata: Metadata) -> Plain:
 
 
 def _plain_usage(usage: Usage | None) -> Plain | None:
-    return None if usage is None else {name: getattr(usage, name) for name in field_names(Usage)}
+    return None if usage is None else fields_of(usage)
 
 
 def _loaded_metadata(plain: Plain) -> Metadata:
