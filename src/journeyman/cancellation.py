@@ -233,6 +233,8 @@ class Scope:
         # Only until the work has ended: a task holds its context, in which this scope stands, and what is held in a
         # circle is freed only when garbage is collected, which stops every run for a while.
         self._task: asyncio.Task[Any] | None = None
+        self._news: asyncio.Future[None] | None = None
+        """What the caller waits for."""
         self._timers: Final[dict[_Timer, Callable[[], None]]] = {}
         """How to call off what would change the state."""
 
@@ -269,8 +271,6 @@ class Scope:
         # An eager task factory takes the first step before it returns: what that reads has to be there by now, and the
         # step itself says which task it is in.
         task = self._task = self.loop.create_task(self._inside(work))
-        if not task.done():
-            task.add_done_callback(self._wake)
         interrupted: asyncio.CancelledError | None = None
         while not (task.done() or self.state == "abandoned"):
             # A new one for each wait: a cancellation that ends the wait cancels the future with it.
@@ -305,6 +305,8 @@ class Scope:
             return await work
         except _ENDS_PROGRAM as error:  # a task that raises it ends the event loop before its caller
             return error
+        finally:
+            self._wake()  # its caller has its turn when this task has ended
 
     def _beat(self) -> None:
         """Wake the loop now and then: the stop button of a notebook cancels the cell's task within a signal handler,
@@ -312,7 +314,7 @@ class Scope:
         self._timers["beat"] = self.loop.call_later(_BEAT_S, self._beat).cancel
 
     def _wake(self, _: object = None) -> None:
-        if not self._news.done():
+        if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
     def stop(self, reason: str) -> None:
@@ -330,6 +332,7 @@ class Scope:
         cancel it again."""
         if self._task is not None:
             self._task.cancel()
+            self._task.add_done_callback(self._wake)  # it may not even have begun
         if self.state == "armed":
             self.state = "stopping"
             self._timers["grace"] = self.loop.call_later(self._grace_s, self._give_up).cancel
@@ -437,6 +440,8 @@ class Scope:
 
     async def checkpoint(self) -> None:
         """Let a cancellation through that is due, also where nothing would otherwise wait for anything."""
+        if not self.is_due():
+            return
         scopes = self._with_scopes_above()
         for scope in scopes:
             scope._stop_if_due()
