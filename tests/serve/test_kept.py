@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Message
 
-from journeyman import Agent
+from journeyman import Agent, tool
 from journeyman.durable import Durable, InMemoryEngine, Memory
 from journeyman.durable.records import Row
 from journeyman.errors import RunBlocked
-from journeyman.model import Request
+from journeyman.model import Request, Response
 from journeyman.serve import AgentApp, ServeLimits, create_app
-from journeyman.testing.scripted import FunctionModel
+from journeyman.testing.scripted import FunctionModel, call, say
 from tests.durable.processes import a_row
 from tests.play import cancelled
 from tests.serve.http_served import Served, serving
@@ -97,7 +97,7 @@ async def test_what_is_new_costs_the_same_however_much_is_kept(path: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("path", "most"), [("/agents/echo/runs", 5), ("/agents/echo/chats/{}/turns", 66)], ids=["runs", "chats"]
+    ("path", "most"), [("/agents/echo/runs", 6), ("/agents/echo/chats/{}/turns", 66)], ids=["runs", "chats"]
 )
 async def test_what_is_kept_is_little_that_a_collection_of_garbage_has_to_look_through(path: str, most: int) -> None:
     served = create_app([echo()])
@@ -152,6 +152,37 @@ async def test_a_run_of_which_no_steps_are_kept_is_not_begun_a_second_time() -> 
         with pytest.raises(RunBlocked, match="its steps were not kept"):
             await durable.run(agent, "Pay.", id="x")
     assert asked == ["Pay."]
+
+
+async def test_a_run_of_which_no_steps_are_kept_takes_none_while_it_is_held() -> None:
+    is_asked, may_answer, n_asked = asyncio.Event(), asyncio.Event(), 0
+
+    async def answer(request: Request) -> Response:
+        nonlocal n_asked
+        n_asked += 1
+        is_asked.set()
+        await may_answer.wait()
+        return say(call("look", id="1")) if n_asked == 1 else say("Seen.")
+
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "a tree"
+
+    agent = Agent(name="slow", model=FunctionModel(answer), tools=[look])
+    async with Durable(InMemoryEngine()) as durable:
+        durable.hub.keeps_steps = False
+        going = asyncio.create_task(durable.run(agent, "Look.", id="x"))
+        await is_asked.wait()
+        held = await durable.get("x")
+        await held.hold()
+        is_asked.clear()
+        may_answer.set()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(is_asked.wait(), 0.3)
+        await held.release()
+        assert (await going).code == "SUCCESS"
+    assert n_asked == 2
 
 
 async def test_a_run_in_memory_is_found_by_its_name_its_beginning_and_its_dedup_until_it_is_forgotten() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import copy_context
 from dataclasses import field, replace
 from functools import partial
+from operator import call
 from typing import Any, Final, TypeVar
 
 from journeyman.cancellation import Abort, Wakeup, wait_until_ended
@@ -106,7 +107,7 @@ class RunDriver:
     """Gets the key, the size in bytes and the seconds of each step that was stored."""
     strict: bool = False
     keeps_steps: bool = True
-    """False: the run has this life alone."""
+    """False: the run has this life alone, and a task of its own."""
     post: SignalPost = field(default_factory=SignalPost)
     """What other runs have said to it."""
     inbox: Inbox = field(init=False)
@@ -157,7 +158,8 @@ class RunDriver:
             asyncio.CancelledError: the surrounding task was cancelled. The run may be claimed by whoever comes next.
         """
         status, code = "left", None
-        self.abort = FollowingAbort(self._followed)
+        # Of a run with one life there is nothing to go through before it heeds the program's signal: it is its own.
+        self.abort = FollowingAbort(self._followed) if self.is_watched else self.program.abort or Abort()
         try:
             outcome = await self._driven()
             if not isinstance(outcome, Exit):
@@ -171,6 +173,11 @@ class RunDriver:
             await end_tape(self.program.runtime, self.tape, status, code)
             self._let_go()
 
+    @property
+    def is_watched(self) -> bool:
+        """False: nothing can make the run leave, so that its own task carries it, and no other looks at it."""
+        return self.keeps_steps or self.program.turn is not None
+
     def _let_go(self) -> None:
         """Hold no more what refers back to this driver: in a circle, all of it would be freed only when garbage is
         collected, which stops every run for a while."""
@@ -182,13 +189,14 @@ class RunDriver:
     async def _driven(self) -> Result[Any] | Exit:
         self.looked_s, self.inbox = asyncio.get_running_loop().time(), Inbox(self.post)
         # A context of its own: what the run sets in it must not reach whoever drives the next one here.
-        around = copy_context()
+        around = copy_context() if self.is_watched else None
+        enter = call if around is None else around.run
         try:
             head = self.head = load_head(self.claim.row)
             life = self.life = await self._life(head)
             life.stored, life.keeps_steps = self.stored, self.keeps_steps
             options = await self._options(head, life)
-            run = self.run = around.run(self._begun, head, options)
+            run = self.run = enter(self._begun, head, options)
             # Before the first step: a stop or a hold that came while nobody drove the run is obeyed before anything is
             # done.
             await self._catch_up()
@@ -197,13 +205,16 @@ class RunDriver:
         except BaseException:
             await self._gone(None, Exit(how="released"))
             raise
-        around.run(current_asker.set, self.journal)  # whoever asks the user asks through it
+        enter(current_asker.set, self.journal)  # whoever asks the user asks through it
         if self.turn is not None:
-            around.run(self.turn.enter)
+            enter(self.turn.enter)
             self.inbox.posts = (*self.inbox.posts, self.post)
-        carrying = asyncio.create_task(_carried(run), context=around)
-        carrying.add_done_callback(self.stirred.call)
+        carrying: asyncio.Task[Any] | None = None
         try:
+            if around is None:
+                return await carry_out(run)
+            carrying = asyncio.create_task(_carried(run), context=around)
+            carrying.add_done_callback(self.stirred.call)
             leaving = await self._watched(carrying, run, life, head)
         except BaseException:
             await self._release(run, life, carrying)
@@ -222,12 +233,13 @@ class RunDriver:
             raise result
         return result
 
-    async def _release(self, run: Run, life: Lease, carrying: asyncio.Task[Any]) -> None:
+    async def _release(self, run: Run, life: Lease, carrying: asyncio.Task[Any] | None) -> None:
         """Take the run down and give it back, also if this is cancelled meanwhile."""
         life.close()
         asked = life.asked  # it waits no more here, but is asked still, until then
         try:
-            await self._taken_down(carrying)
+            if carrying is not None:
+                await self._taken_down(carrying)
         finally:
             self.inbox.take_out(list(self.receipts.values()))
             await self._gone(run, Exit(how="released"), asked)
@@ -280,8 +292,9 @@ class RunDriver:
                 self._stop(str(signal.body.get("reason") or "cancelled"))
             case "hold" | "release":
                 self.is_held = signal.kind == "hold"
-                if self.is_held and not self.abort.aborted:
-                    life.close()
+                is_shut = self.is_held and not self.abort.aborted
+                if is_shut or not self.is_watched:
+                    (life.close if is_shut else life.open)()
             case _:
                 pass
         self.stirred.call()
@@ -325,8 +338,7 @@ class RunDriver:
     # -- a life begins
 
     async def _life(self, head: Head) -> Lease:
-        differ = self._differences(head)
-        if self.strict and differ and not head.accepts:
+        if self.strict and not head.accepts and (differ := self._differences(head)):
             raise RunBlocked(self.claim.row.id, f"{differ}, and the program is strict")
         return Lease(
             self.engine,
@@ -409,7 +421,7 @@ class RunDriver:
         run = begin(program.agent, given, options)
         if self.turn is not None:
             self.turn.told(run, self.turn.history)
-        if program.abort is not None:
+        if program.abort is not None and program.abort is not self.abort:
             abort = program.abort
             self.unsubscribe = abort.subscribe(lambda: self._stop(abort.reason or ""))
         return run
@@ -600,8 +612,8 @@ class RunDriver:
         if self.has_left or life is None or head is None:
             raise asyncio.CancelledError
         ending = self.ending = PendingEnd(result, asyncio.get_running_loop().create_future())
-        if self.left is None and not self.is_held:
-            # Here, where nothing has to be woken for it; what else has come is the matter of whoever watches the run.
+        # Here, where nothing has to be woken for it; what else has come is the matter of whoever watches the run.
+        while self.left is None and not (self.is_held and self.is_watched) and not ending.is_stored.done():
             self.is_ending = True
             try:
                 self.left = await self._end(self.run, life, head, ending) or self.left
@@ -625,11 +637,14 @@ class RunDriver:
             ending.is_stored.set_result(False)
             return None
         # Before the end is stored: a process that died in between would leave members that nobody lets go.
-        await patiently(self.sent.leave, what=f"that the members of {self.claim.row.id} may go")
+        if life.known:  # of its steps nothing is known that could have made one
+            await patiently(self.sent.leave, what=f"that the members of {self.claim.row.id} may go")
         status, why = ("done", None) if isinstance(result, Success) else ("failed", str(result.code))
         # The conversation of a turn has its history, which is not stored again with every turn.
         kept = result if turn is None else replace(result, history=())
-        dumped = dump_result(kept, self.program.agent, written=run.hand_in.last_raw)
+        # Of a run with one life, to which nobody belongs, whoever drives it keeps the result.
+        is_read = self.keeps_steps or turn is not None or head.above is not None
+        dumped = dump_result(kept, self.program.agent, written=run.hand_in.last_raw) if is_read else b""
         change = self._change(run, life, status, why=why, result=dumped)
         posts = told(self.claim.row, head, self.program.agent, result, now=self.now()) if turn is None else None
         step, written = (None, None) if turn is None else turn.ended(run.ledger.usage)

@@ -96,7 +96,6 @@ class StartOptions(TypedDict, total=False):
     runtime: Runtime | None
     target: str
     model: str
-    here: bool
     mode: str
 
 
@@ -256,7 +255,7 @@ class Durable:
                 history=history,
                 runtime=runtime,
             )
-        return await self._drive_to_end(await self._begun(head, id=id, is_queued=False), given)
+        return await self._drive_to_end(await self._begun(self._made(head, id=id), is_queued=False), given)
 
     async def _drive_to_end(self, row: Row, program: Program) -> Result[Any] | Pending:
         """Drive a run, and wait for whoever goes on with it, unless it is left then."""
@@ -311,7 +310,6 @@ class Durable:
         runtime: Runtime | None = None,
         target: str = "",
         model: str = "",
-        here: bool = False,
         mode: str = "",
     ) -> RunHandle[Out]:
         """Store a run for a `Worker` to do, and return at once. The worker gives the deps.
@@ -330,8 +328,6 @@ class Durable:
             runtime: The names of its gates are stored, so that no worker does the run with fewer gates.
             target: Where a command finds the agent: `agents.py:analyst`.
             model: The model that a command uses instead of the agent's.
-            here: This program drives the run itself, at once. A worker begins it only if this program has not done so
-                in a minute.
             mode: What a command lets the agent do without asking.
 
         Raises:
@@ -348,11 +344,28 @@ class Durable:
         )
         if target or model or mode:
             head = replace(head, target=target, model=model, mode=mode)
-        later_s = LATE_S if here else after_s
-        wake = self.hub.now() + later_s if later_s > 0 else None
-        options = {"queue": queue, "priority": priority, "wake": wake, "dedup": idempotency_key}
-        row = await self._begun(head, id=id, is_queued=not here, **options)
+        wake = self.hub.now() + after_s if after_s > 0 else None
+        made = self._made(head, id=id, queue=queue, priority=priority, wake=wake, dedup=idempotency_key)
+        row = await self._begun(made, is_queued=True)
         return RunHandle(self.hub, row.id, agent)
+
+    async def begin_here(
+        self, agent: Agent[Any, Any, Any], input: object, *, id: str, runtime: Runtime
+    ) -> tuple[Row, bool]:
+        """Store a run that this program drives itself, at once; return its row, and whether it is new. A worker begins
+        it only if this program has not done so in a minute; one that no other program can drive is claimed already.
+
+        Raises:
+            InvalidArguments, RunDiffers, StoreError: as for `start`.
+        """
+        head, hub = self._head(agent, input, max_attempts=None, history=(), runtime=runtime), self.hub
+        if hub.keeps_steps:
+            options: dict[str, Any] = {"wake": hub.now() + LATE_S}
+        else:
+            options = {"status": "running", "owner": hub.engine.owner, "epoch": 1, "gen": 1, "lives": 1}
+        made = self._made(head, id=id, **options)
+        row = await self._begun(made, is_queued=False)
+        return row, row.id == made.id
 
     @refuse_old_arguments
     async def resume(  # noqa: PLR0913 - one for each choice, all by name
@@ -629,7 +642,7 @@ class Durable:
             traceparent=traceparent_of(runtime, agent.name) or None,
         )
 
-    def _made(self, head: Head, *, id: str | None, status: Status, **options: Any) -> Row:
+    def _made(self, head: Head, *, id: str | None, status: Status = "ready", **options: Any) -> Row:
         if id is not None and (fault := name_fault(id)) is not None:
             raise ValueError(f"The id {quoted(id[:80])} cannot be used: {fault}.")
         for name, given in (("queue", "queue"), ("idempotency_key", "dedup")):
@@ -640,14 +653,13 @@ class Durable:
         now = self.hub.now()
         return make_row(head, id=new_id(now), name=id, app=self._app, created=now, status=status, **options)
 
-    async def _begun(self, head: Head, *, id: str | None, is_queued: bool = True, **options: Any) -> Row:
+    async def _begun(self, made: Row, *, is_queued: bool) -> Row:
         """Return the row of a new run, or of the same one that is there already."""
-        made = self._made(head, id=id, status="ready", **options)
         row = await self.hub.engine.add(made, is_queued=is_queued)
-        if row.id != made.id and id is not None:
+        if row.id != made.id and made.name is not None:
             difference = _difference(load_head(row), load_head(made))
             if difference is not None:
-                raise RunDiffers(id, difference)
+                raise RunDiffers(made.name, difference)
         if row.id == made.id and is_queued:
             self.hub.tell_queued(row)
         self.hub.notify(has_signal=False)

@@ -340,6 +340,8 @@ class InMemoryEngine(RunChanges):
             self.memory.drop(row.id)
 
     def _facts(self, row: Row, *, now: float, reads: Collection[FactName]) -> RunFacts:
+        if not reads:
+            return RunFacts(now=now)
         busy = self.memory.rows.values() if "n_busy" in reads else ()
         others = [each for each in busy if each.queue == row.queue and each.status == "running" and each is not row]
         return RunFacts(

@@ -98,7 +98,8 @@ class Hub:
         """Held by the look at the store that is under way."""
         self._is_stale = False
         """True when something was written here that may concern a run that is driven here."""
-        self._changed: asyncio.Future[None]
+        self._changed: asyncio.Future[None] | None = None
+        """Done at the next change; None: nobody has asked for a mark since the last one."""
         self._looking: Final = Wakeup()
         """Called when signals are to be looked for."""
         self._is_told = False
@@ -132,7 +133,6 @@ class Hub:
         except BaseException:
             await self.engine.close()
             raise
-        self._changed = self._loop.create_future()
         self.engine.listen(hear_others)
         self._polling = asyncio.create_task(self._poll())
 
@@ -161,6 +161,8 @@ class Hub:
     def mark(self) -> asyncio.Future[None]:
         """Return a mark of now, for `changed`: make it before you look."""
         self.check()
+        if self._changed is None:
+            self._changed = asyncio.get_running_loop().create_future()
         return self._changed
 
     async def changed(self, timeout_s: float = 1.0, *, since: asyncio.Future[None] | None = None) -> None:
@@ -177,8 +179,9 @@ class Hub:
         self._wake()
 
     def _wake(self) -> None:
-        changed, self._changed = self._changed, asyncio.get_running_loop().create_future()
-        changed.set_result(None)
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set_result(None)
 
     async def look(self) -> bool:
         """Give the runs that are driven here what was sent to them since this was last asked. False: nothing was."""
@@ -273,7 +276,10 @@ class Hub:
         row: Row | None = None,
     ) -> Result[Any] | Exit:
         """Drive a run, if it may be; else say why not. `head` replaces what it was begun with; `gen` is that of the
-        ticket that brought it; `row` is the run as it was just read, if the program lacks nothing that it needs."""
+        ticket that brought it; `row` is the run as it was just read or begun, if the program lacks nothing that it
+        needs."""
+        if row is not None and row.status == "running" and not self.keeps_steps:  # it was begun as claimed
+            return await self._driven(Claim(row, row.epoch), program)
         if row is None:
             row = await self.row(id)
             lacking = None if row.result is not None else program.lacks(load_head(row))
@@ -303,10 +309,7 @@ class Hub:
             return Exit(how=how, why=row.why or "")
         if self._watch is not None:
             self._tell_claimed(row, claim, asyncio.get_running_loop().time() - began_s)
-        outcome = await self._driven(claim, program)
-        if isinstance(outcome, Exit) and outcome.error is not None:
-            raise outcome.error
-        return outcome
+        return await self._driven(claim, program)
 
     async def _driven(self, claim: Claim, program: Program) -> Result[Any] | Exit:
         drive = self._drives[claim.row.id] = RunDriver(
@@ -332,8 +335,11 @@ class Hub:
             del self._drives[claim.row.id]
             # Whoever waits for the run has to look now, however it ended; and the run that has sent it out is told.
             self.notify(has_signal=drive.head is not None and drive.head.above is not None)
-        if self._watch is not None and isinstance(outcome, Exit):
-            self._tell_left(claim, outcome)
+        if isinstance(outcome, Exit):
+            if self._watch is not None:
+                self._tell_left(claim, outcome)
+            if outcome.error is not None:
+                raise outcome.error
         return outcome
 
     def tell_queued(self, row: Row) -> None:

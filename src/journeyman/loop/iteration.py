@@ -131,7 +131,7 @@ async def _begin_iteration(run: Run) -> None:
     """Put what is staged into the history, after it what the user said meanwhile, and count the iteration."""
     options, attempt, ledger = run.options, run.attempt, run.ledger
     inbox = options.inbox
-    if inbox is not None and run.history.may_say and (inbox.has_news or options.runtime.journal is not None):
+    if inbox is not None and run.history.may_say and (inbox.has_news or run.kept_journal is not None):
         await _hear(run, inbox)
     # Stored before the model is asked, so that nothing is answered that a death of the process could lose.
     committed = run.history.commit()

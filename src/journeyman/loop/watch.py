@@ -208,6 +208,8 @@ def begin_tape(
     `traceparent` and of the stored `conversation`. None: the runtime wants neither, or it cannot be done, which is
     logged: no run fails because of it."""
     given, tapes = runtime.recorder, list[RecordingSink]()
+    if given is None and runtime.telemetry is None:
+        return None
     if isinstance(given, SharedTape):
         return given.tape  # whoever began it has begun all of it
     try:

@@ -136,7 +136,8 @@ class AgentApp:
         self.routes: Final = tuple((each.method, each.path) for each in OPERATIONS)
         """The method and the path of each route."""
         by_path: dict[str, dict[str, Operation]] = {}
-        for each in OPERATIONS:
+        # First what begins a run: routes are tried one after the other.
+        for each in sorted(OPERATIONS, key=lambda each: not each.path.endswith("/runs")):
             by_path.setdefault(each.path, {})[each.method] = each
         # One route for each path, so that a wrong method is told all that are there.
         routes = [

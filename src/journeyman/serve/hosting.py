@@ -262,10 +262,13 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     def _go(self, live: Live, driving: Coroutine[Any, Any, None]) -> None:
         """Let a request's run or turn go on."""
 
+        # Whoever waits for the end was woken before, and is answered first.
         def note(task: object) -> None:
             self._n_going -= 1
             if live.task is task:
                 live.task = None
+            if live.ended is not None and live.ended.code is not None:
+                self._kept.settle(live.name, live)
 
         self._n_going += 1
         live.is_driven = True
@@ -300,9 +303,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         self._n_going += 1
         try:
             deps = await self._deps_of(name) if begins else None
-            handle = await self.durable.start(agent, value, id=name, runtime=self.runtime, here=True)
-            # As it was just stored, so that it need not be asked again whether this program lacks anything for it.
-            row = await self.durable.hub.engine.get(handle.id) if known is None else None
+            row, is_new = await self.durable.begin_here(agent, value, id=name, runtime=self.runtime)
         except InvalidArguments as invalid:
             raise invalid_input(invalid) from None
         except RunDiffers as differs:
@@ -319,7 +320,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             base = 0 if known is None else known.epoch
             live = self._kept.add(name, self._live(name, agent, base=base, is_tied=is_tied and self._is_tied))
             if begins:
-                self._go(live, self._drive(live, handle.id, deps, row=row))
+                self._go(live, self._drive(live, row, deps, is_new=is_new))
         return await self._catch_up(live)
 
     def _check_room(self) -> None:
@@ -334,11 +335,12 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     def _live(self, name: str, agent: Agent[Any, Any, Any], *, base: float = 0, is_tied: bool = False) -> Live:
         return Live(name, agent, base=base, is_tied=is_tied, limits=self.limits)
 
-    async def _drive(self, live: Live, id: str, deps: object, *, row: Row | None) -> None:
-        """Drive a run until it is over, or has left this process."""
+    async def _drive(self, live: Live, row: Row, deps: object, *, is_new: bool) -> None:
+        """Drive a run until it is over, or has left this process. `is_new`: it was begun here, just now."""
         try:
             program = Program(agent=live.agent, runtime=self.runtime, is_checked=True, **_ears(live, deps))
-            outcome = await self.durable.hub.driven(id, program, also=("ready",), row=row)
+            # As it was just stored, so that it need not be asked again whether this program lacks anything for it.
+            outcome = await self.durable.hub.driven(row.id, program, also=("ready",), row=row if is_new else None)
         except RunInUse:
             outcome = Exit(how="held", why="")
         except asyncio.CancelledError:
@@ -350,9 +352,6 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         live.is_driven = False
         if not isinstance(outcome, Exit):
             live.end(outcome)
-            # In two steps of the loop: in the next, whoever waits for the end wakes, and is answered first.
-            loop = asyncio.get_running_loop()
-            loop.call_soon(loop.call_soon, self._kept.settle, live.name, live)
         elif outcome.how == "blocked":
             live.fail("BLOCKED", _cannot_go_on(live.run, outcome.why), _OPERATOR)
         else:

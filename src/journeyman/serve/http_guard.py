@@ -29,7 +29,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from journeyman.cancellation import Abort
+from journeyman.cancellation import Abort, own_task
 from journeyman.closing import TimeToEnd
 from journeyman.errors import Problem, count
 
@@ -133,7 +133,7 @@ def check_encoding(headers: Headers) -> Unwelcome | None:
     """Return why the body of a request is refused for its encoding: nothing here unpacks one, as a few bytes could
     become very many."""
     given = ", ".join(headers.getlist("content-encoding"))
-    if {each.strip().lower() for each in given.split(",")} <= {"", "identity"}:
+    if not given or {each.strip().lower() for each in given.split(",")} <= {"", "identity"}:
         return None
     text = f"The body is said to be encoded as {given[:80]!r}, and this server decodes nothing."
     hint = "Send it as it is, without Content-Encoding."
@@ -143,16 +143,27 @@ def check_encoding(headers: Headers) -> Unwelcome | None:
 async def read_body(pieces: AsyncIterable[bytes], *, most: int) -> bytes | Unwelcome:
     """Return the body of a request, or why it is refused: it has more than `most` bytes, whatever length it was said to
     have, or it does not come in time."""
-    taken, n_bytes = list[bytes](), 0
+    taken, n_bytes, task, is_late = list[bytes](), 0, own_task(), False
+
+    def end_time() -> None:
+        nonlocal is_late
+        is_late = True
+        task.cancel()
+
+    # What `asyncio.timeout` does, at a third of its cost: every request comes here.
+    timer = asyncio.get_running_loop().call_later(BODY_S, end_time)
     try:
-        async with asyncio.timeout(BODY_S):
-            async for piece in pieces:
-                n_bytes += len(piece)
-                if n_bytes > most:
-                    return Unwelcome(413, f"The body has more than {most:,} bytes.", "Send less.")
-                taken.append(piece)
-    except TimeoutError:
+        async for piece in pieces:
+            n_bytes += len(piece)
+            if n_bytes > most:
+                return Unwelcome(413, f"The body has more than {most:,} bytes.", "Send less.")
+            taken.append(piece)
+    except asyncio.CancelledError:
+        if not is_late or task.uncancel():
+            raise
         return Unwelcome(408, f"The body did not come within {BODY_S:g} s.", "Send it again.")
+    finally:
+        timer.cancel()
     return b"".join(taken)
 
 

@@ -124,8 +124,9 @@ class Entry:
     def sent(self) -> bytes:
         """Return the event as it is sent to followers: made once for all of them."""
         if self._sent is None:
-            data = self.event.document if isinstance(self.event, Ended) else to_json(self.event)
-            name = "Result" if isinstance(self.event, Ended) else type(self.event).__name__
+            event = self.event
+            is_end = type(event) is Ended
+            name, data = ("Result", event.document) if is_end else (type(event).__name__, to_json(event))
             self._sent = b"id: %d\nevent: %b\ndata: %b\n\n" % (self.number, name.encode(), data)
         return self._sent
 
@@ -247,6 +248,8 @@ class Live(Followed[Entry]):
         """Answers to questions that will be asked, by their texts."""
         self.over: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
         """Done when it has ended, or begun to be gone on with elsewhere only."""
+        self._waiting: frozenset[Callable[[], None]] = _NOBODY
+        """Called at its end: a step of the loop earlier than by what is done then."""
         self._kept: Final = limits.kept_events
         self._clear: Final = ClearEvents()
 
@@ -260,6 +263,9 @@ class Live(Followed[Entry]):
 
     def hear(self, event: Event) -> None:
         """Take in the next event."""
+        if type(event) not in _LOOKED_AT:
+            self._add(event)
+            return
         match event:
             case ApprovalRequested() | QuestionAsked():
                 is_approval = isinstance(event, ApprovalRequested)
@@ -306,6 +312,8 @@ class Live(Followed[Entry]):
             self.answer = _no_question  # its chat would be kept with it
             self._add(ended)
             self.over.set_result(None)
+            for wake in self._waiting:
+                wake()
 
     def _add(self, event: Event | Ended) -> None:
         """Keep what those who follow are told: without secrets that are known by their text, also over two pieces."""
@@ -363,17 +371,18 @@ class Live(Followed[Entry]):
 
     async def until_over(self, receive: Receive) -> bool:
         leaving, woken = None, Wakeup()
-        self.over.add_done_callback(woken.call)
+        self._waiting |= {woken.call}
         try:
             async with self.followed():
-                await woken.wait(_SOON_S)
-                if not self.over.done():
+                if self.ended is None:
+                    await woken.wait(_SOON_S)
+                if self.ended is None:
                     leaving = asyncio.ensure_future(until_gone(receive))
                     leaving.add_done_callback(woken.call)
                     await woken.wait()
-                return self.over.done()
+                return self.ended is not None
         finally:
-            self.over.remove_done_callback(woken.call)
+            self._waiting -= {woken.call}
             if leaving is not None:
                 leaving.cancel()
 
@@ -387,6 +396,12 @@ class Live(Followed[Entry]):
         except KeyError:
             return False
         return True
+
+
+_LOOKED_AT: Final = frozenset(
+    {ApprovalRequested, QuestionAsked, ApprovalAnswered, QuestionAnswered, RunStarted, RunResumed, TurnEnded}
+)
+"""The events that are more than something to tell."""
 
 
 def _no_question(id: str, answer: Decision | str) -> None:
@@ -419,12 +434,14 @@ class KeptRuns:
         nothing has happened to it; the oldest first."""
         self._chat_used_s: dict[str, float] = {}
         """When chats that are kept in memory were last used; the oldest first."""
+        self._gone: list[str] = []
+        """The names of runs of which nothing is kept any more, since the store was last told."""
         self.keys: Final[dict[str, tuple[str, str]]] = {}
         """Of chats, the key of the newest turn, and what it was asked."""
 
     def clear(self) -> None:
         """Forget everything, as before it was opened."""
-        for kept in (self._lives, self._past, self._going, self._idle, self._chat_used_s, self.keys):
+        for kept in (self._lives, self._past, self._going, self._idle, self._chat_used_s, self._gone, self.keys):
             kept.clear()
 
     def __iter__(self) -> Iterator[Live]:
@@ -512,9 +529,15 @@ class KeptRuns:
                     live.task.cancel()  # it waits for its end, which nobody wants to know any more
                 if self.drop(name, live):
                     self.keys.pop(name, None)
+                    if isinstance(live, Past):
+                        self._gone.append(name)
 
     def forget_stored(self, memory: Memory, *, now: float) -> None:
         """Forget runs and chats that are stored in memory only. `now` is the time by the clock of the runs."""
+        for name in self._gone:  # the result of a run is kept here alone
+            if (row := memory.find(name)) is not None and row.id in memory.over:
+                memory.drop(row.id)
+        self._gone.clear()
         memory.forget_ended(before=now - self._limits.kept_s, most=self._limits.kept_runs)
         now_s = asyncio.get_running_loop().time()
         for id in list(self._chat_used_s):
