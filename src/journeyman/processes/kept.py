@@ -322,8 +322,7 @@ class KeptProcess:
         self._told: Final = told
         self._program: Final = program
         self._keeper: Final = keeper
-        self.opened: object = None
-        """The box that it runs in, which somebody knows as long as they know this."""
+        """The keeper that it runs below, which somebody knows as long as they know this."""
         self.mark: str = ""
         """The mark of its processes, by which they are found where it is in no box, and so can end its keeper."""
         self._heard: bytes = b""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from journeyman.definition import explain_arguments
 from journeyman.hosts.proxy import HostProxy
 from journeyman.needs import need_of_host
 from journeyman.processes.kept import Keeper, Launch
-from journeyman.processes.process import SandboxProcess, SandboxUnavailable
+from journeyman.processes.process import SandboxUnavailable
 from journeyman.sandbox.box import GUARANTEES, Box, SandboxGuarantees, SandboxRefusal
 from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, TellsRefusals
 from journeyman.sandbox.trials import find_guarantees
@@ -24,7 +24,7 @@ from journeyman.sandbox.trials import find_guarantees
 _PROXY_NAMES: Final = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
-class KeptSandbox:
+class KeptSandbox(Keeper):
     """A box whose first process is a keeper."""
 
     def __init__(
@@ -43,7 +43,7 @@ class KeptSandbox:
         """
         self.box: Final = box
         self._proxy: HostProxy | None = None
-        self._keeper: Final = Keeper(
+        super().__init__(
             launch,
             describe,
             folder=box.work,
@@ -52,7 +52,6 @@ class KeptSandbox:
             has_temporary=has_temporary,
             serve=self._serve_hosts if box.hosts else None,
         )
-        self.close: Final = self._keeper.close
 
     def _serve_hosts(self, listener: socket.socket) -> tuple[Mapping[str, str], Callable[[], None]]:
         host, port = listener.getsockname()
@@ -61,33 +60,10 @@ class KeptSandbox:
         variables |= dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1")
         return variables, self._proxy.close
 
-    @property
-    def is_open(self) -> bool:
-        """False once it was closed, or its keeper has ended."""
-        return self._keeper.is_open
-
-    async def spawn(
-        self,
-        program: str,
-        arguments: Sequence[str] = (),
-        *,
-        folder: str | None = None,
-        environment: Mapping[str, str],
-        stdin: int | None = None,
-        stdout: int | None = None,
-        stderr: int | None = None,
-    ) -> SandboxProcess:
-        """Start a program in the box: see `OpenSandbox`."""
-        process = await self._keeper.spawn(
-            program, arguments, folder=folder, environment=environment, stdin=stdin, stdout=stdout, stderr=stderr
-        )
-        process.opened = self
-        return process
-
     def take_refusals(self) -> list[SandboxRefusal]:
         """Return the hosts and sockets that commands were refused since this was asked last: see `TellsRefusals`."""
         places = [] if self._proxy is None else self._proxy.take_refused()
-        sockets = dict.fromkeys([re.sub(r"[^ -~]", "?", each) for each in self._keeper.take_refused()])
+        sockets = dict.fromkeys([re.sub(r"[^ -~]", "?", each) for each in self.take_refused()])
         return [
             *(SandboxRefusal(cause="network", what=each, need=need_of_host(each)) for each in places),
             *(SandboxRefusal(cause="socket", what=each, need="outside") for each in sockets),
