@@ -483,14 +483,10 @@ def test_the_members_of_a_union_are_one_issue_and_no_part_of_the_path() -> None:
 
 
 @pytest.mark.parametrize("annotation", [Node, dict[str, int], list[int], Point, Movie, set[int], Pair, list[int] | int])
-def test_an_object_or_array_sent_as_a_string_gets_a_hint(annotation: TypeForm[object]) -> None:
+def test_an_object_or_array_sent_as_a_string_gets_a_hint_and_a_plain_string_none(annotation: TypeForm[object]) -> None:
     [line] = issues([Parameter(name="it", annotation=annotation)], json.dumps({"it": '[{"a": 1}]'}))
     assert line.endswith("; send the value itself, not a string that holds JSON")
-
-
-def test_a_plain_string_gets_no_such_hint() -> None:
-    [line] = issues([Parameter(name="it", annotation=list[int])], '{"it": "one"}')
-    assert line == 'it: should be a valid array, got "one"'
+    assert issues([Parameter(name="it", annotation=annotation)], '{"it": "one"}')[0].endswith(', got "one"')
 
 
 def test_lines_are_bounded_whatever_the_model_wrote() -> None:

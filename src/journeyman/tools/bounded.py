@@ -155,8 +155,8 @@ class BoundedValidator(Generic[T]):
         may_be_many = shape.n_visits > _MAX_VISITS or (n_looks > _MAX_LOOKS_UNCOUNTED and shape.n_visits > 1)
         if may_be_deep or may_be_many:
             try:
-                if may_be_many and n_holders > MAX_STEPS and "tagged-union" not in self._kinds:
-                    # To make objects of all of it takes as long as to count. A part has no tag that stands behind.
+                if may_be_many and n_holders > MAX_STEPS:
+                    # To make objects of all of it takes as long as to count.
                     part = input_json[: len(input_json) // _SHARE_COUNTED_FIRST]
                     self._count_looks(from_json(part, allow_partial=True), n_values, len(input_json))
                 value = from_json(input_json)

@@ -88,7 +88,10 @@ class Shape:
     def __init__(self, schema: CoreSchema) -> None:
         self.is_strict = False
         """True when a part takes only values of its own type."""
-        self.n_chars_of_choices = max(map(_n_chars_of_choices, each_schema(schema)))
+        listed = [each.get("expected") or each.get("members") for each in each_schema(schema)]
+        listed += [each["choices"] for each in each_schema(schema) if each.get("type") == "tagged-union"]
+        texts = [map(repr, names) for names in listed if is_list(names) or is_dict(names)]
+        self.n_chars_of_choices = max([sum([len(text) + 2 for text in each]) for each in texts], default=0)
         """How long an error may be that names all members of an enum, or all tags of a union."""
         self._definitions: dict[str, _Json] = {}
         self._known: dict[str, _Node] = {}
@@ -262,8 +265,8 @@ class _Count:
 
     def _of_one(self, node: _Node, value: object) -> int:
         tags = [tag for path in node.tag if (tag := _at(value, path)) is not None]
-        if tags:
-            chosen = node.tagged.get(tags[0]) if isinstance(tags[0], str | int) else None
+        if node.tag:  # without a tag, nothing more is looked at; of a part of a text, it may stand behind
+            chosen = node.tagged.get(tags[0]) if tags and isinstance(tags[0], str | int) else None
             return 1 if chosen is None else self.of(chosen, value)
         most = 0
         for each in node.one_of:
@@ -325,12 +328,6 @@ def _paths(given: object) -> list[_Path]:
         return [(given,)]
     listed: list[Any] = given if is_list(given) else []
     return [tuple(listed)] if listed and isinstance(listed[0], str) else [tuple(path) for path in listed]
-
-
-def _n_chars_of_choices(schema: _Json) -> int:
-    choices = schema.get("choices") if schema.get("type") == "tagged-union" else None
-    named = choices or schema.get("expected") or schema.get("members")
-    return sum([len(repr(each)) + 2 for each in named]) if is_list(named) or is_dict(named) else 0
 
 
 def _reachable_nodes(node: _Node) -> set[_Node]:
