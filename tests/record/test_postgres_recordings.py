@@ -85,28 +85,6 @@ async def test_what_a_database_that_was_started_again_cannot_tell_is_not_recorde
         await asyncio.to_thread(storage.close)
 
 
-async def test_many_record_at_once_while_others_forget(emptied: str) -> None:
-    shared = "y" * 900
-
-    async def one(number: int) -> None:
-        with Recorder(emptied, keep_s=None, keep_bytes=None) as recorder:
-            for _ in range(3):
-                agent = Agent(name=f"a{number}", system=shared, model=ScriptedModel([say("So.")]))
-                await run(agent, "?", runtime=Runtime(recorder=recorder))
-                await recorder.flush()
-            with Recordings(emptied) as recordings:
-                await asyncio.to_thread(recordings.forget, recordings.runs(agent=f"a{number}")[1:])
-
-    async with asyncio.TaskGroup() as group:
-        for number in range(4):
-            group.create_task(one(number))
-    with Recordings(emptied) as recordings:
-        left = recordings.runs()
-        bodies = [recordings.body(request) for each in left for request in recordings.requests(each)]
-    assert sorted(each.agent for each in left) == ["a0", "a1", "a2", "a3"]
-    assert [shared.encode() in (body or b"") for body in bodies] == [True] * 4
-
-
 async def test_texts_that_postgres_cannot_hold_come_back_as_they_were(emptied: str) -> None:
     name = "nul\0 and ␛0"
     agent = Agent(name="scout", model=ScriptedModel([say(call("look", {"topic": name})), say("So.")]), tools=[look])

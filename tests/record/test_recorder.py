@@ -1,5 +1,6 @@
 """What a recording holds: what happened, each request byte for byte, and no secrets; whatever becomes of the disk."""
 
+import asyncio
 import logging
 import random
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import pytest
 
 from journeyman import Agent, Limits, Output, Runtime, run, tool
 from journeyman.errors import StoreError
-from journeyman.events import RecordingEnded
+from journeyman.events import RecordingEnded, Target
 from journeyman.model import Response
 from journeyman.record import RecordedEvent, RecordedRun, Recorder, Recordings
 from journeyman.record.packing import Folder
@@ -113,16 +114,57 @@ async def test_a_request_grows_by_what_is_new(place: str) -> None:
         """Read a page."""
         return f"{n} {page}"
 
-    answers = [*[say(call("read", {"n": n}, id=f"c{n}")) for n in range(60)], say("Read.")]
-    agent = Agent(name="reader", model=ScriptedModel(answers), tools=[read], limits=Limits(iterations=100))
+    answers = [*[say(call("read", {"n": n}, id=f"c{n}")) for n in range(140)], say("Read.")]
+    agent = Agent(name="reader", model=ScriptedModel(answers), tools=[read], limits=Limits(iterations=200))
     (await run(agent, "Read.", runtime=Runtime(recorder=place))).unwrap()
     with Recordings(place) as recordings:
         found = recordings.find("last")
         requests = recordings.requests(found)
         whole = recordings.body(requests[-1]) or b""
-        assert len(requests) == 61
+        assert len(requests) == 141  # more than go on from one another
         assert [len(recordings.body(each) or b"") for each in requests] == [each.size for each in requests]
         assert found.bytes < 1.3 * len(whole)
+
+
+async def test_two_who_record_one_run_take_nothing_from_each_other(place: str) -> None:
+    """A process that has lost a durable run may tell of it while the next one does."""
+    with Recorder(place) as first, Recorder(place) as second:
+        early = first.begin("durable", "scout")
+        early.hear(Target(path=("scout",), target="early 0"))
+        await first.flush()
+        late = second.begin("durable", "scout", id=early.id)
+        for n in (1, 2, 3):
+            for recorder, tape, name in ((second, late, "late"), (first, early, "early")):
+                tape.hear(Target(path=("scout",), target=f"{name} {n}"))
+                await recorder.flush()
+        await late.end("success")
+    _, events = recorded(place)
+    told = [str(event.facts["target"]) for event in events]
+    assert [each for each in told if each < "f"] == [f"early {n}" for n in range(4)]
+    assert [each for each in told if each > "f"] == [f"late {n}" for n in (1, 2, 3)]
+    assert all(event.n < 2**53 for event in events)  # what JavaScript holds exactly
+
+
+async def test_those_who_record_at_once_share_texts_and_forget_their_own(place: str) -> None:
+    shared = "y" * 900
+
+    async def one(number: int) -> None:
+        with Recorder(place, keep_s=None, keep_bytes=None) as recorder:
+            for _ in range(3):
+                agent = Agent(name=f"a{number}", system=shared, model=ScriptedModel([say("So.")]))
+                await run(agent, "?", runtime=Runtime(recorder=recorder))
+                await recorder.flush()
+            with Recordings(place) as recordings:
+                await asyncio.to_thread(recordings.forget, recordings.runs(agent=f"a{number}")[1:])
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(4):
+            group.create_task(one(number))
+    with Recordings(place) as recordings:
+        left = recordings.runs()
+        bodies = [recordings.body(request) for each in left for request in recordings.requests(each)]
+    assert sorted(each.agent for each in left) == ["a0", "a1", "a2", "a3"]
+    assert [shared.encode() in (body or b"") for body in bodies] == [True] * 4
 
 
 async def test_headers_are_kept_without_the_key(path: Path) -> None:
@@ -173,6 +215,21 @@ def test_a_long_text_is_a_secret_where_its_name_says_so() -> None:
     text, folder = random.Random(3).randbytes(150).hex(), Folder(Redactor(()))
     assert [folder.add(f'{{"{name}":"{text}"}}') for name in ("token", "page")] == [0, 1]
     assert [text.encode() in b"".join(each.segments()) for each in folder.done()] == [False, True]
+
+
+def test_what_a_provider_has_signed_is_no_secret_and_stays_as_it_is() -> None:
+    key = f"sk-ant-api03-{'Ab3' * 31}"
+    texts = (
+        f'{{"type":"thinking","signature":"{key}"}}',
+        f'{{"thoughtSignature":"{key * 4}"}}',
+        f'{{"encrypted_content":"{key}"}}',
+        f'{{"signature":"{key}"}}',  # of no thought
+    )
+    folder = Folder(Redactor(()))
+    assert [folder.add(each) for each in texts] == [0, 1, 2, 3]
+    whole = [b"".join(each.segments()).decode() for each in folder.done()]
+    assert whole[:3] == [*texts[:3]]
+    assert key not in whole[3]
 
 
 async def test_without_content_only_shapes_are_kept(path: Path) -> None:
