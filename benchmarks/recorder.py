@@ -18,6 +18,7 @@ from journeyman.model import Request, Response
 from journeyman.otel import OpenTelemetry
 from journeyman.record import Recorder, Recordings
 from journeyman.store.file import File
+from journeyman.store.recordings import EVENTS, events_path
 from journeyman.testing.scripted import FunctionModel, call, say
 
 
@@ -97,23 +98,24 @@ async def _room(path: Path, iterations: int) -> Row:
 
 
 def _size(path: Path) -> int:
-    return path.stat().st_size
+    return events_path(path).stat().st_size
 
 
 def _searches(path: Path, *, runs: int, events: int) -> list[Row]:
     Recorder(path).close()
-    file = File(path)
+    file = File(events_path(path), kind=EVENTS)
     with file.transaction() as connection:
         connection.executemany(
-            "INSERT INTO rec_runs (id, kind, agent, model, input, owner, has_content, started, seen, status)"
-            " VALUES (?, 'run', 'reader', 'scripted:x', 'Read it.', '', 1, ?, ?, 'success')",
+            "INSERT INTO rec_runs"
+            " (id, kind, agent, model, input, owner, life, due, until, has_content, started, seen, status)"
+            " VALUES (?, 'run', 'reader', 'scripted:x', 'Read it.', '', 1, 1 << 30, 1 << 30, 1, ?, ?, 'success')",
             ((f"{n:036x}", float(n), float(n)) for n in range(runs)),
         )
         connection.executemany(
-            "INSERT INTO rec_events (run, at, path, kind, attempt, iteration, call, tool, body)"
-            " VALUES (?, ?, 'reader', 'ToolFinished', 1, 1, 'c1', 'read', ?)",
+            "INSERT INTO rec_events (run, n, until, at, path, kind, attempt, iteration, call, tool, body)"
+            " VALUES (?, ?, 1, ?, 'reader', 'ToolFinished', 1, 1, 'c1', 'read', ?)",
             (
-                (n % runs + 1, float(n), f'{{"tool_result":"page {n} of the book","duration_s":0.1}}')
+                (n % runs + 1, n, float(n), f'{{"tool_result":"page {n} of the book","duration_s":0.1}}')
                 for n in range(events)
             ),
         )

@@ -26,6 +26,7 @@ from journeyman import Agent, Limits, Runtime, run, tool
 from journeyman.model import Request, Response
 from journeyman.record import Recorder, Recordings
 from journeyman.store.file import File
+from journeyman.store.recordings import EVENTS, events_path
 from journeyman.testing.scripted import FunctionModel, call, say
 
 _TOKEN = secrets.token_hex(16)
@@ -100,11 +101,12 @@ def _many(path: Path, n: int) -> None:
     """Make a store of so many runs, without what happened in them."""
     Recorder(path).close()
     now = time.time()
-    file = File(path)
+    file = File(events_path(path), kind=EVENTS)
     with file.transaction() as connection:
         connection.executemany(
-            "INSERT INTO rec_runs (id, kind, agent, model, input, owner, has_content, started, seen, ended, status,"
-            " cost) VALUES (?, 'run', 'reader', 'scripted:x', 'Read it.', '', 1, ?, ?, ?, 'success', 0.01)",
+            "INSERT INTO rec_runs"
+            " (id, kind, agent, model, input, owner, life, due, until, has_content, started, seen, ended, status, cost)"
+            " VALUES (?, 'run', 'reader', 'scripted:x', 'Read it.', '', 1, 1 << 30, 1 << 30, 1, ?, ?, ?, 'success', 0.01)",
             ((f"{each:032x}", *[now - 20 * (n - each)] * 3) for each in range(n)),
         )
     file.close()

@@ -132,6 +132,8 @@ class Prefix:
     tools: tuple[ToolSpec, ...] = ()
     output: OutputFormat | None = None
     """What the provider makes the model answer with; None: a text."""
+    is_shared: bool = field(default=False, repr=False, compare=False)
+    """True: the system prompt and the tools come from the agent's definition alone, and are those of all its runs."""
     wire: dict[str, bytes] = field(default_factory=lambda: {}, init=False, repr=False, compare=False)
     """The bytes of the prefix as it is sent, by codec id: it is encoded once."""
 

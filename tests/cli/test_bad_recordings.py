@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from journeyman.store.recordings import events_path
 from tests.cli.program import QUICK_PYTEST, Done, Warm, assert_one_error_line, running
 from tests.cli.test_recorded_commands import AGENTS
 from tests.store.test_killed import started
@@ -58,8 +59,13 @@ def _newer_recordings(place: Path, good: Path) -> None:
 
 
 def _changed(place: Path, good: Path, statement: str) -> None:
-    shutil.copy(good, place)
+    _copy(good, place)
     tamper.alter(place, statement)
+
+
+def _copy(store: Path, place: Path) -> None:
+    shutil.copy(store, place)
+    shutil.copy(events_path(store), events_path(place))
 
 
 def _missing(place: Path, good: Path) -> None:
@@ -99,8 +105,8 @@ def test_a_store_that_may_not_be_written_is_named_with_what_to_do(
 ) -> None:
     place = tmp_path / "kept" / "runs.db"
     place.parent.mkdir()
-    shutil.copy(tmp_path / "good.db", place)
-    place.chmod(0o400 if what == "file" else 0o600)
+    _copy(tmp_path / "good.db", place)
+    events_path(place).chmod(0o400 if what == "file" else 0o600)
     place.parent.chmod(0o700 if what == "file" else 0o500)
     for words in (
         (("prune", "last"),) if what == "file" else (("runs",), ("cassette", "test", "last"), ("prune", "last"))
@@ -121,26 +127,26 @@ def _locked(place: Path) -> Generator[None]:
 
 
 def test_what_somebody_writes_to_is_read_and_not_written(desk: Callable[..., Done], tmp_path: Path) -> None:
-    with _locked(tmp_path / "good.db"):
+    with _locked(events_path(tmp_path / "good.db")):
         for words in COMMANDS[:-1]:
             done = desk(*words, "--store", "good.db")
             assert (done.code, "error" in done.stderr) == (0, False), done.stderr
         done = desk("prune", "last", "--store", "good.db")
-    assert_one_error_line(done, 2, ["good.db could not be written", "Another program is writing to it"])
+    assert_one_error_line(done, 2, ["good.db-events could not be written", "Another program is writing to it"])
 
 
-def test_a_damaged_store_is_repaired_and_says_so(desk: Callable[..., Done], tmp_path: Path) -> None:
-    data = bytearray((tmp_path / "good.db").read_bytes())
+def test_damaged_recordings_are_put_aside_and_it_is_said_once(desk: Callable[..., Done], tmp_path: Path) -> None:
+    events = events_path(tmp_path / "good.db")
+    data = bytearray(events.read_bytes())
     data[100:104] = b"\xa5" * 4
-    for n, words in enumerate(COMMANDS[::3]):
-        place = tmp_path / f"runs{n}.db"
-        place.write_bytes(data)
-        place.chmod(0o600)
-        done = desk(*words, "--store", place.name)
-        assert (done.code, done.stderr.count("was damaged. 2 recordings and 0 records were recovered")) == (0, 1)
-        assert "recorded.py" not in done.stderr, "the line of our program that found it"
-        done = desk("runs", "--json", "--store", place.name)
-        assert (done.stderr, len(json.loads(done.stdout)["recordings"])) == ("", 1 if words[0] == "prune" else 2)
+    events.write_bytes(data)
+    told = "good.db-events was damaged, so recordings begin anew; runs and chats go on."
+    done = desk("runs", "--json", "--store", "good.db")
+    assert (done.code, json.loads(done.stdout), done.stderr.count(told)) == (0, {"runs": []}, 1)
+    assert "recorded.py" not in done.stderr, "the line of our program that found it"
+    assert desk("run", "agents.py:scout", "?", "--quiet", "--store", "good.db").code == 0
+    done = desk("runs", "--json", "--store", "good.db")
+    assert (done.stderr, len(json.loads(done.stdout)["recordings"])) == ("", 1)
 
 
 def test_wrong_ids_name_the_nearest_and_short_ones_those_that_fit(desk: Callable[..., Done]) -> None:

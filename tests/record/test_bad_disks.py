@@ -14,6 +14,7 @@ from journeyman.events import RecordingEnded, Target
 from journeyman.model import Request
 from journeyman.record import Recorder, Recordings
 from journeyman.record.recorder import MOST_WAITING
+from journeyman.store.recordings import events_path
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from tests.cli.program import Warm
 from tests.play import Recorder as Heard
@@ -139,7 +140,7 @@ async def test_a_slow_disk_costs_reports_of_progress_and_nothing_else(path: Path
         return "So." if len(was_free) > 1 else call("report", id="c1")
 
     agent = Agent(name="scout", model=FunctionModel(answer), tools=[report])
-    with Recorder(path) as recorder, closing(sqlite3.connect(path, isolation_level=None)) as disk:
+    with Recorder(path) as recorder, closing(sqlite3.connect(events_path(path), isolation_level=None)) as disk:
         (await run(agent, "?", runtime=Runtime(recorder=recorder))).unwrap()
     assert was_free == [True, True], "no run goes on while so much waits"
     with Recordings(path) as recordings:
@@ -174,7 +175,7 @@ async def test_what_another_program_keeps_for_a_while_is_written_afterwards(path
 
     answers = [say(call("hold", id="c1")), say(call("release", id="c2")), say("So.")]
     agent = Agent(name="scout", model=ScriptedModel(answers), tools=[hold, release])
-    with Recorder(path) as recorder, closing(sqlite3.connect(path, isolation_level=None)) as disk:
+    with Recorder(path) as recorder, closing(sqlite3.connect(events_path(path), isolation_level=None)) as disk:
         (await run(agent, "?", runtime=Runtime(recorder=recorder))).unwrap()
     with Recordings(path) as recordings:
         found = recordings.find("last")

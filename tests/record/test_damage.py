@@ -1,102 +1,161 @@
-"""A damaged store: what can be read of its recordings is recovered."""
+"""The file of recordings beside a store: whatever becomes of it delays and breaks nothing else."""
 
-import warnings
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from journeyman import Agent, Runtime, run, tool
+from journeyman import Agent, Chat, Limits, Runtime, ToolContext, run, tool
+from journeyman.durable import Durable
 from journeyman.errors import StoreError
-from journeyman.record import RecordedEvent, Recorder, Recordings
-from journeyman.store.store import StoreRepaired
+from journeyman.record import Recorder, Recordings
+from journeyman.store.recordings import events_path
 from journeyman.testing.scripted import ScriptedModel, call, say
+from tests.support.room import no_room
 
-PAGE = 4096
-N = 25
-SYSTEM = "You are careful, and say what you know. " * 20
+WORDS = "".join(Random(4).choices("abcdefghijklmnop ", k=2_000))
+
+
+def scout(*answers: str) -> Agent:
+    return Agent(name="scout", model=ScriptedModel(list(answers)), system=WORDS)
 
 
 async def filled(path: Path) -> None:
-    """Record runs that share pieces."""
-    chance = Random(4)
-
-    @tool
-    async def look(n: int) -> str:
-        """Look."""
-        return f"{n} " + "".join(chance.choices("abcdefghijklmnop ", k=900))
-
+    """Keep a conversation and a durable run in a store, and record both, and more."""
     with Recorder(path) as recorder:
-        for number in range(N):
-            answers = [*[say(call("look", {"n": n}, id=f"c{n}")) for n in range(4)], say(f"Answer {number}.")]
-            agent = Agent(name="scout", model=ScriptedModel(answers), tools=[look], system=SYSTEM)
-            (await run(agent, f"Question {number}?", runtime=Runtime(recorder=recorder))).unwrap()
+        runtime = Runtime(recorder=recorder)
+        async with Chat.open(scout("Hello."), path, id="user-42", create=True, runtime=runtime) as chat:
+            await chat.prompt("Who is there?")
+        for number in range(9):
+            await run(scout(f"{number} {WORDS[number:]}"), f"{number} {WORDS}", runtime=runtime)
+        async with Durable(path) as durable:
+            await durable.run(scout("Done."), "Do it.", id="errand", runtime=runtime)
 
 
-def contents(path: Path) -> dict[str, tuple[list[RecordedEvent], list[bytes | None]]]:
-    """Return all events and requests of a store, by recording."""
-    with Recordings(path) as recordings:
-        return {
-            found.id: (
-                list(recordings.all_events(found)),
-                [recordings.body(request) for request in recordings.requests(found)],
-            )
-            for found in recordings.runs()
-        }
+async def goes_on(path: Path) -> None:
+    """Assert that the conversation and the run are in a store, and go on."""
+    async with Chat.open(scout("Still."), path, id="user-42") as chat:
+        assert len(chat.messages) == 2
+        assert (await chat.prompt("Still there?")).unwrap() == "Still."
+    async with Durable(path) as durable:
+        assert (await (await durable.get("errand")).info()).status == "done"
 
 
-def recovered(path: Path) -> dict[str, tuple[list[RecordedEvent], list[bytes | None]]]:
-    """Return them after damage, which may show only when they are read."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StoreRepaired)
-        try:
-            return contents(path)
-        except StoreError as error:
-            assert "is damaged" in error.message  # noqa: PT017
-        return contents(path)
+def smash(at: int) -> Callable[[Path], None]:
+    def spoil(path: Path) -> None:
+        data = bytearray(path.read_bytes())
+        start = at % len(data)
+        data[start : start + 4096] = b"\xa5" * len(data[start : start + 4096])
+        path.write_bytes(data)
+
+    return spoil
 
 
-async def test_a_damaged_page_costs_what_was_on_it_and_nothing_else(path: Path) -> None:
-    await filled(path)
-    whole, before = path.read_bytes(), contents(path)
-    events = {event.n: event for told, _ in before.values() for event in told}
-    bodies = {body for _, sent in before.values() for body in sent}
-    n_pages = len(whole) // PAGE
-    for page in [n_pages, *Random(9).sample(range(30, n_pages), 10)]:
-        path.write_bytes(whole[: (page - 1) * PAGE] + b"\xa5" * PAGE + whole[page * PAGE :])
-        after = recovered(path)
-        left = [event for told, _ in after.values() for event in told]
-        lost = [event for event in left if events[event.n] != event]
-        assert [event for event in lost if "lost" not in event.facts] == [], page
-        assert len(events) - len(left) + len(lost) < 120, page
-        kept = [body for _, sent in after.values() for body in sent if body is not None]
-        assert set(kept) <= bodies, page
-        for damaged in path.parent.glob(f"{path.name}.damaged-*"):
-            damaged.unlink()
-
-
-@pytest.mark.parametrize("page", ["first", "schema"])
-async def test_damage_where_the_tables_are_listed_costs_no_recording(path: Path, page: str) -> None:
-    await filled(path)
-    before, data = contents(path), bytearray(path.read_bytes())
-    number = 1 if page == "first" else int.from_bytes(data[108:112], "big")  # the last page of the list
-    start = (number - 1) * PAGE + (100 if number == 1 else 0)
-    data[start : start + 8] = b"\xa5" * 8
-    path.write_bytes(data)
-    with pytest.warns(StoreRepaired, match=f"{N} recordings and 0 records were recovered"):
-        assert contents(path) == before
-    assert contents(path) == before
-
-
+@pytest.mark.parametrize(
+    "spoil", [smash(100), smash(0), smash(-4096), smash(10 * 4096)], ids=["list", "head", "end", "middle"]
+)
 @pytest.mark.filterwarnings("ignore::journeyman.store.store.StoreRepaired")
-async def test_a_recorder_goes_on_in_a_repaired_store_and_shares_its_pieces(path: Path) -> None:
+async def test_damaged_recordings_are_put_aside_and_told_and_the_store_is_whole(
+    path: Path, spoil: Callable[[Path], None]
+) -> None:
     await filled(path)
-    data = bytearray(path.read_bytes())
-    data[100] ^= 0xFF
-    path.write_bytes(data)
-    await filled(path)
-    assert len(contents(path)) == 2 * N
-    with Recordings(path) as recordings:
-        recordings.forget(recordings.runs()[N:])
+    store, events = path.read_bytes(), events_path(path)
+    spoil(events)
+    recordings = Recordings(path)
+    try:
         for found in recordings.runs():
-            assert [request for request in recordings.requests(found) if recordings.body(request) is None] == []
+            assert [*recordings.all_events(found)]
+    except StoreError as error:
+        assert "is damaged" in error.message  # noqa: PT017
+    finally:
+        recordings.close()
+    told = recordings.notice or ""
+    assert f"{events} was damaged" in told
+    aside = events.with_name(f"{events.name}.damaged-1")
+    assert str(aside) in told
+    assert aside.exists()
+    assert path.read_bytes() == store
+    await goes_on(path)
+    (await run(scout("Again."), "?", runtime=Runtime(recorder=path))).unwrap()
+    with Recordings(path) as recordings:
+        assert [found.status for found in recordings.runs()] == ["success"]
+
+
+@pytest.mark.parametrize("what", ["missing", "of another store", "not ours"])
+async def test_a_store_is_whole_without_its_recordings_or_with_others(
+    path: Path, what: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    await filled(path)
+    copied = tmp_path_factory.mktemp("copy") / "copied.db"
+    shutil.copyfile(path, copied)
+    if what == "of another store":
+        (await run(scout("Else."), "Elsewhere?", runtime=Runtime(recorder=copied.with_name("other.db")))).unwrap()
+        shutil.copyfile(events_path(copied.with_name("other.db")), events_path(copied))
+    elif what == "not ours":
+        with closing(sqlite3.connect(events_path(copied))) as connection:
+            connection.execute("CREATE TABLE accounts (name TEXT)")
+        events_path(copied).chmod(0o600)
+        with pytest.raises(StoreError, match=r"copied.db-events is not a store of journeyman"):
+            Recordings(copied)
+    await goes_on(copied)
+    if what != "not ours":
+        with Recordings(copied) as recordings:
+            assert [found.input for found in recordings.runs()] == (
+                ["Elsewhere?"] if what == "of another store" else []
+            )
+        assert events_path(copied).exists() is (what != "missing")  # who looks makes none
+
+
+class Troubles:
+    """What may befall the file of recordings while a run goes on."""
+
+    def __init__(self, path: Path) -> None:
+        self.events = events_path(path)
+
+    def stalled(self) -> AbstractContextManager[object]:
+        disk = sqlite3.connect(self.events, isolation_level=None)
+        disk.execute("BEGIN IMMEDIATE")
+        return closing(disk)
+
+    def full(self) -> AbstractContextManager[object]:
+        return no_room(self.events.parent, 1_500_000)
+
+    def deleted(self) -> AbstractContextManager[object]:
+        self.events.unlink()
+        return nullcontext()
+
+    def damaged(self) -> AbstractContextManager[object]:
+        for file in (self.events, self.events.with_name(f"{self.events.name}-wal")):
+            with file.open("r+b") as data:
+                data.write(b"\xa5" * file.stat().st_size)
+        return nullcontext()
+
+
+@pytest.mark.parametrize("what", ["stalled", "full", "deleted", "damaged"])
+@pytest.mark.filterwarnings("ignore::journeyman.store.store.StoreRepaired")
+async def test_no_step_waits_for_recordings_or_fails_by_them(path: Path, what: str) -> None:
+    @tool(effect="once")
+    async def work(ctx: ToolContext, n: int) -> str:
+        """Work, and tell of it."""
+        for each in range(300):  # which only recordings hold
+            ctx.progress(f"{n} {each} {''.join(Random(each).choices(WORDS, k=800))}")
+        return f"{n} is done"
+
+    answers = [*[say(call("work", {"n": n}, id=f"c{n}")) for n in range(20)], say("Done.")]
+    agent = Agent(name="worker", model=ScriptedModel(answers), tools=[work], limits=Limits(iterations=25))
+    async with Durable(path) as durable:
+        with Recorder(path) as recorder:
+            await run(scout("First."), "?", runtime=Runtime(recorder=recorder))
+            await recorder.flush()
+            trouble: Callable[[], AbstractContextManager[object]] = getattr(Troubles(path), what)
+            with trouble():  # which ends once the run has ended
+                result = await durable.run(agent, "Work.", id="work", runtime=Runtime(recorder=recorder))
+        assert result.unwrap() == "Done."
+        assert (await (await durable.get("work")).info()).leases == 1
+    with Recordings(path) as recordings:
+        kinds = {events[-1].kind for found in recordings.runs() if (events := [*recordings.all_events(found)])}
+    assert kinds == {"stalled": {"RunSucceeded"}, "full": {"RunSucceeded", "ToolProgress"}}.get(what, set())

@@ -12,6 +12,7 @@ import psycopg
 from journeyman.data import field_names
 from journeyman.durable.records import Row
 from journeyman.store.codec import checksum
+from journeyman.store.recordings import events_path
 
 NEWER_RECORDINGS: Final = "UPDATE rec_format SET version = 99"
 """As a later version leaves the tables of recordings."""
@@ -21,10 +22,8 @@ DROP TABLE rec_format; ALTER TABLE new RENAME TO rec_format
 """
 NEWER_RUNS: Final = "UPDATE jm_version SET version = 8"
 OLDER_RUNS: Final = "UPDATE jm_version SET version = 4"
-ONE_EVENT: Final = "INSERT INTO rec_events (run, at, path, kind) VALUES (1, 0.0, '', 'a')"
-COUNT_EVENTS: Final = "SELECT count(*) FROM rec_events"
 WITHOUT_EVENTS: Final = "DROP TABLE rec_events"
-OLD_RUN: Final = "UPDATE rec_runs SET seen = 1 WHERE n = 1"
+OLD_RUN: Final = "UPDATE rec_runs SET due = 1, until = 1, seen = 1 WHERE n = 1"
 DONE_RUNS: Final = "UPDATE jm_runs SET status = 'done'"
 LARGE_RUN: Final = "UPDATE rec_runs SET bytes = 2000000000 WHERE n = 2"
 
@@ -46,7 +45,9 @@ def alter(place: Path | str, statements: str) -> None:
         with psycopg.connect(str(place), autocommit=True) as database:
             database.execute(statements.encode())
     else:
-        with closing(sqlite3.connect(place)) as file, file:
+        # Recordings have a file of their own.
+        is_recorded = "rec_" in statements
+        with closing(sqlite3.connect(events_path(Path(place)) if is_recorded else place)) as file, file:
             file.executescript(statements)
 
 

@@ -24,6 +24,7 @@ from playwright.async_api import Browser, Page, Route, async_playwright
 from journeyman.environment import somebody
 from journeyman.record import Recorder, Recordings
 from journeyman.store.file import File
+from journeyman.store.recordings import EVENTS, events_path
 from tests.view.conftest import ARGS
 from tests.view.desk import TOKEN, viewing
 from tests.view.provider import Provider
@@ -156,7 +157,7 @@ class Camera:
 def move(path: Path) -> None:
     """Move what is recorded to the day of the pictures, give it ids that do not change, and list some of it again as
     what happened before."""
-    file = File(path)
+    file = File(events_path(path), kind=EVENTS)
     rows: list[tuple[int, float, str]] = file.rows("SELECT n, started, agent FROM rec_runs ORDER BY started DESC")
     with file.transaction() as connection:
         for nth, (n, started, agent) in enumerate(rows):
@@ -189,6 +190,7 @@ async def take_all(folder: Path, store: Path | None = None) -> None:
             await record_all(path, pace=PACE)
         else:
             shutil.copy(store, path)
+            shutil.copy(events_path(store), events_path(path))
         move(path)
         fonts = Path(temporary) / "fonts.conf"
         fonts.write_text(_FONTS, encoding="utf-8")

@@ -14,6 +14,7 @@ from playwright.async_api import Page, Route, expect
 from journeyman.durable import Durable
 from journeyman.environment import somebody
 from journeyman.record import Recorder, Recordings
+from journeyman.store.recordings import events_path
 from tests.cli.program import Done, Running, Warm, running
 from tests.cli.terminal import PATIENCE_S, terminal
 from tests.view.agents import FIRST_WORDS
@@ -114,7 +115,7 @@ async def before_it_is_heard(page: Page, happens: Callable[[], Awaitable[object]
 
 def looked_at_now(store: str) -> set[object]:
     """Return the runs at which somebody looks; of the list of all, an empty name."""
-    with closing(sqlite3.connect(store)) as connection:
+    with closing(sqlite3.connect(events_path(Path(store)))) as connection:
         return {run for (run,) in connection.execute("SELECT run FROM rec_watched WHERE until > ?", (time.time(),))}
 
 

@@ -55,7 +55,8 @@ export interface Happened {
 
 /** One request to a model, and what came back. */
 export interface Sent {
-  n: number; // Its number in the store.
+  run: string; // The id of the recording.
+  n: number; // Its number in the recording.
   at: number; // Seconds since 1970.
   path: string[];
   attempt: number;

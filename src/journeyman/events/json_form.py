@@ -73,7 +73,7 @@ class RecordedEvent:
     """Something that happened in a run: an event of `journeyman.events` by the name of its class."""
 
     n: int
-    """Its number in the store; 0: it is not stored. Later events of a run have higher numbers; give it as `after` to
+    """Its number in the recording; 0: it is not stored. Later events have higher numbers; give it as `after` to
     read what follows."""
     at: float
     """Seconds since 1970."""

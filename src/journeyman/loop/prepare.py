@@ -482,6 +482,7 @@ def _prefix(run: Run, system: tuple[Text, ...], specs: Sequence[ToolSpec]) -> Pr
         system=(*system, outputs.words) if mode == "prompted" else system,
         tools=sent_tools(specs, loads_tools=facts_of(run.model).loads_tools) or retired_tools(run.history),
         output=outputs.format if mode == "native" else None,
+        is_shared=not (callable(run.agent.plan.system) or run.agent.plan.sources),
     )
 
 

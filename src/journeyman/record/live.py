@@ -151,7 +151,7 @@ class LiveRecordings:
 
     def _write(self, statement: str, given: Sequence[object]) -> bool:
         try:
-            self._file.write(statement, given)
+            self._file.write((statement, [given]), tells=True)
         except StoreError as error:
             if not error.is_busy:
                 _log.warning("the words of an answer cannot be shown: %s", error.message)

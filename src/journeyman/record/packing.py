@@ -16,10 +16,10 @@ from typing import Final
 from pydantic import JsonValue
 
 from journeyman.json_numbers import write_sound_json
-from journeyman.record.schema import packed
+from journeyman.record.retention import Lasts
+from journeyman.record.schema import SHARED
 from journeyman.store.codec import pack
 from journeyman.store.recordings import digest_of
-from journeyman.store.storage import Storage, Transaction
 from journeyman.tools.redaction import MARK, Redactor
 
 _LONG: Final = 200
@@ -35,7 +35,7 @@ _NO_PART: Final = re.compile('["\\\\\0]')
 _SIGNED: Final = ('"signature":', '"thoughtSignature":', '"encrypted_content":')
 """The names before what a provider has signed or encrypted: no secret, though it looks like one. The first means that
 in reasoning only."""
-# It bounds the memory; what is forgotten is looked for in the store.
+# It bounds the memory; what is forgotten is written once more.
 _REMEMBERED: Final = 50_000
 
 
@@ -159,70 +159,43 @@ def dumped(facts: object) -> str:
 
 
 class Pieces:
-    """The pieces of a store, found by their digests."""
+    """The long texts of one batch, each under its digest, and on which day it goes.
 
-    def __init__(self, file: Storage, *, has_content: bool) -> None:
-        self._file = file
-        self._has_content = has_content
-        self._key: bytes = file.rows("SELECT key FROM rec_format")[0][0]
-        self._known: OrderedDict[int, tuple[int, int, int]] = OrderedDict()
-        """By digest: number, size, and the recording it belongs to."""
-        self._version = -1
-        self._connection: Transaction
+    Nothing is looked up: a text that this recorder has not written for long enough is written again, which changes
+    nothing where it is there. So no event or request outlives a text of its own, whoever forgets what meanwhile.
+    """
 
-    def begin(self, connection: Transaction) -> None:
-        """Begin a transaction. What others have written meanwhile may have taken pieces away."""
-        self._connection = connection
-        version = connection.forgotten()
-        if version != self._version:
-            self._known.clear()
-            self._version = version
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._known: OrderedDict[tuple[int, int], int] = OrderedDict()
+        """By root and digest the day on which a text goes that was written."""
+        self._rows: dict[tuple[int, int], tuple[object, ...]] = {}
 
     def forget(self) -> None:
-        """Forget what is known: some of it may have been taken out."""
+        """Forget what was written: it may not be there."""
         self._known.clear()
+        self._rows.clear()
 
-    def number(self, body: bytes, run: int, used: set[int]) -> tuple[int, int]:
-        """Return the number of a piece for a recording, and how many bytes it has added to the store. `used` are the
-        pieces of other recordings that it is known to use."""
-        digest, size = digest_of(body, self._key), len(body)
-        known = self._known.get(digest)
-        if known is None or known[1] != size:
-            body_is = "NOT NULL" if self._has_content else "NULL"
-            # A digest of eight bytes and the size: what has both in common by chance is not expected in any store.
-            query = f"SELECT n, size, run FROM rec_pieces WHERE digest = ? AND size = ? AND body IS {body_is} LIMIT 1"
-            known = self._connection.execute(query, (digest, size)).fetchone()
-            if known is not None:
-                self._remember(digest, known)
-        if known is None:
-            stored = pack(body) if self._has_content else None
-            row = (run, digest, size, stored)
-            made = self._connection.add(_ADD, row)
-            self._remember(digest, (made, size, run))
-            return made, len(stored or b"") + 40
-        number, _, owner = known
-        if owner != run and number not in used:
-            self._connection.execute(_SHARE, (number, run))
-            used.add(number)
-        return number, 0
+    def take(self) -> list[tuple[object, ...]]:
+        """Return the rows to write. In one order, whoever writes: two who write the same wait for one another, and not
+        both."""
+        rows, self._rows = self._rows, {}
+        return [rows[place] for place in sorted(rows)]
 
-    def _remember(self, digest: int, known: tuple[int, int, int]) -> None:
-        self._known[digest] = known
+    def digest(self, body: bytes) -> int:
+        """Return what a text is found by."""
+        return digest_of(body, self._key)
+
+    def place(self, body: bytes, root: int, lasts: Lasts) -> tuple[int, int]:
+        """Have a text stand under a root, unless it stands there or under the empty one for as long as it is needed.
+        Return its digest, and how many bytes that has added."""
+        digest = self.digest(body)
+        for known in ((SHARED, digest), (root, digest)):
+            if self._known.get(known, 0) >= lasts.until:
+                return digest, 0
+        stored = pack(body)
+        self._rows[root, digest] = (root, digest, lasts.shared_until, len(body), stored)
+        self._known[root, digest] = lasts.shared_until
         if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
-
-    def placed(self, folded: Folded, run: int, used: set[int]) -> tuple[str, bytes | None, int]:
-        """Return a text as it is stored, what of it stands elsewhere, and how many bytes that has added."""
-        if not folded.strings:
-            return folded.text, None, 0
-        added = 0
-        numbers: list[int] = []
-        for _, string in folded.strings:
-            number, more = self.number(string.encode("utf-8", "surrogateescape"), run, used)
-            numbers.append(number)
-            added += more
-        return folded.text, packed([*[at for at, _ in folded.strings], *numbers]), added
-
-
-_SHARE: Final = "INSERT INTO rec_shared (piece, run) VALUES (?, ?) ON CONFLICT DO NOTHING"
-_ADD: Final = "INSERT INTO rec_pieces (run, digest, size, body) VALUES (?, ?, ?, ?)"
+        return digest, len(stored) + 40

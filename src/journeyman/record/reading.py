@@ -6,6 +6,7 @@ Everything is read in pages, so that a run of any length, in a store of any size
 from __future__ import annotations
 
 import os
+import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
@@ -20,10 +21,10 @@ from journeyman.events.json_form import PLACE, RecordedEvent, document_of
 from journeyman.json_numbers import read_object
 from journeyman.narrowing import is_one_of
 from journeyman.record.retention import forget
-from journeyman.record.schema import is_there, piece_of, shorten_object, storage_at, unfold
+from journeyman.record.schema import SHARED, Texts, is_there, shorten_object, storage_at, unpacked_places
 from journeyman.run_status import RunStatus, StoredStatus, status_of
 from journeyman.store.address import find_store
-from journeyman.store.recordings import unpack_piece, unpacked
+from journeyman.store.recordings import unpack_piece
 from journeyman.types import JsonObject, RunPath, Usage
 
 RecordedKind: TypeAlias = Literal["run", "chat", "team", "durable"]
@@ -86,8 +87,10 @@ class RecordedRun:
 class StoredRequest:
     """One request to a model, and what came back."""
 
+    run: str
+    """The id of the recording."""
     n: int
-    """Its number in the store. Later requests of a run have higher numbers."""
+    """Its number in the recording. Later requests have higher numbers."""
     at: float
     """Seconds since 1970."""
     path: RunPath
@@ -113,7 +116,7 @@ class RequestPart:
     """A part of a request. Parts that two requests have in common are the same pieces."""
 
     number: int
-    """Its number. In one store, the same number means the same bytes."""
+    """Its number, of at most 53 bits. In one store, the same number means the same bytes."""
     body: bytes | None
     """The bytes; None if the content was not kept."""
 
@@ -146,9 +149,9 @@ _RUN_FACTS: Final = (
 )
 _RUN: Final = f"{_RUN_FACTS}, input_tokens, cached_tokens, output_tokens, cost, owner"
 _OF_A_RUN: Final = "run = (SELECT n FROM rec_runs WHERE id = ?) AND n > ?"
-_EVENT: Final = "n, at, path, kind, attempt, iteration, call, tool, body, refs"
+_EVENT: Final = "run, n, at, path, kind, attempt, iteration, call, tool, body, refs"
 _REQUEST_FACTS: Final = "attempt, iteration, form, model, size"
-_REQUEST: Final = f"n, at, path, {_REQUEST_FACTS}, around, answer, refs"
+_REQUEST: Final = f"run, n, at, path, {_REQUEST_FACTS}, around, answer, refs"
 
 
 @explain_arguments  # noqa: PLR0904 - one for each thing that is looked at
@@ -370,8 +373,7 @@ class Recordings:
             where.append(f"kind IN ({_marks(kinds)})")
             given += kinds
         query = f"SELECT {_EVENT} FROM rec_events WHERE {' AND '.join(where)} ORDER BY n LIMIT ?"
-        known: dict[int, bytes | None] = {}
-        return [self._event(row, most, known) for row in self._rows(query, [*given, max(1, min(limit, MOST))])]
+        return self._events(self._rows(query, [*given, max(1, min(limit, MOST))]), most)
 
     def event_documents(
         self, run: RecordedRun, *, after: int = 0, limit: int = MOST, most: int | None = None
@@ -379,10 +381,11 @@ class Recordings:
         """Return what `events` does, each in its JSON form: for who shows thousands at once, to whom
         making objects of them would take longer than reading them."""
         query = f"SELECT {_EVENT} FROM rec_events WHERE {_OF_A_RUN} ORDER BY n LIMIT ?"
-        known: dict[int, bytes | None] = {}
+        rows = self._rows(query, (run.id, after, max(1, min(limit, MOST))))
+        texts = Texts(self.file, rows[0][0] if rows else 0, most=most)
         return [
-            document_of((row[0], row[1], row[3], _path_of(row[2])), row[4:8], self._facts(row[8], row[9], most, known))
-            for row in self._rows(query, (run.id, after, max(1, min(limit, MOST))))
+            document_of((n, at, kind, _path_of(path)), place, _facts(texts, body, refs, most))
+            for _, n, at, path, kind, *place, body, refs in rows
         ]
 
     def all_events(
@@ -394,25 +397,19 @@ class Recordings:
             yield from page
             after = page[-1].n
 
-    def _event(
-        self, row: Sequence[Any], most: int | None = None, known: dict[int, bytes | None] | None = None
-    ) -> RecordedEvent:
-        n, at, path, kind, *place, body, refs = row
-        facts = self._facts(body, refs, most, known)
-        return RecordedEvent(
-            n=n, at=at, path=_path_of(path), kind=kind, **dict(zip(PLACE[1:], place, strict=True)), facts=facts
-        )
-
-    def _facts(
-        self, body: str | None, refs: bytes | None, most: int | None, known: dict[int, bytes | None] | None
-    ) -> JsonObject:
-        text = body or "{}"
-        if refs:
-            text = unfold(self.file, text, refs, most=most, known=known)
-        facts = _json_of(text)
-        if facts is not None and most is not None and text is not None and len(text) > most:
-            facts = shorten_object(facts, most)
-        return {"lost": "a part of this event is not in the store"} if facts is None else facts
+    def _events(self, rows: Sequence[Any], most: int | None = None) -> list[RecordedEvent]:
+        texts: dict[int, Texts] = {}
+        return [
+            RecordedEvent(
+                n=n,
+                at=at,
+                path=_path_of(path),
+                kind=kind,
+                **dict(zip(PLACE[1:], place, strict=True)),
+                facts=_facts(texts.setdefault(run, Texts(self.file, run, most=most)), body, refs, most),
+            )
+            for run, n, at, path, kind, *place, body, refs in rows
+        ]
 
     def search(self, text: str, *, tool: str | None = None, limit: int = 50) -> list[TextMatch]:
         """Return events that hold a text, the newest first. Capital and small letters are different.
@@ -432,36 +429,37 @@ class Recordings:
         if tool is not None:
             where.append("tool = ?")
             given.append(tool)
-        query = f"SELECT run, {_EVENT} FROM rec_events WHERE {' AND '.join(where)} ORDER BY n DESC LIMIT ?"
+        query = f"SELECT {_EVENT} FROM rec_events WHERE {' AND '.join(where)} ORDER BY run DESC, n DESC LIMIT ?"
         return self._founds(self._rows(query, [*given, wanted]))
 
-    def _pieces_with(self, text: bytes) -> set[int]:
-        """Return the numbers of the long texts that hold a text. Those that are stored smaller are read one by one."""
-        found = {row[0] for row in self._rows("SELECT n FROM rec_pieces WHERE instr(body, ?) > 0", (text,))}
+    def _pieces_with(self, text: bytes) -> set[tuple[int, int]]:
+        """Return the roots and digests of the long texts that hold a text. Those that are stored smaller are read one
+        by one."""
+        found = {(root, digest) for root, digest in self._rows(_WITH_TEXT, (text,))}
         # What was packed, the database cannot search.
-        query = "SELECT n, body FROM rec_pieces WHERE n > ? AND length(body) < size ORDER BY n LIMIT 1000"
-        after = 0
-        while rows := self._rows(query, (after,)):
-            found |= {n for n, body in rows if text in (unpack_piece(body) or b"")}
-            after = rows[-1][0]
+        after = (-1, 0)
+        while rows := self._rows(_PACKED, after):
+            found |= {(root, digest) for root, digest, body in rows if text in (unpack_piece(body) or b"")}
+            after = rows[-1][:2]
         return found
 
-    def _with_any(self, text: str, pieces: set[int], tool: str | None) -> list[Any]:
+    def _with_any(self, text: str, pieces: set[tuple[int, int]], tool: str | None) -> list[Any]:
         """Return the rows of events that hold a text, or one of the pieces that do; the newest first."""
-        query = f"SELECT run, {_EVENT} FROM rec_events WHERE refs IS NOT NULL OR instr(body, ?) > 0 ORDER BY n DESC"
+        query = (
+            f"SELECT {_EVENT} FROM rec_events WHERE refs IS NOT NULL OR instr(body, ?) > 0 ORDER BY run DESC, n DESC"
+        )
         found: list[Any] = []
         for row in self._rows(query, (text,)):
-            numbers = unpacked(row[10] or b"")
-            if tool in (None, row[8]) and (text in (row[9] or "") or pieces.intersection(numbers[len(numbers) // 2 :])):
+            run, *_, name, body, refs = row
+            places = {(root, digest) for digest in unpacked_places(refs)[1] for root in (run, SHARED)}
+            if tool in (None, name) and (text in (body or "") or pieces & places):
                 found.append(row)
         return found
 
     def _founds(self, rows: Sequence[Any]) -> list[TextMatch]:
-        ids: dict[int, str] = {}
-        for row in rows:
-            if row[0] not in ids:
-                ids[row[0]] = self._rows("SELECT id FROM rec_runs WHERE n = ?", (row[0],))[0][0]
-        return [TextMatch(run=ids[row[0]], event=self._event(row[1:])) for row in rows]
+        ids = {run: self._rows("SELECT id FROM rec_runs WHERE n = ?", (run,))[0][0] for run in {row[0] for row in rows}}
+        events = self._events(rows)
+        return [TextMatch(run=ids[row[0]], event=event) for row, event in zip(rows, events, strict=True)]
 
     # -- what was sent
 
@@ -470,14 +468,27 @@ class Recordings:
     ) -> list[StoredRequest]:
         """Return the requests of a run in the order in which they were sent. `after`, `path` and `limit` are as for
         `events`."""
-        where, given = ["run = (SELECT n FROM rec_runs WHERE id = ?)", "n > ?"], list[object]([run.id, after])
+        where, given = [_OF_A_RUN], list[object]([run.id, after])
         if path is not None:
             where.append("path = ?")
             given.append("/".join(path))
         query = f"SELECT {_REQUEST} FROM rec_requests WHERE {' AND '.join(where)} ORDER BY n LIMIT ?"
+        rows = self._rows(query, [*given, max(1, min(limit, MOST))])
+        texts = Texts(self.file, rows[0][0] if rows else 0)
         # Nearly all of a run were sent to the same address with the same headers.
-        heads: dict[int | None, bytes | None] = {None: None}
-        return [self._request(row, heads) for row in self._rows(query, [*given, max(1, min(limit, MOST))])]
+        heads = {around: texts.find(around) for around in {row[9] for row in rows}}
+        return [
+            StoredRequest(
+                run=run.id,
+                n=n,
+                at=at,
+                path=_path_of(path),
+                **dict(zip(_REQUEST_FACTS.split(", "), facts, strict=True)),
+                around=_json_of(heads[around]) or {},
+                answer=_json_of(None if answer is None else texts.unfold(answer, refs)),
+            )
+            for _, n, at, path, *facts, around, answer, refs in rows
+        ]
 
     def all_requests(self, run: RecordedRun, *, path: RunPath | None = None) -> Iterator[StoredRequest]:
         """Give all requests of a run, in order, read in pages."""
@@ -486,35 +497,22 @@ class Recordings:
             yield from page
             after = page[-1].n
 
-    def _request(self, row: Sequence[Any], heads: dict[int | None, bytes | None]) -> StoredRequest:
-        """Return a request. `heads`: what stood around those before it, by its number; most have the same."""
-        n, at, path, *facts, around, answer, refs = row
-        if around not in heads:
-            heads[around] = piece_of(self.file, around)
-        return StoredRequest(
-            n=n,
-            at=at,
-            path=_path_of(path),
-            **dict(zip(_REQUEST_FACTS.split(", "), facts, strict=True)),
-            around=_json_of(heads[around]) or {},
-            answer=_json_of(None if answer is None else unfold(self.file, answer, refs)),
-        )
-
     def pieces(self, request: StoredRequest) -> list[RequestPart]:
         """Return the pieces of a request, in order: their bytes, joined, are the body as it was sent. If damage to the
         store has lost which pieces these are, return one piece without a body."""
         try:
-            numbers = self._numbers(request.n)
-        except (LookupError, ValueError):
+            digests = self._digests(request.run, request.n)
+        except (LookupError, ValueError, struct.error):
             return [RequestPart(number=0, body=None)]
         bodies: dict[int, bytes | None] = {}
-        wanted = sorted({*numbers})
+        wanted = sorted({*digests})
         # SQLite takes no more than 999 parameters before version 3.32.
         for start in range(0, len(wanted), 500):
             some = wanted[start : start + 500]
-            rows = self._rows(f"SELECT n, body FROM rec_pieces WHERE n IN ({_marks(some)})", some)
-            bodies |= {number: unpack_piece(body) for number, body in rows}
-        return [RequestPart(number=number, body=bodies.get(number)) for number in numbers]
+            query = f"{_ITS_PIECES} AND digest IN ({_marks(some)})"
+            bodies |= {digest: unpack_piece(body) for digest, body in self._rows(query, [request.run, *some])}
+        # So much JavaScript holds exactly.
+        return [RequestPart(number=digest & (1 << 53) - 1, body=bodies.get(digest)) for digest in digests]
 
     def body(self, request: StoredRequest) -> bytes | None:
         """Return the body of a request, byte for byte as it was sent, except that secrets were taken out. None: its
@@ -523,27 +521,47 @@ class Recordings:
         known = [body for body in bodies if body is not None]
         return b"".join(known) if len(known) == len(bodies) else None
 
-    def _numbers(self, n: int) -> list[int]:
-        """Return the numbers of a request's pieces. It says only how it differs from the one that it goes on from.
+    def _digests(self, run: str, n: int) -> list[int]:
+        """Return the digests of a request's pieces. It says only how it differs from the one that it goes on from.
 
         Raises:
-            LookupError, ValueError: a part of that is not in the store.
+            LookupError, ValueError, struct.error: a part of that is not in the store.
         """
         head: list[int] | None = None
         tails: list[tuple[int, list[int]]] = []
         at: int | None = n
         while at is not None:
-            rows = self._rows("SELECT base, pieces FROM rec_requests WHERE n = ?", (at,))
+            rows = self._rows(_GOES_ON, (run, at))
             if not rows:
                 raise LookupError(at)
-            at, (n_first, *numbers) = rows[0][0], unpacked(rows[0][1])
-            head = numbers[:n_first] if head is None else head
-            kept, *tail = numbers[n_first:]
+            at, said = rows[0]
+            n_first, *digests = struct.unpack(f">{len(said) // 8}q", said)
+            head = digests[:n_first] if head is None else head
+            kept, *tail = digests[n_first:]
             tails.append((kept, tail))
-        numbers = list[int]()
+        digests = list[int]()
         for kept, tail in reversed(tails):
-            numbers = [*numbers[:kept], *tail]
-        return [*(head or ()), *numbers]
+            digests = [*digests[:kept], *tail]
+        return [*(head or ()), *digests]
+
+
+_ITS_PIECES: Final = (
+    f"SELECT digest, body FROM rec_pieces WHERE root IN ((SELECT n FROM rec_runs WHERE id = ?), {SHARED})"
+)
+_GOES_ON: Final = "SELECT base, pieces FROM rec_requests WHERE run = (SELECT n FROM rec_runs WHERE id = ?) AND n = ?"
+_WITH_TEXT: Final = "SELECT root, digest FROM rec_pieces WHERE instr(body, ?) > 0"
+_PACKED: Final = (
+    "SELECT root, digest, body FROM rec_pieces WHERE (root, digest) > (?, ?) AND length(body) < size"
+    " ORDER BY root, digest LIMIT 1000"
+)
+
+
+def _facts(texts: Texts, body: str | None, refs: bytes | None, most: int | None) -> JsonObject:
+    text = texts.unfold(body or "{}", refs)
+    facts = _json_of(text)
+    if facts is not None and most is not None and text is not None and len(text) > most:
+        facts = shorten_object(facts, most)
+    return {"lost": "a part of this event is not in the store"} if facts is None else facts
 
 
 def _json_of(text: str | bytes | None) -> JsonObject | None:

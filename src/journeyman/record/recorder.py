@@ -42,6 +42,7 @@ from journeyman.record.live import ENDS_WORDS, LiveRecordings, write_on
 from journeyman.record.packing import Folder, Pieces
 from journeyman.record.retention import Keeping, prune_old
 from journeyman.record.rows import (
+    BEGIN,
     ModelAsked,
     ReceivedResponse,
     RecordingEnd,
@@ -50,10 +51,11 @@ from journeyman.record.rows import (
     SentRequest,
     match_answers,
 )
-from journeyman.record.schema import make, storage_at
+from journeyman.record.schema import is_there, storage_at
 from journeyman.record.signals import FromOutside
 from journeyman.result import plain_output
 from journeyman.store.address import find_store
+from journeyman.store.storage import Statement
 from journeyman.tools.redaction import Redactor, Secret
 from journeyman.types import JsonObject, RunPath, ToolUse
 
@@ -99,8 +101,8 @@ class Recorder:
             redact: What to take out in addition to everything that looks like a secret, as for a cassette.
             content: False: only the lengths and digests of texts are kept, and only the sizes of the pieces of
                 requests.
-            keep_s: How long recordings are kept after their end, in seconds; None: forever. If left out: 30 days in a
-                file, and forever in a database, because others use it, too.
+            keep_s: How long what is recorded here is kept, in seconds, and at most a day more; None: forever. If left
+                out: 30 days in a file, and forever in a database, because others use it, too.
             keep_bytes: About how many bytes all recordings may take; the oldest are forgotten first. None: without
                 limit. If left out: 1 GB in a file, and no limit in a database.
             asks: What becomes of a question of a gate, or of a model with `ask_user`, if the program has nobody to
@@ -317,6 +319,7 @@ class RequestTap:
         self._tape.put(came)
 
     def _made(self, **facts: Any) -> SentRequest:
+        facts["is_shared"] = self._request.prefix.is_shared
         return SentRequest(where=self._where, provider=self._model.provider, model=self._model.name, **facts)
 
 
@@ -375,12 +378,14 @@ class QueueWriter:
         owner = f"r{token_hex(8)}"
         self._file = storage_at(path, owner=owner)
         try:
-            make(self._file)
+            is_there(self._file)
         except BaseException:
             self._file.close()
             raise
-        self._pieces = Pieces(self._file, has_content=has_content)
-        self._rows = RowMaker(self._pieces, owner=owner, has_content=has_content)
+        self._pieces = Pieces(self._file.rows("SELECT key FROM rec_format")[0][0])
+        self._rows = RowMaker(self._pieces, has_content=has_content)
+        self._owner = owner
+        self._has_content = has_content
         self.live: Final = LiveRecordings(self._file, redactor)
         self._n_live = 0
         """The number of tapes that go on: while there are any, the queue is looked at by the clock."""
@@ -473,13 +478,11 @@ class QueueWriter:
 
     def _prune(self) -> None:
         try:
-            prune_old(self._file, self._keeping)
+            prune_old(self._file, self._keeping, time.time())
         except StoreError as error:
             if not error.is_busy:  # else it is tried again in an hour
                 what = "recordings that are too old could not be removed from %s: %s"
                 _log.warning(what, self._file.place, error.message)
-        # What was forgotten may have been known here.
-        self._pieces.forget()
 
     def _drain(self) -> None:
         """Write all that waits now."""
@@ -530,19 +533,21 @@ class QueueWriter:
         """Write a batch, all of it or nothing. While another process keeps the file, try again."""
         if not batch:
             return
-        folder, began_s = Folder(self._redactor), time.monotonic()
+        folder, lasts = Folder(self._redactor), self._keeping.lasts(time.time())
         match_answers(batch)
-        # Outside of the transaction, during which nobody else may write.
-        prepared = [self._rows.prepare(folder, line, item) for line, _, item in batch]
+        prepared = [self._rows.prepare(folder, line, item, lasts) for line, _, item in batch]
         folded = folder.done()
+        for line in {id(line): line for line, _, _ in batch if not line.n}.values():
+            what = (line.id, line.kind, line.agent, self._owner, lasts.until, lasts.until, self._has_content)
+            line.take_up(self._patiently((BEGIN, [(*what, line.started, line.started)]))[0])
+        items = [(*item, [folded[number] for number in numbers]) for item, numbers in zip(batch, prepared, strict=True)]
+        self._patiently(*self._rows.statements(items, lasts))
+
+    def _patiently(self, *said: Statement) -> list[Any]:
+        began_s = time.monotonic()
         while True:
             try:
-                with self._file.transaction("records", tells=self.live.is_watched) as connection:
-                    self._pieces.begin(connection)
-                    for (line, at, item), texts in zip(batch, prepared, strict=True):
-                        self._rows.add(connection, line, at, item=item, texts=[folded[number] for number in texts])
-                    self._rows.update(connection, {id(line): line for line, _, _ in batch}.values())
-                return
+                return self._file.write(*said, tells=self.live.is_watched)
             except StoreError as error:
                 if not error.is_busy or time.monotonic() - began_s > _PATIENCE_S:
                     raise

@@ -7,6 +7,7 @@ grows with the conversation, and not with its square.
 from __future__ import annotations
 
 import re
+import struct
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,9 +35,10 @@ from journeyman.model import Model, ModelSettings, Prefix, Request, Response
 from journeyman.model import facts_of as facts_of_model
 from journeyman.narrowing import is_json_object
 from journeyman.record.packing import Folded, Folder, Pieces, dumped, shape_of
-from journeyman.record.schema import packed
+from journeyman.record.retention import Lasts
+from journeyman.record.schema import SHARED, packed_places
 from journeyman.record.signals import FromOutside
-from journeyman.store.storage import Transaction
+from journeyman.store.storage import Statement
 from journeyman.tools.redaction import words_without_secrets
 from journeyman.types import NOTHING_USED, JsonObject, Message, RunPath, Usage, adapter_of
 
@@ -76,6 +78,10 @@ class SentRequest:
     """What this one goes on from, until it is written."""
     n_kept: int = 0
     """How many pieces of that it begins with, behind the first."""
+    is_shared: bool = False
+    """Its system prompt and its tools come from the definition of the agent alone."""
+    shared: Sequence[bool] = ()
+    """Of each piece that is new, the first one included, whether it is one of these."""
 
 
 @lazy_dataclass()
@@ -177,12 +183,14 @@ class _Last:
     hops: int
     """How many others have to be read to read it."""
     head: tuple[Request, bytes] | None
-    """For a request that is `asked`: what its first piece was."""
+    """For a request that is `asked`: the piece with its system prompt and its tools."""
+    until: int
+    """The day on which it goes."""
     n: int = 0
-    """Its number in the store, once it is written."""
+    """Its number in the recording."""
     ends: list[int] = field(default_factory=list[int])
-    """How many numbers each of them, and those before it, have become."""
-    numbers: list[int] = field(default_factory=list[int])
+    """How many digests each of them, and those before it, have become."""
+    digests: list[int] = field(default_factory=list[int])
 
 
 @dataclass(slots=True, eq=False)
@@ -209,6 +217,8 @@ class RecordingRow:
     started: float
     n: int = 0
     """Its number in the store; 0 before it is there."""
+    told: int = 0
+    """The number of the last event or request: each life of a recording has numbers of its own."""
     n_failures: int = 0
     """How often the store had failed when it began: one more, and what follows is not written."""
     model: str = ""
@@ -227,8 +237,6 @@ class RecordingRow:
     ended: RecordingEnd | None = None
     requests: dict[RunPath, _Last] = field(default_factory=lambda: {})
     """The last request of each path."""
-    used: set[int] = field(default_factory=set[int])
-    """The pieces of other recordings that this one uses, too."""
     outside: FromOutside | None = None
     """Who is told what is said from outside; None: nobody, or somebody else reads it."""
     live: LiveView = field(default_factory=lambda: LiveView())
@@ -237,24 +245,37 @@ class RecordingRow:
     heads: dict[RunPath, tuple[Model, Prefix, ModelSettings]] = field(default_factory=lambda: {})
     """By path, the model, prefix and settings of the last request that was told."""
 
+    def number(self) -> int:
+        """Return the number of what is told next: higher than all before it, and known before it is written."""
+        self.told += 1
+        return self.told
+
+    def take_up(self, known: Sequence[Any]) -> None:
+        """Go on with what `BEGIN` has given back."""
+        self.n, life, *counts, asked, cached, out, cost = known
+        self.told = life << 32
+        self.attempts, self.iterations, self.calls, self.children, self.bytes, self.model, self.input = counts
+        self.usage = Usage(
+            requests=self.iterations, input_tokens=asked, cache_read_tokens=cached, output_tokens=out, cost=cost
+        )
+
 
 class RowMaker:
-    """Makes rows of what a batch holds: first what needs no store, then the rest, within a transaction."""
+    """Makes the rows of what a batch holds."""
 
-    def __init__(self, pieces: Pieces, *, owner: str, has_content: bool) -> None:
+    def __init__(self, pieces: Pieces, *, has_content: bool) -> None:
         self._pieces = pieces
-        self._owner = owner
         self._has_content = has_content
 
-    # -- before the transaction
+    # -- before the texts are folded
 
-    def prepare(self, folder: Folder, line: RecordingRow, item: object) -> list[int]:
+    def prepare(self, folder: Folder, line: RecordingRow, item: object, lasts: Lasts) -> list[int]:
         """Have the texts of an item folded, and return their numbers."""
         match item:
             case RecordingEnd():
                 return []
             case SentRequest():
-                return self._prepared(folder, line, item)
+                return self._prepared(folder, line, item, lasts)
             case ReceivedResponse():
                 return [folder.add(self._dumped(item.facts()))]
             case ModelAsked():
@@ -267,7 +288,7 @@ class RowMaker:
     def _dumped(self, facts: JsonObject) -> str:
         return dumped(facts if self._has_content else shape_of(facts))
 
-    def _prepared(self, folder: Folder, line: RecordingRow, sent: SentRequest) -> list[int]:
+    def _prepared(self, folder: Folder, line: RecordingRow, sent: SentRequest, lasts: Lasts) -> list[int]:
         before = line.requests.get(sent.where[0])
         head: tuple[Request, bytes] | None = None
         if sent.asked is not None:  # it is no request over HTTP of ours
@@ -279,10 +300,16 @@ class RowMaker:
         first, rest = pieces[0], pieces[1:]
         sent.size = sum(map(len, pieces))
         kept = 0 if before is None else _in_common(before.pieces, rest)
-        if before is not None and kept and before.hops < _MOST_HOPS:
+        if before is not None and kept and before.hops < _MOST_HOPS and before.until >= lasts.until:
             sent.before, sent.n_kept = before, kept
         hops = 0 if sent.before is None else sent.before.hops + 1
-        sent.now = line.requests[sent.where[0]] = _Last(rest, hops, head)
+        sent.now = line.requests[sent.where[0]] = _Last(rest, hops, head, lasts.until)
+        # What opens the list of messages stands behind the system prompt and the tools. In one form, the system prompt
+        # is the first of these. Of a body that nobody has told the pieces of, nothing is known.
+        is_known = sent.is_shared and (sent.pieces or sent.asked is not None)
+        n_shared = next((n for n, piece in enumerate(rest[:4], 1) if is_known and piece.endswith(b"[")), 0)
+        n_shared += 0 < n_shared < len(rest) and rest[n_shared].startswith(b'{"role":"system"')
+        sent.shared = [False, *[n < n_shared for n in range(sent.n_kept, len(rest))]]
         # The bytes are in the texts by now; they would stay in memory as long as the run.
         sent.body, sent.pieces, sent.asked = b"", (), None
         new = [first, *rest[sent.n_kept :]]
@@ -291,36 +318,36 @@ class RowMaker:
             *[folder.add(piece.decode("utf-8", "surrogateescape")) for piece in new],
         ]
 
-    # -- within it
+    # -- the rows
 
-    def add(
-        self, connection: Transaction, line: RecordingRow, at: float, *, item: object, texts: Sequence[Folded]
-    ) -> None:
-        """Write an item, whose texts are folded."""
-        if not line.n:
-            self._begin(connection, line)
-        line.seen = max(line.seen, at)
+    def statements(
+        self, items: Iterable[tuple[RecordingRow, float, object, Sequence[Folded]]], lasts: Lasts
+    ) -> list[Statement]:
+        """Return what writes the items of a batch, whose texts are folded. To write it again changes nothing."""
+        batch, lines = _Batch(lasts), dict[int, RecordingRow]()
+        for line, at, item, texts in items:
+            lines[id(line)] = line
+            line.seen = max(line.seen, at)
+            self._add(batch, line, at, item=item, texts=texts)
+        runs = [_row_of(line, batch.lasts) for line in lines.values()]
+        made = (
+            *((_ADD_PIECE, self._pieces.take()), (_ADD_EVENT, batch.events), (_ADD_REQUEST, batch.requests)),
+            *((_ADD_ANSWER, batch.answers), (_UPDATE_RUN, runs)),
+        )
+        return [(statement, rows) for statement, rows in made if rows]
+
+    def _add(self, batch: _Batch, line: RecordingRow, at: float, *, item: object, texts: Sequence[Folded]) -> None:
         match item:
             case RecordingEnd():
                 line.ended = item
             case SentRequest():
-                self._send(connection, line, at, sent=item, texts=texts)
+                self._send(batch, line, at, sent=item, texts=texts)
             case ReceivedResponse():
                 if item.sent is not None and item.sent.now is not None:
-                    text, refs, added = self._pieces.placed(texts[0], line.n, line.used)
-                    line.bytes += len(text) + added
-                    row = (text, refs, item.sent.now.n)
-                    connection.execute("UPDATE rec_requests SET answer = ?, refs = ? WHERE n = ?", row)
+                    batch.answers.append((*self._place(batch, line, texts[0]), line.n, item.sent.now.n))
             case ModelAsked():
-                path, spot = item.where
-                self._event(
-                    connection,
-                    line,
-                    at,
-                    item=item,
-                    place=(path, spot.attempt, spot.iteration, None, None),
-                    folded=texts[0],
-                )
+                place = (item.where[0], *item.where[1][:2], None, None)
+                self._event(batch, line, at, item=item, place=place, folded=texts[0])
             case _:
                 if isinstance(item, Input) and not line.input and self._has_content:
                     told: dict[str, object] = orjson.loads(b"".join(texts[0].segments()))
@@ -328,117 +355,126 @@ class RowMaker:
                     line.input = " ".join(str(told.get("input", ""))[:2_000].split())[:_INPUT_SHOWN]
                 _count(line, item)
                 place = tuple([getattr(item, name, None) for name in PLACE])
-                self._event(connection, line, at, item=item, place=place, folded=texts[0])
+                self._event(batch, line, at, item=item, place=place, folded=texts[0])
 
-    def _begin(self, connection: Transaction, line: RecordingRow) -> None:
-        """Make the row of a recording; of a durable run that goes on, take it up."""
-        known = connection.execute(f"SELECT n, {', '.join(_COUNTS)} FROM rec_runs WHERE id = ?", (line.id,)).fetchone()
-        if known is None:
-            row = (line.id, line.kind, line.agent, self._owner, self._has_content, line.started, line.started)
-            line.n = connection.add(_ADD_RUN, row)
-            return
-        connection.execute(
-            "UPDATE rec_runs SET owner = ?, status = 'live', ended = NULL WHERE n = ?", (self._owner, known[0])
-        )
-        told = dict(zip(("n", *_COUNTS), known, strict=True))
-        line.n, line.attempts, line.iterations = told["n"], line.attempts + told["attempts"], told["iterations"]
-        line.calls, line.children, line.bytes = told["calls"], told["children"], told["bytes"]
-        line.model, line.input = told["model"], told["input"]
-        line.usage = Usage(
-            requests=told["iterations"],
-            input_tokens=told["input_tokens"],
-            cache_read_tokens=told["cached_tokens"],
-            output_tokens=told["output_tokens"],
-            cost=told["cost"],
-        )
-
-    def update(self, connection: Transaction, lines: Iterable[RecordingRow]) -> None:
-        """Write what is counted of recordings, and how those ended that have."""
-        for line in lines:
-            used, ended = line.usage, line.ended
-            row = (
-                *(line.model, line.input, line.attempts, line.iterations, line.calls, line.children),
-                *(used.input_tokens + (used.cache_write_tokens or 0), used.cache_read_tokens or 0, used.output_tokens),
-                *(used.cost, line.bytes, line.dropped, line.seen),
-                *(("live", None, None) if ended is None else (ended.status, line.seen, ended.code or line.code)),
-                line.n,
-            )
-            connection.execute(_UPDATE_RUN, row)
+    def _place(self, batch: _Batch, line: RecordingRow, folded: Folded) -> tuple[str, bytes | None]:
+        """Return a text as it is stored, and what of it stands elsewhere."""
+        line.bytes += len(folded.text)
+        if not folded.strings:
+            return folded.text, None
+        if not self._has_content:  # no text stands anywhere else
+            return b"".join(folded.segments()).decode(), None
+        digests: list[int] = []
+        for _, string in folded.strings:
+            digest, added = self._pieces.place(string.encode("utf-8", "surrogateescape"), line.n, batch.lasts)
+            digests.append(digest)
+            line.bytes += added
+        return folded.text, packed_places([at for at, _ in folded.strings], digests)
 
     def _event(
-        self,
-        connection: Transaction,
-        line: RecordingRow,
-        at: float,
-        *,
-        item: object,
-        place: tuple[Any, ...],
-        folded: Folded,
+        self, batch: _Batch, line: RecordingRow, at: float, *, item: object, place: tuple[Any, ...], folded: Folded
     ) -> None:
-        text, refs, added = self._pieces.placed(folded, line.n, line.used)
+        text, refs = self._place(batch, line, folded)
         path, *rest = place
-        line.bytes += len(text) + added + 40
+        line.bytes += 40
+        head = (line.n, line.number(), batch.lasts.until, at, "/".join(path or ()), type(item).__name__)
         # What says nothing takes no room.
-        row = (line.n, at, "/".join(path or ()), type(item).__name__, *rest, None if text == "{}" else text, refs)
-        connection.execute(_ADD_EVENT, row)
+        batch.events.append((*head, *rest, None if text == "{}" else text, refs))
 
     def _send(
-        self, connection: Transaction, line: RecordingRow, at: float, *, sent: SentRequest, texts: Sequence[Folded]
+        self, batch: _Batch, line: RecordingRow, at: float, *, sent: SentRequest, texts: Sequence[Folded]
     ) -> None:
-        """Write a request: how it differs from the one before of the same path."""
+        """Add a request: how it differs from the one before of the same path."""
         now, before = sent.now, sent.before
         if now is None:
             return
 
-        def numbers_of(folded: Folded) -> list[int]:
-            numbers: list[int] = []
+        def digests_of(folded: Folded, root: int) -> list[int]:
+            found: list[int] = []
             for segment in folded.segments():
-                number, added = self._pieces.number(segment, line.n, line.used)
-                numbers.append(number)
-                line.bytes += added
-            return numbers
+                if self._has_content:
+                    digest, added = self._pieces.place(segment, root, batch.lasts)
+                    line.bytes += added
+                else:
+                    digest = self._pieces.digest(segment)
+                found.append(digest)
+            return found
 
-        around, first, *rest = [numbers_of(each) for each in texts]
+        [around], first, *rest = [
+            digests_of(text, SHARED if is_shared else line.n)
+            for text, is_shared in zip(texts, (True, *sent.shared), strict=True)
+        ]
         if before is not None:
             now.ends = before.ends[: sent.n_kept]
-            now.numbers = before.numbers[: now.ends[-1]]
-        n_kept = len(now.numbers)
+            now.digests = before.digests[: now.ends[-1]]
+        n_kept = len(now.digests)
         for each in rest:
-            now.numbers += each
-            now.ends.append(len(now.numbers))
-        numbers = packed([len(first), *first, n_kept, *now.numbers[n_kept:]])
+            now.digests += each
+            now.ends.append(len(now.digests))
+        said = [len(first), *first, n_kept, *now.digests[n_kept:]]
         form = "http" if sent.around else "neutral"
-        base = None if before is None else before.n
         path, spot = sent.where
+        now.n = line.number()
         where = ("/".join(path), spot.attempt, spot.iteration)
-        row = (line.n, at, *where, form, f"{sent.provider}:{sent.model}", around[0], sent.size, base, numbers)
-        now.n = connection.add(_ADD_REQUEST, row)
-        line.bytes += len(numbers) + 60
+        head = (line.n, now.n, batch.lasts.until, at, *where, form, f"{sent.provider}:{sent.model}")
+        base = None if before is None else before.n
+        batch.requests.append((*head, around, sent.size, base, struct.pack(f">{len(said)}q", *said)))
+        line.bytes += 8 * len(said) + 60
         # Otherwise each request would hold all that went before it in memory.
         sent.before = None
 
 
+@dataclass(slots=True)
+class _Batch:
+    """The rows of a batch, and the days on which they go."""
+
+    lasts: Lasts
+    events: list[tuple[object, ...]] = field(default_factory=list[tuple[object, ...]])
+    requests: list[tuple[object, ...]] = field(default_factory=list[tuple[object, ...]])
+    answers: list[tuple[object, ...]] = field(default_factory=list[tuple[object, ...]])
+
+
+def _row_of(line: RecordingRow, lasts: Lasts) -> tuple[object, ...]:
+    """Return what is counted of a recording, and how it ended if it has."""
+    used, ended = line.usage, line.ended
+    return (
+        *(line.model, line.input, line.attempts, line.iterations, line.calls, line.children),
+        *(used.input_tokens + (used.cache_write_tokens or 0), used.cache_read_tokens or 0, used.output_tokens),
+        *(used.cost, line.bytes, line.dropped, line.seen),
+        *(("live", None, None) if ended is None else (ended.status, line.seen, ended.code or line.code)),
+        *(lasts.until, lasts.until, line.n),
+    )
+
+
 _COUNTS: Final = (
-    *("attempts", "iterations", "calls", "children", "input_tokens", "cached_tokens", "output_tokens", "cost"),
-    *("bytes", "model", "input"),
+    "attempts, iterations, calls, children, bytes, model, input, input_tokens, cached_tokens, output_tokens, cost"
 )
-_ADD_RUN: Final = (
-    "INSERT INTO rec_runs (id, kind, agent, owner, has_content, started, seen, model, input, status)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, '', '', 'live')"
+BEGIN: Final = (
+    "INSERT INTO rec_runs (id, kind, agent, owner, life, due, until, has_content, started, seen, model, input, status)"
+    " VALUES (?, ?, ?, ?, 1, ?, ?, ?, ?, ?, '', '', 'live')"
+    " ON CONFLICT (id) DO UPDATE SET owner = excluded.owner, life = rec_runs.life + 1, status = 'live', ended = NULL,"
+    " due = CASE WHEN excluded.due < rec_runs.due THEN excluded.due ELSE rec_runs.due END"
+    f" RETURNING n, life, {_COUNTS}"
 )
+"""Makes the row of a recording, or takes it up again. If it does so twice, a life has no events."""
 _UPDATE_RUN: Final = (
     "UPDATE rec_runs SET model = ?, input = ?, attempts = ?, iterations = ?, calls = ?, children = ?, input_tokens = ?,"
-    " cached_tokens = ?, output_tokens = ?, cost = ?, bytes = ?, dropped = ?, seen = ?, status = ?, ended = ?, code = ?"
-    " WHERE n = ?"
+    " cached_tokens = ?, output_tokens = ?, cost = ?, bytes = ?, dropped = ?, seen = ?, status = ?, ended = ?,"
+    " code = ?, until = CASE WHEN until > ? THEN until ELSE ? END WHERE n = ?"
+)
+_ADD_PIECE: Final = (
+    "INSERT INTO rec_pieces (root, digest, until, size, body) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT (root, digest) DO UPDATE SET until = excluded.until WHERE excluded.until > rec_pieces.until"
 )
 _ADD_EVENT: Final = (
-    "INSERT INTO rec_events (run, at, path, kind, attempt, iteration, call, tool, body, refs)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO rec_events (run, n, until, at, path, kind, attempt, iteration, call, tool, body, refs)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
 _ADD_REQUEST: Final = (
-    "INSERT INTO rec_requests (run, at, path, attempt, iteration, form, model, around, size, base, pieces)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO rec_requests (run, n, until, at, path, attempt, iteration, form, model, around, size, base, pieces)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
+_ADD_ANSWER: Final = "UPDATE rec_requests SET answer = ?, refs = ? WHERE run = ? AND n = ?"
 
 
 def _count(line: RecordingRow, event: object) -> None:
@@ -520,25 +556,20 @@ def _in_common(before: Sequence[bytes], now: Sequence[bytes]) -> int:
 def _neutral(
     model: str, asked: Request, known: tuple[Request, bytes] | None
 ) -> tuple[list[bytes], tuple[Request, bytes]]:
-    """Return a request as JSON of ours, in pieces, and its first piece, which is mostly that of the one before."""
+    """Return a request as JSON of ours, in pieces, and the one with the system prompt and the tools, which is mostly
+    that of the one before."""
     before = None if known is None else known[0]
     # The same object in nearly all requests of a run: comparing what is in it would take longer.
-    is_same = before is not None and before.prefix is asked.prefix and before.settings is asked.settings
-    if known is not None and before is not None and is_same and before.max_tokens == asked.max_tokens:
+    if known is not None and before is not None and before.prefix is asked.prefix:
         head = known[1]
     else:
-        facts = {
-            "model": model,
-            "max_tokens": asked.max_tokens,
-            "settings": plain(asked.settings),
-            "system": plain(asked.prefix.system),
-            "tools": plain(asked.prefix.tools),
-        }
-        head = dumped(facts)[:-1].encode() + b',"messages":['
+        facts = {"system": plain(asked.prefix.system), "tools": plain(asked.prefix.tools)}
+        head = b"," + dumped(facts)[1:-1].encode() + b',"messages":['
     pieces = [message.wire.get(_WIRE) or _message_piece(message) for message in asked.messages]
     if pieces:
         pieces[0] = pieces[0][1:]
-    return [head, *pieces, b"]}"], (replace(asked, messages=()), head)
+    start = dumped({"model": model, "max_tokens": asked.max_tokens, "settings": plain(asked.settings)})[:-1].encode()
+    return [start, head, *pieces, b"]}"], (replace(asked, messages=()), head)
 
 
 def _message_piece(message: Message) -> bytes:

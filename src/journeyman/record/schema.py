@@ -1,15 +1,17 @@
 """The tables of recordings, beside those of sessions and durable runs in the same store, and what is read of them.
 
 A row of `rec_runs` is one recording: a run with all runs in it, a chat with all its turns, or a team. What happened is
-in `rec_events`, in order; what was sent to models is in `rec_requests`. Long texts stand once in `rec_pieces`, whoever
-mentions them: a row of an event or a request says where they belong. Who looks says so in `rec_watched`: for them the
-last words of answers that are being written are in `rec_words`.
+in `rec_events`, in order; what was sent to models is in `rec_requests`: both count on in one sequence, from a new
+beginning whenever a recording is taken up again. Long texts stand in `rec_pieces`, once for each recording: a row of an
+event or a request says where they belong. Who looks says so in `rec_watched`: for them the last words of answers that
+are being written are in `rec_words`.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import struct
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,7 +20,7 @@ from pydantic import JsonValue
 from journeyman.errors import StoreError
 from journeyman.store.address import find_store
 from journeyman.store.codec import DamagedValue, unpack_beginning
-from journeyman.store.recordings import FORMAT, unpack_piece, unpacked
+from journeyman.store.recordings import FORMAT, unpack_piece
 from journeyman.store.shared import SharedStorage
 from journeyman.store.storage import FileStorage, Storage
 from journeyman.types import JsonObject
@@ -57,97 +59,91 @@ def is_there(file: Storage) -> bool:
             f" {FORMAT}.",
             hint="Update journeyman, or use another store. Nothing was changed.",
         )
+    if 0 < version < FORMAT:
+        raise StoreError(
+            f"{file.place} has recordings of format {version}, which only versions of journeyman before the first"
+            " release read.",
+            hint="Use another store, or go on with the version that made them. Nothing was changed.",
+        )
     return version > 0
-
-
-def make(file: Storage) -> None:
-    """Make the tables where they are not.
-
-    Raises:
-        StoreError: they are of a newer version, or the store cannot be written.
-    """
-    # The newest of the tables: whoever has it has all.
-    if not is_there(file) or not file.has("rec_words"):
-        file.make()
-
-
-# -- numbers in few bytes ----------------------------------------------------------------------------------------------
-
-
-def packed(numbers: Sequence[int]) -> bytes:
-    """Return whole numbers in few bytes, if neighbours are close to each other."""
-    out = bytearray()
-    before = 0
-    for number in numbers:
-        # The sign is the lowest bit, so that small differences of either sign are small numbers.
-        rest = (number - before) << 1 if number >= before else ((before - number) << 1) - 1
-        while rest > 127:
-            out.append(rest & 127 | 128)
-            rest >>= 7
-        out.append(rest)
-        before = number
-    return bytes(out)
 
 
 # -- texts whose long strings stand elsewhere --------------------------------------------------------------------------
 
+SHARED: Final = 0
+"""The root of the texts that come from the definition of an agent alone. All others stand under the number of their
+recording."""
 
-def unfold(
-    file: Storage,
-    text: str,
-    refs: bytes | None,
-    *,
-    most: int | None = None,
-    known: dict[int, bytes | None] | None = None,
-) -> str | None:
-    """Put the long strings back: `refs` has their places, in characters, and then the numbers of their pieces, packed.
-    None: one is not there. `most`: of a longer one only so many characters, as `shortened` gives them; `known` keeps
-    those by number for the next ones."""
-    known = {} if known is None else known
-    if not refs:
-        return text
-    numbers = unpacked(refs)
-    half = len(numbers) // 2
-    parts: list[str] = []
-    end = 0
-    for at, number in zip(numbers[:half], numbers[half:], strict=True):
-        if most is None:
-            piece = piece_of(file, number)
-        else:
-            if number not in known:
-                known[number] = _beginning(file, number, most)
-            piece = known[number]
-        if piece is None:
+
+def packed_places(places: Sequence[int], digests: Sequence[int]) -> bytes:
+    """Return the places of long strings in a text, in characters, and what they are found by, as they are stored."""
+    return struct.pack(f">{len(places)}I{len(digests)}q", *places, *digests)
+
+
+def unpacked_places(refs: bytes | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return what was packed. Of what was damaged, nothing."""
+    n, rest = divmod(len(refs or b""), 12)
+    numbers = struct.unpack(f">{n}I{n}q", refs or b"") if not rest else ()
+    return numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
+
+
+class Texts:
+    """The long texts of one recording."""
+
+    def __init__(self, file: Storage, run: int, *, most: int | None = None) -> None:
+        """`most`: of a longer one only so many characters are read, as `shortened` gives them."""
+        self._file = file
+        self._run = run
+        self._most = most
+        self._known: dict[int, bytes | None] = {}
+        """Those of which only the beginning is read: they are often asked for again."""
+
+    def unfold(self, text: str, refs: bytes | None) -> str | None:
+        """Put the long strings of a text back. None: one is not there."""
+        parts: list[str] = []
+        end = 0
+        for at, digest in zip(*unpacked_places(refs), strict=True):
+            if (piece := self.find(digest)) is None:
+                return None
+            parts += [text[end:at], piece.decode("utf-8", "replace")]
+            end = at
+        return "".join([*parts, text[end:]])
+
+    def find(self, digest: int) -> bytes | None:
+        """Return a text; None if its content was not kept, or it is gone."""
+        if self._most is None:
+            return self._whole(digest)
+        if digest not in self._known:
+            self._known[digest] = self._beginning(digest, self._most)
+        return self._known[digest]
+
+    def _whole(self, digest: int) -> bytes | None:
+        rows = self._file.rows(f"SELECT body FROM rec_pieces WHERE {_FOUND}", (self._run, digest))
+        return unpack_piece(rows[0][0]) if rows else None
+
+    def _beginning(self, digest: int, most: int) -> bytes | None:
+        """Return a text, or of a long one that is a JSON string what `shortened` would make of it, without reading
+        all."""
+        # A character has four bytes at most.
+        query = f"SELECT substr(body, 1, ?), size FROM rec_pieces WHERE {_FOUND}"
+        rows = self._file.rows(query, (4 * most + 64, self._run, digest))
+        if not rows:
             return None
-        parts += [text[end:at], piece.decode("utf-8", "replace")]
-        end = at
-    return "".join([*parts, text[end:]])
+        body, size = rows[0]
+        if size <= 4 * most:  # it may be of short characters that are long in bytes
+            return self._whole(digest)
+        try:
+            # Only as much as is shown: what is packed may be a thousand times as long.
+            start = unpack_beginning(body, 4 * most)
+        except DamagedValue:  # which SQLite does not see
+            return None
+        if not start.startswith(b'"'):
+            return self._whole(digest)
+        told = _BROKEN.sub(r"\1", start[: 4 * most].decode("utf-8", "ignore")[1 : most + 1])
+        return f'{{"cut":"{told}","characters":{size - 2}}}'.encode()
 
 
-def piece_of(file: Storage, number: int) -> bytes | None:
-    """Return a piece; None if its content was not kept, or it is gone."""
-    rows = file.rows("SELECT body FROM rec_pieces WHERE n = ?", (number,))
-    return unpack_piece(rows[0][0]) if rows else None
-
-
-def _beginning(file: Storage, number: int, most: int) -> bytes | None:
-    """Return a piece, or of a long one that is a JSON string what `shortened` would make of it, without reading all."""
-    # A character has four bytes at most.
-    rows = file.rows("SELECT substr(body, 1, ?), size FROM rec_pieces WHERE n = ?", (4 * most + 64, number))
-    if not rows or rows[0][0] is None:
-        return None
-    body, size = rows[0]
-    if size <= 4 * most:  # it may be of short characters that are long in bytes
-        return piece_of(file, number)
-    try:
-        # Only as much as is shown: what is packed may be a thousand times as long.
-        start = unpack_beginning(body, 4 * most)
-    except DamagedValue:  # which SQLite does not see
-        return None
-    if not start.startswith(b'"'):
-        return piece_of(file, number)
-    told = _BROKEN.sub(r"\1", start[: 4 * most].decode("utf-8", "ignore")[1 : most + 1])
-    return f'{{"cut":"{told}","characters":{size - 2}}}'.encode()
+_FOUND: Final = f"root IN (?, {SHARED}) AND digest = ? LIMIT 1"
 
 
 def shorten_object(value: JsonObject, most: int) -> JsonObject:

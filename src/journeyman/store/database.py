@@ -36,7 +36,6 @@ _TYPES: Final = (
     (r"\bREAL\b", "FLOAT8"),
     (r"\bBLOB\b", "BYTEA"),
     (r"\bTEXT\b", 'TEXT COLLATE "C"'),
-    (r"(_of_a_run ON \w+ \(run)\)", r"\1, n)"),  # SQLite has the number in every index
 )
 """How Postgres says what the tables of recordings say."""
 
@@ -112,7 +111,6 @@ def make_recordings() -> str:
     tables = reduce(lambda tables, spelling: re.sub(*spelling, tables), _TYPES, recordings.tables())
     return (
         f"{_BEGIN_ALONE}{tables}"
-        "ALTER TABLE rec_format ADD COLUMN IF NOT EXISTS forgotten BIGINT NOT NULL DEFAULT 0;\n"
         f"INSERT INTO rec_format (version, key) SELECT {recordings.FORMAT}, uuid_send(gen_random_uuid())"
         " WHERE NOT EXISTS (SELECT FROM rec_format);\nCOMMIT;\n"
     )

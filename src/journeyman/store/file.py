@@ -22,7 +22,7 @@ from glob import escape
 from hashlib import sha256
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.files import NO_LINKS, check_same_process, make_private_folder, open_lock, read_text, take_lock
@@ -56,8 +56,21 @@ hold_at_forks(_CONNECTING)
 
 
 def file_tables() -> str:
-    """Return the statements that make the tables of a file, except those of recordings."""
+    """Return the statements that make the tables of a store."""
     return read_text("journeyman.store", "file.sql")
+
+
+class FileKind(NamedTuple):
+    """A kind of file: a store, or the recordings beside it."""
+
+    application: int
+    """Marks a file as one of this kind."""
+    version: int
+    tables: Callable[[], str]
+    """Returns the statements that make its tables, each ended by a semicolon."""
+
+
+STORE: Final = FileKind(APPLICATION, VERSION, file_tables)
 
 
 class Damaged(StoreError):
@@ -67,7 +80,7 @@ class Damaged(StoreError):
 class File:
     """An open store. Any thread may use it; one does at a time."""
 
-    def __init__(self, path: Path, *, busy_s: float = BUSY_S) -> None:
+    def __init__(self, path: Path, *, busy_s: float = BUSY_S, kind: FileKind = STORE) -> None:
         """Open the file at `path`, and make it if it is not there.
 
         What another process keeps waiting for more than `busy_s` is a `StoreError` that `is_busy`.
@@ -99,45 +112,51 @@ class File:
                 self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             with _explained(path, "opened"):
-                self._prepare()
+                self._prepare(kind)
                 self._connection.execute(f"PRAGMA busy_timeout = {self._busy_ms}")
                 self._check_place()
         except BaseException:
             self._connection.close()
             raise
 
-    def _prepare(self) -> None:
+    def _prepare(self, kind: FileKind) -> None:
         version = self._fact("user_version")
-        if version > VERSION:
+        if version > kind.version:
             raise StoreError(
-                f"{self.path} has format {version}; this version of journeyman reads formats up to {VERSION}.",
+                f"{self.path} has format {version}; this version of journeyman reads formats up to {kind.version}.",
                 hint="Update journeyman, or use another file. Nothing was changed.",
             )
-        if self._fact("application_id") != APPLICATION:
+        if self._fact("application_id") != kind.application:
             has_tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] > 0
-            if has_tables and self._fact("application_id") != APPLICATION:  # else they were made in this moment
+            if has_tables and self._fact("application_id") != kind.application:  # else they were made in this moment
                 raise not_a_store(self.path)
             # Before the tables: it cannot be changed within a transaction.
             self._connection.execute("PRAGMA journal_mode = WAL")
-            facts = f"PRAGMA user_version = {VERSION}; PRAGMA application_id = {APPLICATION}"
+            facts = f"PRAGMA user_version = {kind.version}; PRAGMA application_id = {kind.application}"
             with self.transaction() as connection:
-                for statement in filter(str.strip, f"{file_tables()}{facts}".split(";")):
+                # Unless another process has made them since it was asked.
+                is_made = self._fact("application_id") == kind.application
+                for statement in () if is_made else filter(str.strip, f"{kind.tables()}{facts}".split(";")):
                     connection.execute(statement)
-        elif version < VERSION:
+        elif version < kind.version:
             raise StoreError(
                 f"{self.path} has format {version}, which only versions of journeyman before the first release read.",
                 hint="Use another file, or go on with the version that made it. Nothing was changed.",
             )
         self._connection.execute("PRAGMA synchronous = NORMAL")
 
+    @property
+    def is_there(self) -> bool:
+        """True: whoever opens the path now finds this file."""
+        try:
+            return os.path.samestat(self.path.stat(), self._stat)
+        except FileNotFoundError:
+            return False
+
     def _check_place(self) -> None:
         """Raise a `StoreError` if whoever opens the path now does not find this file: what is written would be lost,
         and what it says was done would be done again."""
-        try:
-            is_there = os.path.samestat(self.path.stat(), self._stat)
-        except FileNotFoundError:
-            is_there = False
-        if not is_there:
+        if not self.is_there:
             raise StoreError(
                 f"{self.path} was moved, removed or replaced while it was open, so nothing more is written to it.",
                 hint="Put the file back, with its -wal file, and begin again: what had been written is all there.",
@@ -284,6 +303,15 @@ class File:
         explained = _explanation(self.path, what, error)
         self.is_damaged = self.is_damaged or isinstance(explained, Damaged)
         return explained
+
+    def attach(self, path: Path, name: str) -> None:
+        """Have what is read here read another file, too, which is there.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        with _explained(path, "opened"), self._lock:
+            self._connection.execute(f"ATTACH ? AS {name}", (str(path),))
 
     def close(self) -> None:
         """Close the file. Doing so again, or in a forked child, changes nothing."""

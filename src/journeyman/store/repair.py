@@ -11,18 +11,18 @@ import shutil
 import sqlite3
 import struct
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from functools import cache
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
 
 from journeyman.errors import StoreError, name_and_words
-from journeyman.errors import count as count_of
 from journeyman.store.file import APPLICATION, BUSY_S, MAGIC, Damaged, File, check_free, file_tables, not_a_store
 from journeyman.store.log import SessionRecord, readable_records, sound_records
-from journeyman.store.recordings import columns_of, key_of, restore, tables
+from journeyman.store.recordings import EVENTS
 
 _log = logging.getLogger("journeyman")
 _Found: TypeAlias = dict[str, dict[int, tuple[Any, ...]]]
@@ -35,8 +35,25 @@ _UNKNOWN_ROWS: Final = 100_000
 """How far to look for rows when their number cannot be read."""
 
 
+_KINDS: Final[Mapping[str, type]] = {"INTEGER": int, "REAL": float, "TEXT": str, "BLOB": bytes}
+
+
+@cache
 def _columns() -> Mapping[str, Mapping[str, tuple[type, ...]]]:
-    return columns_of(f"{file_tables()}{tables()}")
+    """Return the columns of each table with numbered rows, except its key: each with the types that a sound value
+    has."""
+    found: dict[str, dict[str, tuple[type, ...]]] = {}
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(file_tables())
+        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            columns = connection.execute(f"PRAGMA table_info({table})").fetchall()
+            if any(name == "n" for _, name, *_ in columns):
+                found[table] = {
+                    name: (_KINDS[kind], *(() if needed else (type(None),)))
+                    for _, name, kind, needed, _, is_key in columns
+                    if not is_key
+                }
+    return found
 
 
 class StoreRepaired(UserWarning):
@@ -64,12 +81,16 @@ def open_or_repair(path: Path, *, busy_s: float = BUSY_S) -> tuple[File, str | N
 def rescue_on_close(path: Path) -> str | None:
     """Rescue a store that turned out to be damaged as it is closed, and return what was said about it. None: it cannot
     be done now, which is logged; whoever opens it next does it."""
+    return _mend_on_close(path, rescue)
+
+
+def _mend_on_close(path: Path, mend: Callable[[Path], str]) -> str | None:
     try:
-        notice = rescue(path)
+        notice = mend(path)
     except (StoreError, OSError) as error:
         _log.warning("%s is damaged, and could not be repaired as it was closed: %s", path, name_and_words(error))
         return None
-    warnings.warn(StoreRepaired(notice), stacklevel=3)
+    warnings.warn(StoreRepaired(notice), stacklevel=4)
     return notice
 
 
@@ -84,6 +105,22 @@ def rescue(path: Path) -> str:
     # At byte 68 of its head, an SQLite file tells the program that it belongs to.
     if head[68:72] != APPLICATION.to_bytes(4, "big") and (len(head) >= 72 or not head.startswith(MAGIC)):
         raise not_a_store(path)
+    aside = _put_aside(path)
+    # Beside the store: the copies are as large as it is, and as private.
+    with TemporaryDirectory(prefix=".rescue-", dir=path.parent) as folder:
+        found = _found(aside, Path(folder))
+    n_records, n_lost = _write_store(path, found)
+    lost = f", and {n_lost} left out that are damaged or behind such" if n_lost else ""
+    recovered = "1 record was" if n_records == 1 else f"{n_records} records were"
+    return f"{path} was damaged. {recovered} recovered{lost}. The damaged file is kept as {aside}."
+
+
+def _put_aside(path: Path) -> Path:
+    """Give a damaged file another name, and return that.
+
+    Raises:
+        StoreError: it is open somewhere.
+    """
     # Whoever has it open would write on into the file that is put aside.
     check_free(path, what=f"The damaged store {path}")
     names = (path.with_name(f"{path.name}.damaged-{number}") for number in count(1))
@@ -93,43 +130,71 @@ def rescue(path: Path) -> str:
         source = path.with_name(path.name + suffix)
         if source.exists():
             source.replace(aside.with_name(aside.name + suffix))
-    # Beside the store: the copies are as large as it is, and as private.
-    with TemporaryDirectory(prefix=".rescue-", dir=path.parent) as folder:
-        found, key = _found(aside, Path(folder))
-    n_records, n_lost, n_recordings = _write_store(path, found, key)
-    lost = f", and {n_lost} left out that are damaged or behind such" if n_lost else ""
-    recovered = "1 record was" if n_records == 1 else f"{n_records} records were"
-    if n_recordings:
-        recovered = f"{count_of(n_recordings, 'recording')} and {recovered.replace(' was', ' were')}"
-    return f"{path} was damaged. {recovered} recovered{lost}. The damaged file is kept as {aside}."
+    return aside
 
 
-def _found(aside: Path, folder: Path) -> tuple[_Found, bytes | None]:
-    """Return the rows that can be read, and the key of the recordings: from copies, since to read may be to write."""
+# -- the recordings beside a store -------------------------------------------------------------------------------------
+
+
+def open_or_put_aside(path: Path) -> tuple[File, str | None]:
+    """Open the recordings at `path`. If they are damaged, they are put aside, and others begin in their place: say so,
+    with a `StoreRepaired` warning.
+
+    Raises:
+        StoreError: as `File` does, or they are open somewhere.
+    """
+    try:
+        return File(path, kind=EVENTS), None
+    except Damaged:
+        notice = _begin_anew(path)
+    warnings.warn(StoreRepaired(notice), stacklevel=5)
+    return File(path, kind=EVENTS), notice
+
+
+def put_aside_on_close(path: Path) -> str | None:
+    """Put recordings aside that turned out to be damaged, and return what was said about it. None: it cannot be done
+    now, which is logged; whoever opens them next does it."""
+    return _mend_on_close(path, _begin_anew)
+
+
+def _begin_anew(path: Path) -> str:
+    aside = _put_aside(path)
+    return f"{path} was damaged, so recordings begin anew; runs and chats go on. The damaged file is kept as {aside}."
+
+
+def is_readable(path: Path) -> bool:
+    """Tell whether no damage is found in a file."""
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            return connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
+    except (sqlite3.Error, UnicodeDecodeError):
+        return False
+
+
+# -- what can be read of a store ---------------------------------------------------------------------------------------
+
+
+def _found(aside: Path, folder: Path) -> _Found:
+    """Return the rows that can be read: from copies, since to read may be to write."""
     found: _Found = {table: {} for table in _columns()}
-    key: bytes | None = None
-    for number, model in enumerate((None, tables(), "")):  # as it is, and with the first page of such a new store
+    for number in (0, 1):  # as it is, and with the first page of a new store
         copy = folder / f"copy-{number}"
         # Not the index of the log, which SQLite makes again from the log itself.
         for suffix in ("", "-wal"):
             if aside.with_name(aside.name + suffix).exists():
                 shutil.copyfile(aside.with_name(aside.name + suffix), copy.with_name(copy.name + suffix))
-        if model is not None:
-            _give_head(copy, folder / f"model-{number}", model)
+        if number:
+            _give_head(copy, folder / "model")
         with closing(sqlite3.connect(copy)) as connection:
-            key = key or key_of(connection)
             for table, rows in found.items():
-                if not rows or table not in columns_of(tables()):  # what was pruned of them does not come back
-                    rows |= {n: row for n, row in _rows_of_table(connection, table) if n not in rows}
-    return found, key
+                rows |= {n: row for n, row in _rows_of_table(connection, table) if n not in rows}
+    return found
 
 
-def _give_head(copy: Path, model: Path, more: str) -> None:
-    """Replace the first page, and what else says where the tables are, by those of a new store: they are always there.
-    The tables of `more` are where they are in a store that was made for them."""
-    with closing(File(model)) as new, new.transaction() as connection:
-        for statement in filter(str.strip, more.split(";")):
-            connection.execute(statement)
+def _give_head(copy: Path, model: Path) -> None:
+    """Replace the first page, and what else says where the tables are, by those of a new store: they are always
+    there."""
+    File(model).close()
     with closing(sqlite3.connect(model)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")  # all of it is in the file then
     whole, size = model.read_bytes(), copy.stat().st_size
@@ -189,9 +254,8 @@ def _back(
         return
 
 
-def _write_store(path: Path, found: _Found, key: bytes | None) -> tuple[int, int, int]:
-    """Write what is sound into a new store. Return how many records that were, how many are lost, and how many
-    recordings there are."""
+def _write_store(path: Path, found: _Found) -> tuple[int, int]:
+    """Write what is sound into a new store. Return how many records that were, and how many are lost."""
     records = dict(enumerate(_sound_records(found), 1))
     written = {row[0] for row in records.values()}
     heads = {n: row for n, row in found["jm_sessions"].items() if row[0] in written}
@@ -212,8 +276,7 @@ def _write_store(path: Path, found: _Found, key: bytes | None) -> tuple[int, int
             began = min(row[4] for row in records.values() if row[0] == session)
             statement = "INSERT INTO jm_sessions (id, agent, created, parent) VALUES (?, '', ?, NULL)"
             connection.execute(statement, (session, began))
-        n_recordings = restore(connection, found, key)
-    return len(records), len(found["jm_conversation"]) - len(records), n_recordings
+    return len(records), len(found["jm_conversation"]) - len(records)
 
 
 def _blocked(row: tuple[Any, ...]) -> tuple[Any, ...]:

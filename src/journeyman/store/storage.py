@@ -6,50 +6,23 @@ method here, and nothing above asks which of the two it has.
 
 from __future__ import annotations
 
-import secrets
-import sqlite3
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import AbstractContextManager, contextmanager
+import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from journeyman.errors import StoreError
-from journeyman.store.file import Lock, is_held
-from journeyman.store.recordings import FORMAT, tables
-from journeyman.store.repair import open_or_repair, rescue_on_close
+from journeyman.store.file import File, Lock, is_held
+from journeyman.store.recordings import events_path
+from journeyman.store.repair import is_readable, open_or_put_aside, open_or_repair, put_aside_on_close, rescue_on_close
 
-Purpose: TypeAlias = Literal["records", "forgets", "speaks", ""]
-"""What a transaction does that others must not be in the middle of. `records`: it uses pieces that are there, so nobody
-forgets any meanwhile; `forgets`; `speaks`: it numbers what is said, so that who has read one has read all before it."""
+Statement: TypeAlias = tuple[str, Sequence[Sequence[object]]]
+"""SQL that writes, and the values of each time that it is executed."""
 
-
-class Rows(Protocol):
-    """The rows that a statement found."""
-
-    def fetchone(self) -> Any: ...  # noqa: ANN401 - whatever the columns hold
-
-    def fetchall(self) -> list[Any]: ...
-
-
-class Transaction(Protocol):
-    """Writes all of it, or nothing."""
-
-    def execute(self, statement: str, given: Sequence[object] = (), /) -> Rows:
-        """Do what a statement says, and return what it finds, or gives back by RETURNING."""
-        ...
-
-    def executemany(self, statement: str, rows: Iterable[Sequence[object]], /) -> object:
-        """Do the same for each row."""
-        ...
-
-    def add(self, statement: str, given: Sequence[object], /) -> int:
-        """Insert a row into a table that numbers its rows by a column `n`, and return its number."""
-        ...
-
-    def forgotten(self) -> int:
-        """Return a number that is another one when somebody else may have taken rows out since it was last asked for:
-        in a transaction that `records`."""
-        ...
+SAY: Final = (
+    "INSERT INTO jm_signals (run, kind, dedup, body, at, who) VALUES (?, ?, ?, CAST(? AS TEXT), ?, ?)"
+    " ON CONFLICT DO NOTHING"
+)
 
 
 class Storage(Protocol):
@@ -72,21 +45,25 @@ class Storage(Protocol):
         """Return the rows of a query."""
         ...
 
-    def write(self, statement: str, given: Sequence[object], /) -> int:
-        """Write what one statement writes, and tell those who look. Return how many rows that are."""
+    def write(self, *said: Statement, tells: bool = False, is_large: bool = False) -> list[Any]:
+        """Write all of it, or nothing, and return the rows that the last statement gives back. If an answer is lost,
+        this is done again: each statement is such that the second time changes nothing.
+
+        Args:
+            said: What is written, in this order.
+            tells: Those who wait for it hear of it at once: who looks of what a recorder writes, and recorders of the
+                rest.
+            is_large: It may take any time.
+        """
         ...
 
-    def transaction(self, purpose: Purpose = "", *, tells: bool = False) -> AbstractContextManager[Transaction]:
-        """Write what the block writes: all of it, or nothing if it raises. `tells`: those who wait for it hear of it at
-        once: who looks of what a recorder writes, and recorders of the rest."""
+    def say(self, given: Sequence[object], /) -> None:
+        """Put a word to a run among the signals, unless it is there, and tell recorders of it. Who has read it has read
+        all before it."""
         ...
 
     def has(self, table: str) -> bool:
         """Tell whether there is a table of this name."""
-        ...
-
-    def make(self) -> None:
-        """Make the tables of recordings that are not there."""
         ...
 
     def version(self) -> int:
@@ -110,81 +87,76 @@ class Storage(Protocol):
         ...
 
 
-class _FileTransaction:
-    """Writes to a file."""
-
-    __slots__ = ("_connection", "execute", "executemany")
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self.execute = connection.execute
-        self.executemany = connection.executemany
-
-    def add(self, statement: str, given: Sequence[object], /) -> int:
-        return self._connection.execute(statement, given).lastrowid or 0
-
-    def forgotten(self) -> int:
-        # SQLite changes this number when another connection has committed, and not for what this one writes.
-        return self._connection.execute("PRAGMA data_version").fetchone()[0]
-
-
 class FileStorage:
-    """Rows in the SQLite file of a store, which is made and repaired as that of a store is."""
+    """Rows in a SQLite file beside a store, with locks, syncs and damage of its own: whatever becomes of it, the store
+    is whole, and nobody who writes there waits. What is read, is read of both."""
 
     def __init__(self, path: Path, *, owner: str | None) -> None:
-        """Open the file, and hold it as `owner`; None: it is only looked at.
+        """Open the files, and hold the recordings as `owner`; None: it is only looked at, and no file is made for it.
 
         Raises:
-            StoreError: it cannot be opened, or it is something else.
+            StoreError: one of them cannot be opened, or it is something else.
         """
-        self._file, self.notice = open_or_repair(path)
-        self._path = path
         self.place: Final = str(path)
-        self._inode = path.stat().st_ino
-        self.rows = self._file.rows
-        self.write = self._file.write
+        self._path, self._owner = events_path(path), owner
+        self._store, self.notice = open_or_repair(path)
+        self._events: File | None = None
+        self._lock: Lock | None = None
+        self.rows = self._store.rows
         try:
-            self._lock = None if owner is None else Lock(path, owner, what=f"The recorder {owner}")
+            if owner is not None:
+                self._open_events()
+                self._lock = Lock(self._path, owner, what=f"The recorder {owner}")
         except BaseException:
-            self._file.close()
+            self.close()
             raise
 
-    @contextmanager
-    def transaction(self, purpose: Purpose = "", *, tells: bool = False) -> Generator[Transaction]:
-        with self._file.transaction() as connection:
-            yield _FileTransaction(connection)
+    def _open_events(self) -> File:
+        self._events, notice = open_or_put_aside(self._path)
+        self.notice = " ".join(filter(None, (self.notice, notice))) or None
+        self._store.attach(self._path, "events")
+        return self._events
+
+    @property
+    def _files(self) -> list[File]:
+        return [self._store] if self._events is None else [self._store, self._events]
+
+    def write(self, *said: Statement, tells: bool = False, is_large: bool = False) -> list[Any]:
+        found: list[Any] = []
+        with (self._events or self._open_events()).transaction() as connection:
+            for statement, rows in said:
+                if len(rows) == 1:
+                    found = connection.execute(statement, rows[0]).fetchall()
+                else:
+                    connection.executemany(statement, rows)
+        return found
+
+    def say(self, given: Sequence[object], /) -> None:
+        self._store.write(SAY, given)
 
     def has(self, table: str) -> bool:
-        return bool(self.rows("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)))
-
-    def make(self) -> None:
-        with self._file.transaction() as connection:
-            for statement in filter(str.strip, tables().split(";")):
-                connection.execute(statement)
-            # Two processes may make the tables at once, and a second key would make all digests wrong.
-            once = "INSERT INTO rec_format SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM rec_format)"
-            connection.execute(once, (FORMAT, secrets.token_bytes(16)))
+        if self._events is None and self._path.exists():
+            self._open_events()
+        names = ("main", "events")[: len(self._files)]
+        return any(self.rows(f"SELECT 1 FROM {name}.sqlite_master WHERE name = ?", (table,)) for name in names)
 
     def version(self) -> int:
-        if self._lock is None:  # a recorder writes to the file that it has opened, wherever that is
-            try:
-                is_same = self._path.stat().st_ino == self._inode
-            except OSError as error:
-                raise StoreError(f"{self.place} is gone: {error.strerror}.", hint="Open it again.") from error
-            if not is_same:
-                raise StoreError(f"{self.place} was replaced by another file.", hint="Open it again.")
-        return self.rows("PRAGMA data_version")[0][0]
+        for each in self._files:
+            # A recorder writes to the file that it has opened, wherever that is.
+            if self._owner is None and not each.is_there:
+                raise StoreError(f"{each.path} was removed, or replaced by another file.", hint="Open it again.")
+        return sum([each.rows("PRAGMA main.data_version")[0][0] for each in self._files])
 
     def size(self) -> int:
-        pages, size = (self.rows(f"PRAGMA {name}")[0][0] for name in ("page_count", "page_size"))
-        return pages * size
+        return sum([math.prod(each.rows(f"PRAGMA main.{name}")[0][0] for name in _SIZE) for each in self._files])
 
     def reclaim(self) -> str | None:
         try:
-            self._file.write("VACUUM", ())
-            # In a write-ahead log, what VACUUM writes stands in the log at first: the file shrinks when that is taken
-            # over.
-            self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+            for each in self._files:
+                each.write("VACUUM", ())
+                # In a write-ahead log, what VACUUM writes stands in the log at first: the file shrinks when that is
+                # taken over.
+                each.rows("PRAGMA main.wal_checkpoint(TRUNCATE)")
         except StoreError as error:
             if not error.is_busy:
                 raise
@@ -192,15 +164,23 @@ class FileStorage:
         return None
 
     def is_held(self, owner: str) -> bool:
-        return is_held(self._path, owner)
+        # Who records holds the one file, and who drives a durable run the other.
+        return is_held(self._path, owner) or is_held(Path(self.place), owner)
 
     def close(self) -> None:
         if self._lock is not None:
             self._lock.release()
-        self._file.close()
-        if self._file.is_damaged:  # which turned out when it was read, or written to
-            self.notice = rescue_on_close(self._path) or self.notice
+        is_damaged = any(each.is_damaged for each in self._files)
+        for each in self._files:
+            each.close()
+            each.is_damaged = False
+        if is_damaged:  # which turned out when both were read at once, or one was written to
+            is_store = self._events is None or is_readable(self._path)
+            mended = rescue_on_close(Path(self.place)) if is_store else put_aside_on_close(self._path)
+            self.notice = mended or self.notice
 
+
+_SIZE: Final = ("page_count", "page_size")
 
 if TYPE_CHECKING:
     _storage: type[Storage] = FileStorage

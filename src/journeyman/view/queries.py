@@ -241,12 +241,9 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         read, n = self.recordings.file.rows, "(SELECT n FROM rec_runs WHERE id = ?)"
         if read(f"SELECT 1 FROM rec_events WHERE run = {n} AND body LIKE ? ESCAPE '\\' LIMIT 1", (id, like)):
             return True
-        pieces = (
-            f"SELECT n, body FROM rec_pieces WHERE n > ? AND (run = {n}"
-            f" OR n IN (SELECT piece FROM rec_shared WHERE run = {n})) AND body IS NOT NULL ORDER BY n LIMIT 50"
-        )
-        wanted, after = inside.lower(), 0
-        while found := read(pieces, (after, id, id)):
+        pieces = f"SELECT digest, body FROM rec_pieces WHERE root = {n} AND digest > ? ORDER BY digest LIMIT 50"
+        wanted, after = inside.lower(), -(1 << 63)
+        while found := read(pieces, (id, after)):
             if any(wanted in (unpack_piece(body) or b"").decode("utf-8", "replace").lower() for _, body in found):
                 return True
             after = found[-1][0]
@@ -518,10 +515,10 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         """
         if not self._has("rec_words"):  # nobody who records here can show what is being written
             return
-        with self.recordings.file.transaction(tells=True) as connection:
-            connection.execute("DELETE FROM rec_watched WHERE watcher = ? OR until < ?", (watcher, time.time() - 60))
-            rows = [(watcher, run, until) for run in {"", *runs}] if until else []
-            connection.executemany(_MARK, rows)
+        old = [(watcher, time.time() - 60)]
+        rows = [(watcher, run, until) for run in {"", *runs}] if until else []
+        said = ("DELETE FROM rec_watched WHERE watcher = ? OR until < ?", old), (_MARK, rows)
+        self.recordings.file.write(*said, tells=True)
 
 
 def is_anothers(path: Path) -> bool:

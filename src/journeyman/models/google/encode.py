@@ -123,10 +123,11 @@ def encode(
 
     `more_tools` are tools in the provider's own form, which follow those of `prefix`.
     """
-    start = b"".join((to_json(head)[:-1], b"," if head else b"", _encode_prefix(prefix, more_tools)))
+    start = to_json(head)[:-1] + (b"," if head else b"")
     contents = _encode_contents(messages, codec)
     # A single join: late in a long run each copy of the whole costs more than all else that is done here.
-    return join_body((start, b'"contents":[', contents[0][1:], *contents[1:], b"]}"))
+    fixed = _encode_prefix(prefix, more_tools)
+    return join_body((start, fixed, b'"contents":[', contents[0][1:], *contents[1:], b"]}"))
 
 
 def _encode_contents(messages: Sequence[Message], codec: GoogleCodec) -> list[bytes]:
