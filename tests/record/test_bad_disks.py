@@ -158,25 +158,3 @@ async def test_a_slow_disk_costs_reports_of_progress_and_nothing_else(path: Path
         *("MessageCommitted", "ModelResponded", "ToolCalled", "ToolFinished", "MessageCommitted", "IterationStarted"),
         *("ModelAsked", "MessageCommitted", "ModelResponded", "AttemptCompleted", "RunSucceeded"),
     ]
-
-
-async def test_what_another_program_keeps_for_a_while_is_written_afterwards(path: Path) -> None:
-    @tool
-    async def hold() -> str:
-        """Let nobody write for a while."""
-        disk.execute("BEGIN IMMEDIATE")
-        return "held"
-
-    @tool
-    async def release() -> str:
-        """Let others write."""
-        disk.execute("ROLLBACK")
-        return "released"
-
-    answers = [say(call("hold", id="c1")), say(call("release", id="c2")), say("So.")]
-    agent = Agent(name="scout", model=ScriptedModel(answers), tools=[hold, release])
-    with Recorder(path) as recorder, closing(sqlite3.connect(events_path(path), isolation_level=None)) as disk:
-        (await run(agent, "?", runtime=Runtime(recorder=recorder))).unwrap()
-    with Recordings(path) as recordings:
-        found = recordings.find("last")
-        assert (found.status, found.calls, found.iterations, found.why) == ("done", 2, 3, None)
