@@ -106,7 +106,7 @@ def _many(path: Path, n: int) -> None:
         connection.executemany(
             "INSERT INTO rec_runs"
             " (id, kind, agent, model, input, owner, life, due, until, has_content, started, seen, ended, status, cost)"
-            " VALUES (?, 'run', 'reader', 'scripted:x', 'Read it.', '', 1, 1 << 30, 1 << 30, 1, ?, ?, ?, 'success', 0.01)",
+            " VALUES (?, 'run', 'reader', 'scripted:x', 'Read it.', '', 1, 99999, 99999, 1, ?, ?, ?, 'success', 0.01)",
             ((f"{each:032x}", *[now - 20 * (n - each)] * 3) for each in range(n)),
         )
     file.close()

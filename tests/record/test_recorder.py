@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Never
 
@@ -304,36 +304,12 @@ async def test_a_store_that_fails_ends_recording_and_not_the_run(
     assert [record for record in caplog.records if "nothing more is recorded" in record.message] != []
 
 
-async def test_a_place_that_is_no_store_costs_a_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path.write_text("not a store, but a text that is long enough to be one" * 50)
-    path.chmod(0o600)
-    with caplog.at_level(logging.WARNING):
-        assert (await run(looking(say("So.")), "?", runtime=Runtime(recorder=path / "below"))).unwrap() == "So."
-    assert "nothing is recorded" in caplog.text
-
-
 def test_a_newer_store_is_neither_read_nor_written(lone_place: str) -> None:
     Recorder(lone_place).close()
     tamper.alter(lone_place, tamper.NEWER_RECORDINGS)
     for kind in (Recorder, Recordings):
         with pytest.raises(StoreError, match="format 99"):
             kind(lone_place)
-
-
-async def test_old_recordings_are_forgotten_and_what_others_share_stays(place: str) -> None:
-    system = "You are careful. " * 60
-    with Recorder(place, keep_s=None, keep_bytes=None) as recorder:
-        for _ in range(3):
-            await run(replace(looking(say("So.")), system=system), "?", runtime=Runtime(recorder=recorder))
-    tamper.alter(place, tamper.OLD_RUN)
-    with Recorder(place, keep_s=30 * 86_400) as recorder:
-        await run(replace(looking(say("So.")), system=system), "?", runtime=Runtime(recorder=recorder))
-        await recorder.flush()
-    with Recordings(place) as recordings:
-        assert len(recordings.runs()) == 3
-        for found in recordings.runs():
-            [request] = recordings.requests(found)
-            assert system.strip() in (recordings.body(request) or b"").decode()
 
 
 async def test_without_limits_a_file_keeps_30_days_and_a_gigabyte_and_a_database_everything(place: str) -> None:
