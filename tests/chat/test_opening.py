@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from journeyman import Chat
+from journeyman import Agent, Chat, ToolContext, tool
 from journeyman.durable import Durable, InMemoryEngine, Memory
 from journeyman.errors import DefinitionError, SessionInUse, StoreError
 from journeyman.store import Store
+from journeyman.testing.scripted import call
+from journeyman.types import ToolResult
 from tests.chat.opening import talker
 from tests.chat.test_sessions import session_of
-from tests.play import cancelled, script_of
+from tests.play import cancelled, following, script_of
 from tests.support.kept import Kept
 
 
@@ -145,3 +147,19 @@ async def test_a_chat_that_is_cancelled_while_it_opens_leaves_its_session_free(k
     await cancelled(task, when=said)
     async with Chat.open(agent, kept.place, id="a") as chat:
         assert chat.messages[0].text == "Hi."
+
+
+async def test_a_result_is_stored_once_while_other_calls_of_its_message_go_on(kept: Kept) -> None:
+    stored = list[list[str]]()
+
+    @tool
+    async def look(context: ToolContext) -> str:
+        """Look at what is stored of the calls before this one."""
+        with kept.stored() as store:
+            stored.append([b.tool_use_id for b in store.snapshot("1").staged if isinstance(b, ToolResult)])
+        return "seen"
+
+    model = following([call("look", id=each) for each in "abc"], "Done.")
+    async with Chat.open(Agent(name="scout", model=model, tools=[look]), kept.place, id="1", create=True) as chat:
+        await chat.prompt("Look.")
+    assert stored == [[], ["a"], ["a", "b"]]
