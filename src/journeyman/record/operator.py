@@ -117,19 +117,14 @@ def told(recordings: Recordings, id: str, heard: Mapping[int, tuple[str, str]], 
             continue
         outcome = heard.get(n, ("late" if is_over else "waits", ""))[0]
         state = {"refused": "late", "waits": "late" if is_over else "waits"}.get(outcome, outcome)
-        text = _text_of_signal(kind, from_json(body))
+        said: Mapping[str, Any] = from_json(body)
+        decided: Mapping[str, Any] = said.get("decision") or {}
+        answer = " ".join(filter(None, (str(decided.get("decision") or ""), str(decided.get("reason") or ""))))
+        text = answer if kind == "approve" else text_of_signal(said) or ""
         waits_for = _WAITS_FOR.get(kind, "waits until the run hears it") if state == "waits" else None
         made = Told(n=n, at=at, kind=kind, text=text, by=who, state=cast("ToldState", state), waits_for=waits_for)
         found.append(made)
     return found
-
-
-def _text_of_signal(kind: str, body: Mapping[str, Any]) -> str:
-    """Return what was said, as people read it."""
-    if kind != "approve":
-        return text_of_signal(body) or ""
-    facts: Mapping[str, Any] = body.get("decision") or {}
-    return " ".join(filter(None, (str(facts.get("decision") or ""), str(facts.get("reason") or ""))))
 
 
 class RecordedHandle:

@@ -136,7 +136,12 @@ class SharedStorage:
         try:
             with self.database.explaining("opened"):
                 connection = self._connected()
-                lacks = self._lacks_tables(connection)  # or they cannot be used
+                (has_version,) = connection.execute(HAS_VERSION.encode()).fetchall()[0]
+                version = connection.execute(GET_VERSION.encode()).fetchall()[0][0] if has_version else None
+                info = connection.info  # or the tables cannot be used
+                lacks = self.database.lacks_tables(
+                    info.server_version, info.parameter_status("server_encoding"), version
+                )
                 if owner is not None and lacks:
                     connection.execute(make_tables().encode())
                 if owner is not None and not self.has("rec_words"):  # the newest: whoever has it has all
@@ -259,12 +264,6 @@ class SharedStorage:
         self.write((_NUMBERING, [()]), (SAY, [given]), tells=True)
 
     # -- the tables
-
-    def _lacks_tables(self, connection: Connection) -> bool:
-        (has_version,) = connection.execute(HAS_VERSION.encode()).fetchall()[0]
-        version = connection.execute(GET_VERSION.encode()).fetchall()[0][0] if has_version else None
-        info = connection.info
-        return self.database.lacks_tables(info.server_version, info.parameter_status("server_encoding"), version)
 
     def has(self, table: str) -> bool:
         return self.rows("SELECT to_regclass(?) IS NOT NULL", (table,))[0][0]
