@@ -59,6 +59,7 @@ OUTWARD = {
     "s = listen('/dev/shm/s'); print(socket.socket(1).connect_ex('/dev/shm/s'))": "0",
     "print(socket.socket(1).connect_ex(os.environ['OUT']))": "1",
     "s = socket.socket(1); s.bind(os.environ['WORK'] + '/s')": None,
+    "import multiprocessing; print(multiprocessing.Manager().list([1]))": "[1]",
 }
 
 
@@ -80,16 +81,6 @@ async def test_a_socket_is_connected_in_a_box_as_outside(bubblewrap: Bubblewrap,
     assert found[0] == found[1]
 
 
-async def test_programs_make_sockets_elsewhere_if_a_temporary_folder_holds_the_workspace(
-    bubblewrap: Bubblewrap,
-) -> None:
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        opened = bubblewrap.open(Box(work=folder))
-        lines = await run(opened, "import multiprocessing; print(multiprocessing.Manager().list([1]))")
-        opened.close()
-    assert lines == ["[1]"]
-
-
 @pytest.mark.parametrize("program", OUTWARD)
 @pytest.mark.parametrize("place", ["beside", "temporary", "written", "system"])
 async def test_a_socket_of_outside_is_not_connected(bubblewrap: Bubblewrap, program: str, place: str) -> None:
@@ -108,5 +99,5 @@ async def test_a_socket_of_outside_is_not_connected(bubblewrap: Bubblewrap, prog
         with pytest.raises(BlockingIOError):
             server.accept()
         assert not (work / "s").exists()
-        if place == "beside":
+        if place == "beside" or "multiprocessing" in program:  # that makes its socket where one can be
             assert OUTWARD[program] in (None, *lines)
