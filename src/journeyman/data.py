@@ -62,14 +62,11 @@ def field_names(kind: type[Any]) -> tuple[str, ...]:
 
 def fields_of(value: object) -> dict[str, Any]:
     """Return the fields of a dataclass that has two or more, by their names."""
-    names, get = _getter_of(type(value))
-    return dict(zip(names, get(value), strict=True))
+    names = field_names(type(value))
+    return dict(zip(names, _getter_of(*names)(value), strict=True))
 
 
-@cache
-def _getter_of(kind: type[Any]) -> tuple[tuple[str, ...], Callable[[object], tuple[object, ...]]]:
-    names = field_names(kind)
-    return names, attrgetter(*names)
+_getter_of: Final[Callable[..., Callable[[object], tuple[object, ...]]]] = cache(attrgetter)
 
 
 def copy_with(value: T, **changes: object) -> T:
