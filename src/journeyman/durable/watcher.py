@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection
 from contextvars import Context
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from functools import partial
 from math import inf
 from typing import Any, Final, TypedDict
 
@@ -312,6 +311,9 @@ class Hub:
         return await self._driven(claim, program)
 
     async def _driven(self, claim: Claim, program: Program) -> Result[Any] | Exit:
+        def tell_stored(key: str, size: int, duration_s: float) -> None:
+            self._show(StepStored(**self._place(claim), key=key, bytes=size, duration_s=duration_s))
+
         drive = self._drives[claim.row.id] = RunDriver(
             engine=self.engine,
             claim=claim,
@@ -326,7 +328,7 @@ class Hub:
             strict=self._strict,
             keeps_steps=self.keeps_steps,
             look=self.look,
-            stored=None if self._watch is None else partial(self._tell_stored, claim),
+            stored=None if self._watch is None else tell_stored,
             here=self,
         )
         try:
@@ -365,9 +367,6 @@ class Hub:
         )
         if before.owner is None and before.asked is not None:
             self._show(RunWoken(**place))
-
-    def _tell_stored(self, claim: Claim, key: str, size: int, duration_s: float) -> None:
-        self._show(StepStored(**self._place(claim), key=key, bytes=size, duration_s=duration_s))
 
     def _tell_left(self, claim: Claim, leaving: Exit) -> None:
         match leaving.how:
