@@ -245,8 +245,12 @@ def _sound(options: Options) -> tuple[Options, list[str]]:
     """Return the options without those that cannot be used, and what is wrong with them."""
     wrong: list[str] = []
     usable: dict[str, Any] = {}
+    attempts: list[Problem] = []
+    if (given := options.max_attempts) is not None and not is_count(given):
+        text = f"max_attempts is {given!r}, not a whole number of at least 1"
+        attempts.append(Problem("INVALID_ARGUMENT", text, ""))
     for name, problems in (
-        ("max_attempts", _attempts_problem(options.max_attempts)),
+        ("max_attempts", attempts),
         ("callbacks", callback_problems(options.callbacks)),
         ("listeners", [problem for each in options.listeners for problem in listener_problems(each)]),
         ("abort", signal_problems(options.abort)),
@@ -312,11 +316,6 @@ _OF_JOURNALS: Final = (
     *("reserve", "begin_life", "end_life", "stored", "is_replaying", "n_cut_calls", "name", "whole"),
     *("wait", "waits", "sent"),
 )
-
-
-def _attempts_problem(given: object) -> Iterator[Problem]:
-    if given is not None and not is_count(given):
-        yield Problem("INVALID_ARGUMENT", f"max_attempts is {given!r}, not a whole number of at least 1", "")
 
 
 def _budget_above(given: Budget | None, above: Run | None) -> Budget | None:
