@@ -11,13 +11,16 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cache, reduce
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from journeyman.errors import StoreError, quoted
 from journeyman.files import read_text
 from journeyman.narrowing import is_list
 from journeyman.store import recordings
+
+if TYPE_CHECKING:
+    from journeyman.store.connection import Connection
 
 SCHEMES: Final = ("postgresql", "postgres")
 VERSION: Final = 7
@@ -166,6 +169,13 @@ class Database:
                 f"There is a pooler between this process and {self.place}, and it does not keep a lock for a process.",
                 hint="Name the database itself, too, for one connection of each process: …?direct=HOST:PORT.",
             )
+
+    def lacks_tables_at(self, connection: Connection) -> bool:
+        """Ask the database, and tell what `lacks_tables` does."""
+        (has_version,) = connection.execute(HAS_VERSION.encode()).fetchall()[0]
+        version = connection.execute(GET_VERSION.encode()).fetchall()[0][0] if has_version else None
+        info = connection.info
+        return self.lacks_tables(info.server_version, info.parameter_status("server_encoding"), version)
 
     def lacks_tables(self, server: int, encoding: str | None, version: int | None) -> bool:
         """Tell whether tables are to be made. `version` is that of those which are there.

@@ -26,7 +26,7 @@ from journeyman.errors import SessionInUse, StoreError
 from journeyman.files import check_same_process
 from journeyman.session import Sessions
 from journeyman.store.connection import patient_connection
-from journeyman.store.database import GET_VERSION, HAS_VERSION, HELD, NOTICED, Database, check_installed, make_tables
+from journeyman.store.database import HELD, NOTICED, Database, check_installed, make_tables
 from journeyman.store.log import RECORD, NewRecord, SessionRecord, seal_records
 from journeyman.store.redacted import StepRedactor
 from journeyman.store.repair import StoreRepaired
@@ -122,9 +122,7 @@ class DatabaseRows(SqlRows):
         try:
             with database.explaining("opened"):
                 self._connect()
-                info = self._connection.info
-                version = self._rows(GET_VERSION)[0][0] if self._rows(HAS_VERSION)[0][0] else None
-                if database.lacks_tables(info.server_version, info.parameter_status("server_encoding"), version):
+                if database.lacks_tables_at(self._connection):
                     self._connection.execute(make_tables().encode())
         except BaseException:
             self.close()

@@ -21,8 +21,6 @@ from journeyman.files import check_same_process
 from journeyman.store.connection import patient_connection
 from journeyman.store.database import (
     END_OLD,
-    GET_VERSION,
-    HAS_VERSION,
     HELD,
     NOTICED,
     NUMBERING,
@@ -136,12 +134,7 @@ class SharedStorage:
         try:
             with self.database.explaining("opened"):
                 connection = self._connected()
-                (has_version,) = connection.execute(HAS_VERSION.encode()).fetchall()[0]
-                version = connection.execute(GET_VERSION.encode()).fetchall()[0][0] if has_version else None
-                info = connection.info  # or the tables cannot be used
-                lacks = self.database.lacks_tables(
-                    info.server_version, info.parameter_status("server_encoding"), version
-                )
+                lacks = self.database.lacks_tables_at(connection)  # or they cannot be used
                 if owner is not None and lacks:
                     connection.execute(make_tables().encode())
                 if owner is not None and not self.has("rec_words"):  # the newest: whoever has it has all
