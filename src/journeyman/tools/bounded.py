@@ -93,7 +93,8 @@ class BoundedValidator(Generic[T]):
         try:
             with self._collisions():
                 value = self._checked_json(input_json)
-            if _may_hold_nan(input_json):
+            is_in_text = isinstance(input_json, str) and ("NaN" in input_json or "Infinity" in input_json)
+            if is_in_text or (isinstance(input_json, bytes) and (b"NaN" in input_json or b"Infinity" in input_json)):
                 from_json(input_json, allow_inf_nan=False)
         except (_TooCostly, TooManyCollide):
             raise InvalidArguments(subject, [_TOO_LONG]) from None
@@ -329,12 +330,6 @@ def _n_marks(input_json: str | bytes) -> tuple[int, int]:
         return n_holders + input_json.count(","), n_holders
     n_holders = 1 + input_json.count(b"{") + input_json.count(b"[")
     return n_holders + input_json.count(b","), n_holders
-
-
-def _may_hold_nan(input_json: str | bytes) -> bool:
-    if isinstance(input_json, str):
-        return "NaN" in input_json or "Infinity" in input_json
-    return b"NaN" in input_json or b"Infinity" in input_json
 
 
 # -- validators that keep few errors ----------------------------------------------------------------------------------
