@@ -9,7 +9,7 @@ import pytest
 from journeyman.model import BlockFinished, InputPart, ResponseFinished, ResponseStarted, TextPart, ThinkingPart
 from journeyman.models.anthropic.decode import AnthropicDecoder
 from journeyman.models.sse import Parser
-from journeyman.types import Block, Opaque, Price, RedactedThinking, Text, Thinking, ToolUse, Usage
+from journeyman.types import Block, Opaque, RedactedThinking, Text, Thinking, ToolUse, Usage
 from tests.models.decoding import Json, Part, Response, UsageSeen, fed, summed
 from tests.support import messages_answers as says
 from tests.support.messages_sse import body_parts
@@ -44,10 +44,6 @@ def decoded(events: Iterable[Json | bytes], decoder: AnthropicDecoder | None = N
 
 def content_of(*events: Json) -> tuple[Block, ...]:
     return summed(decoded([start(), *events, *stop()])).content
-
-
-def usage_of(first: Json, last: Json, price: Price | None = None) -> Usage:
-    return summed(decoded([start(first), *stop(usage=last)], AnthropicDecoder(price=price))).usage
 
 
 def stream_of(reply: says.Answer) -> bytes:
@@ -171,12 +167,6 @@ def test_blocks_that_were_not_stopped_are_finished_with_the_message() -> None:
 def test_a_refusal_keeps_what_was_said_before() -> None:
     response = streamed(says.refusal("Well,", category="cyber", explanation="No."))
     assert (response.content, response.stop_reason, response.stop_detail) == ((Text("Well,"),), "refusal", "cyber")
-
-
-# -- usage -------------------------------------------------------------------------------------------------------------
-
-
-# -- failures ----------------------------------------------------------------------------------------------------------
 
 
 TEXT = block(0, {"type": "text", "text": ""}, text_delta("Hi"))

@@ -235,20 +235,14 @@ async def test_images_and_documents_in_input_and_in_results_reach_the_provider(s
     call = Message("assistant", (ToolUse("call_1", "query", '{"sql":""}'),))
     result = ToolResult((Text("see"), PIXEL, Text("and")), tool_use_id="call_1")
     async with service.server([service.says.answer("Seen.")]) as api:
-        await ask(over(api, service.name), HELLO, call, Message("user", (result, Text("And this?"), PIXEL, PAPER)))
+        said = Message("user", (result, Text("And this?"), PIXEL, PAPER, Image(Url("https://example.com/a.png"))))
+        await ask(over(api, service.name), HELLO, call, said)
     sent = orjson.dumps(api.requests[0].body).decode()
     assert sent.count("iVBORw==") == 2
     assert "JVBERi0xLjQ=" in sent
+    assert "https://example.com/a.png" in sent
     assert re.search(r"see\\+nand", sent)
     assert "Document 'Plan':" in sent
-
-
-@each
-async def test_addresses_of_images_are_sent_as_such(service: Service) -> None:
-    picture = Image(Url("https://example.com/a.png"))
-    async with service.server([service.says.answer("Seen.")]) as api:
-        await ask(over(api, service.name), Message("user", (Text("This?"), picture)))
-    assert "https://example.com/a.png" in orjson.dumps(api.requests[0].body).decode()
 
 
 @each

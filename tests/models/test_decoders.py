@@ -358,6 +358,11 @@ USED: Final[dict[str, list[tuple[Any, ...]]]] = {
         (_chat(by_chat.USAGE), _used(25, 9)),
         (_chat({"prompt_tokens": 25, "prompt_tokens_details": None}), _used(25, exact=False)),
         ([by_chat.chunk({"content": "Hi"}, "stop")], _UNKNOWN),
+        ([by_chat.chunk(reason="stop", x_groq={"id": "req_1", "usage": by_chat.USAGE})], _used(25, 9)),
+        (  # What every chunk tells replaces what was told before.
+            [by_chat.chunk({"content": "Hi"}, usage={**by_chat.USAGE, "completion_tokens": 1}), *_chat(by_chat.USAGE)],
+            _used(25, 9),
+        ),
         (  # What cannot be makes no count negative.
             _chat({"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 9}}),
             _used(0, 1, cache_read_tokens=9, exact=False),

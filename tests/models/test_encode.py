@@ -19,6 +19,7 @@ from journeyman.model import ThinkingLevel
 from journeyman.models.anthropic import AnthropicModel
 from journeyman.models.google import GoogleModel
 from journeyman.models.openai import (
+    AZURE,
     LM_STUDIO,
     MISTRAL,
     OLLAMA,
@@ -423,6 +424,14 @@ NO_STREAM = OpenAIChatModel("m", endpoint=VLLM, streaming=False)
 ONE_BY_ONE = OpenAIModel("gpt-5", endpoint=replace(OPENAI, parallel_tool_calls=False))
 # The API refuses tools with any effort but `none`, also with the default one (GitHub: BerriAI/litellm#34569).
 NEVER_BOTH = on(OPENAI, "gpt-5.6")
+WORDS: list[tuple[Endpoint, str, ThinkingLevel, str]] = [
+    (OPENROUTER, "anthropic/claude", "max", "xhigh"),
+    (OPENROUTER, "anthropic/claude", "minimal", "minimal"),
+    (OLLAMA, "qwen3", "off", "none"),
+    (VLLM, "openai/gpt-oss-20b", "max", "high"),
+    (AZURE, "my-deployment", "medium", "medium"),
+    (AZURE, "gpt-6.1-sol", "minimal", "low"),
+]
 FIELDS: dict[str, tuple[AnyModel, Json, Json]] = {
     "a server that cannot stream": (NO_STREAM, {"tools": ()}, {"stream": False, "stream_options": LEFT_OUT}),
     "usage in the stream": (on(replace(VLLM, usage="none")), {}, {"stream_options": LEFT_OUT}),
@@ -436,6 +445,19 @@ FIELDS: dict[str, tuple[AnyModel, Json, Json]] = {
     "a lower budget": (on(OPENROUTER), {"settings": BUDGET, "max_tokens": 1_000}, {"reasoning": {"max_tokens": 744}}),
     "a budget that is too low": (on(OPENROUTER), {"settings": BUDGET, "max_tokens": 256}, {"reasoning": LEFT_OUT}),
     "an endpoint that knows better": (ROUTED, {"settings": HIGH}, {"reasoning": EFFORT, "tools": [CHAT_QUERY]}),
+    **{
+        f"the best word for {level} on {endpoint.provider}": (
+            on(endpoint, name),
+            {"settings": ModelSettings(thinking=level), "tools": ()},
+            {"reasoning": {"effort": word}} if endpoint is OPENROUTER else {"reasoning_effort": word},
+        )
+        for endpoint, name, level, word in WORDS
+    },
+    "extra fields instead of ours": (
+        CHAT,
+        {"settings": ModelSettings(extra={"stream_options": {"include_obfuscation": False}, "store": [2], "d": None})},
+        {"stream_options": {"include_usage": True, "include_obfuscation": False}, "store": [2], "d": None},
+    ),
     "tools or reasoning": (NEVER_BOTH, {}, {"reasoning_effort": "none"}),
     "tools and none": (NEVER_BOTH, {"settings": ModelSettings(thinking="off")}, {"reasoning_effort": "none"}),
     "reasoning without tools": (NEVER_BOTH, {"tools": ()}, {"reasoning_effort": LEFT_OUT}),
@@ -525,7 +547,7 @@ def test_the_providers_own_tools_follow_ours(model: AnyModel) -> None:
     assert body_of(model, tools=(), settings=settings)["tools"] == [search]
 
 
-ALWAYS = "always reasons. Ask for thinking='minimal'"
+ALWAYS = "always reasons. Ask for thinking='minimal' instead of 'off'."
 NO_BUDGET = "takes no thinking budget. Ask for a level, such as thinking='medium'."
 BEYOND = "A thinking budget of 9000 is not between 1 and max_tokens, which is 8192."
 PRO = "openai:gpt-5-pro takes no effort 'low' for reasoning. It takes: high"
@@ -556,6 +578,7 @@ WRONG_BUDGET = "budget of 1023 is not between 1024 and max_tokens, which is 6400
                 (adapter("o3"), ModelSettings(thinking=2_000), f"openai:o3 {NO_BUDGET}"),
             )
         ],
+        (OpenAIChatModel("gpt-6-astra"), ModelSettings(thinking="off"), f"openai:gpt-6-astra {ALWAYS}"),
         (OpenAIModel("gpt-5"), ModelSettings(stop=("END",)), STOPS),
         (SONNET, ModelSettings(extra={"messages": []}), "ModelSettings.extra has ['messages']"),
         (CHAT, ModelSettings(extra={"messages": []}), "ModelSettings.extra has ['messages']"),

@@ -24,7 +24,7 @@ from tests.models.asking import Json, ask, everything_said_by, failure_of, known
 from tests.play import failed, instance_of, make_tool, raising, succeeded
 from tests.support.gemini_answers import answer, call, fault, signed, text, thought
 from tests.support.gemini_rules import DUMMIES
-from tests.support.messages_answers import Raw, html_page, insert, raw
+from tests.support.messages_answers import Raw, html_page, raw
 from tests.support.servers import GeminiApi
 
 VARIABLES: Final = (
@@ -206,6 +206,7 @@ async def test_a_conversation_moves_among_geminis_models() -> None:  # section 7
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 _INFO: Final[Json] = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
+TOO_LONG: Final = "The input token count (1080000) exceeds the maximum number of tokens allowed (1048576)."
 _RETRY: Final[Json] = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.4s"}
 
 
@@ -225,24 +226,17 @@ def _quota(id: str) -> Json:
         (fault(504), "timeout", "DEADLINE_EXCEEDED", None),
         (fault(404, in_a_list=True), "not_found", "NOT_FOUND", None),
         (fault(400, content_type="text/event-stream"), "bad_request", "INVALID_ARGUMENT", None),
+        (fault(400, message=TOO_LONG), "context_overflow", "INVALID_ARGUMENT", None),
         (html_page(502), "overloaded", None, None),
     ],
 )
 async def test_a_refusal_is_told_by_its_label_or_its_status(
     reply: Raw, kind: str, label: str | None, wait_s: float | None
-) -> None:  # section 6, faults 5 to 11
+) -> None:  # section 6, faults 5 to 11 and 14
     async with GeminiApi([reply]) as api, made(api.url) as model:
         error = await failure_of(model)
     assert (error.kind, error.type, error.retry_after_s) == (kind, label, wait_s)
     assert error.usage == Usage()
-
-
-async def test_a_conversation_that_is_too_long_is_told_from_other_bad_requests() -> None:  # section 7, fault 14
-    said = "The input token count (1080000) exceeds the maximum number of tokens allowed (1048576)."
-    async with GeminiApi([fault(400, message=said)]) as api, made(api.url) as model:
-        error = await failure_of(model)
-    assert error.kind == "context_overflow"
-    assert "(1080000) exceeds the maximum number of tokens allowed (1048576)" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -269,12 +263,6 @@ async def test_a_line_of_four_megabytes_is_read() -> None:  # section 4: signatu
     async with GeminiApi([answer("Here.", part)]) as api, made(api.url) as model:
         response = await ask(model)
     assert len(response.content) == 2
-
-
-async def test_an_unknown_chunk_within_a_stream_does_no_harm() -> None:
-    reply = insert(answer("Hello there.", delta_chars=4), b'data: {"brandNew": {"x": [1]}}\n\n', after_events=1)
-    async with GeminiApi([reply]) as api, made(api.url) as model:
-        assert (await ask(model)).content == (Text("Hello there."),)
 
 
 # -- the official client -----------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 from journeyman import Agent, Chat, Limits, ModelSettings, run, tool
 from journeyman.compaction import Compaction
 from journeyman.models.google import GoogleModel
-from journeyman.types import Message, Opaque, Price, Text, Thinking, ToolResult, ToolUse, Usage
+from journeyman.types import Message, Opaque, Price, Text, Thinking, ToolResult, ToolUse
 from journeyman.window import Shortened
 from tests.contracts.makers import GEMINI
 from tests.contracts.makers import google as made
@@ -244,12 +244,3 @@ def sent_back(blocks: Sequence[Any], came: Sequence[Json]) -> tuple[list[Json], 
     for part in parts:
         part.get("functionCall", {}).pop("id", None)
     return parts, faults
-
-
-async def test_a_prompt_that_was_blocked_is_a_refusal_whose_use_is_not_told() -> None:  # section 5
-    feedback: Json = {"blockReason": "MODEL_ARMOR", "blockReasonMessage": "The prompt violated filters."}
-    body = orjson.dumps({"promptFeedback": feedback, "usageMetadata": {"trafficType": "ON_DEMAND"}})
-    async with RawServer(http(body, content_type=DOCUMENT)) as server, made(server.url, streaming=False) as model:
-        response = await ask(model)
-    assert (response.stop_reason, response.content) == ("refusal", ())
-    assert response.usage == Usage(requests=1, exact=False)

@@ -278,11 +278,6 @@ def test_what_services_count_in_ways_of_their_own_adds_up(details: Json, output:
     assert usage.input_tokens + (usage.cache_read_tokens or 0) == 25
 
 
-def test_groqs_usage_may_stand_beside_the_answer() -> None:
-    parts = decoded([chunk({"content": "Hi."}), chunk(reason="stop", x_groq={"id": "req_1", "usage": USAGE})])
-    assert summed(parts).usage == Usage(requests=1, input_tokens=25, output_tokens=9)
-
-
 @pytest.mark.parametrize(
     ("told", "cost"),
     [
@@ -304,14 +299,6 @@ def test_a_service_that_bills_tells_the_cost(told: Json, cost: float | None) -> 
     assert usage_of({**USAGE, **told}).cost is None, "In whatever money."
     dear = Price(input=1e6, output=1e6)
     assert usage_of({**USAGE, **told}, dear, tells_cost=True).cost == (34 if cost is None else pytest.approx(cost))
-
-
-def test_usage_in_every_chunk_replaces_what_was_told_before() -> None:
-    chunks = [
-        chunk({"content": "Hi"}, usage={"prompt_tokens": 25, "completion_tokens": 1}),
-        chunk({"content": "!"}, "stop", usage={"prompt_tokens": 25, "completion_tokens": 2}),
-    ]
-    assert summed(decoded(chunks)).usage == Usage(requests=1, input_tokens=25, output_tokens=2)
 
 
 # -- damage and errors -------------------------------------------------------------------------------------------------
@@ -405,26 +392,6 @@ def test_an_error_of_the_choice_is_the_answers() -> None:  # OpenRouter's
     for failure in (streamed, caught.value):
         assert failure.kind == "overloaded"
         assert "502: Upstream" in str(failure)
-
-
-# -- documents ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_document_is_an_answer_in_one_piece() -> None:
-    message = {
-        "content": None,
-        "reasoning": "Hm.",
-        "tool_calls": [piece("query", '{"sql": "x"}', id="call_1"), piece("query", "{}", id="call_2")],
-    }
-    parts = ChatDecoder("ollama").document(document(message, "tool_calls"))
-    response = summed(parts)
-    assert response.content == (
-        Thinking("Hm.", None, "ollama"),
-        ToolUse("call_1", "query", '{"sql": "x"}'),
-        ToolUse("call_2", "query"),
-    )
-    assert (response.id, response.model, response.stop_reason) == ("chatcmpl-1", "m", "tool_use")
-    assert response.usage == Usage(requests=1, input_tokens=25, output_tokens=9)
 
 
 # -- streamed or not ---------------------------------------------------------------------------------------------------

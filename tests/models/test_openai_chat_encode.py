@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
-from journeyman import Document, Message, ToolResult, Usage
+from journeyman import Document, Message, ToolResult
 from journeyman.errors import ProviderError
 from journeyman.model import CachePolicy, ModelSettings, Prefix, Request, ToolSpec
 from journeyman.models.openai.chat import OpenAIChatModel
@@ -26,8 +26,6 @@ GPT = OpenAIChatModel("gpt-4.1", api_key="sk-key")
 PNG = b64encode(b"\x89PNG").decode()
 PDF = b64encode(b"%PDF-1.7").decode()
 
-_QUERY = {"name": "query", "description": "Run a query.", "parameters": QUERY.input_schema}
-QUERY_SENT = {"type": "function", "function": _QUERY}
 HELLO_SENT = {"role": "user", "content": "Hello"}
 
 
@@ -41,14 +39,6 @@ def on(endpoint: Endpoint, name: str = "some-model") -> OpenAIChatModel:
 
 def messages_of(*messages: Message, endpoint: Endpoint = OPENAI) -> list[Json]:
     return sent(*messages, model=on(endpoint, "gpt-4.1"))["messages"]
-
-
-def refused(settings: ModelSettings, model: OpenAIChatModel = GPT, **more: Any) -> str:
-    with pytest.raises(ProviderError) as caught:
-        sent(model=model, settings=settings, **more)
-    assert caught.value.kind == "bad_request"
-    assert caught.value.usage == Usage()
-    return str(caught.value)
 
 
 # -- the whole request -------------------------------------------------------------------------------------------------
@@ -75,21 +65,6 @@ def test_the_names_of_fields_are_those_of_the_endpoint() -> None:
         sent(model=on(endpoint), settings=ModelSettings(stop=("END",)))
     assert "max_tokens" not in sent(model=on(replace(VLLM, field_names={"max_tokens": ""})))
     assert "parallel_tool_calls" not in sent(model=on(endpoint), tools=())
-
-
-# -- reasoning ---------------------------------------------------------------------------------------------------------
-
-
-def test_models_that_do_not_reason_with_tools_are_not_asked_for_both() -> None:
-    said = refused(ModelSettings(thinking="high"), on(OPENAI, "gpt-5.6"))
-    assert "openai:gpt-5.6 cannot both reason and use tools over Chat Completions" in said
-    assert "'openai:gpt-5.6'" in said
-
-
-def test_models_without_tools_over_chat_completions_say_where_they_have_them() -> None:
-    said = refused(ModelSettings(), on(AZURE, "gpt-6-astra"))
-    assert "azure:gpt-6-astra has no tools over Chat Completions" in said
-    assert "'azure-responses:gpt-6-astra'" in said
 
 
 # -- what the model said -----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from journeyman.model import BlockFinished, InputPart, ResponseFinished, ResponseStarted, TextPart, ThinkingPart
 from journeyman.models.openai.responses_decode import ResponsesDecoder
 from journeyman.models.sse import Parser
-from journeyman.types import Block, JsonObject, Opaque, Price, Text, Thinking, ToolUse, Usage
+from journeyman.types import Block, JsonObject, Opaque, Text, Thinking, ToolUse, Usage
 from tests.models.decoding import Json, Part, UsageSeen, fed, summed
 from tests.models.test_openai_responses_encode import items_of
 from tests.support.openai_answers import Answer, answer, call, item, reasoning, refusal, text
@@ -65,10 +65,6 @@ def decoded(events: Iterable[Json | bytes], decoder: ResponsesDecoder | None = N
 def content_of(*outputs: Json) -> tuple[Block, ...]:
     events = [event for index, output in enumerate(outputs) for event in whole(index, output)]
     return summed(decoded([created(), *events, over()])).content
-
-
-def usage_of(usage: Json, price: Price | None = None) -> Usage:
-    return summed(decoded([created(), over(usage=usage)], ResponsesDecoder("openai", price=price))).usage
 
 
 def stream_of(reply: Answer) -> bytes:
@@ -371,9 +367,6 @@ def test_a_call_that_was_cut_off_is_no_reason_to_call() -> None:
     cut = [added(0, function_call("")), over("incomplete", incomplete_details={"reason": "max_output_tokens"})]
     response = summed(decoded([created(), *cut]))
     assert (response.content, response.stop_reason) == ((), "max_tokens")
-
-
-# -- usage -------------------------------------------------------------------------------------------------------------
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------

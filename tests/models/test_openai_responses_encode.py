@@ -7,10 +7,10 @@ import orjson
 import pytest
 from hypothesis import given
 
-from journeyman import Document, ModelSettings, ToolResult
+from journeyman import ModelSettings, ToolResult
 from journeyman.models.openai.endpoint import AZURE, VLLM, InputMedia
 from journeyman.models.openai.responses import OpenAIModel
-from journeyman.types import Base64, Block, Image, JsonObject, Message, Role, Text, Thinking, ToolUse, Url
+from journeyman.types import Block, Image, JsonObject, Message, Role, Text, Thinking, ToolUse, Url
 from tests.models.asking import HELLO
 from tests.models.encoding import PLAIN, assistant, body_of, closed, faults_of, histories, request, strict_tool, user
 
@@ -43,7 +43,6 @@ def test_results_come_before_what_the_user_says_whatever_it_is() -> None:
 
 
 PICTURE = Image(Url("https://example.com/a.png"))
-PAPER = Document(Base64("aGk=", "application/pdf"), "Report")
 
 
 def test_services_that_take_different_things_do_not_share_bytes() -> None:
