@@ -19,17 +19,10 @@ from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Extent, GateRe
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.permission import AuditEntry, Permission
 from journeyman.testing.scripted import ScriptedModel, call
-from tests.permission.workshop import Approver, Workshop, play, request
-from tests.play import cancelled, existing, instance_of, texts
+from tests.permission.workshop import Approver, Workshop, play, question_of, request
+from tests.play import cancelled, existing, texts
 
 EXTENTS: list[Extent] = ["session", "always"]
-
-
-async def question_of(gate: Permission, wanted: GateRequest) -> Approval:
-    verdict = instance_of(Ask, await gate.decide(wanted))
-    return Approval(
-        request=wanted, question=verdict.question, question_id=wanted.digest, offers=verdict.offers, rule=verdict.rule
-    )
 
 
 # -- what it reaches ---------------------------------------------------------------------------------------------------

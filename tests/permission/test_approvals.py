@@ -19,8 +19,8 @@ from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action
 from journeyman.permission.permission import Permission
 from journeyman.testing.scripted import call
-from tests.permission.workshop import Approver, Workshop, play, request
-from tests.play import instance_of, make_tool, texts
+from tests.permission.workshop import Approver, Workshop, play, question_of, request
+from tests.play import make_tool, texts
 
 
 class Clock:
@@ -36,11 +36,6 @@ class Clock:
 PUSH = request("bash", command="git push")
 
 
-async def question_of(gate: Permission, wanted: GateRequest) -> Approval:
-    verdict = instance_of(Ask, await gate.decide(wanted))
-    return Approval(request=wanted, question=verdict.question, question_id=wanted.digest, offers=verdict.offers)
-
-
 async def asked(gate: Permission, wanted: GateRequest = PUSH) -> Approval:
     """Let the gate ask, with nobody there to answer. Return the question."""
     approval = await question_of(gate, wanted)
@@ -49,13 +44,6 @@ async def asked(gate: Permission, wanted: GateRequest = PUSH) -> Approval:
 
 
 # -- answered at once ------------------------------------------------------------------------------------------------
-
-
-async def test_an_approval_is_for_one_call(workshop: Workshop) -> None:
-    approver, gate = Approver(Allow()), Permission(roots=[workshop.root])
-    touch = call("bash", command="touch a")
-    await workshop.play(gate, touch, [replace(touch, id="b"), replace(touch, id="c")], approver=approver)
-    assert (len(approver.asked), len(workshop.ran)) == (3, 3)
 
 
 async def test_a_question_shows_what_would_run(workshop: Workshop) -> None:

@@ -332,25 +332,15 @@ def answers(*blocks: Block) -> Response:
     return Response(content=blocks, stop_reason="tool_use")
 
 
-READ_BY_IT: list[tuple[tuple[Opaque, ...], list[str]]] = [(SEARCHED, []), (COMPUTED, ["mallory@evil.example"])]
-
-
-@pytest.mark.parametrize(("read", "paid"), READ_BY_IT)
-async def test_what_a_provider_found_taints_the_same_answer(
-    bank: Bank, read: tuple[Opaque, ...], paid: list[str]
-) -> None:
-    payer = Agent(name="payer", model=ScriptedModel([answers(*read, *PAY_NOW), "Done."]), tools=bank.tools())
-    await run(payer, "Look at the web.", runtime=Runtime(gate=TaintGate()))
-    assert bank.paid == paid
-
-
-@pytest.mark.parametrize(("read", "paid"), READ_BY_IT)
-async def test_what_a_provider_found_taints_a_conversation_that_goes_on(
-    bank: Bank, read: tuple[Opaque, ...], paid: list[str]
+@pytest.mark.parametrize("goes_on", [False, True])
+@pytest.mark.parametrize(("read", "paid"), [(SEARCHED, []), (COMPUTED, ["mallory@evil.example"])])
+async def test_what_a_provider_found_taints_the_same_answer_and_a_conversation_that_goes_on(
+    bank: Bank, read: tuple[Opaque, ...], paid: list[str], goes_on: bool
 ) -> None:
     before = [Message("user", (Text("Look."),)), Message("assistant", (*read, Text("I looked.")))]
-    payer = Agent(name="payer", model=ScriptedModel([answers(*PAY_NOW), "Done."]), tools=bank.tools())
-    await run(payer, "Now act.", history=before, runtime=Runtime(gate=TaintGate()))
+    said = PAY_NOW if goes_on else (*read, *PAY_NOW)
+    payer = Agent(name="payer", model=ScriptedModel([answers(*said), "Done."]), tools=bank.tools())
+    await run(payer, "Now act.", history=before if goes_on else (), runtime=Runtime(gate=TaintGate()))
     assert bank.paid == paid
 
 

@@ -10,7 +10,7 @@ from journeyman.permission.capability import Action, classify
 from journeyman.permission.taint import TaintGate
 from journeyman.testing.scripted import Answer, call
 from journeyman.types import Effect, JsonObject
-from tests.permission.workshop import Approver, play, request
+from tests.permission.workshop import Approver, play
 
 ANY: JsonObject = {"type": "object"}
 
@@ -203,11 +203,6 @@ async def test_a_look_inside_is_never_asked_about_whatever_its_tool_declares() -
     answers = [call("mail", id="m"), call("act", id="a", query="password")]
     await play(tools(ran), *answers, runtime=Runtime(gate=TaintGate(classify=knowing)))
     assert ran == [{"query": "password"}]
-
-
-async def test_outside_of_a_run_a_look_outside_is_asked_about() -> None:
-    verdict = await TaintGate().decide(request("fetch", "idempotent", untrusted=True, url="https://x.example"))
-    assert type(verdict).__name__ == "Ask"
 
 
 async def test_an_approval_is_for_one_call_and_no_confirmation_of_its_values_for_others() -> None:

@@ -20,7 +20,7 @@ from journeyman.testing import ScriptedModel
 from journeyman.testing.scripted import call
 from journeyman.toolbox import Shell, Workspace
 from journeyman.toolbox.boxed import SandboxChoice
-from journeyman.types import Message, ToolResult
+from tests.play import texts
 from tests.sandbox.conftest import bubblewrap as bubblewrap
 from tests.sandbox.conftest import make_unheld
 from tests.toolbox.player import Player
@@ -277,7 +277,7 @@ async def test_a_gate_that_knows_the_box_lets_an_agent_run_what_it_holds(place: 
         with Workspace(place / "work", sandbox=chosen, confined=False) as workspace:
             agent = Agent(name="a", model=ScriptedModel([*calls, "Done."]), tools=workspace.tools("bash"))
             result = await run(agent, "Go.", runtime=Runtime(gate=rules))
-        found[has_box] = [result_text(message) for message in result.history if result_text(message)]
+        found[has_box] = texts(result)
     assert found[True][0] == "one\n[exit code 0]"
     assert "The sandbox refused to run sqlite3" in found[True][1]
     assert f"it asks for write:{place / 'outside'}, which is beyond its box" in found[True][2]
@@ -295,20 +295,15 @@ async def test_a_plan_looks_at_files_in_a_box_in_which_it_changes_nothing(bubble
     with Workspace(place / "work", sandbox="auto", confined=False) as workspace:
         agent = Agent(name="a", model=ScriptedModel([*calls, "Done."] * 2), tools=workspace.tools("bash"))
         result = await run(agent, "Plan.", runtime=Runtime(gate=rules))
-        planned = [result_text(message) for message in result.history if result_text(message)]
+        planned = texts(result)
         assert "Read-only file system" in planned[0]
         assert planned[1].startswith("bash: line 1: new: Read-only file system\nas it was\nkept\n"), planned
         assert planned[2].startswith("Error: denied: the mode is plan")
         assert [*(place / "work").iterdir()] == []
         rules.mode = "auto"
         result = await run(agent, "Do it.", runtime=Runtime(gate=rules))
-    done = [result_text(message) for message in result.history if result_text(message)]
-    assert "does not have any commits yet" in done[0]
+    assert "does not have any commits yet" in texts(result)[0]
     assert (place / "work/new").read_text() == "x\n"
-
-
-def result_text(message: Message) -> str:
-    return "".join(block.text for block in message.content if isinstance(block, ToolResult))
 
 
 async def test_while_something_runs_a_gate_is_told_of_the_box_that_it_runs_in(place: Path) -> None:
@@ -414,8 +409,7 @@ async def said_by_bash(place: Path, gate: Gate, approve: Approver | None, *comma
     calls = [call("bash", command=each, **more) for each in commands]
     with Workspace(place / "work", sandbox="required", confined=False) as workspace:
         agent = Agent(name="a", model=ScriptedModel([*calls, "Done."]), tools=workspace.tools("bash"))
-        result = await run(agent, "Go.", runtime=Runtime(gate=gate, approver=approve))
-    return [result_text(message) for message in result.history if result_text(message)]
+        return texts(await run(agent, "Go.", runtime=Runtime(gate=gate, approver=approve)))
 
 
 MADE = "mkdir sub; echo one > .envrc; echo two > sub/.bashrc"
@@ -524,7 +518,7 @@ async def test_a_run_that_died_while_somebody_was_asked_asks_nobody_again(place:
                 going.cancel()
                 await asyncio.wait([going])
             else:
-                lives += [result_text(each) for each in (await going).history if result_text(each)]
+                lives += texts(await going)
     assert len(asked) == 1
     assert "was interrupted; whether it took effect is unknown" in lives[0], lives
     assert not (place / "work/.envrc").exists()

@@ -11,11 +11,11 @@ import pytest
 from journeyman import Agent, DefinitionError, Image, Result, Tool, ToolContext, ToolResult, run, tool
 from journeyman.events import Event, Listener, ToolCalled, ToolProgress
 from journeyman.gate import Allow, GateRequest, Rewrite, Verdict
-from journeyman.model import Request, facts_of
+from journeyman.model import facts_of
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.wrappers import FallbackModel, SwappableModel
-from journeyman.testing.scripted import FunctionModel, ScriptedModel, call
+from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.toolbox import deferred_tools
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Base64, Effect, JsonObject, Text, ToolReference, dump_messages, load_messages
@@ -246,19 +246,6 @@ def test_two_tools_of_one_name_are_a_wrong_definition() -> None:
         deferred_tools([find_customer, find_customer])
 
 
-async def test_a_model_that_reads_what_it_found_can_call_it() -> None:
-    def policy(request: Request) -> object:
-        last = request.messages[-1].content[0]
-        if not isinstance(last, ToolResult):
-            return call("tool_search", query="register")
-        if last.text.startswith("{"):
-            return call("call_tool", name=json.loads(last.text)["name"], arguments={"email": "a@b"})
-        return last.text
-
-    agent = Agent(name="a", model=FunctionModel(policy), tools=[*deferred_tools(ALL)])  # pyright: ignore[reportArgumentType] - a policy may return any answer
-    assert (await run(agent, "Go.")).unwrap() == "customer of a@b"
-
-
 # -- loaded by the provider --------------------------------------------------------------------------------------------
 
 
@@ -317,19 +304,6 @@ async def test_a_reference_to_a_tool_that_is_gone_is_left_out() -> None:
     body = cast("dict[str, Any]", api.requests[0].body)
     (found,) = body["messages"][2]["content"]
     assert [each["type"] for each in found["content"]] == ["text"]
-
-
-async def test_elsewhere_nothing_is_deferred_or_referred_to() -> None:
-    script = ScriptedModel([call("tool_search", query="register"), call("find_customer", email="a@b"), "Done."])
-    agent = Agent(name="a", model=script, tools=[*deferred_tools(ALL)])
-    result = await run(agent, "Go.")
-    assert [spec.name for spec in script.requests[0].prefix.tools] == ["tool_search", "call_tool"]
-    (found,) = result.history[2].content
-    assert isinstance(found, ToolResult)
-    assert [type(part) for part in found.content] == [Text, ToolReference]
-    (given,) = result.history[4].content  # its own name does, too
-    assert isinstance(given, ToolResult)
-    assert given.text == "customer of a@b"
 
 
 def test_a_result_of_nothing_but_references_says_so_in_words() -> None:

@@ -117,9 +117,3 @@ async def test_byte_order_mark_encoding_and_line_endings_are_kept(
     await player.text("read", path="a.txt")
     await player.text("write", path="a.txt", content=content)
     assert (folder / "a.txt").read_bytes() == after
-
-
-async def test_what_a_command_changed_must_be_read_again(player: Player, folder: Path) -> None:
-    await player.text("write", path="a.txt", content="one\n")
-    await player.text("bash", command="echo two >> a.txt")
-    assert "has changed since" in await player.refused("edit", path="a.txt", old_text="one", new_text="1")
