@@ -140,7 +140,7 @@ def test_damaged_recordings_are_put_aside_and_it_is_said_once(desk: Callable[...
     data = bytearray(events.read_bytes())
     data[100:104] = b"\xa5" * 4
     events.write_bytes(data)
-    told = "good.db-events was damaged, so recordings begin anew; runs and chats go on."
+    told = "good.db-events was damaged, so recordings begin again; runs and chats go on."
     done = desk("runs", "--json", "--store", "good.db")
     assert (done.code, json.loads(done.stdout), done.stderr.count(told)) == (0, {"runs": []}, 1)
     assert "recorded.py" not in done.stderr, "the line of our program that found it"

@@ -324,7 +324,7 @@ class CommandKeeper:
         """The time until which the command is killed, again and again; 0 while it is not."""
 
     def pause_ms(self) -> int:
-        """Return how long nothing is to be done unless something comes; below 0: for ever."""
+        """Return how long nothing is to be done unless something comes; below 0: forever."""
         is_told = sys.platform == "linux" or not self.is_left  # else nobody tells of the end of what is left
         return -1 if is_told and not self.kills_until else _LOOK_AGAIN_MS
 

@@ -81,12 +81,12 @@ def open_or_repair(path: Path, *, busy_s: float = BUSY_S) -> tuple[File, str | N
 def rescue_on_close(path: Path) -> str | None:
     """Rescue a store that turned out to be damaged as it is closed, and return what was said about it. None: it cannot
     be done now, which is logged; whoever opens it next does it."""
-    return _mend_on_close(path, rescue)
+    return _repair_on_close(path, rescue)
 
 
-def _mend_on_close(path: Path, mend: Callable[[Path], str]) -> str | None:
+def _repair_on_close(path: Path, repair: Callable[[Path], str]) -> str | None:
     try:
-        notice = mend(path)
+        notice = repair(path)
     except (StoreError, OSError) as error:
         _log.warning("%s is damaged, and could not be repaired as it was closed: %s", path, name_and_words(error))
         return None
@@ -154,12 +154,12 @@ def open_or_put_aside(path: Path) -> tuple[File, str | None]:
 def put_aside_on_close(path: Path) -> str | None:
     """Put recordings aside that turned out to be damaged, and return what was said about it. None: it cannot be done
     now, which is logged; whoever opens them next does it."""
-    return _mend_on_close(path, _begin_anew)
+    return _repair_on_close(path, _begin_anew)
 
 
 def _begin_anew(path: Path) -> str:
     aside = _put_aside(path)
-    return f"{path} was damaged, so recordings begin anew; runs and chats go on. The damaged file is kept as {aside}."
+    return f"{path} was damaged, so recordings begin again; runs and chats go on. The damaged file is kept as {aside}."
 
 
 def is_readable(path: Path) -> bool:

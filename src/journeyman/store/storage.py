@@ -176,8 +176,8 @@ class FileStorage:
             each.is_damaged = False
         if is_damaged:  # which turned out when both were read at once, or one was written to
             is_store = self._events is None or is_readable(self._path)
-            mended = rescue_on_close(Path(self.place)) if is_store else put_aside_on_close(self._path)
-            self.notice = mended or self.notice
+            notice = rescue_on_close(Path(self.place)) if is_store else put_aside_on_close(self._path)
+            self.notice = notice or self.notice
 
 
 _SIZE: Final = ("page_count", "page_size")
