@@ -2,19 +2,16 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TypeVar
 
 import pytest
 
-from journeyman import Abort, Agent, Limits, Output, Runtime, Subagents, Tool, ToolContext, run, tool
+from journeyman import Abort, Agent, Limits, Runtime, Subagents, Tool, ToolContext, run, tool
 from journeyman.cancellation import within
 from journeyman.endings import CancelledContext, ErrorCode
 from journeyman.errors import ProviderError
 from journeyman.events import (
     AttemptCompleted,
-    AttemptStarted,
     CallAbandoned,
     Callbacks,
     Event,
@@ -22,32 +19,20 @@ from journeyman.events import (
     LayerCompleted,
     LayerStarted,
     Listener,
-    MessageCommitted,
-    ModelResponded,
-    ModelRestarted,
-    ModelRetried,
-    RunFailed,
-    RunStarted,
     TextDelta,
-    ToolCalled,
-    ToolFinished,
-    ValidationFailed,
 )
-from journeyman.history import History
 from journeyman.loop import validation_context
 from journeyman.model import Request
 from journeyman.prompt import ErrorPromptContext
-from journeyman.result import Failure, Result, Success
+from journeyman.result import Failure, Result
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
 from journeyman.types import Message, Text, ToolResult, Usage
 from tests.loop.callback_log import CallbackLog
-from tests.loop.parts import PLAIN, REFLECTED, STOPPED, end_of, hand_in, preview
-from tests.play import Report, context_of, existing, failed, look, report, reporter, small, submit, talker
-from tests.play.recorder import Delta, Recorder, calls, check_balance, names, transcript
+from tests.loop.parts import PLAIN, REFLECTED, STOPPED, end_of, hand_in
+from tests.play import Report, context_of, existing, failed, look, report, reporter, small, talker
+from tests.play.recorder import Recorder, calls, names, transcript
 from tests.play.stage import Stage, broken
 from tests.support.clock import virtual_clock
-
-T = TypeVar("T")
 
 # -- while the model is asked ------------------------------------------------------------------------------------------
 
@@ -500,156 +485,6 @@ async def test_what_a_cancelled_run_gathered_is_kept(stage: Stage) -> None:  # R
     assert [record.number for record in result.metadata.attempts] == [1, 2]
 
 
-# -- at each event in turn ---------------------------------------------------------------------------------------------
-
-
-def fired_at(number: int, fire: Callable[[], object]) -> tuple[Recorder, Listener]:
-    """Return a recorder, and a listener that also fires at an event, counted without deltas."""
-    recorder, seen = Recorder(), list[Event]()
-
-    def listen(event: Event) -> None:
-        recorder(event)
-        if not isinstance(event, Delta):
-            seen.append(event)
-            if len(seen) == number + 1:
-                fire()
-
-    return recorder, listen
-
-
-def reached(events: list[Event]) -> tuple[int, int]:
-    """Return the attempt and the iteration that began last."""
-    attempt = iteration = 0
-    for event in events:
-        match event:
-            case AttemptStarted():
-                attempt, iteration = event.attempt, 0
-            case IterationStarted():
-                iteration = event.iteration
-            case _:
-                pass
-    return attempt, iteration
-
-
-def phases(events: list[Event]) -> set[str]:
-    """Return the phases in which a run may be after these events."""
-    last = [event for event in events if not isinstance(event, MessageCommitted | RunStarted | Delta)][-1:]
-    match last:
-        case [AttemptStarted()]:
-            return {"prompt_generation", "iteration"}
-        case [IterationStarted() | ModelRetried() | ModelRestarted() | ModelResponded()]:
-            return {"iteration"}
-        case [LayerStarted() | LayerCompleted() | ValidationFailed() | AttemptCompleted()]:
-            return {"validation"}
-        case [ToolCalled() | ToolFinished()]:  # it may be the last call before an output is judged, or after
-            return {"iteration", "validation"}
-        case _:
-            return {"prompt_generation"}
-
-
-@tool(parallel=True)
-async def peek(n: int) -> str:
-    await asyncio.sleep(0)
-    return f"peeked {n}"
-
-
-def fine(report: Report) -> None: ...
-
-
-def long_run(stage: Stage) -> Agent[Report]:
-    """Return an agent whose run takes two attempts of several iterations, alone and in parallel."""
-    responses = [
-        [call("look", id="a"), call("nope", id="b")],
-        [call("peek", n=1, id="c"), call("peek", n=2, id="d"), report(99, "e")],
-        submit("f"),
-        [report(1, "g"), call("look", id="h"), submit("i")],
-    ]
-    output = Output(Report, reflection=preview)
-    return reporter(stage.model(responses), tools=[look, peek], output=output, validators=[small, fine])
-
-
-async def n_events(stage: Stage) -> int:
-    recorder = Recorder()
-    assert isinstance(await run(long_run(stage), "Go.", on_event=recorder), Success)
-    return sum(not isinstance(event, Delta) for event in recorder.events)
-
-
-BEGINNINGS = (AttemptStarted, IterationStarted, LayerStarted)
-
-
-def at(recorder: Recorder, number: int) -> Event:
-    return [event for event in recorder.events if not isinstance(event, Delta)][number]
-
-
-async def test_a_signal_at_any_event_ends_the_run_there(stage: Stage) -> None:  # A23, D22, D23, R52
-    n_firing = await n_events(stage) - 2
-    assert n_firing > 40
-    for number in range(n_firing):  # the last two tell of a run that is over
-        abort, before = Abort(), stage.n_requests
-        recorder, listen = fired_at(number, lambda abort=abort: abort.abort("enough"))
-        failure = await run(long_run(stage), "Go.", abort=abort, on_event=listen)
-        where = f"fired at event {number}, {type(at(recorder, number)).__name__}"
-        assert isinstance(failure, Failure), where
-        check_balance(recorder.events)
-        context = failure.error.context
-        assert isinstance(context, CancelledContext), where
-        until = recorder.events[: recorder.events.index(at(recorder, number)) + 1]
-        since = recorder.events[len(until) :]
-        assert [type(event) for event in since if isinstance(event, BEGINNINGS)] == [], where
-        assert (failure.error.attempt, failure.error.iteration) == reached(until), where
-        assert failure.phase in phases(until), where
-        answered = sum(isinstance(event, MessageCommitted) and event.message.role == "assistant" for event in until)
-        assert stage.over_http or stage.n_requests - before == answered, where  # the server may note a request later
-        assert History(failure.history).export() == failure.history, where
-        records = failure.metadata.attempts
-        assert (len(records), records[-1].iterations if records else 0) == reached(until), where
-
-
-async def noted(tasks: list[asyncio.Task[object]], work: Awaitable[T]) -> T:
-    """Do the work in a task that is known from its first step on, also where tasks are eager."""
-    task = existing(asyncio.current_task())
-    tasks.append(task)
-    return await work
-
-
-async def cancelled_at(number: int, stage: Stage) -> tuple[Recorder, bool]:
-    """Cancel a run in a task of its own at an event; return what it told and whether it ended as cancelled."""
-
-    tasks: list[asyncio.Task[object]] = []
-    recorder, listen = fired_at(number, lambda: tasks[0].cancel("from outside"))
-    task = asyncio.create_task(noted(tasks, run(long_run(stage), "Go.", abort=Abort(), on_event=listen)))
-    await asyncio.wait([task])
-    return recorder, task.cancelled()
-
-
-async def test_a_cancellation_at_any_event_leaves_the_run_there(stage: Stage) -> None:  # A22, A23
-    n_firing = await n_events(stage) - 1
-    assert n_firing > 40
-    for number in range(n_firing):
-        recorder, ended = await cancelled_at(number, stage)
-        where = f"cancelled at event {number}, {type(at(recorder, number)).__name__}"
-        assert ended, where
-        until = recorder.events[: recorder.events.index(at(recorder, number)) + 1]
-        since = recorder.events[len(until) :]
-        assert [type(event) for event in since if isinstance(event, (*BEGINNINGS, RunFailed))] == [], where
-
-
-@pytest.mark.parametrize(
-    "name", ["on_run_start", "on_iteration_start", "on_tool_call", "on_tool_result", "on_layer_start"]
-)
-async def test_a_signal_that_comes_while_a_callback_is_awaited_ends_the_run_there(stage: Stage, name: str) -> None:
-    # A23
-    abort = Abort()
-
-    async def hang(*given: object) -> None:
-        abort.abort("enough")
-        await asyncio.Event().wait()
-
-    failure = failed(await run(long_run(stage), "Go.", abort=abort, callbacks=Callbacks(**{name: hang})))
-    assert failure.code == ErrorCode.EXECUTION_CANCELLED
-    assert failure.metadata.callback_errors == ()
-
-
 # -- cancellation ------------------------------------------------------------------------------------------------------
 
 
@@ -665,9 +500,12 @@ async def test_a_cancellation_from_outside_wins_over_the_signal(stage: Stage, si
         await asyncio.Event().wait()
         return "unreachable"
 
-    agent = talker(stage.model([call("stop")]), tools=[stop])
+    async def work() -> None:
+        tasks.append(existing(asyncio.current_task()))  # here, since tasks may be eager
+        await run(talker(stage.model([call("stop")]), tools=[stop]), "Go.", abort=abort)
+
     tasks: list[asyncio.Task[object]] = []
-    task = asyncio.create_task(noted(tasks, run(agent, "Go.", abort=abort)))
+    task = asyncio.create_task(work())
     await asyncio.wait([task])
     assert task.cancelled()
 
@@ -698,7 +536,8 @@ async def test_one_signal_ends_many_runs_and_stays_fired(stage: Stage) -> None: 
 async def test_a_signal_that_never_fires_changes_nothing_and_keeps_nothing(stage: Stage) -> None:  # A22
     abort = Abort()
     for _ in range(3):
-        assert isinstance(await run(long_run(stage), "Go.", abort=abort), Success)
+        result = await run(reporter(stage.model([call("look"), report(1)])), "Go.", abort=abort)
+        assert result.unwrap() == Report(total=1)
     assert repr(abort) == "<Abort>"
     abort.abort()  # nobody listens any more
     await asyncio.sleep(0)

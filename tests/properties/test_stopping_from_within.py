@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 
 from journeyman import Abort, Agent, Callbacks, Event, Success, run, stream, tool
-from journeyman.events import Listener, RunSucceeded
+from journeyman.events import Listener, ModelRestarted, RunSucceeded
 from journeyman.testing.scripted import ScriptedModel, call
 from tests.properties.played_model import PlayedModel
 from tests.properties.stopped_everywhere import EVERYTHING, SLOW, ending
@@ -39,15 +39,17 @@ STOPPED: dict[How, str] = {"abort": "EXECUTION_CANCELLED", "cancel": "CancelledE
 
 
 @pytest.mark.parametrize("how", ["abort", "cancel"])
-def test_a_listener_may_stop_the_run_at_any_event(how: How) -> None:  # A22, design 4.8
+def test_a_listener_may_stop_the_run_at_any_event(how: How) -> None:  # A22, A23, D22, D23, R52, design 4.8
     async def scenario() -> list[str]:
         world_run = run_of(EVERYTHING)
         undisturbed = await world_run.run()
         found: list[str] = []
         for number in range(1, len(undisturbed.events) + 1):
-            world_run.listener = _at_event(world_run, number, how)
+            asked: list[int] = []
+            world_run.listener = _at_event(world_run, number, how, asked)
             record = await world_run.run()
             check_invariants(record)
+            assert asked in ([], [len(record.replies or ())]), "the model is asked after the stop"
             found.append(ending(record))
         return found
 
@@ -58,10 +60,12 @@ def test_a_listener_may_stop_the_run_at_any_event(how: How) -> None:  # A22, des
     assert set(found[n_stopped:]) <= {"Success"}
 
 
-def _at_event(world_run: WorldRun, number: int, how: How) -> Listener:
+def _at_event(world_run: WorldRun, number: int, how: How, asked: list[int]) -> Listener:
     def listener(event: Event) -> None:
         record = world_run.actor.record
         if record is not None and len(record.events) == number:
+            if not isinstance(event, ModelRestarted):  # which asks again at once
+                asked.append(len(record.replies or ()))
             world_run.actor.stop(how)
 
     return listener

@@ -70,10 +70,8 @@ def _failure_faults(record: RunRecord, failure: Failure) -> Iterator[str]:
         yield f"no message or no hint: {error}"
     if not _fits(record, failure):
         yield f"it cannot have ended so: {error!r} ({error.cause!r}); {record.abort}; {failure.report}"
-    attempts = [event.attempt for event in own_events(record) if isinstance(event, kinds.AttemptStarted)]
-    attempt = getattr(error.context, "attempt", None)
-    if record.events and attempt is not None and attempt != max(attempts, default=0):
-        yield f"it failed in attempt {attempt}, of {attempts}"
+    if record.events and (error.attempt, error.iteration) != (reached := invariants_events.reached(own_events(record))):
+        yield f"it failed in {(error.attempt, error.iteration)}, and had reached {reached}"
 
 
 def _fits(record: RunRecord, failure: Failure) -> bool:

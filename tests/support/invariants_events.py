@@ -47,6 +47,17 @@ def has_ended(events: Sequence[Event]) -> bool:
     return any(isinstance(event, LAST) for event in events)
 
 
+def reached(events: Sequence[Event]) -> tuple[int, int]:
+    """Return the attempt and the iteration that began last."""
+    attempt = iteration = 0
+    for event in events:
+        if isinstance(event, kinds.AttemptStarted):
+            attempt, iteration = event.attempt, 0
+        elif isinstance(event, kinds.IterationStarted):
+            iteration = event.iteration
+    return attempt, iteration
+
+
 def frame_faults(events: Sequence[Event]) -> Iterator[str]:
     """RunStarted first; at most one ending, last."""
     if events and (not isinstance(events[0], kinds.RunStarted) or len(_of(events, kinds.RunStarted)) != 1):
