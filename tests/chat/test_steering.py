@@ -27,17 +27,6 @@ from tests.play.tools import look, make_tool
 SKIPPED = "Error: not run, because the user wrote something new. Read it first; call again if that is still right."
 
 
-async def test_steering_is_said_after_the_results_in_the_same_message(stage: Stage, door: Door) -> None:
-    async with chatting(stage.model([call("wait", id="a"), "Bien."]), tools=[door.tool()]) as chat:
-        turn = await door.reached_by(chat.start("Go."))
-        one, two = chat.steer("In French."), chat.steer("Briefly.")
-        assert (one.disposition, one.status) == ("steered", "queued")
-        assert chat.state.steering == ("In French.", "Briefly.")
-        assert (await door.open_for(turn)).unwrap() == "Bien."
-        assert (one.status, two.status, chat.state.steering) == ("delivered", "delivered", ())
-    assert transcript(stage.messages(1))[-1] == ("user", "#a: waited", "In French.", "Briefly.")
-
-
 async def test_steering_skips_calls_that_have_not_started(stage: Stage, door: Door, recorder: Recorder) -> None:
     answers = [[call("wait", id="a"), call("look", id="b"), call("look", id="c")], "Stopped looking."]
     async with chatting(stage.model(answers), tools=[door.tool(), look], on_event=recorder) as chat:

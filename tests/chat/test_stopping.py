@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from journeyman import Agent, Callbacks, Limits, Message, Output, run, tool
+from journeyman import Callbacks, Limits, Message, Output, tool
 from journeyman.chat.turn import ABORTED
 from journeyman.endings import CancelledContext
 from journeyman.errors import ChatHeld
@@ -27,6 +27,7 @@ async def test_after_an_abort_the_model_reads_that_it_was_stopped_once(stage: St
     async with chatting(stage.model([call("wait", id="a"), "I see.", "Go on."]), tools=[door.tool()]) as chat:
         turn = await door.reached_by(chat.start("Go."))
         chat.abort("wrong way")
+        turn.abort("once more")
         result = await turn
         assert context_of(result, CancelledContext).reason == "wrong way"
         assert result.history == chat.messages
@@ -77,15 +78,6 @@ async def test_an_abort_of_the_checks_of_a_text_interrupts_nothing_the_model_did
     async with chatting(ScriptedModel(["One."]), validators=[check]) as chat:
         assert (await chat.prompt("Go.")).code == "EXECUTION_CANCELLED"
         assert script_of(chat) == [("user", "Go."), ("assistant", "One.")]
-
-
-async def test_two_aborts_of_one_turn_leave_one_marker(stage: Stage, door: Door) -> None:
-    async with chatting(stage.model([door.before("One.")])) as chat:
-        turn = await door.reached_by(chat.start("Go."))
-        chat.abort("first")
-        turn.abort("second")
-        assert context_of(await turn, CancelledContext).reason == "first"
-        assert script_of(chat) == [("user", "Go.", ABORTED)]
 
 
 async def test_an_aborted_turn_in_a_row_of_runs_keeps_what_was_not_said(stage: Stage) -> None:
@@ -408,9 +400,3 @@ async def test_the_events_of_a_stopped_turn_end_with_its_end(stage: Stage, recor
     assert len(recorder.of(RunFailed)) == 1
     told = [transcript([event.message])[0] for event in recorder.of(MessageCommitted)]
     assert told == [("user", "Go."), ("user", "Go.", ABORTED)]
-
-
-@virtual_clock
-async def test_a_run_without_a_chat_has_no_marker() -> None:
-    result = await run(Agent(name="tester", model=ScriptedModel([hang]), limits=Limits(seconds=5)), "Go.")
-    assert transcript(result.history) == [("user", "Go.")]

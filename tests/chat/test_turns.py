@@ -13,21 +13,6 @@ from journeyman.types import Message, Text
 from tests.chat.opening import Opening
 from tests.play import Door, Report, Stage, cancelled, chatting, existing, hang, only_over_http, script_of, transcript
 from tests.play.tools import look, make_tool
-from tests.support.clock import virtual_clock
-
-
-async def test_a_prompt_goes_on_from_the_conversation_before_it(stage: Stage) -> None:
-    async with chatting(stage.model([call("look", id="a"), "Found it.", "It was there."]), tools=[look]) as chat:
-        assert (await chat.prompt("Find it.")).unwrap() == "Found it."
-        assert (await chat.prompt("Where was it?")).unwrap() == "It was there."
-    assert transcript(stage.messages(2)) == [
-        ("user", "Find it."),
-        ("assistant", "look({})#a"),
-        ("user", "#a: found here"),
-        ("assistant", "Found it."),
-        ("user", "Where was it?"),
-    ]
-    assert script_of(chat)[-1] == ("assistant", "It was there.")
 
 
 async def test_a_turn_begins_at_once_and_is_awaited_for_its_result(stage: Stage) -> None:
@@ -58,16 +43,6 @@ async def test_a_second_prompt_at_the_same_time_is_refused(stage: Stage, door: D
                 act()
         await door.open_for(turn)
     assert stage.n_requests == 1
-
-
-async def test_what_could_not_be_answered_stays_and_the_next_prompt_joins_it() -> None:
-    async with chatting(ScriptedModel([ProviderError("no", kind="bad_request"), "Both answered."])) as chat:
-        assert (await chat.prompt("One.")).code == "API_ERROR"
-        error = existing(chat.state.last_error)
-        assert error.code == "API_ERROR"
-        assert (await chat.prompt("Two.")).unwrap() == "Both answered."
-        assert chat.state.last_error is None
-        assert script_of(chat) == [("user", "One.", "Two."), ("assistant", "Both answered.")]
 
 
 async def test_input_that_does_not_fit_fails_before_anything_is_said() -> None:
@@ -164,17 +139,6 @@ async def test_a_message_is_encoded_once_however_many_prompts_follow(stage: Stag
             assert later is message
             assert wire
             assert all(later.wire[codec] is encoded for codec, encoded in wire.items())
-
-
-@virtual_clock
-async def test_cancelling_a_prompt_cancels_its_turn_and_keeps_the_conversation() -> None:
-    async with chatting(ScriptedModel([call("look", id="a"), hang, "Here."]), tools=[look]) as chat:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(chat.prompt("Go."), 1)
-        assert not chat.state.is_running
-        assert chat.usage.requests == 2
-        assert script_of(chat) == [("user", "Go."), ("assistant", "look({})#a"), ("user", "#a: found here")]
-        assert (await chat.prompt("Well?")).unwrap() == "Here."
 
 
 async def test_a_journal_keeps_the_runs_of_a_chat_apart() -> None:

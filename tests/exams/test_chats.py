@@ -118,11 +118,12 @@ async def test_steering_is_read_before_the_next_call_and_a_follow_up_when_all_is
         turn = await door.reached_by(chat.start("Go."))
         chat.follow_up("And then?")
         chat.steer("In French.")
+        chat.steer("Briefly.")
         await door.open_for(turn)
         assert transcript(chat.messages) == [
             ("user", "Go."),
             ("assistant", "wait({})#w"),
-            ("user", "#w: waited", "In French."),
+            ("user", "#w: waited", "In French.", "Briefly."),
             ("assistant", "First."),
             ("user", "And then?"),
             ("assistant", "Second."),
@@ -172,9 +173,10 @@ async def test_a_turn_tells_the_same_events_in_the_same_order(opened: Opened) ->
 async def test_a_model_that_fails_ends_the_turn_and_the_chat_goes_on(opened: Opened) -> None:
     async with opened(Agent(name="tester", model=FunctionModel(raising(ValueError("no"))))) as chat:
         result = failed(await chat.prompt("Go."))
-        assert (result.code, result.history) == ("API_ERROR", chat.messages)
+        assert (result.code, result.history, chat.state.last_error) == ("API_ERROR", chat.messages, result.error)
         await chat.use(echo())
         assert (await chat.prompt("Again.")).unwrap() == "<Go.\n\nAgain.>"
+        assert chat.state.last_error is None
 
 
 async def test_a_prompt_that_was_cancelled_does_not_keep_the_next_one_from_being_answered(

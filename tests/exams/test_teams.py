@@ -45,20 +45,23 @@ MEMBER = (
 
 @virtual_clock
 async def test_a_member_has_a_name_of_its_own_that_can_be_one(place: Stage | None) -> None:
-    first, taken, leads, wrong = await read(place, *map(makes, ("ada", "ada", "team-lead", "no name!")))
+    members = map(makes, ("ada", "ada", "team-lead", "no name!"))
+    first, taken, leads, wrong, roster = await read(place, *members, call("team_roster", id="r"))
     assert first == MEMBER
     assert taken.startswith("Error: 'ada' cannot join the team: The name 'ada' is taken")
     why = "The name 'team-lead' is the leader's. Give the member another one."
     assert leads == f"Error: 'team-lead' cannot join the team: {why}"
     why = "'no name!' cannot be the name of a member. Use 1 to 64 letters, digits, '_' or '-'."
     assert wrong == f"Error: 'no name!' cannot join the team: {why}"
+    assert [line.split()[1] for line in roster.splitlines()[1:]] == ["ada"], "who was refused left nothing behind"
 
 
 @virtual_clock
 async def test_mail_goes_to_who_is_there_and_to_nobody_else(place: Stage | None) -> None:
     mails = [writes("ada"), writes("*"), writes("bob"), writes("team-lead"), writes("ada", " \n")]
     there = "Send to one of ['ada', 'team-lead'], or to '*' for all members."
-    assert await read(place, makes("ada"), *mails) == [
+    assert await read(place, writes("*", "Anybody?"), makes("ada"), *mails) == [
+        "Nobody else is there, so nothing was sent.",
         MEMBER,
         *["Sent to ada."] * 2,
         f"Error: 'bob' is unknown. {there}",

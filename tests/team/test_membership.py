@@ -1,7 +1,6 @@
 """Who is in a team: who may have a name, how members are let go, and what is left of them."""
 
 import asyncio
-import re
 from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 
@@ -11,7 +10,7 @@ from journeyman import Agent, Chat, Tasks, Team
 from journeyman.errors import TeamError
 from journeyman.events import Identity, ToolFinished
 from journeyman.team import ShutdownResult
-from journeyman.team.members import LEADER, current_member
+from journeyman.team.members import current_member
 from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.tools.tools import AnyTool, tool
 from tests.play import Door, Recorder, cancelled, existing, virtual_clock
@@ -33,25 +32,6 @@ from tests.team.members import (
 async def test_the_leader_is_there_from_the_beginning() -> None:
     async with Crew() as team:
         assert (team.send("*", "Hello."), team.roster().members, team.roster().n_waiting) == ((), (), 0)
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        (LEADER, "The name 'team-lead' is the leader's. Give the member another one."),
-        ("a b", "'a b' cannot be the name of a member. Use 1 to 64 letters, digits, '_' or '-'."),
-        ("ada", "The name 'ada' is taken in team 'crew'. Names there are: ['ada', 'team-lead']."),
-    ],
-)
-async def test_names_that_no_member_can_have_are_refused_and_leave_nothing_behind(name: str, text: str) -> None:
-    recorder = Recorder()
-    async with Crew(on_event=recorder) as team:
-        await join(team, "ada", ["Done."])
-        agent = Agent(name="scout", model=ScriptedModel(["Done."]))
-        with pytest.raises(TeamError, match=re.escape(text)):
-            await team.spawn(wanted(agent, name=name))
-        await until_idle(team)
-        assert [member.name for member in team.roster().members] == ["ada"]
 
 
 async def test_a_member_that_cannot_begin_leaves_nothing_behind() -> None:
