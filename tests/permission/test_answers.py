@@ -19,7 +19,8 @@ from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Extent, GateRe
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.permission import AuditEntry, Permission
 from journeyman.testing.scripted import ScriptedModel, call
-from tests.permission.workshop import Approver, Workshop, play, question_of, request
+from tests.permission.test_approvals import question_of
+from tests.permission.workshop import Approver, Workshop, play, request
 from tests.play import cancelled, existing, texts
 
 EXTENTS: list[Extent] = ["session", "always"]

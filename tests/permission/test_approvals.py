@@ -19,8 +19,8 @@ from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action
 from journeyman.permission.permission import Permission
 from journeyman.testing.scripted import call
-from tests.permission.workshop import Approver, Workshop, play, question_of, request
-from tests.play import make_tool, texts
+from tests.permission.workshop import Approver, Workshop, play, request
+from tests.play import instance_of, make_tool, texts
 
 
 class Clock:
@@ -34,6 +34,14 @@ class Clock:
 
 
 PUSH = request("bash", command="git push")
+
+
+async def question_of(gate: Permission, wanted: GateRequest) -> Approval:
+    """Return what a permission asks about a call."""
+    verdict = instance_of(Ask, await gate.decide(wanted))
+    return Approval(
+        request=wanted, question=verdict.question, question_id=wanted.digest, offers=verdict.offers, rule=verdict.rule
+    )
 
 
 async def asked(gate: Permission, wanted: GateRequest = PUSH) -> Approval:

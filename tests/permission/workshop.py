@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from journeyman import Agent, Message, Result, Runtime, Tool, run, tool
-from journeyman.gate import READY_TOOLS, Approval, Ask, Decision, Deny, Gate, GateRequest, ReadyTool
-from journeyman.permission.permission import Permission
+from journeyman.gate import READY_TOOLS, Approval, Decision, Deny, Gate, GateRequest, ReadyTool
 from journeyman.testing.scripted import Answer, ScriptedModel
 from journeyman.types import Effect, JsonObject
-from tests.play import instance_of
 
 READY: dict[str, ReadyTool] = {name: name for name in READY_TOOLS}
 
@@ -36,14 +34,6 @@ def request(tool_name: str, effect: Effect = "once", *, untrusted: bool = False,
         untrusted=untrusted,
         permission_kind=READY.get(tool_name),
         proxied=READY if tool_name == "call_tool" else {},
-    )
-
-
-async def question_of(gate: Permission, wanted: GateRequest) -> Approval:
-    """Return what a permission asks about a call."""
-    verdict = instance_of(Ask, await gate.decide(wanted))
-    return Approval(
-        request=wanted, question=verdict.question, question_id=wanted.digest, offers=verdict.offers, rule=verdict.rule
     )
 
 
