@@ -78,10 +78,8 @@ async def stopped_at_progress(tools: list[AnyTool], given: ToolUse) -> Failure:
         if isinstance(event, ToolProgress):
             abort.abort("enough")
 
-    result = failed(
-        await run(Agent(name="tester", model=ScriptedModel([given]), tools=tools), "Go.", abort=abort, on_event=stop)
-    )
-    return result
+    agent = Agent(name="tester", model=ScriptedModel([given]), tools=tools)
+    return failed(await run(agent, "Go.", abort=abort, on_event=stop))
 
 
 def progress_in(events: list[Event]) -> list[tuple[str, float | None]]:

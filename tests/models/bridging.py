@@ -10,6 +10,7 @@ import pytest
 from journeyman.connect import connect
 from journeyman.models.bridge.model import BridgeModel
 from tests.models.raw_server import RawServer
+from tests.play import instance_of
 from tests.support import messages_answers as anthropic_says
 from tests.support import openai_answers as openai_says
 from tests.support.servers import MessagesApi, OpenAiApi
@@ -41,12 +42,7 @@ RESPONSES = Service("openai-responses:gpt-5", OpenAiApi, openai_says, openai_say
 each = pytest.mark.parametrize("service", [ANTHROPIC, CHAT, RESPONSES], ids=lambda service: service.name)
 
 
-def address(api: MessagesApi | OpenAiApi | RawServer, name: str) -> str:
-    return api.url if name.startswith("anthropic:") else f"{api.url}/v1"
-
-
 def over(api: MessagesApi | OpenAiApi | RawServer, name: str, **options: Any) -> BridgeModel:
     """Return the model of this name, with a loopback server in the place of its provider."""
-    model = connect(f"bridge:{name}", **{"api_key": KEY, "base_url": address(api, name), **options})
-    assert isinstance(model, BridgeModel)
-    return model
+    url = api.url if name.startswith("anthropic:") else f"{api.url}/v1"
+    return instance_of(BridgeModel, connect(f"bridge:{name}", **{"api_key": KEY, "base_url": url, **options}))

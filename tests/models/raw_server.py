@@ -9,7 +9,6 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from types import TracebackType
 from typing import TypeAlias
 
 from tests.play import existing
@@ -94,9 +93,7 @@ class RawServer:
         self.url = f"{scheme}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         self._server.close()
         for handler in self._handlers:
             handler.cancel()
