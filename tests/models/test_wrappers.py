@@ -9,9 +9,9 @@ from typing import get_args
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Limits, Runtime, Text, Usage, run, tool
+from journeyman import Abort, Agent, DefinitionError, Limits, Runtime, Text, Usage, run, tool
 from journeyman.errors import ProviderError, ProviderErrorKind
-from journeyman.events import ModelAnswered, ModelResponded, ModelRestarted
+from journeyman.events import Event, ModelAnswered, ModelResponded, ModelRestarted
 from journeyman.model import Answered, BlockFinished, Facts, ResponseFinished, ResponseStarted, Restarted, TextPart
 from journeyman.models import FallbackModel, RateLimitedModel, SwappableModel
 from journeyman.models.anthropic.model import AnthropicModel
@@ -173,6 +173,18 @@ def test_a_fallback_that_cannot_work_is_refused_with_all_its_problems() -> None:
         FallbackModel(on=["late"])  # pyright: ignore[reportArgumentType] - the mistake in question
     assert [problem.code for problem in caught.value.problems] == ["NO_MODELS", "UNKNOWN_ERROR_KIND"]
     assert "on names 'late', which is not a kind of error. Choose from: rate_limited, " in str(caught.value)
+
+
+async def test_who_hears_that_another_model_is_asked_may_stop_the_run_before_it_is() -> None:
+    first, second, abort = Halting(error()), ScriptedModel(["Never."]), Abort()
+
+    def stop(event: Event) -> None:
+        if isinstance(event, ModelRestarted):
+            abort.abort("enough")
+
+    model = FallbackModel(first, second, on=["overloaded"])
+    stopped = failed(await run(Agent(name="tester", model=model), "Go.", abort=abort, on_event=stop))
+    assert (stopped.error.code, second.requests) == ("EXECUTION_CANCELLED", [])
 
 
 async def test_a_run_shows_who_answered_and_charges_whom(stage: Stage) -> None:

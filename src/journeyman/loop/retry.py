@@ -132,6 +132,7 @@ async def respond(
             await asyncio.sleep(wait_s)
             if on_part is not None:
                 on_part(Restarted())
+                await asyncio.sleep(0)  # who hears of it may stop the run
         finally:
             paid_max_tokens.reset(unpaid)
     raise AssertionError("unreachable: the last request returns or raises")
@@ -194,12 +195,15 @@ async def _ask_once(
     try:
         async with model.stream(request) as parts:
             async for part in parts:
-                if type(part) is Restarted:
+                is_restart = type(part) is Restarted
+                if is_restart:
                     await asking.begin_next(part.usage)
                 else:
                     asking.collector.add(part)
                 if on_part is not None:
                     on_part(part)
+                if is_restart:
+                    await asyncio.sleep(0)  # who hears of it may stop the run
         response = asking.collector.response()
     except BaseException as error:
         # A cancelled request has used something, too, and somebody pays for that.
