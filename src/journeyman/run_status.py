@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Literal, NamedTuple, TypeAlias, cast
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from journeyman.endings import ErrorCode
 
@@ -17,8 +17,11 @@ died; a durable run goes on when somebody takes it."""
 
 GOES_ON: Final[tuple[RunStatus, ...]] = ("ready", "running", "waiting", "held", "blocked")
 """The statuses of a run that has not ended, and that nobody has left."""
-_READ: Final = {"live": "running", "success": "done", "failure": "failed"}
-"""The words of the table of recordings that differ from ours."""
+_READ: Final[Mapping[str, RunStatus]] = {
+    **{each: each for each in get_args(RunStatus)},
+    **{"live": "running", "success": "done", "failure": "failed"},
+}
+"""By the word in a row, that for its status: those of recordings differ."""
 
 
 class StoredStatus(NamedTuple):
@@ -50,7 +53,7 @@ def status_of(
     stored = head or recording
     if stored is None:
         return "left"
-    word = _READ.get(stored.word, stored.word)
+    word = _READ.get(stored.word, "blocked")  # what is damaged does not go on
     if word == "running":
         return "running" if stored.owner and is_held(stored.owner) else "died"
     if head is not None and recording is not None and head.ended is not None:
@@ -58,4 +61,4 @@ def status_of(
         if is_late or (recording.word == "live" and recording.owner and is_held(recording.owner)):
             return "running"
     is_cancelled = word == "failed" and stored.code == ErrorCode.EXECUTION_CANCELLED
-    return "cancelled" if is_cancelled else cast("RunStatus", word)
+    return "cancelled" if is_cancelled else word

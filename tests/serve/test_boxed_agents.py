@@ -97,7 +97,7 @@ async def output_of(client: aiohttp.ClientSession, key: str) -> object:
         while True:
             async with client.get(f"/runs/{key}") as response:
                 answer = await response.json()
-            if answer["status"] not in ("running", "queued", "waiting"):
+            if answer["result"] is not None:
                 return answer["result"].get("output", answer)
 
 
