@@ -107,6 +107,7 @@ def test_the_first_interrupt_stops_the_turn_and_two_at_an_empty_line_leave(tmp_p
         chat.press(b"\x03")
         chat.see("■ stopped")
         chat.type("Hello?", "heard ['[The user stopped the work here.]', 'Hello?']")
+        chat.wait_for(lambda shown: "the model is writing" not in shown)  # else it stops this turn, too
         chat.press(b"something\x03")
         chat.press(b"\x03")
         chat.see("Press Ctrl-C again to leave.")

@@ -352,7 +352,7 @@ async def live(world: World, outcome: Path) -> None:
         again = await handle.result()
         info = await handle.info()
         records = await engine.records(handle.id)
-    document = {
+    document: dict[str, Any] = {
         "id": handle.id,
         "result": shown(result),
         "stored": shown(again),
