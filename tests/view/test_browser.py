@@ -32,14 +32,14 @@ VIEWS: dict[str, Callable[[Site], str]] = {
     "nothing matches": lambda site: f"{site.url}?agent=nobody",
     "a failed run": lambda site: site.of("lead", "BUDGET_EXCEEDED"),
     "a run": lambda site: site.of("analyst", "done"),
-    "a call": lambda site: f"{site.of('analyst', 'success')}&at=analyst/1.2",
-    "a draft": lambda site: f"{site.of('analyst', 'success')}&at=analyst/1.4/call_7_1",
+    "a call": lambda site: f"{site.of('analyst', 'done')}&at=analyst/1.2",
+    "a draft": lambda site: f"{site.of('analyst', 'done')}&at=analyst/1.4/call_7_1",
     "a request": lambda site: f"{site.of('librarian', 'left')}&at=librarian:2/1.1&tab=request",
     "a response": lambda site: f"{site.of('librarian', 'left')}&at=librarian/1.1&tab=response",
     "events": lambda site: f"{site.of('librarian', 'left')}&at=librarian/1.1&tab=events",
-    "a conversation": lambda site: f"{site.of('analyst', 'success')}&view=conversation",
+    "a conversation": lambda site: f"{site.of('analyst', 'done')}&view=conversation",
     "compare": lambda site: (
-        f"{site.url}?compare={site.runs['analyst', 'success']},{site.runs['analyst', 'MAX_ATTEMPTS_EXCEEDED']}"
+        f"{site.url}?compare={site.runs['analyst', 'done']},{site.runs['analyst', 'MAX_ATTEMPTS_EXCEEDED']}"
     ),
 }
 
@@ -157,13 +157,13 @@ async def test_every_view_of_every_kind_of_run_opens(site: Site, open_page: Open
     await page.get_by_role("button", name="Conversation").click()
     await settled(page)
     await expect(page.locator("main")).not_to_be_empty()
-    await page.goto(f"{site.url}?compare={site.runs[kind]},{site.runs['clerk', 'success']}")
+    await page.goto(f"{site.url}?compare={site.runs[kind]},{site.runs['clerk', 'done']}")
     await settled(page)
     assert await page.get_by_role("alert").count() == 0
 
 
 async def test_what_a_sandbox_refused_is_shown_at_the_call(site: Site, open_page: Opened) -> None:
-    page = await open_page(f"{site.of('echo', 'success')}&at=echo/1.1")
+    page = await open_page(f"{site.of('echo', 'done')}&at=echo/1.1")
     await expect(page.get_by_role("treeitem").filter(has_text="refused").first).to_contain_text("echo")
     told = page.locator(".call .result .bad").first
     await expect(told).to_contain_text("bubblewrap refused (write): /srv/<img src=x")
@@ -204,7 +204,7 @@ async def test_a_run_is_read_by_keyboard_alone(site: Site, open_page: Opened) ->
 
 
 async def test_a_link_leads_to_a_step_that_was_closed_and_back_goes_back(site: Site, open_page: Opened) -> None:
-    page = await open_page(f"{site.of('archivist', 'success')}&at=archivist/1.600")
+    page = await open_page(f"{site.of('archivist', 'done')}&at=archivist/1.600")
     selected = page.get_by_role("treeitem", selected=True)
     await expect(selected).to_contain_text("Shelf 600.")
     await expect(selected).to_be_in_viewport()
@@ -313,7 +313,7 @@ async def test_a_server_that_went_away_is_told_and_the_rows_stay(site: Site, ser
 
 
 async def test_a_run_that_is_not_there_names_the_nearest(site: Site, open_page: Opened) -> None:
-    page = await open_page(f"{site.url}?run={site.runs['analyst', 'success'][:-3]}zzz", bears="404")
+    page = await open_page(f"{site.url}?run={site.runs['analyst', 'done'][:-3]}zzz", bears="404")
     await expect(page.get_by_role("alert")).to_contain_text("It may have been forgotten.")
 
 

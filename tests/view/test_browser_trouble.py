@@ -13,6 +13,7 @@ from playwright.async_api import Route, expect
 from journeyman import Agent, Limits, Runtime, run, tool
 from journeyman.model import Request, Response
 from journeyman.record import Recorder, Recordings
+from journeyman.store.recordings import events_path
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, say
 from tests.support import tamper
 from tests.view.conftest import Opened, Serve, clicked
@@ -83,9 +84,12 @@ def take_away(path: Path) -> None:
 FAILS: dict[str, tuple[Callable[[Path], None], re.Pattern[str]]] = {
     "newer": (
         make_newer,
-        re.compile("has recordings of format 99; this version of journeyman reads formats up to 1. Update"),
+        re.compile("has recordings of format 99; this version of journeyman reads formats up to 2. Update"),
     ),
-    "gone": (take_away, re.compile("is gone: No such file|There is no store")),  # the second: nobody had opened it yet
+    "gone": (
+        take_away,
+        re.compile("was removed, or replaced|There is no store"),
+    ),  # the second: nobody had opened it yet
 }
 
 
@@ -125,7 +129,7 @@ async def test_damage_is_said_where_it_is_met(tmp_path: Path, serve: Serve, open
     async with serve(path) as url:
         page = await open_page(url, bears="500")
         await expect(page.get_by_role("link", name="scout")).to_be_visible()
-        overwrite(path)
+        overwrite(events_path(path))
         await page.get_by_role("link", name="scout").click()
         told = page.get_by_role("alert")
         await expect(told).to_contain_text("runs.db is damaged: database disk image is malformed.")
@@ -137,7 +141,7 @@ async def test_what_was_repaired_stands_above_the_list(tmp_path: Path, serve: Se
     path = tmp_path / "runs.db"
     await recorded(path)
     async with serve(path) as url:
-        overwrite(path)  # before anybody has looked
+        overwrite(events_path(path))  # before anybody has looked
         page = await open_page(url)
         await expect(page.get_by_role("note")).to_contain_text("was damaged")
         await expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()

@@ -60,7 +60,7 @@ export class Script {
 }
 
 export function sent(n: number, usage: Facts, more: Partial<Sent> = {}): Sent {
-  return { n, at: 100 + n, path: ["lead"], attempt: 1, iteration: n, form: "http", model: "anthropic:m", size: 10, around: {}, answer: { usage }, ...more };
+  return { run: "", n, at: 100 + n, path: ["lead"], attempt: 1, iteration: n, form: "http", model: "anthropic:m", size: 10, around: {}, answer: { usage }, ...more };
 }
 
 export function pieces(body: Json): Piece[] {

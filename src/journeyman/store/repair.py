@@ -143,9 +143,16 @@ def open_or_put_aside(path: Path) -> tuple[File, str | None]:
     Raises:
         StoreError: as `File` does, or they are open somewhere.
     """
+    file: File | None = None
     try:
-        return File(path, kind=EVENTS), None
+        file = File(path, kind=EVENTS)
+        file.rows(
+            "SELECT version FROM rec_format"
+        )  # as whoever opens it does: the head of a file may be all that is sound
+        return file, None
     except Damaged:
+        if file is not None:
+            file.close()
         notice = _begin_anew(path)
     warnings.warn(StoreRepaired(notice), stacklevel=5)
     return File(path, kind=EVENTS), notice
