@@ -50,7 +50,17 @@ class Floor:
             assert stored.code == 0, stored.stderr
         words = (command, *given[: 2 if command == "run" else 1], *options, "--store", self.store)
         with running(*words, cwd=self.folder, env=STEERABLE, start=self.warm.start) as process:
+            if kind == "durable and recorded":  # until then its page shows its steps, and is opened again after that
+                async with asyncio.timeout(PATIENCE_S):
+                    while not self.is_recorded():  # noqa: ASYNC110 - another process writes it
+                        await asyncio.sleep(0.05)
             yield process
+
+    def is_recorded(self) -> bool:
+        if not events_path(Path(self.store)).exists():
+            return False
+        with Recordings(self.store) as recordings:
+            return bool(recordings.runs())
 
     async def ended(self, process: Running, kind: str) -> Done:
         """Wait for the end of the run, and return what a terminal is told of it."""
