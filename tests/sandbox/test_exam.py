@@ -117,7 +117,6 @@ async def assert_found(sandbox: Sandbox, guarantee: Guarantee) -> None:
     assert f"\n{guarantee}: " in told or "can be written" in told or "is not what it was" in told, told
 
 
-@pytest.mark.share(one_in=4)
 @pytest.mark.parametrize(("guarantee", "change"), BREACHES)
 async def test_each_border_that_bubblewrap_leaves_out_is_found(
     bubblewrap: Bubblewrap, guarantee: Guarantee, change: str

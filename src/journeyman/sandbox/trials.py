@@ -82,15 +82,17 @@ TRIALS: Final[Mapping[Guarantee, tuple[str, ...]]] = {
     ),
 }
 """Of each guarantee the lines that would break it. `$OUT` is a folder outside, `$PID` a process there, and `$CONNECT`
-connects to each of the servers there."""
+connects to each of the servers there, or sends to it without that."""
 _CONNECT: Final = """
 import socket
 for family, kind, address in {}:
     try:
         with socket.socket(family, kind) as made:
             made.settimeout(2)
-            made.connect(address)
-            made.send(b"x")
+            if kind == socket.SOCK_DGRAM:
+                made.sendto(b"x", address)
+            else:
+                made.connect(address)
     except OSError as error:
         print(address, error.strerror)
 """
@@ -139,7 +141,8 @@ class TrialStage:
         self._servers: Final = {
             name: stack.enter_context(server) for name, server in _open_servers(self.work, folder.name)
         }
-        named = {name: each.getsockname() for name, each in self._servers.items()} | {"UNIX": str(self.work / "socket")}
+        named = {name: each.getsockname() for name, each in self._servers.items()}
+        named |= {"UNIX": str(self.work / "socket"), "UNIX DATAGRAM": str(self.work / "datagrams")}
         places = [(int(each.family), int(each.type), named[name]) for name, each in self._servers.items()]
         self.environment: Final = {
             **{name: str(named[name][1]) for name in named if name in ("TCP", "TCP6", "UDP")},
@@ -181,6 +184,7 @@ def _open_servers(work: Path, name: str) -> Iterator[tuple[str, socket.socket]]:
         "TCP6": (socket.AF_INET6, socket.SOCK_STREAM, ("::1", 0)),
         "UDP": (socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
         "UNIX": (socket.AF_UNIX, socket.SOCK_STREAM, f"{short}/socket"),
+        "UNIX DATAGRAM": (socket.AF_UNIX, socket.SOCK_DGRAM, f"{short}/datagrams"),
         **({"ABSTRACT": (socket.AF_UNIX, socket.SOCK_STREAM, f"\0{name}")} if sys.platform == "linux" else {}),
     }
     for way, (family, kind, address) in ways.items():
