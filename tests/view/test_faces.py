@@ -20,7 +20,7 @@ from journeyman.events import Event
 from journeyman.events.json_form import told_of
 from journeyman.record import RecordedEvent, Recorder, Recordings
 from journeyman.record.recorder import DELTAS
-from journeyman.run_status import RunStatus
+from journeyman.run_status import GOES_ON, RunStatus
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.types import adapter_of
 from journeyman.view.queries import Filters, StoreReader
@@ -126,6 +126,9 @@ async def faces(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> AsyncIt
         events_of = reader.recordings.all_events
         stored = {id: [*events_of(reader.recordings.find(id), kinds=[*told])] for id in heard}
         listed = reader.runs(Filters(), before=None, limit=1_000)["runs"]
+        forgotten = warm("prune", "--older-than", "0s", "--dry-run", "--store", path).stdout.split()
+        assert forgotten
+        assert {run["id"] for run in listed if run["status"] in GOES_ON}.isdisjoint(forgotten)
         command = json.loads(warm("runs", "--json", "-n", "1000", "--store", path).stdout)
         yield {
             "result": {id: of_result(result) for id, result in ended.items()},

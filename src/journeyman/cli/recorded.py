@@ -30,6 +30,7 @@ from journeyman.json_numbers import write_json
 from journeyman.record.page import page
 from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings, StoredRequest
 from journeyman.record.recorder import Recorder
+from journeyman.run_status import GOES_ON
 from journeyman.store.repair import StoreRepaired
 from journeyman.types import adapter_of
 
@@ -283,7 +284,7 @@ def export(
     refuse_existing(out, force=force)
     with open_recordings(find_store(shared.store)) as recordings:
         found = recordings.find(run)
-        if found.status == "running":
+        if found.status in GOES_ON:
             tell("The run still goes on: this is what there is so far.")
         text = "\n".join(FORMS[as_](recordings, found))
     if out is None:
@@ -379,8 +380,8 @@ def prune(
         if ids:
             chosen, durable = _find_named(recordings, ids)
         else:
-            chosen, durable = [run for run in recordings.older(time.time() - older_s) if run.status != "running"], {}
-        if live := [run.id for run in chosen if run.status == "running"]:
+            chosen, durable = [run for run in recordings.older(time.time() - older_s) if run.status not in GOES_ON], {}
+        if live := [run.id for run in chosen if run.status in GOES_ON]:
             raise Refused(f"The recording {live[0]} goes on.", "Forget it once its run has ended.")
         chosen = [run for run in chosen if ended in (None, "done" if run.status == "done" else "failed")]
         if not dry and chosen and (notice := recordings.forget(chosen)) is not None:
