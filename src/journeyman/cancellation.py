@@ -234,7 +234,7 @@ class Scope:
         # circle is freed only when garbage is collected, which stops every run for a while.
         self._task: asyncio.Task[Any] | None = None
         self._news: asyncio.Future[None] | None = None
-        """What the caller waits for."""
+        """The future for which the caller waits; it is done when there is something to look at."""
         self._timers: Final[dict[_Timer, Callable[[], None]]] = {}
         """How to call off what would change the state."""
 

@@ -30,7 +30,7 @@ class StoredStatus(NamedTuple):
     word: str
     """As the row has it."""
     code: str | None
-    """How it failed, if it did."""
+    """The code of its failure; None if it has not failed."""
     owner: str | None
     """The process that drives or records it."""
     ended: float | None = None

@@ -47,15 +47,15 @@ class CallView:
     kind: str
     input: JsonObject
     since: float
-    """When it began, in seconds of the clock."""
+    """The moment at which it began, in seconds of the clock."""
     progress: str = ""
-    """What it has said of its progress last."""
+    """The last message of its progress."""
     written: deque[str] = field(default_factory=lambda: deque[str](maxlen=_WRITTEN_KEPT))
-    """The last lines that it has said of its progress; of a command, what it writes."""
+    """The last lines of its progress; of a command, those that it writes."""
     asked: str = ""
     """The id of the question about it that waits for an answer; empty when none does."""
     is_error: bool | None = None
-    """Whether it failed; None until it has ended."""
+    """True when it failed; None until it has ended."""
     runs: list[RunView] = field(default_factory=list["RunView"])
     """The runs that it started."""
 
@@ -74,7 +74,7 @@ class IterationView:
     attempt: int
     number: int
     usage: Usage | None = None
-    """What the model call used; None when the model never answered."""
+    """The use of the model call; None when the model never answered."""
     calls: dict[str, CallView] = field(default_factory=dict[str, CallView])
     """The calls by id."""
 
@@ -85,28 +85,28 @@ class RunView:
 
     path: RunPath
     since: float
-    """When it began, in seconds of the clock."""
+    """The moment at which it began, in seconds of the clock."""
     mode: str = ""
-    """How it was started, if another run started it."""
+    """The mode in which another run started it; empty if none did."""
     max_attempts: int = 1
     """0: not known, of a run that goes on from a journal."""
     words: str = ""
     """The last words of the response that the model is writing."""
     n_prompts: int = 0
-    """How many messages of the user were committed."""
+    """The number of messages of the user that were committed."""
     n_layers: int = 0
-    """How many validation layers were started in this attempt; from the first on, the last call was handed in."""
+    """The number of validation layers begun in this attempt; from the first on, the last call was handed in."""
     drafts: tuple[str, str] = ("", "")
     """The last preview but one, and the last."""
     iterations: list[IterationView] = field(default_factory=list[IterationView])
     questions: dict[str, RecordedEvent] = field(default_factory=dict[str, RecordedEvent])
-    """What it asks, and what nobody has answered yet, by id."""
+    """The questions that nobody has answered yet, by id."""
     others: list[RunView] = field(default_factory=list["RunView"])
     """The runs that it started in no call that is known."""
     n_open: int = 0
-    """How many of the runs that it started have not ended."""
+    """The number of runs that it started and that have not ended."""
     ending: RecordedEvent | None = None
-    """How it ended; None for a run that goes on, or that was stopped and has told of no end."""
+    """The event of its end; None for a run that goes on, or that was stopped and has told of no end."""
 
     @property
     def is_child(self) -> bool:
@@ -147,7 +147,7 @@ class RunView:
 
     @property
     def usage(self) -> Usage | None:
-        """What it and the runs that it waited for used; None until it has ended, or if it does not count."""
+        """The use of the run and of those that it waited for; None until it has ended, or if it does not count."""
         return usage_in(self.metadata or {}, "usage")
 
     def call(self, id: str | None) -> CallView | None:

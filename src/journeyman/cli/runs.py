@@ -325,11 +325,8 @@ def fork(
 
     async def look_up(durable: Durable) -> tuple[RunInfo, Head, Sequence[str]]:
         row = await durable.hub.row(run)
-        return (
-            (await durable.hub.engine.infos([row]))[0],
-            load_head(row),
-            await (await durable.get(row.id)).effects(where),
-        )
+        [info] = await durable.hub.engine.infos([row])
+        return info, load_head(row), await (await durable.get(row.id)).effects(where)
 
     info, head, effects = in_store(place, look_up)
     with AgentLoop(shared.timeout) as loop:
@@ -417,8 +414,9 @@ def prune(
         for each, is_recorded in others.items():
             with suppress(RunUnknown) if is_recorded else nullcontext():  # its recording may be all that is left
                 named.append(await (await durable.get(each)).info())
-        words = [(each, "done" if each.status == "done" else "failed") for each in named]
-        ended = [each.id for each, word in words if not each.is_over or word in statuses]
+        ended = [
+            each.id for each in named if not each.is_over or ("done" if each.status == "done" else "failed") in statuses
+        ]
         if runs and not ended:
             return ()
         try:

@@ -255,7 +255,7 @@ class Durable:
                 history=history,
                 runtime=runtime,
             )
-        return await self._drive_to_end(await self._begun(self._made(head, id=id), is_queued=False), given)
+        return await self._drive_to_end(await self._add_run(self._make_row(head, id=id), is_queued=False), given)
 
     async def _drive_to_end(self, row: Row, program: Program) -> Result[Any] | Pending:
         """Drive a run, and wait for whoever goes on with it, unless it is left then."""
@@ -345,8 +345,8 @@ class Durable:
         if target or model or mode:
             head = replace(head, target=target, model=model, mode=mode)
         wake = self.hub.now() + after_s if after_s > 0 else None
-        made = self._made(head, id=id, queue=queue, priority=priority, wake=wake, dedup=idempotency_key)
-        row = await self._begun(made, is_queued=True)
+        made = self._make_row(head, id=id, queue=queue, priority=priority, wake=wake, dedup=idempotency_key)
+        row = await self._add_run(made, is_queued=True)
         return RunHandle(self.hub, row.id, agent)
 
     async def begin_here(
@@ -363,8 +363,8 @@ class Durable:
             options: dict[str, Any] = {"wake": hub.now() + LATE_S}
         else:
             options = {"status": "running", "owner": hub.engine.owner, "epoch": 1, "gen": 1, "lives": 1}
-        made = self._made(head, id=id, **options)
-        row = await self._begun(made, is_queued=False)
+        made = self._make_row(head, id=id, **options)
+        row = await self._add_run(made, is_queued=False)
         return row, row.id == made.id
 
     @refuse_old_arguments
@@ -460,7 +460,7 @@ class Durable:
             stored, content = _stored_input(agent, input)
             head = replace(head, input=stored.text, exact=stored.exact, content=content)
         head = replace(head, target=head.target if target is None else target)
-        made = self._made(head, id=id, status="ready", parent=row.id)
+        made = self._make_row(head, id=id, status="ready", parent=row.id)
         # Another agent has its own system prompt: with the old one stored, it would never be asked.
         kept = [each for each in records if is_before(each, at) and (agent is None or not is_own_system(each))]
         stored = await self.hub.engine.add(made, copied(made, head, kept))
@@ -642,7 +642,7 @@ class Durable:
             traceparent=traceparent_of(runtime, agent.name) or None,
         )
 
-    def _made(self, head: Head, *, id: str | None, status: Status = "ready", **options: Any) -> Row:
+    def _make_row(self, head: Head, *, id: str | None, status: Status = "ready", **options: Any) -> Row:
         if id is not None and (fault := name_fault(id)) is not None:
             raise ValueError(f"The id {quoted(id[:80])} cannot be used: {fault}.")
         for name, given in (("queue", "queue"), ("idempotency_key", "dedup")):
@@ -653,7 +653,7 @@ class Durable:
         now = self.hub.now()
         return make_row(head, id=new_id(now), name=id, app=self._app, created=now, status=status, **options)
 
-    async def _begun(self, made: Row, *, is_queued: bool) -> Row:
+    async def _add_run(self, made: Row, *, is_queued: bool) -> Row:
         """Return the row of a new run, or of the same one that is there already."""
         row = await self.hub.engine.add(made, is_queued=is_queued)
         if row.id != made.id and made.name is not None:

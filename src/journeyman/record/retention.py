@@ -33,7 +33,7 @@ class Keeping:
     """The limits on the recordings that are kept."""
 
     seconds: float | None
-    """How many seconds what is recorded is kept, and at most a day more; None: forever."""
+    """The seconds for which each row is kept, and at most a day more; None: forever."""
     bytes: int | None
     """How many bytes all recordings may take; the newest are kept. None: without limit."""
 

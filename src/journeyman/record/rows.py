@@ -189,7 +189,7 @@ class _Last:
     n: int = 0
     """Its number in the recording."""
     ends: list[int] = field(default_factory=list[int])
-    """How many digests each of them, and those before it, have become."""
+    """For each piece, the number of digests up to its end."""
     digests: list[int] = field(default_factory=list[int])
 
 
@@ -275,7 +275,7 @@ class RowMaker:
             case RecordingEnd():
                 return []
             case SentRequest():
-                return self._prepared(folder, line, item, lasts)
+                return self._fold_request(folder, line, item, lasts)
             case ReceivedResponse():
                 return [folder.add(self._dumped(item.facts()))]
             case ModelAsked():
@@ -288,7 +288,7 @@ class RowMaker:
     def _dumped(self, facts: JsonObject) -> str:
         return dumped(facts if self._has_content else shape_of(facts))
 
-    def _prepared(self, folder: Folder, line: RecordingRow, sent: SentRequest, lasts: Lasts) -> list[int]:
+    def _fold_request(self, folder: Folder, line: RecordingRow, sent: SentRequest, lasts: Lasts) -> list[int]:
         before = line.requests.get(sent.where[0])
         head: tuple[Request, bytes] | None = None
         if sent.asked is not None:  # it is no request over HTTP of ours

@@ -251,7 +251,7 @@ class DatabaseRows(SqlRows):
         self._sent = records[-1]  # before it is sent: without an answer, nobody knows whether it is stored
         try:
             if not self._rows(_BEGIN if is_new else _WRITE_ON, *begin, *map(list, zip(*records, strict=True))):
-                raise self._changed(head.id)
+                raise self._explain_change(head.id)
         except Exception as error:
             if not self._is_lost:  # that was the answer
                 self._sent = None
@@ -284,13 +284,13 @@ class DatabaseRows(SqlRows):
             end = next(iter(self._rows(_END, id)), (0, 0))
             is_held = self._sent is not None and end == (self._sent.n, self._sent.crc)
             if not is_held and end[0] != self._n:
-                raise self._changed(id)
+                raise self._explain_change(id)
         except BaseException:
             self._lose()
             raise
         return is_held
 
-    def _changed(self, id: str) -> StoreError:
+    def _explain_change(self, id: str) -> StoreError:
         return StoreError(
             f"Session {id} in {self.place} was changed elsewhere while it was open. Nothing is written.",
             hint="Open it again to go on from what is stored.",

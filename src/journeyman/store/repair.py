@@ -108,7 +108,7 @@ def rescue(path: Path) -> str:
     aside = _put_aside(path)
     # Beside the store: the copies are as large as it is, and as private.
     with TemporaryDirectory(prefix=".rescue-", dir=path.parent) as folder:
-        found = _found(aside, Path(folder))
+        found = _find_rows(aside, Path(folder))
     n_records, n_lost = _write_store(path, found)
     lost = f", and {n_lost} left out that are damaged or behind such" if n_lost else ""
     recovered = "1 record was" if n_records == 1 else f"{n_records} records were"
@@ -153,7 +153,7 @@ def open_or_put_aside(path: Path) -> tuple[File, str | None]:
     except Damaged:
         if file is not None:
             file.close()
-        notice = _begin_anew(path)
+        notice = _begin_again(path)
     warnings.warn(StoreRepaired(notice), stacklevel=5)
     return File(path, kind=EVENTS), notice
 
@@ -161,10 +161,10 @@ def open_or_put_aside(path: Path) -> tuple[File, str | None]:
 def put_aside_on_close(path: Path) -> str | None:
     """Put recordings aside that turned out to be damaged, and return what was said about it. None: it cannot be done
     now, which is logged; whoever opens them next does it."""
-    return _repair_on_close(path, _begin_anew)
+    return _repair_on_close(path, _begin_again)
 
 
-def _begin_anew(path: Path) -> str:
+def _begin_again(path: Path) -> str:
     aside = _put_aside(path)
     return f"{path} was damaged, so recordings begin again; runs and chats go on. The damaged file is kept as {aside}."
 
@@ -181,7 +181,7 @@ def is_readable(path: Path) -> bool:
 # -- what can be read of a store ---------------------------------------------------------------------------------------
 
 
-def _found(aside: Path, folder: Path) -> _Found:
+def _find_rows(aside: Path, folder: Path) -> _Found:
     """Return the rows that can be read: from copies, since to read may be to write."""
     found: _Found = {table: {} for table in _columns()}
     for number in (0, 1):  # as it is, and with the first page of a new store

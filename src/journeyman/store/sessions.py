@@ -429,7 +429,7 @@ class StoredSessions(ABC):
 
     def messages(self, id: str) -> list[Message]:
         """Return the conversation of a session, its open calls closed."""
-        return _closed(self.snapshot(id))
+        return _close_calls(self.snapshot(id))
 
     def export(self, id: str) -> bytes:
         """Return a session as one JSON object. `load_messages` reads what is in its `messages`."""
@@ -437,7 +437,7 @@ class StoredSessions(ABC):
         names = ("id", "agent", "title", "created", "updated", "parent", "usage")
         document: dict[str, object] = {name: getattr(info, name) for name in names}
         document["waiting"] = [{"queue": text.queue, "text": text.text} for text in snapshot.waiting]
-        document["messages"] = from_json(dump_messages(_closed(snapshot)))
+        document["messages"] = from_json(dump_messages(_close_calls(snapshot)))
         return to_json(document, indent=2)
 
     def branch(self, id: str, at: int) -> str:
@@ -475,7 +475,7 @@ class StoredSessions(ABC):
         self._use(forget)
 
 
-def _closed(snapshot: Snapshot) -> list[Message]:
+def _close_calls(snapshot: Snapshot) -> list[Message]:
     """Return a conversation with its open calls closed."""
     staged = (Message("user", snapshot.staged),) if snapshot.staged else ()
     return list(History((*snapshot.messages, *staged)).export())

@@ -92,7 +92,7 @@ def _values(given: Sequence[object]) -> list[Any]:
     return [int(each) if isinstance(each, bool) else storable_value(each) for each in given]
 
 
-def _fetched(cursor: Cursor[tuple[Any, ...]]) -> list[Any]:
+def _fetch_rows(cursor: Cursor[tuple[Any, ...]]) -> list[Any]:
     return [tuple([restored(value) for value in row]) for row in cursor.fetchall()]
 
 
@@ -133,7 +133,7 @@ class SharedStorage:
         """The statement that tells others that something was written."""
         try:
             with self.database.explaining("opened"):
-                connection = self._connected()
+                connection = self._connect_if_lost()
                 lacks = self.database.lacks_tables_at(connection)  # or they cannot be used
                 if owner is not None and lacks:
                     connection.execute(make_tables().encode())
@@ -148,7 +148,7 @@ class SharedStorage:
 
     # -- the connection
 
-    def _connected(self) -> Connection:
+    def _connect_if_lost(self) -> Connection:
         """Return the connection, made again if it was lost."""
         check_same_process(self._pid, self.place)
         if self._is_closed:
@@ -185,24 +185,24 @@ class SharedStorage:
         if self._made is not None and self._pid == os.getpid():
             self._made.close()
 
-    def _fault(self, error: BaseException, what: str) -> StoreError:
+    def _explain(self, error: BaseException, what: str) -> StoreError:
         """Return what went wrong as a `StoreError`."""
         fault = self.database.explained(error, what)
         fault.is_busy = fault.may_pass
         return fault
 
-    def _tried(self, what: str, work: Callable[[Connection], T]) -> T:
+    def _try_twice(self, what: str, work: Callable[[Connection], T]) -> T:
         """Do some work; if the connection was lost meanwhile, once more."""
         with self._alone:
             for is_second in (False, True):
                 was_there = self._made is not None and not self._made.closed
                 try:
-                    return work(self._connected())
+                    return work(self._connect_if_lost())
                 except Exception as error:
                     is_lost = self._made is not None and self._made.closed
                     # A connection that could not be made is not tried again here, nor one that was lost twice.
                     if is_second or not (was_there and is_lost):
-                        raise self._fault(error, what) from error
+                        raise self._explain(error, what) from error
         raise AssertionError("unreachable")
 
     def _hear(self, name: str) -> None:
@@ -212,7 +212,9 @@ class SharedStorage:
     # -- rows
 
     def rows(self, query: str, given: Sequence[object] = (), /) -> list[Any]:
-        return self._tried("read", lambda made: _fetched(made.execute(_spelled(query), _values(given), binary=True)))
+        return self._try_twice(
+            "read", lambda made: _fetch_rows(made.execute(_spelled(query), _values(given), binary=True))
+        )
 
     def write(self, *said: Statement, tells: bool = False, is_large: bool = False) -> list[Any]:
         with self._alone:
@@ -225,7 +227,7 @@ class SharedStorage:
                     self._lose()
                     if not isinstance(error, Exception):
                         raise
-                    fault = self._fault(error, "written")
+                    fault = self._explain(error, "written")
                     if not fault.may_pass or time.monotonic() > until_s:
                         fault.is_busy = fault.may_pass and self.owner is None  # a recorder has waited long enough
                         raise fault from error
@@ -233,7 +235,7 @@ class SharedStorage:
                 wait_s = min(2 * wait_s, _SELDOM_S)
 
     def _write(self, said: Sequence[Statement], *, tells: bool, is_large: bool) -> list[Any]:
-        made = self._connected()
+        made = self._connect_if_lost()
         made.answer_s = None if is_large else ANSWER_S
         # Without waiting for each answer: a batch has many statements.
         with made.pipeline():
@@ -251,7 +253,7 @@ class SharedStorage:
                 made.execute(*self._tells)
             made.execute(b"COMMIT")
         made.answer_s = ANSWER_S
-        return _fetched(cursor) if cursor.description else []
+        return _fetch_rows(cursor) if cursor.description else []
 
     def say(self, given: Sequence[object], /) -> None:
         self.write((_NUMBERING, [()]), (SAY, [given]), tells=True)
@@ -275,7 +277,7 @@ class SharedStorage:
                         self._hear(told.extra.decode())
                 if now_s >= self._due_s or (self.owner is not None and self._made is not None and self._made.closed):
                     self._due_s = now_s + _POLL_S
-                    self._connected()
+                    self._connect_if_lost()
                     self._version += 1
             except Error:
                 self._lose()
@@ -296,7 +298,7 @@ class SharedStorage:
                 made.execute(f"VACUUM {table}".encode())
 
         try:
-            self._tried("vacuumed", work)
+            self._try_twice("vacuumed", work)
         finally:
             self._lose()  # with what was set for it
         if not warned:

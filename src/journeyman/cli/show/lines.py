@@ -257,7 +257,7 @@ def ran(given: str, result: str) -> str:
 
 def given_to(call: CallView) -> str:
     """Say in short what a call was given."""
-    return {SUBAGENT: describe_delegation, TODO: describe_list}.get(call.name, arguments)(call.input)
+    return _DESCRIBE.get(call.name, arguments)(call.input)
 
 
 def describe_list(given: JsonObject) -> str:
@@ -279,3 +279,7 @@ def describe_delegation(given: JsonObject) -> str:
             return one_line(f"{agent}{how}: {task}", 300)
         case _:
             return arguments(given)
+
+
+_DESCRIBE: Final = {SUBAGENT: describe_delegation, TODO: describe_list}
+"""By tool: what tells a call, if not its arguments."""

@@ -50,7 +50,7 @@ class Tail:
         self._seen = RunViews(now)
         self._root = RunView(path=(), since=self._started)
         self._doing: dict[RunPath, str] = {(): doing or _GETTING_READY}
-        """What each run at work is doing, in words."""
+        """The present work of each run, in words."""
         self._tasks: set[str] = set()
         """Background work that is not a sub-agent's."""
         self._tokens = 0
