@@ -95,8 +95,9 @@ def _play_stubborn(request: Request) -> Response:
 
 def _lead(provider: Provider, limits: Limits) -> Agent:
     """Return the lead of the example, whose agents are all played over the wire."""
-    if str(CREW) not in sys.path:
-        sys.path.insert(0, str(CREW))
+    sys.path.insert(0, str(CREW))
+    for each in CREW.glob("*.py"):  # another program's modules may have these names
+        sys.modules.pop(each.stem, None)
     agents: Any = import_module("agents")
     agents.model = provider.model
     return replace(agents.crew(DOCS), limits=limits)
