@@ -109,6 +109,11 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+def as_number(value: object) -> float:
+    """Return a value if it is a number, and else 0."""
+    return value if isinstance(value, float | int) else 0.0
+
+
 def object_in(text: str) -> dict[str, JsonValue]:
     """Return the object that is written in a text as JSON."""
     try:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from journeyman import events
+from journeyman.data import copy_with
 from journeyman.events.json_form import RecordedEvent
 from journeyman.narrowing import as_list, as_object, as_text, is_json_object
 from journeyman.result import COUNTED
@@ -19,6 +20,8 @@ from journeyman.types import JsonObject, RunPath, Usage, adapter_of
 
 BACKGROUND: Final = "background"
 """The mode of a run that goes on after the run that started it."""
+_TOGETHER: Final = ("parallel", BACKGROUND)
+"""The modes of runs that work at the same time as others."""
 
 
 def _kinds(*classes: type[events.Event]) -> frozenset[str]:
@@ -34,6 +37,12 @@ _BEGINS: Final = _kinds(events.RunStarted, events.RunResumed)
 _ENDS: Final = _kinds(events.RunSucceeded, events.RunFailed)
 ASKS: Final = _kinds(events.ApprovalRequested, events.QuestionAsked)
 ANSWERS: Final = _kinds(events.ApprovalAnswered, events.QuestionAnswered)
+_DOES: Final = _kinds(
+    *(events.RunStarted, events.RunResumed, events.IterationStarted, events.ModelRetried, events.LayerStarted),
+    *(events.ThinkingDelta, events.TextDelta, events.ToolInputDelta, events.OutputDelta, events.ToolCalled),
+    *(events.ApprovalRequested, events.QuestionAsked),
+)
+"""Events from which on a run does something else."""
 _WORDS_KEPT: Final = 4_000
 _WRITTEN_KEPT: Final = 5
 
@@ -88,8 +97,12 @@ class RunView:
     """The moment at which it began, in seconds of the clock."""
     mode: str = ""
     """The mode in which another run started it; empty if none did."""
+    is_beside_others: bool = False
+    """True when others may have been at work when it began."""
     max_attempts: int = 1
     """0: not known, of a run that goes on from a journal."""
+    latest: RecordedEvent | None = None
+    """The latest event that says what it does; that of an answer names the tool of the call that waited for it."""
     words: str = ""
     """The last words of the response that the model is writing."""
     n_prompts: int = 0
@@ -105,6 +118,8 @@ class RunView:
     """The runs that it started in no call that is known."""
     n_open: int = 0
     """The number of runs that it started and that have not ended."""
+    stopped: list[RunView] = field(default_factory=list["RunView"])
+    """The runs that its end has stopped."""
     ending: RecordedEvent | None = None
     """The event of its end; None for a run that goes on, or that was stopped and has told of no end."""
 
@@ -167,20 +182,29 @@ class RunViews:
 
     def __init__(self, now: Callable[[], float] = time.monotonic, *, keeps_roots: bool = False) -> None:
         """`keeps_roots`: those that have ended stay, too."""
-        self._now = now
+        self.now: Final = now
         self._keeps_roots = keeps_roots
         self.open: Final[dict[RunPath, RunView]] = {}
         """The runs that have not ended, in the order in which they began."""
         self.roots: list[RunView] = []
         """All that began below no other that is known, if they are kept."""
+        self.newest_root: RunView | None = None
+        """The run that began last and is no sub-agent's."""
+        self.tasks: Final[set[str]] = set()
+        """The ids of the background work that goes on and is no run."""
+        self.n_tokens = 0
+        """The tokens that all model calls have used."""
 
     def take(self, told: RecordedEvent) -> RunView | None:
         """Take note of what happened. Return the view of its run; None when it happened beside the runs."""
         if told.kind in _BESIDE_RUNS:
+            self._note_task(told)
             return None
         view = self.open.get(told.path)
         if view is None or told.kind in _BEGINS:
             view = self._begin(told)
+        if told.kind in _DOES:
+            view.latest = told
         if told.kind in _CALLS:
             self._note_call(view, told)
         else:
@@ -190,18 +214,22 @@ class RunViews:
             self._close(told.path)
         return view
 
-    def stopped_with(self, path: RunPath) -> list[RunPath]:
-        """Name the runs that end when this run ends: those that it started, except for those in the background."""
-        if not self.open[path].n_open:
-            return []
-        return [each for each, view in self.open.items() if each[:-1] == path and view.mode != BACKGROUND]
+    def _note_task(self, told: RecordedEvent) -> None:
+        info = as_object(told.facts.get("info"))
+        if told.kind == events.TaskStarted.__name__ and info.get("kind") in ("tool", "shell"):
+            self.tasks.add(as_text(info.get("id")))
+        elif told.kind == events.TaskEnded.__name__:
+            self.tasks.discard(as_text(info.get("id")))
 
     def _begin(self, told: RecordedEvent) -> RunView:
         path = told.path
         above = self.open.get(path[:-1])
+        is_beside_others = above is not None and (above.n_open > 0 or len(above.open_calls) > 1)
         if above is not None and path not in self.open:
             above.n_open += 1
-        view = self.open[path] = RunView(path=path, since=self._now())
+        view = self.open[path] = RunView(path=path, since=self.now(), is_beside_others=is_beside_others)
+        if not view.is_child:
+            self.newest_root = view
         if told.kind == events.RunResumed.__name__:  # the runs below it may be told of first
             view.n_open = sum(each[:-1] == path for each in self.open)
             view.others += [each for each in self.roots if each.path[:-1] == path]
@@ -215,8 +243,12 @@ class RunViews:
         return view
 
     def _close(self, path: RunPath) -> None:
-        for below in self.stopped_with(path):
-            self._close(below)
+        ended = self.open[path]
+        if ended.n_open:  # what works in the background goes on
+            below = [each for each, view in self.open.items() if each[:-1] == path and view.mode != BACKGROUND]
+            ended.stopped = [self.open[each] for each in below]
+            for each in below:
+                self._close(each)
         del self.open[path]
         above = self.open.get(path[:-1])
         if above is not None:
@@ -227,6 +259,7 @@ class RunViews:
         match told.kind:
             case events.RunStarted.__name__:
                 view.mode = as_text(facts.get("mode"))
+                view.is_beside_others |= view.mode in _TOGETHER
                 view.max_attempts = _whole_number(facts.get("max_attempts"))
             case events.RunResumed.__name__:
                 view.max_attempts, view.n_prompts = 0, 1
@@ -241,9 +274,10 @@ class RunViews:
             case events.ThinkingDelta.__name__ | events.TextDelta.__name__:
                 view.words = (view.words + as_text(facts.get("text")))[-_WORDS_KEPT:]
             case events.ModelResponded.__name__:
-                view.words = ""
+                view.words, used = "", usage_in(facts, "usage")
+                self.n_tokens += 0 if used is None else used.total_tokens
                 if view.iterations:
-                    view.iterations[-1].usage = usage_in(facts, "usage")
+                    view.iterations[-1].usage = used
             case events.LayerStarted.__name__:
                 view.n_layers += 1
             case _ if told.kind in ASKS or told.kind in ANSWERS:
@@ -258,8 +292,10 @@ class RunViews:
                 call.asked = id
             return
         view.questions.pop(id, None)
-        for call in view.open_calls:
-            call.asked = "" if call.asked == id else call.asked
+        waited = next((call for call in view.open_calls if call.asked == id), None)
+        view.latest = copy_with(told, tool_name=None if waited is None else waited.name)
+        if waited is not None:
+            waited.asked = ""
 
     def _note_call(self, view: RunView, told: RecordedEvent) -> None:
         facts, call = told.facts, view.call(told.tool_use_id)
@@ -273,7 +309,7 @@ class RunViews:
                     name=told.tool_name or "",
                     kind=as_text(facts.get("kind")),
                     input=as_object(facts.get("tool_input")),
-                    since=self._now(),
+                    since=self.now(),
                 )
             case events.ToolProgress.__name__ if call is not None:
                 call.say(as_text(facts.get("message")), facts.get("fraction"))

@@ -12,8 +12,10 @@ from rich.console import Console
 from journeyman import events as ev
 from journeyman.cli.show.lines import Line, laid_out
 from journeyman.cli.show.tail import Tail
-from journeyman.cli.show.tree import Outline, Tree
+from journeyman.cli.show.tree import Tree, outline_lines
+from journeyman.events.json_form import told_of
 from journeyman.result import Metadata
+from journeyman.run_view import RunViews
 from journeyman.types import RunPath, Usage
 from tests.cli.program import AGENTS, Warm, timeless
 from tests.cli.terminal import terminal
@@ -57,8 +59,8 @@ def ended(path: RunPath) -> ev.RunSucceeded:
 
 
 def told(*events: ev.Event) -> list[str]:
-    tree = Tree()
-    return shown([line for event in events for line in tree.lines(event)])
+    tree, views = Tree(), RunViews()
+    return shown([line for event in events for line in tree.lines(event, views.take(told_of(event)))])
 
 
 def shown(lines: list[Line]) -> list[str]:
@@ -150,9 +152,9 @@ def test_a_sub_agent_in_the_background_is_told_after_the_end_of_the_run_above() 
 
 
 def test_what_was_kept_of_runs_that_never_end_is_not_lost() -> None:
-    tree = Tree()
-    tree.lines(started(ONE, "parallel"))
-    tree.lines(responded(ONE, 1, "I look."))
+    tree, views = Tree(), RunViews()
+    for event in (started(ONE, "parallel"), responded(ONE, 1, "I look.")):
+        tree.lines(event, views.take(told_of(event)))
     assert shown(tree.rest()) == ["    child scout#1 · parallel · m", "       1 I look."]
     assert tree.rest() == []
 
@@ -181,14 +183,11 @@ def test_the_deepest_lines_fit_into_a_terminal(width: int) -> None:
         ended(path),
     ]
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    tree, outline, tail = Tree(), Outline(), Tail()
+    tree, tail = Tree(), Tail(views := RunViews(keeps_roots=True))
     lines: list[Line] = []
     for event in events:
-        lines += tree.lines(event)
-        tail.follow(event)
-        lines += tail.lines(unicode=True)
-        outline.follow(event)
-    rows = [row.plain for line in [*lines, *outline.lines()] for row in laid_out(line, console)]
+        lines += [*tree.lines(event, views.take(told_of(event))), *tail.lines(unicode=True)]
+    rows = [row.plain for line in [*lines, *outline_lines(views.roots)] for row in laid_out(line, console)]
     assert len(rows) > 10
     assert max(len(row) for row in rows) <= width
 
@@ -262,7 +261,7 @@ def rows(tail: Tail) -> list[str]:
 
 
 def test_each_sub_agent_at_work_has_a_row_of_its_own() -> None:
-    tail = Tail(now=lambda: 7.0)
+    tail = Tail(views := RunViews(lambda: 7.0))
     below: RunPath = (*ONE, "helper#1")
     for event in (
         *(started(LEAD), called(LEAD, "s", "subagent", tasks=[1, 2]), started(ONE, "parallel")),
@@ -271,7 +270,7 @@ def test_each_sub_agent_at_work_has_a_row_of_its_own() -> None:
         *(called(below, "a", city="Oslo"), called(below, "b", city="Rome")),
         ev.TaskStarted(path=LEAD, info=info("bg-1")),
     ):
-        tail.follow(event)
+        views.take(told_of(event))
     assert rows(tail) == [
         "    | subagent 2 tasks at the same time",
         "      | scout#1 · On the left a cat",
@@ -280,14 +279,14 @@ def test_each_sub_agent_at_work_has_a_row_of_its_own() -> None:
         "| 3 sub-agents at work · 0.0 s",
     ]
     for event in (ended(ONE), ended(TWO)):
-        tail.follow(event)
+        views.take(told_of(event))
     assert rows(tail)[-1] == "| running subagent · 0.0 s"
 
 
 def test_a_terminal_shows_six_sub_agents_and_counts_the_others() -> None:
-    tail = Tail(now=lambda: 7.0)
+    tail = Tail(views := RunViews(lambda: 7.0))
     for number in range(1, 1001):
-        tail.follow(started(("lead", f"scout#{number}"), "parallel"))
+        views.take(told_of(started(("lead", f"scout#{number}"), "parallel")))
     assert len(rows(tail)) == 8
     assert rows(tail)[-2:] == ["      and 994 more", "| 1,000 sub-agents at work · 0.0 s"]
 
@@ -382,23 +381,23 @@ def test_several_attempts_are_told_apart(warm: Warm) -> None:
 
 @pytest.mark.parametrize("is_later", [False, True])
 def test_background_work_is_summed_up_once_with_the_rest_also_if_it_begins_later(is_later: bool) -> None:
-    outline, used = Outline(), Usage(requests=1, input_tokens=10, output_tokens=5)
+    views, used = RunViews(keeps_roots=True), Usage(requests=1, input_tokens=10, output_tokens=5)
     own, behind = Metadata(usage=used, latency_s=0), Metadata(usage=used, latency_s=0, background_usage=used)
     lead = ev.RunSucceeded(path=LEAD, output="", metadata=own if is_later else behind)
     begins, one = started(ONE, "background"), ev.RunSucceeded(path=ONE, output="", metadata=own)
     for event in (started(LEAD), lead, begins, one) if is_later else (started(LEAD), begins, one, lead):
-        outline.follow(event)
-    assert shown(list(outline.lines()))[-2:] == [
+        views.take(told_of(event))
+    assert shown(list(outline_lines(views.roots)))[-2:] == [
         " in all · 2 runs, 0 attempts, 0 iterations, 0 calls",
         "    20 tokens in, 10 out · cost unknown",
     ]
 
 
 def test_sub_agents_that_go_on_before_their_agent_stand_below_it() -> None:
-    outline, ends = Outline(), Metadata(usage=Usage(requests=1, input_tokens=10), latency_s=0)
+    views, ends = RunViews(keeps_roots=True), Metadata(usage=Usage(requests=1, input_tokens=10), latency_s=0)
     begins = started(ONE), ev.RunResumed(path=LEAD, attempt=1, iteration=2, usage=Usage())
     for event in (*begins, *[ev.RunSucceeded(path=path, output="", metadata=ends) for path in (ONE, LEAD)]):
-        outline.follow(event)
-    lines = list(outline.lines())
+        views.take(told_of(event))
+    lines = list(outline_lines(views.roots))
     assert [(line.indent, line.name) for line in lines][2:4] == [(0, LEAD[-1]), (4, ONE[-1])]
     assert "10 tokens in" in shown(lines)[-1]

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import pytest
 
 from journeyman import Agent, Chat, Result, Runtime, run_many
-from journeyman.cli.show.tree import Outline
+from journeyman.cli.show.tree import outline_lines
 from journeyman.data import copy_with
 from journeyman.durable import Durable, RunInfo
 from journeyman.durable.rules import RowRule
@@ -21,6 +21,7 @@ from journeyman.events.json_form import told_of
 from journeyman.record import RecordedEvent, Recorder, Recordings
 from journeyman.record.recorder import DELTAS
 from journeyman.run_status import GOES_ON, RunStatus
+from journeyman.run_view import RunViews
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.types import adapter_of
 from journeyman.view.queries import Filters, StoreReader
@@ -63,11 +64,11 @@ def of_info(run: Mapping[str, Any]) -> dict[str, Any]:
 
 def of_events(told: Sequence[RecordedEvent]) -> dict[str, Any]:
     """Return what is told, live or stored, and what all of it comes to when it is folded."""
-    outline = Outline()
+    views = RunViews(keeps_roots=True)
     for each in told:
-        outline.take(each)
+        views.take(each)
     events = [copy_with(each, n=0, at=0.0) for each in told]
-    return {"events": str(events), "view": str([*outline.lines()])}
+    return {"events": str(events), "view": str([*outline_lines(views.roots)])}
 
 
 async def begin_runs(path: Path, recorder: Recorder) -> tuple[dict[str, Result[Any]], dict[str, list[RecordedEvent]]]:

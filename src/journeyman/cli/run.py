@@ -44,7 +44,7 @@ from journeyman.cli.permit.policy import Policy
 from journeyman.cli.show.lines import EMPTY, Line, clean, one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, Screen, open_screen, print_error, stderr_console
-from journeyman.cli.show.tree import Outline
+from journeyman.cli.show.tree import outline_lines
 from journeyman.closing import TimeToEnd
 from journeyman.connect import connect
 from journeyman.content.media import LARGEST_BYTES, kind_of
@@ -190,7 +190,6 @@ class Stage:
 
     job: Job
     screen: Screen
-    outline: Outline | None
     on_event: Listener | None
     abort: Abort
     interrupt: Interrupt
@@ -199,13 +198,13 @@ class Stage:
 @contextmanager
 def stage_of(job: Job) -> Generator[Stage]:
     """Show what is done while the block runs, and hear signals; then close what the job has open."""
-    screen, abort, outline = open_screen(quiet=job.options.quiet), Abort(), Outline() if job.tree else None
-    interrupt, on_event = Interrupt(abort, screen.stopping), _listener_of(job, screen, outline)
+    screen, abort = open_screen(quiet=job.options.quiet), Abort()
+    interrupt, on_event = Interrupt(abort, screen.stopping), _listener_of(job, screen)
     try:
         if job.notice:
             screen.say([Line(text=job.notice, rows=3), EMPTY])
         with log_shown(screen.say, debug=job.options.debug), interrupt.listening(), closing(job.loop):
-            yield Stage(job=job, screen=screen, outline=outline, on_event=on_event, abort=abort, interrupt=interrupt)
+            yield Stage(job=job, screen=screen, on_event=on_event, abort=abort, interrupt=interrupt)
             # Leaving the block may wait for a thread of the user's. From here on a signal quits.
             interrupt.has_ended = True
     finally:
@@ -336,11 +335,9 @@ def not_started(error: InvalidArguments | ModelUnavailable) -> Failure:
     )
 
 
-def _listener_of(job: Job, screen: Screen, outline: Outline | None) -> Listener | None:
+def _listener_of(job: Job, screen: Screen) -> Listener | None:
     """Return the listener of the events; None where nobody wants to know: then no event is made."""
-    listeners: list[Listener] = [] if job.options.quiet else [screen.show]
-    if outline is not None:
-        listeners.append(outline.follow)
+    listeners: list[Listener] = [screen.show] if job.tree or not job.options.quiet else []
     if job.is_streamed:
         listeners.append(job.stdout.write_event)
     if len(listeners) < 2:
@@ -358,14 +355,14 @@ def _listener_of(job: Job, screen: Screen, outline: Outline | None) -> Listener 
 
 def present(stage: Stage, result: Result[Any]) -> int:
     """Print the result, the whole tree, and what went wrong. Return the exit code."""
-    job, screen, outline = stage.job, stage.screen, stage.outline
+    job, screen = stage.job, stage.screen
     if isinstance(result, Failure):
         screen.say(_list_remains(result))
         if result.code is ErrorCode.MODEL_UNAVAILABLE and not job.options.quiet:
             screen.say(resolve_name("journeyman.cli.own_models:lines_of_own_models")(offers_small=job.offers_small))
     screen.close()
-    if outline is not None:
-        PlainScreen(stderr_console()).say(list(outline.lines()))
+    if job.tree:
+        PlainScreen(stderr_console()).say(list(outline_lines(screen.views.roots)))
     if job.is_streamed:
         job.stdout.write_json(b'{"type":"Result","result":' + result.to_json().encode() + b"}")
     elif job.options.json:

@@ -147,7 +147,7 @@ class Dialog:
             lines += self._show_delivered()
         if isinstance(event, events.RunStarted) and len(event.path) == 1:
             self.view.begin()
-        lines += self._tree.lines(event)
+        lines += self._tree.lines(event, self.view.follow(event))
         if isinstance(event, events.ApprovalRequested | events.QuestionAsked):
             self._open[event.id] = asked = TerminalQuestion(self.agent, event, may_exit="turn")
             lines += asked.lines(self.view.height)
@@ -156,7 +156,6 @@ class Dialog:
         if isinstance(event, events.ToolFinished):
             lines += self._fold_output(event)
         self.view.grow(self._tree.growing)
-        self.view.follow(event)
         self.say(lines)
         self._note_usage(event)
         if isinstance(event, events.TurnEnded) and len(event.path) == 1:

@@ -22,6 +22,7 @@ from journeyman.endings import ErrorCode
 from journeyman.errors import count
 from journeyman.loop.finish import CUT
 from journeyman.result import Failure, Metadata
+from journeyman.run_view import RunView
 from journeyman.types import NOTHING_USED, Message, Text, ToolResult, ToolUse, Usage
 
 _SHOWN_HERE: Final = (
@@ -63,9 +64,9 @@ class ChatTree:
         rest = self._blocks.rest()
         return [] if rest is None else [*model_lines([rest], is_first=not self._has_words)]
 
-    def lines(self, event: events.Event) -> list[Line]:
-        """Return the lines that `event` adds."""
-        lines = self._tree.lines(event)
+    def lines(self, event: events.Event, run: RunView | None) -> list[Line]:
+        """Return the lines that `event` adds. `run` is the view of its run, with the event in it."""
+        lines = self._tree.lines(event, run)
         if len(event.path) > 1:
             return lines
         if isinstance(event, _SHOWN_HERE):

@@ -16,6 +16,8 @@ from journeyman.cli.permit.asked import Prompt
 from journeyman.cli.show.lines import Line
 from journeyman.cli.show.tail import Tail
 from journeyman.events import Event
+from journeyman.events.json_form import told_of
+from journeyman.run_view import RunView, RunViews
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ class ChatView:
     def __init__(self) -> None:
         self._lock = Lock()
         """Guards what follows; never held while something is drawn."""
+        self._views = RunViews()
         self._finished: list[Line] = []
         self._tail: Tail | None = None
         self._growing: tuple[Line, ...] = ()
@@ -131,7 +134,7 @@ class ChatView:
     def begin(self, doing: str = "") -> None:
         """Note that a turn has begun, or other work, and what it does at first. Meanwhile, this changes nothing."""
         with self._lock:
-            self._tail = self._tail or Tail(shows_words=False, doing=doing)
+            self._tail = self._tail or Tail(self._views, shows_words=False, doing=doing)
         self._wake()
 
     def end(self) -> None:
@@ -140,11 +143,10 @@ class ChatView:
             self._tail, self._growing = None, ()
         self._wake()
 
-    def follow(self, event: Event) -> None:
-        """Let the tail take note of what happened."""
+    def follow(self, event: Event) -> RunView | None:
+        """Take note of what happened. Return the view of its run; None when it happened beside the runs."""
         with self._lock:
-            if self._tail is not None:
-                self._tail.follow(event)
+            return self._views.take(told_of(event))
 
     def grow(self, lines: Sequence[Line]) -> None:
         """Show the block that the model is writing, instead of the one before."""

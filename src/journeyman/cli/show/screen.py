@@ -24,6 +24,8 @@ from journeyman.cli.show.tail import Tail
 from journeyman.cli.show.tree import Tree
 from journeyman.definition import join_sentences
 from journeyman.events import Event
+from journeyman.events.json_form import told_of
+from journeyman.run_view import RunViews
 
 _BETWEEN_PAINTS_S: Final = 0.1
 _ERROR: Final = "error:"
@@ -34,8 +36,12 @@ _STOPPING: Final = Line(mark="stopped", text="stopping; interrupt again to quit 
 class Screen:
     """Shows a run; this one shows nothing. `show` may be called from the event loop, `stopping` from any thread."""
 
+    def __init__(self) -> None:
+        self.views: Final = RunViews(keeps_roots=True)
+
     def show(self, event: Event) -> None:
         """Take in the next event."""
+        self.views.take(told_of(event))
 
     def say(self, lines: Sequence[Line]) -> None:
         """Print lines of one's own after what was shown so far."""
@@ -101,11 +107,12 @@ class PlainScreen(Screen):
     """Prints each line once, as it comes."""
 
     def __init__(self, console: Console) -> None:
+        super().__init__()
         self._console = console
         self._tree = Tree()
 
     def show(self, event: Event) -> None:
-        self.say(self._tree.lines(event))
+        self.say(self._tree.lines(event, self.views.take(told_of(event))))
 
     def say(self, lines: Sequence[Line]) -> None:
         for line in lines:
@@ -123,13 +130,14 @@ class LiveScreen(Screen):
     """Prints finished lines above a tail that moves."""
 
     def __init__(self, console: Console, status: Callable[[], RenderableType] | None) -> None:
+        super().__init__()
         self._console = console
         self._status = status
         self._tree = Tree()
-        self._tail = Tail()
+        self._tail = Tail(self.views)
         self._waiting: list[Line] = []
         self._lock = Lock()
-        """Guards the three above; never held while the terminal is written to."""
+        """Guards the three above, and the views; never held while the terminal is written to."""
         self._painting = Lock()
         """Held by whoever writes to the terminal."""
         self._closing = Flag()
@@ -140,8 +148,7 @@ class LiveScreen(Screen):
 
     def show(self, event: Event) -> None:
         with self._lock:
-            self._waiting += self._tree.lines(event)
-            self._tail.follow(event)
+            self._waiting += self._tree.lines(event, self.views.take(told_of(event)))
 
     def say(self, lines: Sequence[Line]) -> None:
         with self._lock:

@@ -1,21 +1,19 @@
 """Makes the last rows of a terminal, which show what goes on now: the words as they come, the open calls, the time.
 
-Each sub-agent at work has a row. `Tail` draws nothing, and is not safe to use from two threads at once: those who ask
-for its lines in another thread than that of the events use a lock.
+Each sub-agent at work has a row. `Tail` draws nothing, and reads views that change: those who ask for its lines in
+another thread than that of the events use a lock.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from journeyman import events
 from journeyman.chat.questions import ask_user
-from journeyman.cli.show.lines import Line, clock, duration, given_to, one_line, tokens_in
+from journeyman.cli.show.lines import Line, clock, duration, given_to, one_line
 from journeyman.errors import count
-from journeyman.events.json_form import told_of
+from journeyman.narrowing import as_number, as_text
 from journeyman.run_view import CallView, RunView, RunViews
 from journeyman.types import RunPath
 
@@ -39,68 +37,40 @@ _GETTING_READY: Final = "getting ready"
 
 
 class Tail:
-    """Follows a run with all that it starts, and says what they are doing."""
+    """Says what a run does, with all that it starts, from the time on at which this is made."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic, *, shows_words: bool = True, doing: str = "") -> None:
-        """`doing` is what is done until the first event says it."""
-        self._now = now
+    def __init__(self, views: RunViews, *, shows_words: bool = True, doing: str = "") -> None:
+        """`doing` is what is done until the first run begins."""
+        self._views = views
         self._shows_words = shows_words
         """Whether the words of the run at the root are shown."""
-        self._started = now()
-        self._seen = RunViews(now)
-        self._root = RunView(path=(), since=self._started)
-        self._doing: dict[RunPath, str] = {(): doing or _GETTING_READY}
-        """The present work of each run, in words."""
-        self._tasks: set[str] = set()
-        """Background work that is not a sub-agent's."""
-        self._tokens = 0
+        self._doing = doing or _GETTING_READY
+        self._started = views.now()
+        self._root_before = views.newest_root
+        self._n_tokens_before = views.n_tokens
         self.is_stopping = False
         """True when the user has asked to stop."""
 
-    def follow(self, event: events.Event) -> None:
-        """Take note of what happened."""
-        doing = _doing_of(event, self._seen.open.get(event.path))
-        run = self._seen.take(told_of(event))
-        if run is not None and not run.is_child:
-            self._root = run
-        if run is not None:
-            known = self._doing.get(event.path, _GETTING_READY)
-            self._doing[event.path] = known if doing is None else doing
-            if run.ending is not None and run.is_child:
-                del self._doing[event.path]
-        match event:
-            case events.TaskStarted(info=info) if info.kind in ("tool", "shell"):
-                self._tasks.add(info.id)
-            case events.TaskEnded(info=info):
-                self._tasks.discard(info.id)
-            case events.ModelResponded(usage=usage):
-                self._tokens += tokens_in(usage) + usage.output_tokens
-            case (
-                events.ApprovalRequested()
-                | events.QuestionAsked()
-                | events.ApprovalAnswered()
-                | events.QuestionAnswered()
-            ) if run is not None:
-                self._doing[self._root.path] = self._doing[run.path]  # whoever asks, it is the user who has to answer
-            case _:
-                pass
+    @property
+    def _root(self) -> RunView | None:
+        return None if self._views.newest_root is self._root_before else self._views.newest_root
 
     def lines(self, *, unicode: bool) -> Iterator[Line]:
         """Give the rows to show now."""
-        frames = _FRAMES if unicode else _PLAIN_FRAMES
-        frame = frames[int((self._now() - self._started) * _FRAMES_PER_SECOND) % len(frames)]
-        words = one_line(self._root.words) if self._shows_words else ""
+        frames, now, root = _FRAMES if unicode else _PLAIN_FRAMES, self._views.now(), self._root
+        frame = frames[int((now - self._started) * _FRAMES_PER_SECOND) % len(frames)]
+        words = one_line(root.words) if root is not None and self._shows_words else ""
         if words:
             yield Line(indent=_CALL, text=_last_words(words, _WORDS_SHOWN), style="italic dim", rows=4)
-        calls = _shown_calls(self._root)
+        calls = [] if root is None else _shown_calls(root)
         for call in calls[:_CALLS_SHOWN]:
             text = given_to(call) if call.written else call.progress or given_to(call)
-            yield Line(indent=_CALL, text=f"{frame} {call.name} {text}", note=clock(self._now() - call.since))
+            yield Line(indent=_CALL, text=f"{frame} {call.name} {text}", note=clock(now - call.since))
             for written in call.written:
                 yield Line(indent=_CALL + _DEEPER, mark="bar", text=one_line(written), style="dim")
         if len(calls) > _CALLS_SHOWN:
             yield Line(indent=_CALL + 2, text=f"and {len(calls) - _CALLS_SHOWN} more", style="dim")
-        children = {path: run for path, run in self._seen.open.items() if run.is_child}
+        children = {path: run for path, run in self._views.open.items() if run.is_child and run.since >= self._started}
         yield from self._rows_of_children(children, frame)
         yield self._status(len(children), frame)
 
@@ -112,8 +82,8 @@ class Tail:
 
         for path in sorted(islice(children, _CHILDREN_SHOWN), key=place):
             indent = min(_CALL + _DEEPER * (len(path) - 1), _DEEPEST)
-            took = clock(self._now() - children[path].since)
-            text = f"{frame} {path[-1]} · {_in_short(children[path], self._doing.get(path, _GETTING_READY))}"
+            took = clock(self._views.now() - children[path].since)
+            text = f"{frame} {path[-1]} · {_in_short(children[path])}"
             yield Line(indent=indent, text=text, style="cyan", note=took)
         if len(children) > _CHILDREN_SHOWN:
             more = len(children) - _CHILDREN_SHOWN
@@ -122,45 +92,43 @@ class Tail:
     def _status(self, n_children: int, frame: str) -> Line:
         if self.is_stopping:
             return Line(text=f"{frame} stopping; press Ctrl-C again to quit at once", style="yellow", margin=_ECHO)
-        doing = f"{count(n_children, 'sub-agent')} at work" if n_children else self._doing[self._root.path]
-        tasks = f" · {len(self._tasks)} in the background" if self._tasks else ""
-        tokens = f" · {count(self._tokens, 'token')}" if self._tokens else ""
-        text = f"{frame} {doing}{tasks}{tokens} · {clock(self._now() - self._started)}"
+        doing = self._doing if self._root is None else _doing_of(self._root)
+        doing = f"{count(n_children, 'sub-agent')} at work" if n_children else doing
+        tasks = f" · {len(self._views.tasks)} in the background" if self._views.tasks else ""
+        n_tokens = self._views.n_tokens - self._n_tokens_before
+        tokens = f" · {count(n_tokens, 'token')}" if n_tokens else ""
+        text = f"{frame} {doing}{tasks}{tokens} · {clock(self._views.now() - self._started)}"
         return Line(text=text, style="cyan", margin=_ECHO)
 
 
-_DOING: Final[dict[type[events.Event], str]] = {
-    events.RunResumed: "going on",
-    events.IterationStarted: "the model is asked",
-    events.ThinkingDelta: "the model is thinking",
-    events.TextDelta: "the model is writing",
-    events.ApprovalRequested: "waiting for your answer",
-    events.QuestionAsked: "waiting for your answer",
+_DOING: Final = {
+    "RunStarted": "{agent} gets ready",
+    "IterationStarted": "the model is asked",
+    "ThinkingDelta": "the model is thinking",
+    "TextDelta": "the model is writing",
+    "ToolInputDelta": "the model is calling {tool}",
+    "LayerStarted": "checking: {name}",
+    "ApprovalRequested": "waiting for your answer",
+    "QuestionAsked": "waiting for your answer",
 }
+"""By kind of the latest event: the work of its run, in words."""
 
 
-def _doing_of(event: events.Event, run: RunView | None) -> str | None:
-    """Say what a run does from an event on; None: what it did before. `run` is as it was before the event."""
-    doing = _DOING.get(type(event))
-    match event:
-        case events.RunStarted(agent=agent):
-            doing = _GETTING_READY if len(event.path) > 1 else f"{agent} gets ready"
-        case events.ToolInputDelta(tool_name=name):
-            doing = f"the model is calling {name}"
-        case events.OutputDelta(json=json):
-            doing = f"the model is writing its output, {count(len(json), 'character')} so far"
-        case events.ModelRetried(delay_s=delay_s):
-            doing = f"waiting {duration(delay_s)} before the next request"
-        case events.ToolCalled(tool_name=name):
-            doing = f"running {name}"
-        case events.LayerStarted(name=name):
-            doing = f"checking: {name}"
-        case events.ApprovalAnswered(id=id) | events.QuestionAnswered(id=id):
-            allowed = [] if run is None else [call for call in run.open_calls if call.asked == id]
-            doing = f"running {allowed[0].name}" if allowed else "going on"
-        case _:
-            pass
-    return doing
+def _doing_of(run: RunView) -> str:
+    """Say what a run does."""
+    latest = run.latest
+    if latest is None or (latest.kind == "RunStarted" and run.is_child):
+        return _GETTING_READY
+    facts, tool = latest.facts, latest.tool_name
+    match latest.kind:
+        case "OutputDelta":
+            return f"the model is writing its output, {count(len(as_text(facts.get('json'))), 'character')} so far"
+        case "ModelRetried":
+            return f"waiting {duration(as_number(facts.get('delay_s')))} before the next request"
+        case kind if kind in _DOING:
+            return _DOING[kind].format_map({**facts, "tool": tool})
+        case _:  # a call, an answer, or a run that goes on
+            return f"running {tool}" if tool else "going on"
 
 
 def _shown_calls(run: RunView) -> list[CallView]:
@@ -169,14 +137,14 @@ def _shown_calls(run: RunView) -> list[CallView]:
     return [call for call in calls if call.name != ask_user.name]  # the question is shown
 
 
-def _in_short(run: RunView, doing: str) -> str:
+def _in_short(run: RunView) -> str:
     """Say in one row what a run is doing: the call that it waits for, its last words, or the step that it is at."""
     calls = _shown_calls(run)
     if calls:
         more = f" (and {len(calls) - 1} more)" if len(calls) > 1 else ""
         return f"{calls[0].name}{more} {calls[0].progress or given_to(calls[0])}"
     words = one_line(run.words)
-    return _last_words(words, _WORDS_OF_CHILD) if words else doing
+    return _last_words(words, _WORDS_OF_CHILD) if words else _doing_of(run)
 
 
 def _last_words(words: str, longest: int) -> str:

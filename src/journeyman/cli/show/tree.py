@@ -7,7 +7,7 @@ lines of their own between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
@@ -27,11 +27,9 @@ from journeyman.cli.show.lines import (
 )
 from journeyman.endings import ErrorCode
 from journeyman.errors import count
-from journeyman.events import Event
-from journeyman.events.json_form import RecordedEvent, told_of
-from journeyman.narrowing import as_list, as_object
+from journeyman.narrowing import as_list, as_number, as_object
 from journeyman.result import LayerOutcome, Metadata
-from journeyman.run_view import BACKGROUND, IterationView, RunView, RunViews, usage_in, work_in
+from journeyman.run_view import IterationView, RunView, usage_in, work_in
 from journeyman.toolbox.todo import NAME as TODO
 from journeyman.types import NOTHING_USED, JsonObject, RunPath
 
@@ -53,8 +51,6 @@ _PREVIEW_CHARS: Final = 20_000
 _CALLBACK_ERRORS: Final = 3
 _MAIL_ROWS: Final = 3
 _RESULT_ROWS: Final = 2
-_TOGETHER: Final = ("parallel", BACKGROUND)
-"""How runs are started that work at the same time as others."""
 _STOPPED: Final = Line(indent=2, mark="stopped", name="stopped")
 """The end of a run that was cancelled by the one above, so that no event said how it ended."""
 _TASK_ENDS: Final[dict[events.TaskStatus, tuple[Mark, str]]] = {
@@ -78,28 +74,27 @@ class _LineOfRun:
 class Tree:
     """Makes lines of events."""
 
-    __slots__ = ("_kept", "_last", "_seen")
+    __slots__ = ("_kept", "_last")
 
     def __init__(self) -> None:
-        self._seen = RunViews()
         self._kept: dict[RunPath, list[_LineOfRun]] = {}
         """The lines of the runs whose lines are kept until the iteration has ended."""
         self._last: RunPath = ()
         """The run that the last line was about."""
 
-    def lines(self, event: events.Event) -> list[Line]:
-        """Return the lines that are complete with `event`."""
+    def lines(self, event: events.Event, run: RunView | None) -> list[Line]:
+        """Return the lines that are complete with `event`. `run` is the view of its run, with the event in it."""
         path = event.path
-        begins = isinstance(event, events.RunStarted | events.RunResumed)
-        if begins:
-            self._keep_lines(event)
-        is_end = isinstance(event, events.RunSucceeded | events.RunFailed) and path in self._seen.open
-        entries = self._close_run(path) if is_end else []
-        run = self._seen.take(told_of(event))
         if run is None:
             lines = [_indent(line, path) for line in lines_beside(event)]
             self._last = self._last[:1] if lines else self._last  # what goes on says again which run it is about
             return lines
+        begins = isinstance(event, events.RunStarted | events.RunResumed)
+        if begins:
+            self._kept.pop(path, None)
+            if run.is_child and run.is_beside_others:
+                self._kept[path] = []
+        entries = [] if run.ending is None else self._close_run(run)
         new = [_LineOfRun(path, _indent(line, path), begins) for line in lines_for_event(run, event)]
         kept = self._kept.get(path)
         if kept is None:
@@ -114,22 +109,13 @@ class Tree:
         """Return the lines that were kept of runs that have not ended."""
         kept = [entry for entries in self._kept.values() for entry in entries]
         self._kept.clear()
-        self._seen.open.clear()
         return self._in_order(kept)
 
-    def _keep_lines(self, event: events.RunStarted | events.RunResumed) -> None:
-        """Keep the lines of a run that may not be the only one at work."""
-        above = self._seen.open.get(event.path[:-1])
-        is_shared = above is not None and (above.n_open > 0 or len(above.open_calls) > 1)
-        self._kept.pop(event.path, None)
-        if len(event.path) > 1 and (is_shared or (isinstance(event, events.RunStarted) and event.mode in _TOGETHER)):
-            self._kept[event.path] = []
-
-    def _close_run(self, path: RunPath) -> list[_LineOfRun]:
+    def _close_run(self, run: RunView) -> list[_LineOfRun]:
         """Return the lines that were kept of a run that has ended, and of those that it took along."""
-        entries = self._kept.pop(path, [])
-        for below in self._seen.stopped_with(path):
-            entries += [*self._close_run(below), _LineOfRun(below, _indent(_STOPPED, below))]
+        entries = self._kept.pop(run.path, [])
+        for below in run.stopped:
+            entries += [*self._close_run(below), _LineOfRun(below.path, _indent(_STOPPED, below.path))]
         return entries
 
     def _pass_on(self, path: RunPath, entries: list[_LineOfRun]) -> list[Line]:
@@ -312,8 +298,7 @@ def _end(mark: Mark, metadata: Metadata, run: RunView) -> Iterator[Line]:
 
 def _count_work(run: RunView) -> str:
     """Say how many attempts, iterations and calls a run of its own took, and how long."""
-    latency_s = (run.metadata or {}).get("latency_s")
-    took, work = duration(latency_s if isinstance(latency_s, float | int) else 0.0), work_in(run)
+    took, work = duration(as_number((run.metadata or {}).get("latency_s"))), work_in(run)
     if not work[0]:
         return took
     counts = [count(number, noun) for number, noun in zip(work, _WORK, strict=True)]
@@ -368,39 +353,24 @@ _CALL_MARKS: Final = {None: "…", False: "✓", True: "✗"}
 _CALLS_ROWS: Final = 4
 
 
-class Outline:
-    """Follows a run, and can say at any time what all of it was."""
-
-    def __init__(self) -> None:
-        self._views = RunViews(keeps_roots=True)
-
-    def follow(self, event: Event) -> None:
-        """Take note of what happened."""
-        self.take(told_of(event))
-
-    def take(self, told: RecordedEvent) -> None:
-        """Take note of what happened, as it is told."""
-        self._views.take(told)
-
-    def lines(self) -> Iterator[Line]:
-        """Give the tree, and the sums below it."""
-        roots = self._views.roots
-        if not roots:
-            return
-        yield EMPTY
-        yield Line(name="The whole tree", note="tokens, of runs with all below")
-        for run in roots:
-            yield from _run_lines(run, 0)
-        work = [work_in(run) for root in roots for run in root.every()]
-        sums = len(work), *(sum(column) for column in zip(*work, strict=True))
-        counts = [count(number, noun) for number, noun in zip(sums, ("run", *_WORK), strict=True)]
-        yield EMPTY
-        yield Line(name="in all", text=f"· {', '.join(counts)}")
-        told = [usage for run in roots if (usage := run.usage) is not None]
-        beside = [usage_in(run.metadata or {}, "background_usage") or NOTHING_USED for run in roots]
-        used = [*told, *beside] if len(told) == len(roots) else None  # else one of them does not say what it used
-        usage = None if used is None else sum(used, NOTHING_USED)
-        yield Line(indent=2, text=usage_sentence(usage), style="dim")
+def outline_lines(roots: Sequence[RunView]) -> Iterator[Line]:
+    """Give the tree of all that these runs were, and the sums below it."""
+    if not roots:
+        return
+    yield EMPTY
+    yield Line(name="The whole tree", note="tokens, of runs with all below")
+    for run in roots:
+        yield from _run_lines(run, 0)
+    work = [work_in(run) for root in roots for run in root.every()]
+    sums = len(work), *(sum(column) for column in zip(*work, strict=True))
+    counts = [count(number, noun) for number, noun in zip(sums, ("run", *_WORK), strict=True)]
+    yield EMPTY
+    yield Line(name="in all", text=f"· {', '.join(counts)}")
+    told = [usage for run in roots if (usage := run.usage) is not None]
+    beside = [usage_in(run.metadata or {}, "background_usage") or NOTHING_USED for run in roots]
+    used = [*told, *beside] if len(told) == len(roots) else None  # else one of them does not say what it used
+    usage = None if used is None else sum(used, NOTHING_USED)
+    yield Line(indent=2, text=usage_sentence(usage), style="dim")
 
 
 def _run_lines(run: RunView, indent: int) -> Iterator[Line]:
