@@ -44,7 +44,10 @@ def faults(lives: Lives, undisturbed: Lives, *, loses_power: bool = False) -> It
         yield f"it ended as {lives.outcome['status']}: {lives.outcome['result']['error']}"
     yield from [f"the history: {each}" for each in lives.outcome["faults"]]
     if "recordings" in lives.outcome:
-        yield from _recording_faults(lives, lives.outcome["recordings"])
+        found = lives.outcome["recordings"]
+        if loses_power:  # a run that the store has lost, before anybody was told of it, may have left a recording
+            found = [each for each in found if each["id"] == lives.outcome["id"] or each["status"] != "died"]
+        yield from _recording_faults(lives, found)
     if loses_power:
         return
     yield from _repetitions(lives)

@@ -105,6 +105,17 @@ def test_the_judge_sees_a_recording_that_is_wrong(lines: list[str], changed: dic
     assert len([each for each in faults(lives, lives) if "recording" in each]) == n_wrong
 
 
+@pytest.mark.parametrize(
+    ("status", "loses_power", "n_wrong"), [("died", True, 0), ("died", False, 1), ("done", True, 1)]
+)
+def test_a_run_that_a_power_cut_took_may_leave_a_recording(status: str, *, loses_power: bool, n_wrong: int) -> None:
+    recording: dict[str, Any] = {"id": "run", "status": "done", "why": None, "cut": []}
+    recording["events"] = [["leader", "RunStarted"], ["leader", "RunSucceeded"]]
+    lives = _lives("ended done", id="run", lives=1, recordings=[recording, {**recording, "id": "x", "status": status}])
+    wrong = [each for each in faults(lives, lives, loses_power=loses_power) if "recordings" in each]
+    assert len(wrong) == n_wrong
+
+
 _OPTIONS = ("-f", "-y", "-s", "5000", "-e", "trace=write,pwrite64,fsync,fdatasync")
 _BEGINS = re.compile(r"(?:\[pid +\d+\] |\d+ +)?(\w+)\(\d+<([^>]*)>")
 _PID = re.compile(r"\[pid +(\d+)\]|(\d+) ")
