@@ -28,19 +28,19 @@ def of_one(event: events.Event, started: AttemptStarted) -> None:
 
 async def of_the_loop(run: Run, tape: RecordingSink, outcome: Any) -> None:  # noqa: ANN401 - fits everywhere
     """Only for the checkers: how the loop tells of an event, and how it cannot."""
-    await run.tell(AttemptStarted(**attempt_place(run)))
-    await run.tell(IterationStarted(**iteration_place(run)))
-    await run.tell(LayerCompleted(**attempt_place(run), outcome=outcome))
+    await run.tell(lambda: AttemptStarted(**attempt_place(run)))
+    await run.tell(lambda: IterationStarted(**iteration_place(run)))
+    await run.tell(lambda: LayerCompleted(**attempt_place(run), outcome=outcome))
     tape.hear(AttemptCompleted(**attempt_place(run), succeeded=True))
 
     await run.tell(AttemptStarted, no_such_fact=1)  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue]
-    await run.tell(AttemptStarted(**attempt_place(run), no_such_fact=1))  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    await run.tell(AttemptStarted(**iteration_place(run)))  # type: ignore[misc]  # pyright: ignore[reportCallIssue]
-    await run.tell(IterationStarted(**attempt_place(run)))  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    await run.tell(IterationStarted(**attempt_place(run), iteration="1"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    await run.tell(AttemptCompleted(**attempt_place(run), attempt=2, succeeded=True))  # type: ignore[misc]  # pyright: ignore[reportCallIssue]
-    await run.tell(AttemptCompleted(**attempt_place(run)))  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    await run.tell(LayerCompleted(**attempt_place(run), outcome=True))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await run.tell(lambda: AttemptStarted(**attempt_place(run), no_such_fact=1))  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await run.tell(lambda: AttemptStarted(**iteration_place(run)))  # type: ignore[misc]  # pyright: ignore[reportCallIssue]
+    await run.tell(lambda: IterationStarted(**attempt_place(run)))  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await run.tell(lambda: IterationStarted(**attempt_place(run), iteration="1"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await run.tell(lambda: AttemptCompleted(**attempt_place(run), attempt=2, succeeded=True))  # type: ignore[misc]  # pyright: ignore[reportCallIssue]
+    await run.tell(lambda: AttemptCompleted(**attempt_place(run)))  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await run.tell(lambda: LayerCompleted(**attempt_place(run), outcome=True))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await run.tell("AttemptStarted")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     tape.hear({"path": ("a",)})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 

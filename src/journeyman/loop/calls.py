@@ -132,12 +132,7 @@ async def _run_groups(run: Run, uses: Sequence[ToolUse]) -> tuple[Call, ...]:
         # All of a group before the first of them begins, so that their beginnings are told in the order of the calls.
         for use in group:
             run.calls.announced[use.id] = use
-            if run.watch is not None:
-                kind = _kind_of_call(run, use)
-                called = ToolCalled(
-                    **iteration_place(run), tool_use_id=use.id, tool_name=use.name, kind=kind, tool_input=use.input
-                )
-                await run.tell(called)
+            await run.tell(partial(_called_event, run, use))
         if len(group) == 1:
             done.append(await _run_call(run, group[0], _reserve(run, group[0])))
         else:
@@ -162,6 +157,11 @@ def _groups(run: Run, uses: Sequence[ToolUse]) -> Iterator[list[ToolUse]]:
         yield [use]
     if group:
         yield group
+
+
+def _called_event(run: Run, use: ToolUse) -> ToolCalled:
+    kind = _kind_of_call(run, use)
+    return ToolCalled(**iteration_place(run), tool_use_id=use.id, tool_name=use.name, kind=kind, tool_input=use.input)
 
 
 async def _run_together(run: Run, group: Sequence[ToolUse]) -> list[Call]:
@@ -649,21 +649,22 @@ def _context(run: Run, tool: AnyTool, use: ToolUse) -> ToolContext[Any]:
 
 def _show_progress(run: Run, use: ToolUse, message: str, fraction: float | None) -> None:
     """Show the progress, in the loop's thread."""
-    watch, announced = run.watch, run.calls.announced
-    # A tool that was left behind may still report.
-    if watch is not None and use.id in announced and not run.scope.is_over:
-        name = announced[use.id].name
-        watch.show(ToolProgress(path=run.path, tool_use_id=use.id, tool_name=name, message=message, fraction=fraction))
+    name = _name_of_open_call(run, use)
+    if name is not None:
+        run.show(
+            lambda: ToolProgress(path=run.path, tool_use_id=use.id, tool_name=name, message=message, fraction=fraction)
+        )
 
 
 def _show_refusal(run: Run, use: ToolUse, sandbox: str, refused: RefusedThing) -> None:
     """Show what was refused, in the loop's thread; also to a command that goes on after its call."""
-    if run.watch is not None and use.id in run.calls.announced and not run.scope.is_over:
-        run.watch.show(
-            SandboxRefused(
+    name = _name_of_open_call(run, use)
+    if name is not None:
+        run.show(
+            lambda: SandboxRefused(
                 path=run.path,
                 tool_use_id=use.id,
-                tool_name=run.calls.announced[use.id].name,
+                tool_name=name,
                 sandbox=sandbox,
                 cause=refused.cause,
                 what=refused.what,
@@ -672,10 +673,14 @@ def _show_refusal(run: Run, use: ToolUse, sandbox: str, refused: RefusedThing) -
         )
 
 
+def _name_of_open_call(run: Run, use: ToolUse) -> str | None:
+    """Return the name of a call that goes on; None: its tool was left behind, and still reports."""
+    return None if run.scope.is_over or use.id not in run.calls.announced else run.calls.announced[use.id].name
+
+
 def _show_abandoned(run: Run, use: ToolUse) -> None:
-    if run.watch is not None:
-        name = run.calls.announced.get(use.id, use).name
-        run.watch.show(CallAbandoned(path=run.path, tool_use_id=use.id, tool_name=name))
+    name = run.calls.announced.get(use.id, use).name
+    run.show(lambda: CallAbandoned(path=run.path, tool_use_id=use.id, tool_name=name))
 
 
 async def _through_middlewares(
@@ -784,19 +789,18 @@ async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float 
     run.ledger.count(kind, use.name, error=outcome.error, cached=outcome.cached, duration_s=duration_s)
     if run.tape is not None:
         note_outcome(run, use, outcome)
-    if run.watch is not None:  # the words of a result may be long
-        await run.tell(
-            ToolFinished(
-                **iteration_place(run),
-                tool_use_id=use.id,
-                tool_name=use.name,
-                kind=kind,
-                tool_result=result.text,
-                is_error=result.is_error,
-                cached=outcome.cached,
-                duration_s=duration_s,
-            )
+    await run.tell(
+        lambda: ToolFinished(
+            **iteration_place(run),
+            tool_use_id=use.id,
+            tool_name=use.name,
+            kind=kind,
+            tool_result=result.text,
+            is_error=result.is_error,
+            cached=outcome.cached,
+            duration_s=duration_s,
         )
+    )
 
 
 def _is_of_strangers(run: Run, use: ToolUse, outcome: Outcome) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from pydantic import JsonValue
@@ -53,12 +54,11 @@ CUT = "[Your answer broke off. The user has seen this much of it:]"
 
 async def announce(run: Run) -> None:
     """Tell that the run begins."""
-    if run.watch is None:
-        return
-    model, origin = run.options.runtime.model or run.agent.model, run.options.origin
-    name = model if isinstance(model, str) else f"{getattr(model, 'provider', '?')}:{getattr(model, 'name', '?')}"
-    await run.tell(
-        RunStarted(
+
+    def started() -> RunStarted:
+        model, origin = run.options.runtime.model or run.agent.model, run.options.origin
+        name = model if isinstance(model, str) else f"{getattr(model, 'provider', '?')}:{getattr(model, 'name', '?')}"
+        return RunStarted(
             path=run.path,
             agent=run.agent.name,
             model=name,
@@ -68,7 +68,8 @@ async def announce(run: Run) -> None:
             mode=None if origin is None else origin.mode,
             description=run.agent.description,
         )
-    )
+
+    await run.tell(started)
 
 
 # -- endings ----------------------------------------------------------------------------------------------------------
@@ -114,9 +115,8 @@ def left_behind(run: Run) -> Run:
     run.history, run.watch, run.tape, run.guard = History(), None, None, None
     run.options = replace(run.options, store_step=None, inbox=None)
     calls = tuple(rest.calls.announced.values())
-    if rest.watch is not None:
-        for id, name in [(use.id, use.name) for use in calls] or [(None, None)]:
-            rest.watch.show(CallAbandoned(path=rest.path, tool_use_id=id, tool_name=name))
+    for id, name in [(use.id, use.name) for use in calls] or [(None, None)]:
+        rest.show(partial(CallAbandoned, path=rest.path, tool_use_id=id, tool_name=name))
     if not calls:
         # A request may be under way, and what it costs is not known: the sum is a lower bound.
         rest.ledger.spend(replace(NOTHING_USED, exact=False))
@@ -197,7 +197,7 @@ async def _close(run: Run) -> None:
             words = f"{words}\n{CUT}\n{run.cut}".strip()
         if words:
             run.history.say(Text(words))
-    await run.committed(run.history.close(INTERRUPTED))
+    await run.tell_message(run.history.close(INTERRUPTED))
     if run.attempt.is_open:
         await run.complete_attempt(succeeded=False)
 
@@ -343,9 +343,9 @@ async def _told_result(run: Run, result: Success[Any] | Failure) -> Result[Any]:
         return result
     if isinstance(result, Success):
         # A listener that changes what it hears must not change what the caller gets.
-        await run.tell(RunSucceeded(path=run.path, output=own_copy(result.output), metadata=result.metadata))
+        await run.tell(lambda: RunSucceeded(path=run.path, output=own_copy(result.output), metadata=result.metadata))
     else:
-        await run.tell(RunFailed(path=run.path, error=result.error, metadata=result.metadata))
+        await run.tell(lambda: RunFailed(path=run.path, error=result.error, metadata=result.metadata))
     # Listeners of the end itself may have raised, after the metadata was made.
     if len(watch.errors) == len(result.metadata.callback_errors):
         return result

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 from typing import Final
 
@@ -87,17 +88,16 @@ async def iterate(run: Run) -> Iterated | ErrorInfo:
     run.view.measure(response.usage, run.history.messages)
     if run.options.store_step is not None:
         await run.options.store_step()
-    if run.watch is not None:
-        await run.committed(said)
-        await run.tell(
-            ModelResponded(
-                **iteration_place(run),
-                stop_reason=response.stop_reason,
-                text=said.text if said is not None else "",
-                usage=run.ledger.call_usage,
-                model=response.model or run.model.name,
-            )
+    await run.tell_message(said)
+    await run.tell(
+        lambda: ModelResponded(
+            **iteration_place(run),
+            stop_reason=response.stop_reason,
+            text=said.text if said is not None else "",
+            usage=run.ledger.call_usage,
+            model=response.model or run.model.name,
         )
+    )
     if any([type(block) is Opaque or (type(block) is Text and block.extra) for block in response.content]):
         await _tell_hosted(run, response)
     uses = run.history.calls
@@ -123,8 +123,7 @@ async def _tell_hosted(run: Run, response: Response) -> None:
     for call in hosted_calls(response.content, before=before):
         if run.guard is not None:
             run.guard.see(make_seen_hosted_call(call, n_model_calls=run.ledger.n_model_calls - 1))
-        if run.watch is not None:
-            await run.tell(HostedToolRan(**iteration_place(run), call=call))
+        await run.tell(partial(HostedToolRan, **iteration_place(run), call=call))
 
 
 async def _begin_iteration(run: Run) -> None:
@@ -137,8 +136,7 @@ async def _begin_iteration(run: Run) -> None:
     committed = run.history.commit()
     if options.store_step is not None:
         await options.store_step()
-    if run.watch is not None:
-        await run.committed(committed)
+    await run.tell_message(committed)
     if run.scope.is_due():
         await run.scope.checkpoint()
     attempt.iteration += 1
@@ -150,7 +148,7 @@ async def _begin_iteration(run: Run) -> None:
         if run.watch.tape is not None and run.watch.tape.is_behind:
             await run.watch.tape.room()
         await wait_while_held(run)
-        await run.tell(IterationStarted(**iteration_place(run)))
+        await run.tell(lambda: IterationStarted(**iteration_place(run)))
         # Once more: a callback may have stopped the run meanwhile, or whoever held it.
         await run.scope.checkpoint()
 
@@ -170,7 +168,9 @@ async def _hear(run: Run, inbox: Inbox) -> None:
     elif journal is not None:
         is_said = True
     if is_said:
-        run.say(*await decide_once(run, step, take, codec=CONTENT))
+        said = run.history.say(*await decide_once(run, step, take, codec=CONTENT))
+        if run.guard is not None:
+            run.guard.hear(said)
 
 
 def _answer_unrun(run: Run, response: Response) -> None:
@@ -333,7 +333,6 @@ def _provider_context(error: ProviderError) -> Context:
 def _shower(run: Run, *, shows_pieces: bool = True) -> Callable[[Part], None]:
     """Return a function that shows the parts of one model call to the listeners, or only those about requests, where a
     tape alone hears them."""
-    watch = run.watch
     written: dict[str, str] = {}
     """The output as far as it is written, by call: a model may propose several in one response."""
     prose = ObjectFinder()
@@ -352,8 +351,8 @@ def _shower(run: Run, *, shows_pieces: bool = True) -> Callable[[Part], None]:
         else:
             events = (_event(run, part, written),)
         for event in events:
-            if event is not None and watch is not None:
-                watch.show(event)
+            if event is not None and run.watch is not None:
+                run.watch.show(event)
 
     return show
 

@@ -510,8 +510,7 @@ async def _compact(
         steps=tuple(work.steps),
         usage=work.usage,
     )
-    if run.watch is not None:
-        await run.watch.tell(compacted, run.place)
+    await run.tell(lambda: compacted)
     return compacted
 
 

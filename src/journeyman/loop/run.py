@@ -326,8 +326,7 @@ async def _begin_attempt(run: Run, attempt: int) -> None:
             recall(budget, run.options.runtime.journal, f"attempt/{attempt}/")
         run.scope.limit_attempt(each.seconds)
     run.attempt = Attempt(attempt, now, budget, phase="iteration", is_open=True)
-    if run.watch is not None:
-        await run.tell(AttemptStarted(**attempt_place(run)))
+    await run.tell(lambda: AttemptStarted(**attempt_place(run)))
     run.states.number = attempt
     if run.agent.attempt_state is not None:
         make: Callable[..., object] = run.agent.attempt_state
@@ -356,8 +355,7 @@ async def _accept(run: Run, candidate: Candidate, verdict: Verdict) -> Finished:
 async def _reject(run: Run, candidate: Candidate, verdict: Verdict) -> ErrorInfo | None:
     """Tell the model what is wrong with its output, and close the attempt. Return an `ErrorInfo` if the error prompt
     fails."""
-    if run.watch is not None:
-        await run.tell(ValidationFailed(**attempt_place(run), feedback=verdict.report.feedback))
+    await run.tell(lambda: ValidationFailed(**attempt_place(run), feedback=verdict.report.feedback))
     run.enter("prompt_generation", "building the error prompt")
     try:
         step = run.attempt.outer_step("feedback", "feedback")

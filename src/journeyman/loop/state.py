@@ -413,27 +413,28 @@ class Run:
         """Return an `ErrorInfo` with these facts, at the place that the run has reached."""
         return ErrorInfo(context, self.place, cause)
 
-    def tell(self, event: Event) -> Awaitable[None]:
-        """Tell those who watch what happens here. Ask for `watch` before, so that no event is made for nobody."""
+    def tell(self, event: Callable[[], Event]) -> Awaitable[None]:
+        """Tell those who watch what happens here. The event is made only for somebody."""
         watch = self.watch
-        if watch is None:  # the work was left behind while it told something else
+        if watch is None:
             return _TOLD
         if watch.callbacks is not NO_CALLBACKS:
-            return watch.tell(event, self.place)
-        watch.show(event)
+            return watch.tell(event(), self.place)
+        watch.show(event())
         return _TOLD
 
-    def say(self, *content: UserContent) -> None:
-        """Stage what the run's user says."""
-        said = self.history.say(*content)
-        if self.guard is not None:
-            self.guard.hear(said)
+    def show(self, event: Callable[[], Event]) -> None:
+        """Show listeners, and no callback, what happens here. The event is made only for somebody."""
+        if self.watch is not None:
+            self.watch.show(event())
 
-    async def committed(self, message: Message | None) -> None:
-        """Tell of a message that became part of the history."""
-        if message is not None and self.watch is not None:
-            index = len(self.history.messages) - 1
-            await self.tell(MessageCommitted(path=self.path, message=message, index=index))
+    def tell_message(self, message: Message | None) -> Awaitable[None]:
+        """Tell of the message that has just become the last of the history; None: none has."""
+        if message is None:
+            return _TOLD
+        return self.tell(
+            lambda: MessageCommitted(path=self.path, message=message, index=len(self.history.messages) - 1)
+        )
 
     async def complete_attempt(self, *, succeeded: bool) -> None:
         """Record the attempt, and tell that it has ended."""
@@ -441,8 +442,7 @@ class Run:
         attempt, usage = self.attempt, self.ledger.attempt_usage
         record = AttemptRecord(number=attempt.number, iterations=attempt.iteration, usage=usage, report=attempt.report)
         self.records.append(record)
-        if self.watch is not None:
-            await self.tell(AttemptCompleted(**attempt_place(self), succeeded=succeeded))
+        await self.tell(lambda: AttemptCompleted(**attempt_place(self), succeeded=succeeded))
 
     def end(self, code: ErrorCode | None) -> None:
         """Tell the run above how this one ended: with an error, or well."""

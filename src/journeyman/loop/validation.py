@@ -182,9 +182,8 @@ async def _run_layer(run: Run, layer: Layer) -> LayerOutcome:
     """Run one layer between its two events. One that is cut short is completed when the run ends."""
     await run.scope.checkpoint()
     run.attempt.open_layer = layer
-    if run.watch is not None:
-        about = layer.description
-        await run.tell(LayerStarted(**attempt_place(run), name=layer.name, description=about, kind=layer.kind))
+    about = layer.description
+    await run.tell(lambda: LayerStarted(**attempt_place(run), name=layer.name, description=about, kind=layer.kind))
     try:
         outcome = await layer.work()
     except ValidatorBroken as broken:
@@ -200,8 +199,7 @@ async def complete_layer(run: Run, outcome: LayerOutcome) -> None:
     run.attempt.open_layer = None
     so_far = run.attempt.report.layers if run.attempt.report else ()
     run.attempt.report = ValidationReport(layers=(*so_far, outcome))
-    if run.watch is not None:
-        await run.tell(LayerCompleted(**attempt_place(run), outcome=outcome))
+    await run.tell(lambda: LayerCompleted(**attempt_place(run), outcome=outcome))
 
 
 # -- one validator -----------------------------------------------------------------------------------------------------
