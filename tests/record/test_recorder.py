@@ -16,6 +16,7 @@ from journeyman.events import RecordingEnded, Target
 from journeyman.model import Response
 from journeyman.record import RecordedEvent, RecordedRun, Recorder, Recordings
 from journeyman.record.packing import Folder
+from journeyman.store.codec import unpack
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.tools.redaction import Redactor
 from tests.cli.program import Warm
@@ -74,6 +75,31 @@ async def test_an_output_is_recorded_as_it_was_when_its_run_ended(path: Path) ->
     with Recorder(path) as recorder:
         (await run(agent, "?", runtime=Runtime(recorder=recorder))).unwrap().words.append("two")
     assert recorded(path)[1][-1].facts["output"] == {"words": ["one"]}
+
+
+async def test_what_a_model_writes_as_arguments_stands_once_and_goes_with_its_message(place: str) -> None:
+    topic, words = 'topic "zürich"\n' * 30, [f"{n} so it is, zanzibar\n" * 30 for n in (1, 2)]
+    held = Agent(
+        name="scout",
+        model=ScriptedModel([call("look", topic=topic, page="zanzibar"), call("output", words=words)]),
+        tools=[look],
+        output=Output(Held),
+    )
+    with Recorder(place, redact=["zanzibar"]) as recorder:
+        (await run(held, "?", runtime=Runtime(recorder=recorder))).unwrap()
+    with Recordings(place) as recordings:
+        pieces = [unpack(bytes(row[0])).decode() for row in recordings.file.rows(tamper.STORED_PIECES)]
+        assert [sum(each.count(text) for each in pieces) for text in ("so it is", "topic \\")] == [60, 30]
+        assert "[redacted]" in str(recordings.search(r"zürich\"\ntopic", tool="look"))
+    _, events = recorded(place)
+    given = [each.facts["tool_input"] for each in events if each.kind == "ToolCalled"]
+    clean = [each.replace("zanzibar", "[redacted]") for each in words]
+    assert given == [{"topic": topic, "page": "[redacted]"}, {"words": clean}]
+    assert events[-1].facts["output"] == {"words": clean}
+    tamper.alter(place, tamper.WITHOUT_MESSAGES)
+    assert [
+        ("lost" in each.facts, "tool_input" in each.facts) for each in recorded(place)[1] if each.kind == "ToolCalled"
+    ] == [(True, False)] * 2
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------

@@ -16,12 +16,12 @@ from journeyman.store.recordings import events_path
 
 NEWER_RECORDINGS: Final = "UPDATE rec_format SET version = 99"
 """As a later version leaves the tables of recordings."""
-WITHOUT_FORMAT: Final = """
-CREATE TABLE new (version INTEGER, key BLOB); INSERT INTO new SELECT NULL, key FROM rec_format;
-DROP TABLE rec_format; ALTER TABLE new RENAME TO rec_format
-"""
+WITHOUT_FORMAT: Final = """CREATE TABLE new (version INTEGER, key BLOB); INSERT INTO new SELECT NULL, key
+FROM rec_format; DROP TABLE rec_format; ALTER TABLE new RENAME TO rec_format"""
 NEWER_RUNS: Final = "UPDATE jm_version SET version = 8"
 OLDER_RUNS: Final = "UPDATE jm_version SET version = 4"
+WITHOUT_MESSAGES: Final = "DELETE FROM rec_events WHERE kind = 'MessageCommitted'"
+STORED_PIECES: Final = "SELECT body FROM rec_pieces"
 WITHOUT_EVENTS: Final = "DROP TABLE rec_events"
 OLD_RUN: Final = "UPDATE rec_runs SET due = 1, until = 1, seen = 1 WHERE n = 1"
 DONE_RUNS: Final = "UPDATE jm_runs SET status = 'done'"

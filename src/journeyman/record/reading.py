@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from pathlib import Path
@@ -19,12 +19,15 @@ from journeyman.definition import explain_arguments
 from journeyman.errors import StoreError, quoted
 from journeyman.events.json_form import PLACE, RecordedEvent, document_of
 from journeyman.json_numbers import read_object
-from journeyman.narrowing import is_one_of
+from journeyman.narrowing import as_object, is_one_of
+from journeyman.record.packing import dumped
+from journeyman.record.repeats import SAID, fill_in, forms_of
 from journeyman.record.retention import forget
 from journeyman.record.schema import SHARED, Texts, is_there, shorten_object, storage_at, unpacked_places
 from journeyman.run_status import RunStatus, StoredStatus, status_of
 from journeyman.store.address import find_store
 from journeyman.store.recordings import unpack_piece
+from journeyman.store.storage import Storage
 from journeyman.types import JsonObject, RunPath, Usage
 
 RecordedKind: TypeAlias = Literal["run", "chat", "team", "durable"]
@@ -148,8 +151,12 @@ _RUN_FACTS: Final = (
     " children, bytes, dropped, why"
 )
 _RUN: Final = f"{_RUN_FACTS}, input_tokens, cached_tokens, output_tokens, cost, owner"
-_OF_A_RUN: Final = "run = (SELECT n FROM rec_runs WHERE id = ?) AND n > ?"
-_EVENT: Final = "run, n, at, path, kind, attempt, iteration, call, tool, body, refs"
+_OF_A_RUN: Final = "e.run = (SELECT n FROM rec_runs WHERE id = ?) AND e.n > ?"
+_EVENT: Final = (
+    "SELECT e.run, e.n, e.at, e.path, e.kind, e.attempt, e.iteration, e.call, e.tool, e.body, e.refs, m.body, m.refs"
+    " FROM rec_events AS e LEFT JOIN rec_events AS m ON m.run = e.run AND m.n = e.said"
+)
+"""Events, each with what is stored of the message that says what was left out of it."""
 _REQUEST_FACTS: Final = "attempt, iteration, form, model, size"
 _REQUEST: Final = f"run, n, at, path, {_REQUEST_FACTS}, around, answer, refs"
 
@@ -367,12 +374,12 @@ class Recordings:
         """
         where, given = [_OF_A_RUN], list[object]([run.id, after])
         if path is not None:
-            where.append("path = ?")
+            where.append("e.path = ?")
             given.append("/".join(path))
         if kinds:
-            where.append(f"kind IN ({_marks(kinds)})")
+            where.append(f"e.kind IN ({_marks(kinds)})")
             given += kinds
-        query = f"SELECT {_EVENT} FROM rec_events WHERE {' AND '.join(where)} ORDER BY n LIMIT ?"
+        query = f"{_EVENT} WHERE {' AND '.join(where)} ORDER BY e.n LIMIT ?"
         return self._events(self._rows(query, [*given, max(1, min(limit, MOST))]), most)
 
     def event_documents(
@@ -380,12 +387,13 @@ class Recordings:
     ) -> list[dict[str, Any]]:
         """Return what `events` does, each in its JSON form: for who shows thousands at once, to whom
         making objects of them would take longer than reading them."""
-        query = f"SELECT {_EVENT} FROM rec_events WHERE {_OF_A_RUN} ORDER BY n LIMIT ?"
+        query = f"{_EVENT} WHERE {_OF_A_RUN} ORDER BY e.n LIMIT ?"
         rows = self._rows(query, (run.id, after, max(1, min(limit, MOST))))
-        texts = Texts(self.file, rows[0][0] if rows else 0, most=most)
+        stored = _StoredFacts(self.file, most)
         return [
-            document_of((n, at, kind, _path_of(path)), place, _facts(texts, body, refs, most))
-            for _, n, at, path, kind, *place, body, refs in rows
+            document_of((n, at, kind, _path_of(path)), row[5:9], stored.read(row))
+            for row in rows
+            for _, n, at, path, kind, *_ in [row]
         ]
 
     def all_events(
@@ -398,17 +406,17 @@ class Recordings:
             after = page[-1].n
 
     def _events(self, rows: Sequence[Any], most: int | None = None) -> list[RecordedEvent]:
-        texts: dict[int, Texts] = {}
+        stored = _StoredFacts(self.file, most)
         return [
             RecordedEvent(
-                n=n,
-                at=at,
-                path=_path_of(path),
-                kind=kind,
-                **dict(zip(PLACE[1:], place, strict=True)),
-                facts=_facts(texts.setdefault(run, Texts(self.file, run, most=most)), body, refs, most),
+                n=row[1],
+                at=row[2],
+                path=_path_of(row[3]),
+                kind=row[4],
+                **dict(zip(PLACE[1:], row[5:9], strict=True)),
+                facts=stored.read(row),
             )
-            for run, n, at, path, kind, *place, body, refs in rows
+            for row in rows
         ]
 
     def search(self, text: str, *, tool: str | None = None, limit: int = 50) -> list[TextMatch]:
@@ -420,40 +428,44 @@ class Recordings:
             limit: How many at most; no more than `MOST`.
         """
         wanted = max(1, min(limit, MOST))
-        if text and (pieces := self._pieces_with(text.encode("utf-8", "surrogateescape"))):
-            return self._founds(self._with_any(text, pieces, tool)[:wanted])
         where, given = ["true"], list[object]()
-        if text:
-            where.append("instr(body, ?) > 0")
-            given.append(text)
         if tool is not None:
-            where.append("tool = ?")
+            where.append("e.tool = ?")
             given.append(tool)
-        query = f"SELECT {_EVENT} FROM rec_events WHERE {' AND '.join(where)} ORDER BY run DESC, n DESC LIMIT ?"
-        return self._founds(self._rows(query, [*given, wanted]))
+        if not text:
+            query = f"{_EVENT} WHERE {' AND '.join(where)} ORDER BY e.run DESC, e.n DESC LIMIT ?"
+            return self._founds(self._rows(query, [*given, wanted]))
+        forms = forms_of(text)
+        pieces = self._pieces_with({each.encode("utf-8", "surrogateescape") for each in forms})
+        if pieces:
+            where.append("(e.refs IS NOT NULL OR m.body IS NOT NULL OR instr(e.body, ?) > 0)")
+            given.append(text)
+        else:
+            where.append(f"(instr(e.body, ?) > 0{' OR instr(m.body, ?) > 0' * len(forms)})")
+            given += (text, *forms)
+        query, stored = f"{_EVENT} WHERE {' AND '.join(where)} ORDER BY e.run DESC, e.n DESC", _StoredFacts(self.file)
+        found: list[Any] = []
+        for row in self._rows(query, given):
+            *_, body, refs, message, its_refs = row
+            digests = unpacked_places(refs)[1] + unpacked_places(its_refs)[1]
+            is_in_pieces = any((root, digest) in pieces for digest in digests for root in (row[0], SHARED))
+            may_hold = is_in_pieces or any(each in f"{body}\n{message}" for each in forms)
+            if may_hold and text in dumped(stored.read(row)):
+                found.append(row)
+                if len(found) == wanted:
+                    break
+        return self._founds(found)
 
-    def _pieces_with(self, text: bytes) -> set[tuple[int, int]]:
-        """Return the roots and digests of the long texts that hold a text. Those that are stored smaller are read one
-        by one."""
-        found = {(root, digest) for root, digest in self._rows(_WITH_TEXT, (text,))}
+    def _pieces_with(self, texts: Set[bytes]) -> set[tuple[int, int]]:
+        """Return the roots and digests of the long texts that hold one of some texts. Those that are stored smaller are
+        read one by one."""
+        found = {(root, digest) for text in texts for root, digest in self._rows(_WITH_TEXT, (text,))}
         # What was packed, the database cannot search.
         after = (-1, 0)
         while rows := self._rows(_PACKED, after):
-            found |= {(root, digest) for root, digest, body in rows if text in (unpack_piece(body) or b"")}
+            bodies = [(root, digest, unpack_piece(body) or b"") for root, digest, body in rows]
+            found |= {(root, digest) for root, digest, body in bodies if any(text in body for text in texts)}
             after = rows[-1][:2]
-        return found
-
-    def _with_any(self, text: str, pieces: set[tuple[int, int]], tool: str | None) -> list[Any]:
-        """Return the rows of events that hold a text, or one of the pieces that do; the newest first."""
-        query = (
-            f"SELECT {_EVENT} FROM rec_events WHERE refs IS NOT NULL OR instr(body, ?) > 0 ORDER BY run DESC, n DESC"
-        )
-        found: list[Any] = []
-        for row in self._rows(query, (text,)):
-            run, *_, name, body, refs = row
-            places = {(root, digest) for digest in unpacked_places(refs)[1] for root in (run, SHARED)}
-            if tool in (None, name) and (text in (body or "") or pieces & places):
-                found.append(row)
         return found
 
     def _founds(self, rows: Sequence[Any]) -> list[TextMatch]:
@@ -472,7 +484,7 @@ class Recordings:
         if path is not None:
             where.append("path = ?")
             given.append("/".join(path))
-        query = f"SELECT {_REQUEST} FROM rec_requests WHERE {' AND '.join(where)} ORDER BY n LIMIT ?"
+        query = f"SELECT {_REQUEST} FROM rec_requests AS e WHERE {' AND '.join(where)} ORDER BY n LIMIT ?"
         rows = self._rows(query, [*given, max(1, min(limit, MOST))])
         texts = Texts(self.file, rows[0][0] if rows else 0)
         # Nearly all of a run were sent to the same address with the same headers.
@@ -556,12 +568,39 @@ _PACKED: Final = (
 )
 
 
-def _facts(texts: Texts, body: str | None, refs: bytes | None, most: int | None) -> JsonObject:
-    text = texts.unfold(body or "{}", refs)
-    facts = _json_of(text)
-    if facts is not None and most is not None and text is not None and len(text) > most:
-        facts = shorten_object(facts, most)
-    return {"lost": "a part of this event is not in the store"} if facts is None else facts
+class _StoredFacts:
+    """The facts of events, with their long texts, and with what a message says of them."""
+
+    def __init__(self, file: Storage, most: int | None = None) -> None:
+        self._file = file
+        self._most = most
+        self._texts: dict[tuple[int, int | None], Texts] = {}
+        self._message: tuple[object, JsonObject] = None, {}
+        """The last one that was read: several calls of one message follow one another."""
+
+    def read(self, row: Sequence[Any]) -> JsonObject:
+        """Return the facts of a row of `_EVENT`. What is not in the store is not among them, and `lost` says so."""
+        run, body, refs, *message = (row[0], *row[-4:])
+        text = self._unfolded(run, body or "{}", refs, self._most)
+        facts = _json_of(text)
+        if facts is None:
+            return {**_LOST}
+        is_filled = SAID in facts
+        if is_filled:
+            if self._message[0] != (run, *message):
+                told = _json_of(self._unfolded(run, message[0] or "{}", message[1], None))
+                self._message = (run, *message), as_object((told or {}).get("message"))
+            if not fill_in(facts, self._message[1]):
+                facts |= _LOST
+        most = self._most
+        return shorten_object(facts, most) if most is not None and (is_filled or len(text or "") > most) else facts
+
+    def _unfolded(self, run: int, body: str, refs: bytes | None, most: int | None) -> str | None:
+        texts = self._texts.setdefault((run, most), Texts(self._file, run, most=most))
+        return texts.unfold(body, refs)
+
+
+_LOST: Final = {"lost": "a part of this event is not in the store"}
 
 
 def _json_of(text: str | bytes | None) -> JsonObject | None:

@@ -540,7 +540,10 @@ class QueueWriter:
         for line in {id(line): line for line, _, _ in batch if not line.n}.values():
             what = (line.id, line.kind, line.agent, self._owner, lasts.until, lasts.until, self._has_content)
             line.take_up(self._patiently((BEGIN, [(*what, line.started, line.started)]))[0])
-        items = [(*item, [folded[number] for number in numbers]) for item, numbers in zip(batch, prepared, strict=True)]
+        items = [
+            (*item, [folded[number] for number in numbers], spoken)
+            for item, (numbers, spoken) in zip(batch, prepared, strict=True)
+        ]
         self._patiently(*self._rows.statements(items, lasts))
 
     def _patiently(self, *said: Statement) -> list[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -35,6 +35,7 @@ from journeyman.model import Model, ModelSettings, Prefix, Request, Response
 from journeyman.model import facts_of as facts_of_model
 from journeyman.narrowing import is_json_object
 from journeyman.record.packing import Folded, Folder, Pieces, dumped, shape_of
+from journeyman.record.repeats import REPEATS, leave_out
 from journeyman.record.retention import Lasts
 from journeyman.record.schema import SHARED, packed_places
 from journeyman.record.signals import FromOutside
@@ -194,6 +195,29 @@ class _Last:
 
 
 @dataclass(slots=True, eq=False)
+class SpokenMessage:
+    """A message of a model that later events may repeat."""
+
+    message: Message
+    until: int
+    """The day on which it goes."""
+    n: int = 0
+    """The number of the event that tells it; 0 before that is written."""
+
+
+@dataclass(slots=True, eq=False)
+class ToldFacts:
+    """What the events have told of one run of a recording."""
+
+    messages: list[Message] = field(default_factory=list[Message])
+    """What a reader expects to be sent next."""
+    spoken: SpokenMessage | None = None
+    """The last message of the model."""
+    head: tuple[Model, Prefix, ModelSettings] | None = None
+    """The model, the prefix and the settings of the last request."""
+
+
+@dataclass(slots=True, eq=False)
 class LiveView:
     """The part of a recording that changes as it goes on, for those who look at it now."""
 
@@ -240,10 +264,8 @@ class RecordingRow:
     outside: FromOutside | None = None
     """Who is told what is said from outside; None: nobody, or somebody else reads it."""
     live: LiveView = field(default_factory=lambda: LiveView())
-    said: dict[RunPath, list[Message]] = field(default_factory=lambda: {})
-    """By path, what a reader expects to be sent next: the messages that the events have told."""
-    heads: dict[RunPath, tuple[Model, Prefix, ModelSettings]] = field(default_factory=lambda: {})
-    """By path, the model, prefix and settings of the last request that was told."""
+    known: dict[RunPath, ToldFacts] = field(default_factory=lambda: defaultdict(ToldFacts))
+    """By path, what a reader knows of each run in it."""
 
     def number(self) -> int:
         """Return the number of what is told next: higher than all before it, and known before it is written."""
@@ -269,21 +291,36 @@ class RowMaker:
 
     # -- before the texts are folded
 
-    def prepare(self, folder: Folder, line: RecordingRow, item: object, lasts: Lasts) -> list[int]:
-        """Have the texts of an item folded, and return their numbers."""
+    def prepare(
+        self, folder: Folder, line: RecordingRow, item: object, lasts: Lasts
+    ) -> tuple[list[int], SpokenMessage | None]:
+        """Have the texts of an item folded, and return their numbers, and the message that it is, or that says what was
+        left out of it."""
         match item:
             case RecordingEnd():
-                return []
+                return [], None
             case SentRequest():
-                return self._fold_request(folder, line, item, lasts)
+                return self._fold_request(folder, line, item, lasts), None
             case ReceivedResponse():
-                return [folder.add(self._dumped(item.facts()))]
+                return [folder.add(self._dumped(item.facts()))], None
             case ModelAsked():
-                return [folder.add(self._dumped({**_asked_anew(line, item), **item.outcome()}))]
+                return [folder.add(self._dumped({**_asked_anew(line, item), **item.outcome()}))], None
+            case MessageCommitted():
+                known, spoken = line.known[item.path], None
+                known.messages.append(item.message)
+                if item.message.role == "assistant":
+                    spoken = known.spoken = SpokenMessage(item.message, lasts.until)
+                return [folder.add(self._dumped(told_of(item).facts))], spoken
             case _:
-                if isinstance(item, MessageCommitted):
-                    line.said.setdefault(item.path, []).append(item.message)
-                return [folder.add(self._dumped(told_of(item).facts))]
+                told, spoken = told_of(item), None
+                if self._has_content and (name := REPEATS.get(type(item))) is not None:
+                    spoken = line.known[told.path].spoken
+                    # Where the message goes earlier, it would leave a gap.
+                    if spoken is not None and (
+                        spoken.until < lasts.until or not leave_out(told.facts, name, spoken.message, told.tool_use_id)
+                    ):
+                        spoken = None
+                return [folder.add(self._dumped(told.facts))], spoken
 
     def _dumped(self, facts: JsonObject) -> str:
         return dumped(facts if self._has_content else shape_of(facts))
@@ -321,14 +358,14 @@ class RowMaker:
     # -- the rows
 
     def statements(
-        self, items: Iterable[tuple[RecordingRow, float, object, Sequence[Folded]]], lasts: Lasts
+        self, items: Iterable[tuple[RecordingRow, float, object, Sequence[Folded], SpokenMessage | None]], lasts: Lasts
     ) -> list[Statement]:
         """Return what writes the items of a batch, whose texts are folded. To write it again changes nothing."""
         batch, lines = _Batch(lasts), dict[int, RecordingRow]()
-        for line, at, item, texts in items:
+        for line, at, item, texts, spoken in items:
             lines[id(line)] = line
             line.seen = max(line.seen, at)
-            self._add(batch, line, at, item=item, texts=texts)
+            self._add(batch, line, at, item=item, texts=texts, spoken=spoken)
         runs = [_row_of(line, batch.lasts) for line in lines.values()]
         made = (
             *((_ADD_PIECE, self._pieces.take()), (_ADD_EVENT, batch.events), (_ADD_REQUEST, batch.requests)),
@@ -336,7 +373,16 @@ class RowMaker:
         )
         return [(statement, rows) for statement, rows in made if rows]
 
-    def _add(self, batch: _Batch, line: RecordingRow, at: float, *, item: object, texts: Sequence[Folded]) -> None:
+    def _add(
+        self,
+        batch: _Batch,
+        line: RecordingRow,
+        at: float,
+        *,
+        item: object,
+        texts: Sequence[Folded],
+        spoken: SpokenMessage | None,
+    ) -> None:
         match item:
             case RecordingEnd():
                 line.ended = item
@@ -347,7 +393,7 @@ class RowMaker:
                     batch.answers.append((*self._place(batch, line, texts[0]), line.n, item.sent.now.n))
             case ModelAsked():
                 place = (item.where[0], *item.where[1][:2], None, None)
-                self._event(batch, line, at, item=item, place=place, folded=texts[0])
+                self._event(batch, line, at, item=item, place=place, folded=texts[0], spoken=None)
             case _:
                 if isinstance(item, Input) and not line.input and self._has_content:
                     told: dict[str, object] = orjson.loads(b"".join(texts[0].segments()))
@@ -355,7 +401,7 @@ class RowMaker:
                     line.input = " ".join(str(told.get("input", ""))[:2_000].split())[:_INPUT_SHOWN]
                 _count(line, item)
                 place = tuple([getattr(item, name, None) for name in PLACE])
-                self._event(batch, line, at, item=item, place=place, folded=texts[0])
+                self._event(batch, line, at, item=item, place=place, folded=texts[0], spoken=spoken)
 
     def _place(self, batch: _Batch, line: RecordingRow, folded: Folded) -> tuple[str, bytes | None]:
         """Return a text as it is stored, and what of it stands elsewhere."""
@@ -372,14 +418,25 @@ class RowMaker:
         return folded.text, packed_places([at for at, _ in folded.strings], digests)
 
     def _event(
-        self, batch: _Batch, line: RecordingRow, at: float, *, item: object, place: tuple[Any, ...], folded: Folded
+        self,
+        batch: _Batch,
+        line: RecordingRow,
+        at: float,
+        *,
+        item: object,
+        place: tuple[Any, ...],
+        folded: Folded,
+        spoken: SpokenMessage | None,
     ) -> None:
         text, refs = self._place(batch, line, folded)
         path, *rest = place
         line.bytes += 40
-        head = (line.n, line.number(), batch.lasts.until, at, "/".join(path or ()), type(item).__name__)
+        head = (line.n, n := line.number(), batch.lasts.until, at, "/".join(path or ()), type(item).__name__)
+        said = None if spoken is None or isinstance(item, MessageCommitted) else spoken.n
+        if spoken is not None and said is None:
+            spoken.n = n
         # What says nothing takes no room.
-        batch.events.append((*head, *rest, None if text == "{}" else text, refs))
+        batch.events.append((*head, *rest, said, None if text == "{}" else text, refs))
 
     def _send(
         self, batch: _Batch, line: RecordingRow, at: float, *, sent: SentRequest, texts: Sequence[Folded]
@@ -467,8 +524,8 @@ _ADD_PIECE: Final = (
     " ON CONFLICT (root, digest) DO UPDATE SET until = excluded.until WHERE excluded.until > rec_pieces.until"
 )
 _ADD_EVENT: Final = (
-    "INSERT INTO rec_events (run, n, until, at, path, kind, attempt, iteration, call, tool, body, refs)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+    "INSERT INTO rec_events (run, n, until, at, path, kind, attempt, iteration, call, tool, said, body, refs)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
 _ADD_REQUEST: Final = (
     "INSERT INTO rec_requests (run, n, until, at, path, attempt, iteration, form, model, around, size, base, pieces)"
@@ -503,23 +560,23 @@ def _count(line: RecordingRow, event: object) -> None:
 def _asked_anew(line: RecordingRow, asked: ModelAsked) -> JsonObject:
     """Return what a request has that a reader would not expect: another beginning than the one before it, and other
     messages than those that were committed since."""
-    path, request = asked.where[0], asked.request
+    known, request = line.known[asked.where[0]], asked.request
     facts: JsonObject = {}
-    head, known = (asked.model, request.prefix, request.settings), line.heads.get(path)
-    if known is None or any(one is not other for one, other in zip(known, head, strict=True)):
-        line.heads[path] = head
+    head = (asked.model, request.prefix, request.settings)
+    if known.head is None or any(one is not other for one, other in zip(known.head, head, strict=True)):
+        known.head = head
         facts["model"] = {
             "name": f"{asked.model.provider}:{asked.model.name}",
             "facts": plain(facts_of_model(asked.model)),
         }
         facts["system"], facts["tools"] = plain(request.prefix.system), plain(request.prefix.tools)
         facts["settings"] = plain(request.settings)
-    said, messages = line.said.setdefault(path, []), [*request.messages]
+    said, messages = known.messages, [*request.messages]
     if said != messages:
         pairs = enumerate(zip(said, messages, strict=False))
         kept = next((n for n, (one, other) in pairs if one != other), min(len(said), len(messages)))
         facts["kept"], facts["messages"] = kept, plain(messages[kept:])
-        line.said[path] = messages
+        known.messages = messages
     return facts
 
 

@@ -10,7 +10,7 @@ from journeyman.files import read_text
 from journeyman.store.codec import DamagedValue, unpack
 from journeyman.store.file import FileKind
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """The version of these tables. Those of another one are neither read nor written."""
 
 

@@ -11,11 +11,13 @@ CREATE INDEX IF NOT EXISTS rec_runs_by_age ON rec_runs (started);
 CREATE INDEX IF NOT EXISTS rec_runs_by_end ON rec_runs (status, ended);
 CREATE TABLE IF NOT EXISTS rec_events (
     run INTEGER NOT NULL, n INTEGER NOT NULL, until INTEGER NOT NULL, at REAL NOT NULL, path TEXT NOT NULL,
-    kind TEXT NOT NULL, attempt INTEGER, iteration INTEGER, call TEXT, tool TEXT, body TEXT, refs BLOB, UNIQUE (run, n));
+    kind TEXT NOT NULL, attempt INTEGER, iteration INTEGER, call TEXT, tool TEXT, said INTEGER,
+    body TEXT, refs BLOB, PRIMARY KEY (run, n)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS rec_requests (
     run INTEGER NOT NULL, n INTEGER NOT NULL, until INTEGER NOT NULL, at REAL NOT NULL, path TEXT NOT NULL,
     attempt INTEGER NOT NULL, iteration INTEGER NOT NULL, form TEXT NOT NULL, model TEXT NOT NULL, around INTEGER NOT NULL,
-    size INTEGER NOT NULL, base INTEGER, pieces BLOB NOT NULL, answer TEXT, refs BLOB, UNIQUE (run, n));
+    size INTEGER NOT NULL, base INTEGER, pieces BLOB NOT NULL, answer TEXT, refs BLOB,
+    PRIMARY KEY (run, n)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS rec_pieces (
     root INTEGER NOT NULL, digest INTEGER NOT NULL, until INTEGER NOT NULL, size INTEGER NOT NULL, body BLOB NOT NULL,
     UNIQUE (root, digest));

@@ -24,6 +24,7 @@ from journeyman.record.operator import Told, outcomes, told
 from journeyman.record.packing import dumped
 from journeyman.record.page import piece_document, request_document, run_document
 from journeyman.record.reading import MOST, RecordedRun, Recordings, StoredRequest
+from journeyman.record.repeats import forms_of
 from journeyman.record.schema import is_there, shorten_object, unpack_piece
 from journeyman.run_status import GOES_ON, RunStatus, status_of
 from journeyman.types import RunPath, Usage
@@ -236,15 +237,17 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
 
     def _was_said(self, id: str, text: str) -> bool:
         """Tell whether a text, as JSON writes it, stands in anything that happened in a recording."""
-        inside = dumped(text)[1:-1]
-        like = "%" + inside.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
         read, n = self.recordings.file.rows, "(SELECT n FROM rec_runs WHERE id = ?)"
-        if read(f"SELECT 1 FROM rec_events WHERE run = {n} AND body LIKE ? ESCAPE '\\' LIMIT 1", (id, like)):
-            return True
+        forms = forms_of(dumped(text)[1:-1])
+        for each in forms:
+            like = "%" + each.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+            if read(f"SELECT 1 FROM rec_events WHERE run = {n} AND body LIKE ? ESCAPE '\\' LIMIT 1", (id, like)):
+                return True
         pieces = f"SELECT digest, body FROM rec_pieces WHERE root = {n} AND digest > ? ORDER BY digest LIMIT 50"
-        wanted, after = inside.lower(), -(1 << 63)
+        wanted, after = [each.lower() for each in forms], -(1 << 63)
         while found := read(pieces, (id, after)):
-            if any(wanted in (unpack_piece(body) or b"").decode("utf-8", "replace").lower() for _, body in found):
+            bodies = [(unpack_piece(body) or b"").decode("utf-8", "replace").lower() for _, body in found]
+            if any(each in body for body in bodies for each in wanted):
                 return True
             after = found[-1][0]
         return False
