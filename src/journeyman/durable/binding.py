@@ -46,8 +46,8 @@ class Program:
     """What a run is in a chat that is open here."""
     may_leave: bool = False
     """True for a turn that leaves memory when it only waits, as other runs do. The chat is then left, too."""
-    questions: Questions | None = None
-    """Where somebody who is here is asked, besides; those of the turn, if it is one."""
+    ask_here: Callable[[], Questions] | None = None
+    """Returns where somebody who is here is asked, besides; asked for with each question."""
     is_worker: bool = False
     """True when whoever drives the run looks for others, too: also for those that it sends out."""
     is_left: bool = False

@@ -192,7 +192,7 @@ class RunDriver:
         around = copy_context() if self.is_watched else None
         enter = call if around is None else around.run
         try:
-            head = self.head = load_head(self.claim.row)
+            head = self.head = self.claim.head or load_head(self.claim.row)
             life = self.life = await self._life(head)
             life.stored, life.keeps_steps = self.stored, self.keeps_steps
             options = await self._options(head, life)
@@ -371,7 +371,7 @@ class RunDriver:
         )
         self.journal = RunJournal(life)
         self.journal.tape = self.tape
-        self.journal.questions = program.questions
+        self.journal.ask_here = program.ask_here
         self.journal.catch_up, self.journal.note_late = self._catch_up, self._note_late
         self.journal.sends = self.sent = SentOut(life, self.journal.lives, head, program=program, here=self.here)
         runtime, above = (
@@ -402,7 +402,7 @@ class RunDriver:
         if turn is None:
             return options
         said = {-n for n in life.used_up if n < 0}
-        self.journal.questions = turn.questions
+        self.journal.ask_here = None if (asks := turn.questions) is None else lambda: asks
         return turn.options(options, said=said, has_begun="prompt" in life.known)
 
     def _begun(self, head: Head, options: Options) -> Run:

@@ -26,6 +26,7 @@ from journeyman.durable.handle import RunHandle, check_place, copied, is_before,
 from journeyman.durable.journal import Exit, log_question
 from journeyman.durable.postgres.engine import PostgresEngine
 from journeyman.durable.records import (
+    Claim,
     Head,
     ListPlace,
     QueueState,
@@ -351,9 +352,10 @@ class Durable:
 
     async def begin_here(
         self, agent: Agent[Any, Any, Any], input: object, *, id: str, runtime: Runtime
-    ) -> tuple[Row, bool]:
-        """Store a run that this program drives itself, at once; return its row, and whether it is new. A worker begins
-        it only if this program has not done so in a minute; one that no other program can drive is claimed already.
+    ) -> tuple[Row, Row | Claim | None]:
+        """Store a run that this program drives itself, at once; return its row, and if it is new what is known of it
+        for that. A worker begins it only if this program has not done so in a minute; one that no other program can
+        drive is claimed already.
 
         Raises:
             InvalidArguments, RunDiffers, StoreError: as for `start`.
@@ -365,7 +367,9 @@ class Durable:
             options = {"status": "running", "owner": hub.engine.owner, "epoch": 1, "gen": 1, "lives": 1}
         made = self._make_row(head, id=id, **options)
         row = await self._add_run(made, is_queued=False)
-        return row, row.id == made.id
+        if row.id != made.id:
+            return row, None
+        return row, row if hub.keeps_steps else Claim(row, row.epoch, head)
 
     @refuse_old_arguments
     async def resume(  # noqa: PLR0913 - one for each choice, all by name

@@ -408,8 +408,8 @@ class RunJournal(Journal):
         self._answers: dict[str, Signal] = {}
         self._waiting: dict[str, asyncio.Future[None]] = {}
         self._asked_before = {each.key: each for each in questions_of(life.claim.row)}
-        self.questions: Questions | None = None
-        """Where the user of a chat is asked who is here; whoever answers first, here or elsewhere, is heard."""
+        self.ask_here: Callable[[], Questions] | None = None
+        """Returns where the user of a chat is asked who is here; whoever answers first, here or elsewhere, is heard."""
         self.sends: SentRuns | None = None
         """Set by whoever drives the run."""
         self.catch_up: Callable[[], Awaitable[None]] = partial(asyncio.sleep, 0)
@@ -418,6 +418,10 @@ class RunJournal(Journal):
         """Is told of an answer that came too late, and why."""
         self.tape: RecordingSink | None = None
         """Takes down what is asked of somebody elsewhere, and how it is answered."""
+
+    @property
+    def _questions(self) -> Questions | None:
+        return None if self.ask_here is None else self.ask_here()
 
     @property
     def sent(self) -> SentRuns | None:
@@ -466,7 +470,7 @@ class RunJournal(Journal):
     # -- waiting for an answer
 
     async def wait(self, step: RunStep, approval: Approval, *, expires_s: float | None) -> Decision | None:
-        question, here = _question_of_approval(step, approval), self.questions
+        question, here = _question_of_approval(step, approval), self._questions
 
         async def decision(opened: Callable[[str], None]) -> JsonValue:
             assert here is not None
@@ -499,7 +503,7 @@ class RunJournal(Journal):
     async def _answer_in_words(self, asked: PendingQuestion, call: RunStep) -> str | None:
         """Return the answer to a question, once it is there."""
         path, question, options = asked.path, asked.question, asked.options
-        scope, here = current_scope.get(), self.questions
+        scope, here = current_scope.get(), self._questions
 
         async def text(opened: Callable[[str], None]) -> JsonValue:
             assert here is not None

@@ -428,6 +428,8 @@ class Claim(NamedTuple):
     row: Row
     """The row of the run as it was claimed."""
     epoch: int
+    head: Head | None = None
+    """The beginning of the run, where it is known without reading the row."""
 
     def drives(self, row: Row) -> bool:
         """Tell whether it still holds for the run as it is now, which was not given back either."""

@@ -272,13 +272,14 @@ class Hub:
         head: bytes | None = None,
         at_once: int | None = None,
         gen: int | None = None,
-        row: Row | None = None,
+        known: Row | Claim | None = None,
     ) -> Result[Any] | Exit:
         """Drive a run, if it may be; else say why not. `head` replaces what it was begun with; `gen` is that of the
-        ticket that brought it; `row` is the run as it was just read or begun, if the program lacks nothing that it
-        needs."""
-        if row is not None and row.status == "running" and not self.keeps_steps:  # it was begun as claimed
-            return await self._driven(Claim(row, row.epoch), program)
+        ticket that brought it; `known` is the run as it was just read or begun, or the claim with which it was begun,
+        if the program lacks nothing that it needs."""
+        if isinstance(known, Claim):
+            return await self._driven(known, program)
+        row = known
         if row is None:
             row = await self.row(id)
             lacking = None if row.result is not None else program.lacks(load_head(row))

@@ -354,7 +354,7 @@ class Worker:
                 _log.warning("The run %s is left to another worker: %s", name, lacking)
                 self._unfit.add(row.id)
                 return "unfit"
-            outcome = await self._hub.driven(row.id, program, at_once=at_once, gen=gen, row=row)
+            outcome = await self._hub.driven(row.id, program, at_once=at_once, gen=gen, known=row)
         except Exception as error:  # noqa: BLE001 - of one run, and the others go on
             _log.warning("The run %s is not driven: %s", name, name_and_words(error))
             await asyncio.sleep(_PATIENCE_S)

@@ -317,8 +317,10 @@ class _Endpoint:
                     raise Refusal(status, code, message, hint, headers=headers)
             asked.raw = await self._body(request)
             asked.body = parse_body(asked.raw)
-        above, telemetry = request.headers.get("traceparent"), self.hosting.runtime.telemetry
-        if above is None or not isinstance(telemetry, TakesPart):
+        telemetry = self.hosting.runtime.telemetry
+        if telemetry is None or not isinstance(telemetry, TakesPart):
+            return await operation.handler(self.endpoints, asked)
+        if (above := request.headers.get("traceparent")) is None:
             return await operation.handler(self.endpoints, asked)
         with telemetry.within(above):
             return await operation.handler(self.endpoints, asked)

@@ -27,7 +27,7 @@ from journeyman.durable import Durable, InMemoryEngine, Memory, PendingQuestion,
 from journeyman.durable.binding import Program
 from journeyman.durable.chats import ChatSession, TurnSuspended
 from journeyman.durable.journal import Exit, asked_event
-from journeyman.durable.records import Head, Row, Signal, load_head, prints_of, questions_of
+from journeyman.durable.records import Claim, Head, Row, Signal, load_head, prints_of, questions_of
 from journeyman.errors import (
     InvalidArguments,
     JourneymanError,
@@ -241,6 +241,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                 self._kept.forget_stored(self._memory, now=self.durable.hub.now())
 
     def _look_at(self, live: Live, now_s: float) -> None:
+        live.wake_waiting()
         limits, quiet_s = self.limits, now_s - live.moved_s
         if limits.run_s is not None and now_s - live.began_s > limits.run_s:
             live.abort.abort(f"it took longer than {limits.run_s:g} s")
@@ -303,7 +304,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         self._n_going += 1
         try:
             deps = await self._deps_of(name) if begins else None
-            row, is_new = await self.durable.begin_here(agent, value, id=name, runtime=self.runtime)
+            row, begun = await self.durable.begin_here(agent, value, id=name, runtime=self.runtime)
         except InvalidArguments as invalid:
             raise invalid_input(invalid) from None
         except RunDiffers as differs:
@@ -320,7 +321,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             base = 0 if known is None else known.epoch
             live = self._kept.add(name, self._live(name, agent, base=base, is_tied=is_tied and self._is_tied))
             if begins:
-                self._go(live, self._drive(live, row, deps, is_new=is_new))
+                self._go(live, self._drive(live, row, deps, begun))
         return await self._catch_up(live)
 
     def _check_room(self) -> None:
@@ -335,12 +336,12 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     def _live(self, name: str, agent: Agent[Any, Any, Any], *, base: float = 0, is_tied: bool = False) -> Live:
         return Live(name, agent, base=base, is_tied=is_tied, limits=self.limits)
 
-    async def _drive(self, live: Live, row: Row, deps: object, *, is_new: bool) -> None:
-        """Drive a run until it is over, or has left this process. `is_new`: it was begun here, just now."""
+    async def _drive(self, live: Live, row: Row, deps: object, begun: Row | Claim | None) -> None:
+        """Drive a run until it is over, or has left this process. `begun`: what is known of it, if it is new."""
         try:
             program = Program(agent=live.agent, runtime=self.runtime, is_checked=True, **_ears(live, deps))
             # As it was just stored, so that it need not be asked again whether this program lacks anything for it.
-            outcome = await self.durable.hub.driven(row.id, program, also=("ready",), row=row if is_new else None)
+            outcome = await self.durable.hub.driven(row.id, program, also=("ready",), known=begun)
         except RunInUse:
             outcome = Exit(how="held", why="")
         except asyncio.CancelledError:
@@ -360,6 +361,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     def _suspend(self, live: Live) -> None:
         """Note that something has left memory, and only waits."""
         live.is_suspended, live.is_driven, live.task = True, False, None
+        live.wake_waiting()
         if live.n_followers:
             self._watch(live)
 
@@ -784,11 +786,11 @@ class _Ears(TypedDict):
     deps: object
     on_event: Listener
     abort: Abort
-    questions: Questions
+    ask_here: Callable[[], Questions]
 
 
 def _ears(live: Live, deps: object) -> _Ears:
-    return {"deps": deps, "on_event": live.hear, "abort": live.abort, "questions": live.ask_here()}
+    return {"deps": deps, "on_event": live.hear, "abort": live.abort, "ask_here": live.ask_here}
 
 
 STORE_AWAY: Final = "The store cannot be used at the moment."

@@ -11,8 +11,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, Generic, NamedTuple, Protocol
 
@@ -47,8 +46,6 @@ from journeyman.tools.known_secrets import known_secrets
 _LIFE: Final = 1 << 32
 """The numbers of events are those of a life, times this, and then from 1: they only grow."""
 _MOST_AT_ONCE: Final = 256
-_SOON_S: Final = 0.2
-"""So long the server waits for the end of a run before it looks whether the client is still there."""
 _NOBODY: Final[frozenset[Callable[[], None]]] = frozenset()
 """One for all: each of its kind would be one more object for each run that is kept."""
 
@@ -113,13 +110,14 @@ class Sent(NamedTuple):
         return self.data
 
 
-@lazy_dataclass(eq=False)
 class Entry:
     """One event, as it is kept."""
 
-    number: int
-    event: Event | Ended
-    _sent: bytes | None = None
+    __slots__ = ("_sent", "event", "number")
+
+    def __init__(self, number: int, event: Event | Ended) -> None:
+        self.number, self.event = number, event
+        self._sent: bytes | None = None
 
     def sent(self) -> bytes:
         """Return the event as it is sent to followers: made once for all of them."""
@@ -149,6 +147,7 @@ class Followed(ABC, Generic[E]):
         self.first = first
         """The number of the first entry."""
         self.n_followers = 0
+        """Whoever follows it adds one, and calls `leave` in the end."""
         self.moved_s: float = time.monotonic()
         """When something last happened to it."""
         self.ended: Ended | None = None
@@ -175,20 +174,10 @@ class Followed(ABC, Generic[E]):
         """Do not call `waker` any more."""
         self._wakers -= {waker}
 
-    @asynccontextmanager
-    async def followed(self) -> AsyncGenerator[None]:
-        """Count whoever follows it in this block."""
-        self.n_followers += 1
-        try:
-            yield
-        finally:
-            self.n_followers -= 1
-            self.moved_s = time.monotonic()
-            if not self.n_followers:
-                self.note_left()
-
-    def note_left(self) -> None:
-        """Note that nobody follows it any more."""
+    def leave(self) -> None:
+        """Count one follower less."""
+        self.n_followers -= 1
+        self.moved_s = time.monotonic()
 
 
 class Past(Followed[Sent]):
@@ -230,6 +219,7 @@ class Live(Followed[Entry]):
         self.abort: Final = Abort()
         self.answer: Callable[[str, Decision | str], None] = _no_question
         """Answers what waits in this process."""
+        self._questions: Questions | None = None
         self.number = 0
         """How many runs its chat had had before it, if it is a turn."""
         self.task: asyncio.Task[None] | None = None
@@ -249,15 +239,18 @@ class Live(Followed[Entry]):
         self.over: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
         """Done when it has ended, or begun to be gone on with elsewhere only."""
         self._waiting: frozenset[Callable[[], None]] = _NOBODY
-        """Called at its end: a step of the loop earlier than by what is done then."""
-        self._kept: Final = limits.kept_events
+        """Called at its end, a step of the loop earlier than by what is done then; and each second, as a timer for each
+        of them would cost more than most runs have to wait."""
+        self._n_kept: Final = limits.kept_events
+        self._most: Final = limits.kept_events + limits.kept_events // 4
         self._clear: Final = ClearEvents()
 
     def ask_here(self) -> Questions:
-        """Return what asks those who follow, as long as it goes on."""
-        questions = Questions(Watch(path=(self.agent.name,), listeners=[self.hear]))
-        self.answer = questions.answer
-        return questions
+        """Return what asks those who follow, as long as it goes on: one for all its questions."""
+        if self._questions is None:
+            self._questions = Questions(Watch(path=(self.agent.name,), listeners=[self.hear]))
+            self.answer = self._questions.answer
+        return self._questions
 
     # -- what happens
 
@@ -309,30 +302,30 @@ class Live(Followed[Entry]):
             self.ended = ended
             self.is_driven = False
             self.open.clear()
-            self.answer = _no_question  # its chat would be kept with it
-            self._add(ended)
+            self.answer, self._questions = _no_question, None  # its chat would be kept with it
+            self._keep(ended)
             self.over.set_result(None)
-            for wake in self._waiting:
-                wake()
+            self.wake_waiting()
 
-    def _add(self, event: Event | Ended) -> None:
+    def _add(self, event: Event) -> None:
         """Keep what those who follow are told: without secrets that are known by their text, also over two pieces."""
-        if isinstance(event, Ended) or not self._clear.has_known():
+        if known_secrets.current() is None:
             self._keep(event)
-            return
-        for each in self._clear.clear(event):
-            self._keep(each)
+        else:
+            for each in self._clear.clear(event):
+                self._keep(each)
 
     def _keep(self, event: Event | Ended) -> None:
         self.moved_s = time.monotonic()
         self.entries.append(Entry(self._next, event))
         self._next += 1
-        if len(self.entries) > self._kept + self._kept // 4:
-            del self.entries[: len(self.entries) - self._kept]
+        if len(self.entries) > self._most:
+            del self.entries[: -self._n_kept]
             self.first = self.entries[0].number
-        wakers, self._wakers = self._wakers, _NOBODY
-        for wake in wakers:
-            wake()
+        if self._wakers:
+            wakers, self._wakers = self._wakers, _NOBODY
+            for wake in wakers:
+                wake()
 
     # -- those who follow
 
@@ -364,27 +357,34 @@ class Live(Followed[Entry]):
         if self.open.pop(answered.id, None) is not None:
             self._add(answered)
 
-    def note_left(self) -> None:
-        """Stop what is tied to those who follow it."""
-        if self.is_tied and self.ended is None and not self.open:
+    def leave(self) -> None:
+        super().leave()
+        if self.is_tied and not self.n_followers and self.ended is None and not self.open:
             self.abort.abort("the client left")
 
     async def until_over(self, receive: Receive) -> bool:
         leaving, woken = None, Wakeup()
         self._waiting |= {woken.call}
+        self.n_followers += 1
         try:
-            async with self.followed():
-                if self.ended is None:
-                    await woken.wait(_SOON_S)
-                if self.ended is None:
-                    leaving = asyncio.ensure_future(until_gone(receive))
-                    leaving.add_done_callback(woken.call)
-                    await woken.wait()
-                return self.ended is not None
+            if self.ended is None and self.is_driven:
+                await woken.wait()  # for its end, or until the server has looked at all that goes on
+            if self.ended is None:
+                leaving = asyncio.ensure_future(until_gone(receive))
+                leaving.add_done_callback(woken.call)
+            while leaving is not None and self.ended is None and not leaving.done():
+                await woken.wait()
+            return self.ended is not None
         finally:
             self._waiting -= {woken.call}
             if leaving is not None:
                 leaving.cancel()
+            self.leave()
+
+    def wake_waiting(self) -> None:
+        """Let those who wait for its end look at it, and at whether their clients are still there."""
+        for wake in self._waiting:
+            wake()
 
     def answer_here(self, id: str, answer: Decision | str) -> bool:
         """Answer what waits in this process. False: nothing waits here under this id."""

@@ -108,16 +108,17 @@ class EventStream(Generic[E]):
         self._guard = self._loop.call_later(min(SLOW_S, QUIET_S), self._check_pace)
         self._task = asyncio.current_task()
         self._hosting.n_followers += 1
+        self._live.n_followers += 1
         try:
-            async with self._live.followed():
-                await self._follow()
-                if not self._is_gone:
-                    ended = self._live.ended
-                    goes_on_elsewhere = self._hosting.is_closing and ended is not None and ended.code is None
-                    # An EventSource asks again and again, until it hears that no more will come.
-                    await self._begin(200 if goes_on_elsewhere else 204)
-                    await self._send_data(b"", is_last=True)  # it may wait for the client, too
+            await self._follow()
+            if not self._is_gone:
+                ended = self._live.ended
+                goes_on_elsewhere = self._hosting.is_closing and ended is not None and ended.code is None
+                # An EventSource asks again and again, until it hears that no more will come.
+                await self._begin(200 if goes_on_elsewhere else 204)
+                await self._send_data(b"", is_last=True)  # it may wait for the client, too
         finally:
+            self._live.leave()
             self._hosting.n_followers -= 1
             self._live.forget(self._wake)
             self._guard.cancel()

@@ -27,14 +27,10 @@ class ClearEvents:
         self._streams: Final[dict[tuple[RunPath, type[Event], str], tuple[_Piece, TextStream]]] = {}
         """The texts that are being written, each with its last piece."""
 
-    def has_known(self) -> bool:
-        """Tell whether any secret is known; if none is, each event is told as it is."""
-        return self._known.current() is not None
-
     def clear(self, event: Event) -> Iterator[Event]:
         """Give what is told of an event: what was held back of a text before, and the event itself. Nothing, while all
         of a piece is held back."""
-        if not self.has_known():
+        if self._known.current() is None:
             yield event
         elif isinstance(event, _Piece):
             yield from self._piece(event)

@@ -418,6 +418,8 @@ class TextInput(OutputSchema[Any]):
         Raises:
             InvalidArguments: it is neither; it lists every issue.
         """
+        if type(value) is str:  # any text fits
+            return value
         given = (value,) if isinstance(value, UserContent) else value
         if not is_list_or_tuple(given):
             return super().check(value)
