@@ -113,13 +113,6 @@ def document_of(head: tuple[object, ...], place: Sequence[object], facts: JsonOb
     return {**dict(zip(_OF_EVERY_EVENT, head, strict=True)), **there, **facts}
 
 
-@cache
-def _has_plain_fields(kind: type[Any]) -> bool:
-    """Tell whether a class is one of our dataclasses, of which nothing but the fields is told."""
-    special = (str, int, float, list, tuple, set, frozenset, Mapping, ErrorInfo, BaseException, datetime)
-    return is_dataclass(kind) and kind.__module__.startswith("journeyman.") and not issubclass(kind, special)
-
-
 def plain_fields(value: object, depth: int = 0) -> JsonObject:
     """Return the fields of one of our dataclasses as plain JSON, without those that are as usual."""
     return _teller_of(type(value))(value, depth + 1)
@@ -141,15 +134,23 @@ def _teller_of(kind: type[Any]) -> Callable[[object, int], JsonObject]:
         told = "fact if type(fact) in __PLAIN else __plain(fact, depth)"
         if each.name.endswith("_s"):
             told = f"round(fact, 6) if type(fact) is float else {told}"
-        if usual is MISSING:
-            lines.append(f" facts[{each.name!r}] = {told}")
-        else:
+        if usual is not MISSING and usual is not None:
             scope[f"__usual_{each.name}"] = usual
-            lines[-1] = f"if not (fact is None or fact is __usual_{each.name} or fact == __usual_{each.name}):"
-            lines.append(f" facts[{each.name!r}] = {told}")
+            # First what is most often true: most fields are as usual.
+            lines[-1] = f"if not (fact is __usual_{each.name} or fact is None or fact == __usual_{each.name}):"
+        lines.append(f" facts[{each.name!r}] = {told}")
     code = "def tell(value, depth):\n " + "\n ".join([*lines, "return facts"])
     exec(compile(code, f"<fields of {kind.__qualname__}>", "exec"), scope)
     return scope["tell"]
+
+
+@cache
+def _teller_of_ours(kind: type[Any]) -> Callable[[object, int], JsonObject] | None:
+    """Return what tells the fields of a class, if it is one of our dataclasses, of which nothing else is told."""
+    special = (str, int, float, list, tuple, set, frozenset, Mapping, ErrorInfo, BaseException, datetime)
+    if not is_dataclass(kind) or not kind.__module__.startswith("journeyman.") or issubclass(kind, special):
+        return None
+    return _teller_of(kind)
 
 
 def plain(value: object, depth: int = 0) -> JsonValue:
@@ -157,10 +158,12 @@ def plain(value: object, depth: int = 0) -> JsonValue:
     kind: Any = type(value)
     if kind in _PLAIN:
         return cast("JsonValue", value)
-    if kind is tuple and depth <= _DEPTH:
+    if depth > _DEPTH:
+        return _plain_other(value, depth)
+    if kind is tuple:
         return [plain(each, depth + 1) for each in cast("tuple[object, ...]", value)]
-    has_fields = depth <= _DEPTH and _has_plain_fields(kind)
-    return plain_fields(value, depth) if has_fields else _plain_other(value, depth)
+    tell = _teller_of_ours(kind)
+    return _plain_other(value, depth) if tell is None else tell(value, depth + 1)
 
 
 def _plain_other(value: object, depth: int) -> JsonValue:

@@ -306,6 +306,7 @@ _UNKNOWN_THRESHOLD_TOKENS: Final = 64_000
 """What strategies are told to be the threshold where the window is not known. It sizes only what they keep, and how
 long a summary may be: where the window really ends, the first refusal of the provider tells."""
 
+_NO_COMPACTION: Final = Compaction()
 _LAST_RESORT: Final = DropOldestTurns(summary_mark=SUMMARY_MARK)
 
 Reason = Literal["threshold", "overflow", "breaker", "asked"]
@@ -315,7 +316,7 @@ def view_of(run: Run, prefix: Prefix) -> View:
     """Return the view of the run's history: the one that the run before left, if that was compacted."""
     given = run.agent.compaction
     made = given(run.model) if callable(given) else given
-    compaction = made if isinstance(made, Compaction) else Compaction(made or ())  # None means nothing
+    compaction = made if isinstance(made, Compaction) else Compaction(made) if made else _NO_COMPACTION
     if not compaction.strategies:
         return WholeView(run.history.messages, prefix, compaction)
     view = run.history.view
