@@ -146,11 +146,11 @@ def test_damaged_recordings_are_put_aside_and_it_is_said_once(desk: Callable[...
     assert "recorded.py" not in done.stderr, "the line of our program that found it"
     assert desk("run", "agents.py:scout", "?", "--quiet", "--store", "good.db").code == 0
     done = desk("runs", "--json", "--store", "good.db")
-    assert (done.stderr, len(json.loads(done.stdout)["recordings"])) == ("", 1)
+    assert (done.stderr, len(json.loads(done.stdout)["runs"])) == ("", 1)
 
 
 def test_wrong_ids_name_the_nearest_and_short_ones_those_that_fit(desk: Callable[..., Done]) -> None:
-    found = json.loads(desk("runs", "--json", "--store", "good.db").stdout)["recordings"]
+    found = json.loads(desk("runs", "--json", "--store", "good.db").stdout)["runs"]
     second, first = [each["id"] for each in found]
     of_one = (
         ("show",),
@@ -165,7 +165,7 @@ def test_wrong_ids_name_the_nearest_and_short_ones_those_that_fit(desk: Callable
         assert_one_error_line(desk(*words, wrong, "--store", "good.db"), 2, [wrong, "nearest is", first])
         parts = ["Several", first, second, "Give more of the id"]
         assert_one_error_line(desk(*words, first[:3], "--store", "good.db"), 2, parts)
-    assert len(json.loads(desk("runs", "--json", "--store", "good.db").stdout)["recordings"]) == 2
+    assert len(json.loads(desk("runs", "--json", "--store", "good.db").stdout)["runs"]) == 2
 
 
 def test_a_run_of_another_process_is_shown_as_far_as_it_is_and_followed_to_its_end(

@@ -127,9 +127,9 @@ def test_a_run_that_is_detached_is_only_stored(desk: Desk) -> None:
     unnamed = desk("run", f"{AGENTS}:clerk", "Pay.", "--durable", "--detach", "--quiet")
     assert len(unnamed.stdout) == 37
     listed = desk("runs").stdout.splitlines()
-    assert [line.split()[:3] for line in listed[1:]] == [
-        [unnamed.stdout[:18], "clerk", "ready"],
-        ["later", "clerk", "ready"],
+    assert [line.split()[:4] for line in listed[1:]] == [
+        [unnamed.stdout[:18], "durable", "clerk", "ready"],
+        ["later", "durable", "clerk", "ready"],
     ]
     assert desk("resume", unnamed.stdout[:18], "--quiet").stdout == "All is paid.\n"
 
@@ -265,7 +265,7 @@ def test_runs_are_filtered_newest_first(desk: Desk) -> None:
         each["name"] for each in json.loads(desk("runs", "--json", "-n", "1", "--agent", "clerk").stdout)["runs"]
     ] == ["c"]
     waiting = desk("runs", "--status", "waiting").stdout.splitlines()
-    assert waiting[1].split()[:4] == ["d", "careful", "waiting", "1/3"]
+    assert waiting[1].split()[:5] == ["d", "durable", "careful", "waiting", "1/3"]
 
 
 def test_the_queues_of_a_store_are_shown_with_what_waits_in_them(desk: Desk) -> None:

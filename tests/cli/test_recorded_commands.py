@@ -57,7 +57,7 @@ def test_a_run_records_says_where_and_is_shown(desk: Callable[..., Done], tmp_pa
     [body] = desk("show", "last", "--wire", "--iteration", "2").stdout.splitlines()
     assert json.loads(body)["messages"][-1]["content"][0]["content"] == "all about tides"
     assert_one_error_line(desk("show", "last", "--path", "other"), 2, ["has no"])
-    [listed] = json.loads(desk("runs", "--json").stdout)["recordings"]
+    [listed] = json.loads(desk("runs", "--json").stdout)["runs"]
     assert (listed["agent"], listed["status"], listed["input"]) == ("scout", "done", "What of the tides?")
 
 
@@ -74,11 +74,11 @@ def test_nothing_is_recorded_where_that_is_said_or_under_ci(desk: Callable[..., 
 def test_recordings_are_compared_followed_exported_and_forgotten(desks: Callable[..., Done], tmp_path: Path) -> None:
     for agent in ("scout", "scout", "lost"):
         desks("run", f"agents.py:{agent}", "What of <b>it</b>?")
-    third, second, first = [each["id"] for each in json.loads(desks("runs", "--json").stdout)["recordings"]]
+    third, second, first = [each["id"] for each in json.loads(desks("runs", "--json").stdout)["runs"]]
     assert desks("show", first, "--diff", second).stdout == "Both did the same: 9 lines.\n"
     assert desks("show", first, "--diff", third).stdout.startswith("0 lines the same")
     assert desks("show", first, "--follow").stdout.splitlines()[-1] == "success: They rise."
-    assert [each["id"] for each in json.loads(desks("runs", "--status", "failed", "--json").stdout)["recordings"]] == [
+    assert [each["id"] for each in json.loads(desks("runs", "--status", "failed", "--json").stdout)["runs"]] == [
         third
     ]
     assert desks("export", first, "--as", "html", "--out", "run.html").code == 0
@@ -92,7 +92,7 @@ def test_recordings_are_compared_followed_exported_and_forgotten(desks: Callable
     assert json.loads(desks("show", first, "--wire").stdout.splitlines()[0])["messages"]
     assert desks("prune", "--older-than", "0s", "--status", "done", "--dry-run").stdout.split() == [first, second]
     desks("prune", "--older-than", "0s", "--status", "done")
-    assert [each["id"] for each in json.loads(desks("runs", "--json").stdout)["recordings"]] == [third]
+    assert [each["id"] for each in json.loads(desks("runs", "--json").stdout)["runs"]] == [third]
     wrong = f"{third[:-1]}x"
     assert_one_error_line(desks("prune", third, wrong), 2, [wrong, "nearest is", third])
     assert desks("prune", third).stdout == f"{third}\n"
@@ -103,7 +103,7 @@ def test_a_durable_run_is_forgotten_with_its_recording_or_the_recording_alone(de
     for id in ("one", "two"):
         desks("run", "agents.py:scout", "?", "--durable", "--id", id)
     assert desks("prune", "two", "--status", "done").stdout == "two\n"
-    two, one = [each["id"] for each in json.loads(desks("runs", "--json").stdout)["recordings"]]
+    two, one = [each["id"] for each in json.loads(desks("runs", "--json").stdout)["runs"]]
     assert desks("prune", two, one, "--dry-run").stdout.split() == [two, one, "one"]
     assert_one_error_line(desks("prune", one, "three"), 2, ["three"])
     assert desks("prune", two, one).stdout.split() == [two, one, "one"]

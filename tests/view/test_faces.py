@@ -137,8 +137,8 @@ async def faces(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> AsyncIt
             "recording": {id: of_events(events) for id, events in stored.items()},
             "list": {run["id"]: of_run(run) for run in listed},
             "page": {run["id"]: of_run(reader.run(run["id"])) for run in listed},
-            "command, recordings": {run["id"]: of_run(run) for run in command["recordings"]},
-            "command, durable runs": {run["id"]: of_info(run) for run in command["runs"]},
+            "command": {run["id"]: of_run(run) for run in command["runs"]},
+            "command, durable runs": {run["id"]: of_info(run) for run in command["runs"] if run["kind"] == "durable"},
             "handle": {info.id: of_info(adapter_of(RunInfo).dump_python(info)) for info in infos},
             "server": {ids[run["id"]]: of_info(run) for run in documents},
         }

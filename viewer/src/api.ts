@@ -36,6 +36,7 @@ export interface Run {
   bytes: number; // About how many bytes it takes on the disk.
   dropped: number; // How many reports of progress were not written because the disk was too slow.
   why: string | null; // Why the recording ended before the run did; None if it did not.
+  is_recorded?: boolean; // False: it is a durable run that is not recorded, of which only the figures of its row are known.
   waits?: "approval" | "an answer"; // What a live run waits for from a person.
   has_steps_only?: boolean; // True for a durable run that nobody has recorded: its events are made of its steps, and numbered like them.
 }

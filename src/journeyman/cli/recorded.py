@@ -21,7 +21,7 @@ from journeyman.cli.app import Mistake, Refused, explain_errors
 from journeyman.cli.durable import FOLDER, StorePlace, find_store, tell
 from journeyman.cli.options import ForceFlag, GivenOptions, RunName
 from journeyman.cli.run import Stdout
-from journeyman.cli.show.lines import clean, duration, fact_lines, one_line, refusal_words, table_lines
+from journeyman.cli.show.lines import clean, duration, fact_lines, one_line, refusal_words
 from journeyman.cli.show.played import cassette_lines, text_of_value
 from journeyman.errors import StoreError, count, quoted
 from journeyman.files import make_private_folder, replace_file
@@ -37,10 +37,6 @@ from journeyman.types import adapter_of
 Form = Literal["jsonl", "markdown", "html", "cassette"]
 Ended = Literal["done", "failed"]
 
-_COLUMNS: Final = (
-    *("recording", "kind", "agent", "status", "attempts", "iterations", "children", "tokens", "cost", "time", "input"),
-)
-_ID_SHOWN: Final = 18
 _TEXT_SHOWN: Final = 300
 _WIDEST: Final = 60
 _LOOK_S: Final = 0.2
@@ -69,30 +65,15 @@ def open_recordings(place: StorePlace) -> Generator[Recordings]:
 
 
 def documents(infos: Sequence[RecordedRun]) -> list[dict[str, Any]]:
-    """Return recordings as JSON values."""
-    return [{**adapter_of(RecordedRun).dump_python(info, mode="json"), "duration_s": info.duration_s} for info in infos]
-
-
-def table(infos: Sequence[RecordedRun]) -> Iterator[str]:
-    """Give the lines of a list of recordings, one for each, and the head."""
-    return table_lines([_COLUMNS, *map(_row, infos)])
-
-
-def _row(info: RecordedRun) -> tuple[str, ...]:
-    cost = info.usage.cost
-    return (
-        info.id[:_ID_SHOWN],
-        info.kind,
-        one_line(info.agent, 40),
-        info.status if info.code is None else f"{info.status} {info.code}",
-        str(info.attempts),
-        str(info.iterations),
-        str(info.children) if info.children else "-",
-        f"{info.usage.total_tokens:,}",
-        f"${cost:.4f}" if cost else "-",
-        duration(info.duration_s),
-        one_line(info.input, _WIDEST),
-    )
+    """Return recordings as JSON values. Of a run that is not recorded, nobody knows the calls."""
+    return [
+        {
+            **adapter_of(RecordedRun).dump_python(info, mode="json"),
+            "duration_s": info.duration_s,
+            **({} if info.is_recorded else {"calls": None}),
+        }
+        for info in infos
+    ]
 
 
 # -- one recording -----------------------------------------------------------------------------------------------------

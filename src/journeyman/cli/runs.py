@@ -26,10 +26,12 @@ from journeyman.cli.load_agent import AgentLoop, lasting
 from journeyman.cli.options import Flag, GivenOptions, OwnAgent, RunName, check_not_negative, check_positive
 from journeyman.cli.run import Stdout, parse_input
 from journeyman.cli.show.lines import clean, duration, fact_lines, one_line, table_lines
+from journeyman.data import field_names
 from journeyman.durable.binding import Program
 from journeyman.durable.durable import Durable
-from journeyman.durable.records import BEGUN, Head, QueueState, Record, RunInfo, load_head
+from journeyman.durable.records import BEGUN, Head, ListedRun, QueueState, Record, RunInfo, info_of, load_head
 from journeyman.errors import InvalidArguments, RunBlocked, RunUnknown, count, quoted
+from journeyman.record.reading import RecordedRun
 from journeyman.run_status import RunStatus
 from journeyman.types import adapter_of
 
@@ -37,7 +39,9 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _SHORT_IDS: Final = (18, 23, 36)
 """How much of an id is shown: as much as tells it from the others. The first 18 characters tell the moment."""
 _NAME_SHOWN: Final = 40
-_COLUMNS: Final = ("run", "agent", "status", "at", "age", "tokens", "cost", "leases", "pending")
+_BEGINNING_SHOWN: Final = 60
+_COLUMNS: Final = ("run", "kind", "agent", "status", "at", "age", "tokens", "cost", "leases", "about")
+_FACTS: Final = field_names(ListedRun)
 _QUEUE_COLUMNS: Final = ("delayed", "running", "waiting", "held", "blocked")
 _INPUT_SHOWN: Final = 500
 _WAITS_SHOWN: Final = 200
@@ -55,45 +59,35 @@ def runs(
     number: Annotated[
         int, Parameter(name=("--number", "-n"), help="How many at most (50).", validator=check_positive)
     ] = 50,
-    since: Annotated[str | None, Parameter(help="Only recordings that are no older: 7d (s, m, h, d, w).")] = None,
+    since: Annotated[str | None, Parameter(help="Only those that are no older: 7d (s, m, h, d, w).")] = None,
     over_cost: Annotated[
-        float | None, Parameter(help="Only recordings that cost more US dollars.", validator=check_not_negative)
+        float | None, Parameter(help="Only those that cost more US dollars.", validator=check_not_negative)
     ] = None,
     queues: Annotated[Flag, Parameter(help="Count the durable runs of each queue instead.")] = False,
     shared: GivenOptions,
 ) -> int:
-    """List the runs of a store, newest first: durable ones, and then the recordings of all."""
+    """List the runs of a store, newest first: those that are durable, and those that were recorded."""
     if queues:
         return _show_queues(find_store(shared.store), json=shared.json)
     stdout = Stdout()
-    about_recordings = since is not None or over_cost is not None
     since_s = None if since is None else time.time() - _seconds(since)
-
-    async def list_runs(durable: Durable) -> tuple[Sequence[RunInfo], float]:
-        infos = await durable.list(statuses=() if status is None else (status,), agent=agent, limit=number)
-        return infos, durable.hub.now()
-
-    place = find_store(shared.store)
-    with recorded.open_recordings(place) as found:
-        recordings = found.runs(agent=agent, status=status, since=since_s, over_cost=over_cost, limit=number)
-    infos, now = ((), 0.0) if about_recordings else in_store(place, list_runs)
+    place, now = find_store(shared.store), time.time()
+    with recorded.open_recordings(place) as store:
+        found = store.runs(
+            agent=agent, status=status, since=since_s, over_cost=over_cost, unrecorded=True, limit=number
+        )
+        heads = store.heads([run.id for run in found if run.kind == "durable"], _FACTS)
+        infos = {facts["id"]: info_of(ListedRun(**facts), store.file.is_held) for facts in heads}
     if shared.json:
-        documents = [_run_document(info) for info in infos]
-        more = {"recordings": recorded.documents(recordings)} if recordings else {}
-        stdout.write_json(to_json({"runs": documents, **more}))
+        durable = [_run_document(infos[run.id]) if run.id in infos else {} for run in found]
+        documents = [{**facts, **told} for facts, told in zip(durable, recorded.documents(found), strict=True)]
+        stdout.write_json(to_json({"runs": documents}))
         return 0
-    if not infos and not recordings:
+    if not found:
         tell("There is no such run.")
         return 0
-    for line in recorded.table(recordings) if recordings else ():
-        stdout.write_text(line)
-    if not infos:
-        return 0
-    if recordings:
-        stdout.write_text("")
-    length = next(each for each in _SHORT_IDS if len({info.id[:each] for info in infos}) == len(infos))
-    names = [one_line(info.name, _NAME_SHOWN) if info.name else info.id[:length] for info in infos]
-    rows = [_COLUMNS, *[_row(info, name, now) for info, name in zip(infos, names, strict=True)]]
+    length = next(each for each in _SHORT_IDS if len({run.id[:each] for run in found}) == len(found))
+    rows = [_COLUMNS, *[_row(run, infos.get(run.id), run.id[:length], now) for run in found]]
     stdout.write_text("\n".join(table_lines(rows)))
     return 0
 
@@ -116,7 +110,25 @@ def _show_queues(place: StorePlace, *, json: bool) -> int:
     return 0
 
 
-def _row(info: RunInfo, name: str, now: float) -> tuple[str, ...]:
+def _row(run: RecordedRun, info: RunInfo | None, id: str, now: float) -> tuple[str, ...]:
+    tokens, cost = (run.usage.total_tokens, run.usage.cost) if info is None else (info.tokens, info.cost)
+    attempt, iteration = (run.attempts, run.iterations) if info is None else (info.attempt, info.iteration)
+    return (
+        one_line(info.name, _NAME_SHOWN) if info is not None and info.name else id,
+        run.kind,
+        one_line(run.agent, _NAME_SHOWN),
+        run.status if run.code is None else f"{run.status} {run.code}",
+        f"{attempt}/{iteration}" if attempt else "-",
+        _age(now - run.started),
+        f"{tokens:,}",
+        f"${cost:.4f}" if cost else "-",
+        "-" if info is None else f"{info.leases}",
+        (info and one_line(_pending(info, now), _WAITS_SHOWN)) or one_line(run.input, _BEGINNING_SHOWN),
+    )
+
+
+def _pending(info: RunInfo, now: float) -> str:
+    """Say what a durable run waits for, or why it does not go on."""
     waits = "; ".join(f"{each.kind} {each.question_id[:12]} {question_line(each)}" for each in info.pending)
     if info.status == "waiting" and not waits:
         waits = "its time"
@@ -124,17 +136,7 @@ def _row(info: RunInfo, name: str, now: float) -> tuple[str, ...]:
     if info.status == "ready" and ready_since is not None and now - ready_since > _TAKEN_S:
         place = one_line(info.target) or f"FILE:{one_line(info.agent, _NAME_SHOWN)}"
         waits = f"a worker with this agent; none has taken it for {_age(now - ready_since)}: journeyman worker {place}"
-    return (
-        name,
-        one_line(info.agent, _NAME_SHOWN),
-        info.status,
-        f"{info.attempt}/{info.iteration}" if info.attempt else "-",
-        _age(now - info.created),
-        f"{info.tokens:,}",
-        f"${info.cost:.4f}" if info.cost else "-",
-        f"{info.leases}",
-        one_line(waits or info.reason or "", _WAITS_SHOWN),
-    )
+    return waits or ("" if info.is_over else info.reason or "")
 
 
 def _age(seconds: float) -> str:

@@ -79,6 +79,8 @@ class RecordedRun:
     """How many reports of progress were not written because the disk was too slow."""
     why: str | None
     """Why the recording ended before the run did; None if it did not."""
+    is_recorded: bool = True
+    """False: it is a durable run that is not recorded, of which only the figures of its row are known."""
 
     @property
     def duration_s(self) -> float:
@@ -142,15 +144,32 @@ _WORDS: Final[dict[RunStatus, tuple[str, ...]]] = {
     "cancelled": ("failure", "cancelled", "failed"),
 }
 """The words that rows have for a status, of recordings and of durable runs."""
-_HEAD_SAYS: Final = (
-    " OR (status IN ('left', 'live')"
-    " AND EXISTS (SELECT 1 FROM jm_runs WHERE jm_runs.id = rec_runs.id AND jm_runs.status IN ({})))"
-)
 _RUN_FACTS: Final = (
-    "id, kind, agent, model, input, has_content, started, seen, ended, status, code, attempts, iterations, calls,"
-    " children, bytes, dropped, why"
+    *("id", "kind", "agent", "model", "input", "has_content", "started", "seen", "ended", "status", "code"),
+    *("attempts", "iterations", "calls", "children", "bytes", "dropped", "why"),
 )
-_RUN: Final = f"{_RUN_FACTS}, input_tokens, cached_tokens, output_tokens, cost, owner"
+_USED: Final = ("input_tokens", "cached_tokens", "output_tokens", "cost", "owner", "n")
+_RECORDED: Final = f"SELECT {', '.join(f'r.{name}' for name in (*_RUN_FACTS, *_USED))}"
+_ALONE: Final = (
+    f"{_RECORDED}, NULL AS head, NULL AS head_why, NULL AS head_owner, NULL AS head_ended FROM rec_runs AS r"
+)
+_WITH_HEAD: Final = (
+    f"{_RECORDED}, h.status AS head, h.why AS head_why, h.owner AS head_owner, h.ended AS head_ended"
+    " FROM rec_runs AS r LEFT JOIN jm_runs AS h ON h.id = r.id"
+)
+"""Recordings, and with them how those are that are durable runs of the same store."""
+_UNRECORDED: Final = (
+    "SELECT h.id, 'durable' AS kind, h.agent, '' AS model, '' AS input, 0 AS has_content, h.created AS started,"
+    " coalesce(h.ended, h.created) AS seen, h.ended, '' AS status, NULL AS code, h.attempt AS attempts,"
+    " (SELECT count(*) FROM jm_steps AS s WHERE s.run = h.id AND s.kind = 'model' AND s.state = 'done')"
+    " + CASE WHEN h.iteration = 0 OR EXISTS (SELECT 1 FROM jm_steps AS s WHERE s.run = h.id AND s.kind = 'model'"
+    " AND s.state = 'done' AND s.attempt = h.attempt AND s.iteration = h.iteration) THEN 0 ELSE 1 END AS iterations,"
+    " 0 AS calls, 0 AS children, 0 AS bytes, 0 AS dropped, NULL AS why,"
+    " h.tokens AS input_tokens, 0 AS cached_tokens, 0 AS output_tokens, h.cost, NULL AS owner, 0 AS n,"
+    " h.status AS head, h.why AS head_why, h.owner AS head_owner, h.ended AS head_ended FROM jm_runs AS h"
+)
+"""Durable runs in the columns of recordings. The last of their iterations may have got no answer."""
+_NOT_IN_BOTH: Final = " WHERE NOT EXISTS (SELECT 1 FROM rec_runs WHERE rec_runs.id = h.id)"
 _OF_A_RUN: Final = "e.run = (SELECT n FROM rec_runs WHERE id = ?) AND e.n > ?"
 _EVENT: Final = (
     "SELECT e.run, e.n, e.at, e.path, e.kind, e.attempt, e.iteration, e.call, e.tool, e.body, e.refs, m.body, m.refs"
@@ -212,8 +231,8 @@ class Recordings:
         failed: bool = False,
         since: float | None = None,
         over_cost: float | None = None,
-        before: RecordedRun | None = None,
-        behind: tuple[float, str] | None = None,
+        before: RecordedRun | tuple[float, str] | None = None,
+        unrecorded: bool = False,
         limit: int = 50,
     ) -> list[RecordedRun]:
         """Return recordings, the newest first.
@@ -224,8 +243,9 @@ class Recordings:
             failed: Only those that failed, died, or were cancelled.
             since: Only those that began then or later, in seconds since 1970.
             over_cost: Only those that cost more, in US dollars.
-            before: Only those that come after this one in the list: the next page.
-            behind: The same for a place in the list: a beginning, in seconds since 1970, and an id.
+            before: Only those that come after this one in the list: the next page. Or after a place in it: a beginning,
+                in seconds since 1970, and an id.
+            unrecorded: True: all runs of the store, also the durable ones that are not recorded.
             limit: How many at most; no more than `MOST`.
 
         Raises:
@@ -239,22 +259,21 @@ class Recordings:
         if status is not None:
             if not is_one_of(status, RunStatus):
                 raise ValueError(f"No run is {status[:50]!r}: it is one of {', '.join(get_args(RunStatus))}.")
-            # A durable run that is kept in the same store says itself how it is, and `_runs_of` reads that.
-            words = _WORDS.get(status, (status,))
-            own = _HEAD_SAYS.format(_marks(words)) if self._has_heads() else ""
-            where.append(f"(status IN ({_marks(words)}){own})")
-            given += words * (2 if own else 1)
+            # A durable run that is kept in the same store says itself how it is.
+            words = ", ".join([f"'{each}'" for each in _WORDS.get(status, (status,))])
+            where.append(f"(status IN ({words}) OR {self._head_is(f'IN ({words})')})")
         if failed:
-            where.append("status IN ('failure', 'cancelled', 'live', 'left')")
-        for place in filter(None, (behind, before and (before.started, before.id))):
+            own = self._head_is("IN ('failed', 'running')")
+            where.append(f"(status IN ('failure', 'cancelled', 'live') OR {own})")
+        if before is not None:
             where.append("(started, id) < (?, ?)")
-            given += place
+            given += (before.started, before.id) if isinstance(before, RecordedRun) else before
         found: list[RecordedRun] = []
         wanted, page = max(1, min(limit, MOST)), list[RecordedRun]()
         while len(found) < wanted:  # only a look at its lock tells which of those that have no end are alive
             last = [page[-1].started, page[-1].id] if page else []
             more = [*where, "(started, id) < (?, ?)"] if page else where
-            page = self.chosen(" AND ".join(more), [*given, *last], limit=wanted)
+            page = self.chosen(" AND ".join(more), [*given, *last], unrecorded=unrecorded, limit=wanted)
             found += [
                 run
                 for run in page
@@ -265,26 +284,61 @@ class Recordings:
                 break
         return found[:wanted]
 
-    def chosen(self, where: str, given: Sequence[object] = (), *, limit: int = MOST) -> list[RecordedRun]:
-        """Return the recordings that fulfil a condition on the columns of `rec_runs`, the newest first."""
-        query = f"SELECT {_RUN} FROM rec_runs WHERE {where} ORDER BY started DESC, id DESC LIMIT ?"
-        return self._runs_of(self._rows(query, [*given, limit]))
-
-    def _has_heads(self) -> bool:
-        """Tell whether the store has durable runs."""
-        return self.file.has("jm_runs")
-
-    def _runs_of(self, rows: Sequence[Any]) -> list[RecordedRun]:
-        """Return the recordings of these rows, and with them how those are that are durable runs of this store."""
-        ids, heads = [row[0] for row in rows if row[1] == "durable"], dict[str, StoredStatus]()
-        # SQLite takes no more than 999 parameters before version 3.32.
-        for start in range(0, len(ids) if ids and self._has_heads() else 0, 500):
-            some = ids[start : start + 500]
-            query = f"SELECT id, status, why, owner, ended FROM jm_runs WHERE id IN ({_marks(some)})"
-            heads |= {id: StoredStatus(*told) for id, *told in self._rows(query, some)}
+    def chosen(
+        self,
+        where: str,
+        given: Sequence[object] = (),
+        *,
+        unrecorded: bool = False,
+        order: str = "started DESC, id DESC",
+        limit: int = MOST,
+    ) -> list[RecordedRun]:
+        """Return the runs that fulfil a condition on the columns of `rec_runs`, in an order by these."""
+        # Of each kind alone: an index gives the first of it, and no more are read.
+        part = f"SELECT * FROM (SELECT * FROM ({{}}) AS runs WHERE {where} ORDER BY {order} LIMIT ?) AS part"
+        parts = [part.format(listed) for listed in self._listed(unrecorded=unrecorded)]
+        if not parts:
+            return []
+        query = f"{' UNION ALL '.join(parts)} ORDER BY {order} LIMIT ?"
+        rows = self.file.rows(query, [*[*given, limit] * len(parts), limit])
         # Each look at a lock asks the system or the database, and most rows have the same few owners.
         is_held, now = cache(self.file.is_held), time.time()
-        return [_run_of(row, heads.get(row[0]), is_held, now) for row in rows]
+        return [_run_of(row, is_held, now) for row in rows]
+
+    def going(self, *, limit: int) -> list[RecordedRun]:
+        """Return the runs that may go on, recorded or not, the newest first."""
+        own = self._head_is("NOT IN ('done', 'failed')")
+        return self.chosen(f"(status = 'live' OR {own})", unrecorded=True, limit=limit)
+
+    def _head_is(self, condition: str) -> str:
+        # Not by what was joined: it would be looked up for each run.
+        return f"id IN (SELECT id FROM jm_runs WHERE status {condition})" if self.file.has("jm_runs") else "false"
+
+    def heads(self, ids: Sequence[str], columns: Sequence[str]) -> list[dict[str, Any]]:
+        """Return columns of the rows of durable runs with some ids, of those that are there."""
+        found: list[Any] = []
+        # SQLite takes no more than 999 parameters before version 3.32.
+        for start in range(0, len(ids) if self.file.has("jm_runs") else 0, 500):
+            some = ids[start : start + 500]
+            query = f"SELECT {', '.join(columns)} FROM jm_runs WHERE id IN ({_marks(some)})"
+            found += self.file.rows(query, some)
+        return [dict(zip(columns, row, strict=True)) for row in found]
+
+    def count(self) -> int:
+        """Return how many runs the store has, recorded or not."""
+        tables = ["rec_runs"] if self.has_any else []
+        if self.file.has("jm_runs"):
+            tables.append(f"jm_runs AS h{_NOT_IN_BOTH if self.has_any else ''}")
+        return sum(self.file.rows(f"SELECT count(*) FROM {each}")[0][0] for each in tables)
+
+    def _listed(self, *, unrecorded: bool) -> Sequence[str]:
+        """Return the queries for all runs that may be listed, as the store has tables of them."""
+        has_heads, parts = self.file.has("jm_runs"), list[str]()
+        if self.has_any:
+            parts.append(_WITH_HEAD if has_heads else _ALONE)
+        if has_heads and unrecorded:
+            parts.append(_UNRECORDED + (_NOT_IN_BOTH if self.has_any else ""))
+        return parts
 
     @property
     def has_any(self) -> bool:
@@ -294,8 +348,7 @@ class Recordings:
 
     def older(self, moment: float) -> list[RecordedRun]:
         """Return the recordings of which nothing was written since a moment, in seconds since 1970; oldest first."""
-        query = f"SELECT {_RUN} FROM rec_runs WHERE seen < ? ORDER BY seen"
-        return self._runs_of(self._rows(query, (moment,)))
+        return self.chosen("seen < ?", (moment,), order="seen", limit=1 << 31)
 
     def forget(self, runs: Sequence[RecordedRun]) -> str | None:
         """Forget recordings, with all that is stored of them, and give their room back to the disk, or to other data in
@@ -321,12 +374,12 @@ class Recordings:
             return newest[0]
         # A range and no pattern: an index finds it.
         end = id[:-1] + chr(ord(id[-1]) + 1) if id and ord(id[-1]) < 0x10FFFF else ""
-        rows = self._rows(f"SELECT {_RUN} FROM rec_runs WHERE id >= ? AND id < ? ORDER BY id LIMIT 3", (id, end))
-        exact = [row for row in rows if row[0] == id]
-        if len(rows) == 1 or exact:
-            return self._runs_of((exact or rows)[:1])[0]
-        if rows:
-            names = " and ".join(row[0] for row in rows[:2])
+        found = self.chosen("id >= ? AND id < ?", (id, end), order="id", limit=3)
+        exact = [run for run in found if run.id == id]
+        if len(found) == 1 or exact:
+            return (exact or found)[0]
+        if found:
+            names = " and ".join(run.id for run in found[:2])
             raise StoreError(
                 f"Several recordings begin with {quoted(id)}, {names} among them.", hint="Give more of the id."
             )
@@ -620,10 +673,12 @@ def _marks(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))
 
 
-def _run_of(row: Sequence[Any], head: StoredStatus | None, is_held: Callable[[str], bool], now: float) -> RecordedRun:
-    *facts, plain, cached, out, cost, owner = row
-    told = dict(zip(_RUN_FACTS.split(", "), facts, strict=True))
-    recording = StoredStatus(told["status"], told["code"], owner)
+def _run_of(row: Sequence[Any], is_held: Callable[[str], bool], now: float) -> RecordedRun:
+    *facts, plain, cached, out, cost, owner, n, word, why, driver, ended = row
+    told = dict(zip(_RUN_FACTS, facts, strict=True))
+    told["is_recorded"] = n > 0
+    head = None if word is None else StoredStatus(word, why, driver, ended)
+    recording = StoredStatus(told["status"], told["code"], owner) if n else None
     told["status"] = status = status_of(head, recording, is_held, now=now)
     if head is not None:  # a recorder that has left knows nothing of its end
         is_over = status in ("done", "failed", "cancelled")

@@ -16,7 +16,7 @@ from pydantic_core import from_json
 
 from journeyman.data import copy_with, field_names
 from journeyman.durable.journal import asked_event
-from journeyman.durable.records import OVER, Row, load_head, questions_of, stored_status
+from journeyman.durable.records import OVER, Row, load_head, questions_of
 from journeyman.errors import RunBlocked, quoted
 from journeyman.events.json_form import told_of
 from journeyman.record.live import WordsDocument
@@ -26,8 +26,8 @@ from journeyman.record.page import piece_document, request_document, run_documen
 from journeyman.record.reading import MOST, RecordedRun, Recordings, StoredRequest
 from journeyman.record.repeats import forms_of
 from journeyman.record.schema import is_there, shorten_object, unpack_piece
-from journeyman.run_status import GOES_ON, RunStatus, status_of
-from journeyman.types import RunPath, Usage
+from journeyman.run_status import GOES_ON, RunStatus
+from journeyman.types import RunPath
 from journeyman.version import package_version
 from journeyman.view.documents import (
     DayDocument,
@@ -56,13 +56,12 @@ _ASKS: Final[Mapping[str, RunAddition]] = {
 }
 _SETTLES: Final = ("ApprovalAnswered", "QuestionAnswered", "ToolFinished")
 _COLUMNS: Final = tuple(name for name in field_names(Row) if name != "result")
-"""A list shows the beginning of an input, and nothing of a result."""
+"""A run shows the beginning of an input, and nothing of a result."""
 _MOST_LIVE: Final = 500
 _MARK: Final = (
     "INSERT INTO rec_watched (watcher, run, until) VALUES (?, ?, ?)"
     " ON CONFLICT (watcher, run) DO UPDATE SET until = excluded.until"
 )
-_OPEN: Final = "status NOT IN ('done', 'failed')"
 _LAST_EVENT: Final = 2_000_000_000  # behind all others, however many the run has
 _NTH: Final = (
     "SELECT n FROM rec_events WHERE run = (SELECT n FROM rec_runs WHERE id = ?) AND n > ? ORDER BY n LIMIT 1 OFFSET ?"
@@ -127,20 +126,15 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
 
     def store(self, *, read_only: bool) -> StoreDocument:
         """Return what is known of the store itself."""
-        known = self._count("rec_runs", "true") if self.recordings.has_any else 0
-        lone = self._count("jm_runs", self._lone()) if self._has("jm_runs") else 0
         file = self.recordings.file
         return {
             "place": file.place,
             "version": package_version(),
             "bytes": file.size(),
-            "runs": known + lone,
+            "runs": self.recordings.count(),
             "read_only": read_only,
             "notice": self.recordings.notice,
         }
-
-    def _count(self, table: str, where: str) -> int:
-        return self.recordings.file.rows(f"SELECT count(*) FROM {table} WHERE {where}")[0][0]
 
     # -- runs
 
@@ -173,55 +167,18 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         return rows[0][0] or 0
 
     def _page(self, filters: Filters, at: tuple[float, str] | None, limit: int) -> list[RunDocument]:
-        """Return the next runs of both kinds, by what stands in their rows."""
-        recorded = self.recordings.runs(
+        """Return the next runs, by what stands in their rows."""
+        found = self.recordings.runs(
             agent=filters.agent,
             status=filters.status,
             failed=filters.failed,
             since=filters.since,
             over_cost=filters.over_cost,
-            behind=at,
+            before=at,
+            unrecorded=not filters.tool,
             limit=limit,
         )
-        both = [self._to_document(run) for run in recorded]
-        if not filters.tool:
-            both += self._lone_runs(filters, at, limit)
-        return sorted(both, key=lambda run: (run["started"], run["id"]), reverse=True)[:limit]
-
-    def _lone(self) -> str:
-        """Return the condition for durable runs that are not recorded."""
-        recorded = "NOT EXISTS (SELECT 1 FROM rec_runs WHERE rec_runs.id = jm_runs.id)"
-        return recorded if self.recordings.has_any else "true"
-
-    def _lone_runs(self, filters: Filters, at: tuple[float, str] | None, limit: int) -> list[RunDocument]:
-        where, given = [self._lone()], list[object]()
-        if at is not None:
-            where.append("(created, id) < (?, ?)")
-            given += at
-        for condition, value in (
-            ("agent = ?", filters.agent),
-            ("created >= ?", filters.since),
-            ("cost > ?", filters.over_cost),
-        ):
-            if value is not None:
-                where.append(condition)
-                given.append(value)
-        if filters.failed:
-            where.append("status IN ('failed', 'running')")
-        elif filters.status is not None:
-            where.append("status = ?")
-            given.append({"cancelled": "failed", "died": "running"}.get(filters.status, filters.status))
-        rows = self._rows(" AND ".join(where), given, limit=limit)
-        documents = [self._lone_document(row) for row in rows]
-        wanted = ("failed", "cancelled", "died") if filters.failed else (filters.status,)
-        return [each for each in documents if wanted == (None,) or each["status"] in wanted]
-
-    def _rows(self, where: str, given: Sequence[object], *, limit: int) -> list[Row]:
-        if not self._has("jm_runs"):
-            return []
-        query = f"SELECT {', '.join(_COLUMNS)} FROM jm_runs WHERE {where} ORDER BY created DESC, id DESC LIMIT ?"
-        found = self.recordings.file.rows(query, [*given, limit])
-        return [Row(**dict(zip(_COLUMNS, each, strict=True))) for each in found]
+        return [*map(self._to_document, found)]
 
     def _holds(self, run: RunDocument, filters: Filters) -> bool:
         text, id = filters.text, run["id"]
@@ -258,14 +215,15 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         Raises:
             LookupError: there is none with this id.
         """
-        run = self.recording(id)
-        if run is not None:
-            return self._to_document(run)
-        return self._lone_document(self.row(id))
+        found = self.recordings.chosen("id = ?", (id,), unrecorded=True)
+        if not found:
+            raise LookupError(f"{self.recordings.file.place} has no run {quoted(id[:80])}. It may have been forgotten.")
+        return self._to_document(found[0])
 
     def _to_document(self, run: RecordedRun) -> RunDocument:
-        """Return a recording as the page has it, with what it waits for from a person as far as its newest events
-        tell."""
+        """Return a run as the page has it, with what it waits for from a person as far as its newest events tell."""
+        if not run.is_recorded:
+            return self._unrecorded_document(run)
         document = run_document(run)
         if run.status not in GOES_ON:
             return document
@@ -283,7 +241,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
 
     def recording(self, id: str) -> RecordedRun | None:
         """Return the recording with exactly this id; None: there is none."""
-        found = self.recordings.chosen("id = ?", (id,)) if self.recordings.has_any else ()
+        found = self.recordings.chosen("id = ?", (id,))
         return found[0] if found else None
 
     def row(self, id: str) -> Row:
@@ -292,14 +250,17 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         Raises:
             LookupError: there is none.
         """
-        rows = self._rows("id = ?", (id,), limit=1)
-        if not rows:
+        if (row := self._row(id)) is None:
             raise LookupError(f"{self.recordings.file.place} has no run {quoted(id[:80])}. It may have been forgotten.")
-        return rows[0]
+        return row
+
+    def _row(self, id: str) -> Row | None:
+        found = self.recordings.heads([id], _COLUMNS)
+        return Row(**found[0]) if found else None
 
     def has_row(self, id: str) -> bool:
         """Tell whether a durable run is kept in this store."""
-        return bool(self._rows("id = ?", (id,), limit=1))
+        return self._row(id) is not None
 
     def stored(self, ids: Sequence[str]) -> StoredParts:
         """Return what is stored of the runs with exactly these ids.
@@ -308,7 +269,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             LookupError: one of them is not there.
         """
         runs = [self.run(id) for id in ids]
-        rows = {id: row for id in ids for row in self._rows("id = ?", (id,), limit=1)}
+        rows = {id: row for id in ids if (row := self._row(id)) is not None}
         open_ones = {id for id, row in rows.items() if row.status not in OVER}
         return StoredParts(
             recordings=[found for id in ids if (found := self.recording(id)) is not None],
@@ -322,42 +283,18 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             self._tables.add(table)
         return table in self._tables
 
-    def _lone_document(self, row: Row) -> RunDocument:
+    def _unrecorded_document(self, run: RecordedRun) -> RunDocument:
+        document: RunDocument = {**run_document(run), "calls": None, "has_steps_only": True}
+        if (row := self._row(run.id)) is None:  # it was forgotten meanwhile
+            return document
         try:
             head = load_head(row)
             model, text = head.model, " ".join(head.input[:2_000].split())[:_SHOWN]
         except RunBlocked as blocked:
             model, text = "", blocked.why[:_SHOWN]
-        status = status_of(stored_status(row), None, self.recordings.file.is_held)
-        query = (
-            "SELECT count(*), count(*) FILTER (WHERE attempt = ? AND iteration = ?) FROM jm_steps"
-            " WHERE run = ? AND kind = 'model' AND state = 'done'"
-        )
-        [(answered, last)] = self.recordings.file.rows(query, (row.attempt, row.iteration, row.id))
-        iterations = answered + bool(row.iteration and not last)  # the last one may have got no answer
         waits = "" if row.status in OVER else f" It is {row.status}{f': {row.why}' if row.why else ''}."
-        run = RecordedRun(
-            id=row.id,
-            kind="durable",
-            agent=row.agent,
-            model=model,
-            input=text,
-            has_content=False,
-            started=row.created,
-            seen=row.ended or row.created,
-            ended=row.ended,
-            status=status,
-            code=row.why if row.status == "failed" else None,
-            attempts=row.attempt,
-            iterations=iterations,
-            calls=0,
-            children=0,
-            usage=Usage(requests=iterations, input_tokens=row.tokens, cost=row.cost),
-            bytes=0,
-            dropped=0,
-            why=f"It was not recorded: only its figures are known, and what it waits for.{waits}",
-        )
-        return {**run_document(run), "calls": None, "has_steps_only": True}
+        why = f"It was not recorded: only its figures are known, and what it waits for.{waits}"
+        return {**document, "model": model, "input": text, "why": why}
 
     def days(self, n_days: int) -> DaysDocument:
         """Return the counts of each of the last days, by UTC, the oldest first."""
@@ -490,17 +427,10 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
     def live(self, known: Mapping[str, RunDocument], newest: int) -> tuple[dict[str, RunDocument], int]:
         """Return the runs that go on, those that did by `known`, and those that are newer than `newest`, by id; and
         the number of the newest recording."""
-        found: list[RunDocument] = []
-        if self.recordings.has_any:
-            top = self._newest()
-            suspended = f" OR id IN (SELECT id FROM jm_runs WHERE {_OPEN})" if self._has("jm_runs") else ""
-            going = self.recordings.chosen(f"(status = 'live'{suspended})", limit=_MOST_LIVE)
-            new = self.recordings.chosen("n > ?", (newest,), limit=_MOST_LIVE) if newest >= 0 else []
-            found += [self._to_document(run) for run in (*going, *new)]
-        else:
-            top = 0
-        open_ones = f"{_OPEN} AND {self._lone()}"
-        found += [self._lone_document(row) for row in self._rows(open_ones, (), limit=_MOST_LIVE)]
+        top = self._newest()
+        going = self.recordings.going(limit=_MOST_LIVE)
+        new = self.recordings.chosen("n > ?", (newest,), limit=_MOST_LIVE) if newest >= 0 else []
+        found = [self._to_document(run) for run in (*going, *new)]
         now = {str(run["id"]): run for run in found}
         for id, run in known.items():
             if id not in now and run["status"] in GOES_ON:
