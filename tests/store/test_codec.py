@@ -16,7 +16,7 @@ from journeyman.session import Step
 from journeyman.store import Store
 from journeyman.store.codec import FORMAT, MOST_BYTES, DamagedValue, pack, unpack, unpack_beginning
 from journeyman.store.log import SessionRecord, lines_of_step, readable_records, seal_records
-from journeyman.store.repair import rescue
+from journeyman.store.repair import repair
 from tests.durable.processes import a_step
 from tests.play import existing
 from tests.support import tamper
@@ -112,4 +112,4 @@ def test_a_conversation_of_another_version_is_refused_and_survives_a_repair(path
     for _ in range(2):
         with Store(path) as store, pytest.raises(StoreError, match=r"a record of format 2, .* Update journeyman"):
             store.session("a", agent="echo")
-        rescue(path)
+        repair(path)

@@ -142,10 +142,7 @@ async def test_a_file_of_somebody_else_or_of_another_version_is_refused_and_not_
     else:
         await spoken(path, "Hi.")
         version, why = (
-            (
-                VERSION + 1,
-                rf"has format {VERSION + 1}; this version of journeyman reads formats up to {VERSION}\. Update",
-            )
+            (VERSION + 1, rf"has format {VERSION + 1}; this version of journeyman knows those up to {VERSION}\. Update")
             if kind == "a newer version"
             else (
                 VERSION - 1,

@@ -84,7 +84,7 @@ def take_away(path: Path) -> None:
 FAILS: dict[str, tuple[Callable[[Path], None], re.Pattern[str]]] = {
     "newer": (
         make_newer,
-        re.compile("has recordings of format 99; this version of journeyman reads formats up to 2. Update"),
+        re.compile("has recordings of format 99; this version of journeyman knows those up to 2. Update"),
     ),
     "gone": (
         take_away,

@@ -48,7 +48,7 @@ from journeyman.errors import StoreError
 from journeyman.session import Snapshot
 from journeyman.store.file import Lock, WorkOutcome, is_held
 from journeyman.store.log import SessionRecord, readable_records
-from journeyman.store.repair import open_or_repair, rescue_on_close
+from journeyman.store.repair import open_or_repair, repair_on_close
 from journeyman.store.sessions import READ, StoredSession
 from journeyman.store.store import Store, add_lines, open_session
 
@@ -118,7 +118,7 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         self._lock.release()
         self._file.close()
         if self._file.is_damaged:
-            rescue_on_close(self.path)
+            repair_on_close(self.path)
 
     # -- runs
 

@@ -19,7 +19,7 @@ from pydantic import JsonValue
 
 from journeyman.errors import StoreError
 from journeyman.store.address import find_store
-from journeyman.store.codec import DamagedValue, unpack_beginning
+from journeyman.store.codec import DamagedValue, check_version, unpack_beginning
 from journeyman.store.recordings import FORMAT, unpack_piece
 from journeyman.store.shared import SharedStorage
 from journeyman.store.storage import FileStorage, Storage
@@ -53,18 +53,8 @@ def is_there(file: Storage) -> bool:
         text = f"{file.place} does not say in which format its recordings are: the row of the format is damaged."
         raise StoreError(text, hint="Restore the store from a copy.")
     version = max(numbers, default=0)
-    if version > FORMAT:
-        raise StoreError(
-            f"{file.place} has recordings of format {version}; this version of journeyman reads formats up to"
-            f" {FORMAT}.",
-            hint="Update journeyman, or use another store. Nothing was changed.",
-        )
-    if 0 < version < FORMAT:
-        raise StoreError(
-            f"{file.place} has recordings of format {version}, which only versions of journeyman before the first"
-            " release read.",
-            hint="Use another store, or go on with the version that made them. Nothing was changed.",
-        )
+    if version > 0:
+        check_version(f"{file.place} has recordings of format", version, FORMAT, another="store")
     return version > 0
 
 

@@ -9,6 +9,8 @@ import zlib
 from collections.abc import Sequence
 from typing import Final
 
+from journeyman.errors import StoreError
+
 FORMAT: Final = 1
 """The format of the rows that this version writes. Each row of a step and of a conversation has its own number: two
 versions may write in one store."""
@@ -27,6 +29,20 @@ _PACKED, _PLAIN = b"z", b"\0"
 
 class DamagedValue(ValueError):
     """A stored value is not as it was written."""
+
+
+def check_version(what: str, found: int, known: int, *, another: str = "file") -> None:
+    """Raise a `StoreError` unless `what`, of the version `found`, can be used by this one, which knows `known`."""
+    if found > known:
+        raise StoreError(
+            f"{what} {found}; this version of journeyman knows those up to {known}.",
+            hint=f"Update journeyman, or use another {another}. Nothing was changed.",
+        )
+    if found < known:
+        raise StoreError(
+            f"{what} {found}, which only versions of journeyman before the first release read.",
+            hint=f"Use another {another}, or go on with the version that made it. Nothing was changed.",
+        )
 
 
 def pack(value: bytes) -> bytes:

@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.files import NO_LINKS, check_same_process, make_private_folder, open_lock, read_text, take_lock
 from journeyman.forks import hold_at_forks
+from journeyman.store.codec import check_version
 
 WorkOutcome: TypeAlias = tuple[Any, Exception | None]
 """The value that a work returned, or the error with which it failed."""
@@ -68,6 +69,8 @@ class FileKind(NamedTuple):
     version: int
     tables: Callable[[], str]
     """Returns the statements that make its tables, each ended by a semicolon."""
+    first: str = ""
+    """A query that is made as it is opened: its head may be all that is sound."""
 
 
 STORE: Final = FileKind(APPLICATION, VERSION, file_tables)
@@ -97,7 +100,7 @@ class File:
         hold_at_forks(self._lock)
         self._busy_ms = int(busy_s * 1000)
         self._pid = os.getpid()
-        with _explained(path, "opened"):
+        with self._reporting("opened"):
             make_private_folder(path.parent)
             if not path.exists():
                 _check_no_log(path)
@@ -111,7 +114,7 @@ class File:
                 # make it.
                 self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
-            with _explained(path, "opened"):
+            with self._reporting("opened"):
                 self._prepare(kind)
                 self._connection.execute(f"PRAGMA busy_timeout = {self._busy_ms}")
                 self._check_place()
@@ -120,13 +123,9 @@ class File:
             raise
 
     def _prepare(self, kind: FileKind) -> None:
-        version = self._fact("user_version")
-        if version > kind.version:
-            raise StoreError(
-                f"{self.path} has format {version}; this version of journeyman reads formats up to {kind.version}.",
-                hint="Update journeyman, or use another file. Nothing was changed.",
-            )
-        if self._fact("application_id") != kind.application:
+        if self._fact("application_id") == kind.application:
+            check_version(f"{self.path} has format", self._fact("user_version"), kind.version)
+        else:
             has_tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] > 0
             if has_tables and self._fact("application_id") != kind.application:  # else they were made in this moment
                 raise not_a_store(self.path)
@@ -138,12 +137,9 @@ class File:
                 is_made = self._fact("application_id") == kind.application
                 for statement in () if is_made else filter(str.strip, f"{kind.tables()}{facts}".split(";")):
                     connection.execute(statement)
-        elif version < kind.version:
-            raise StoreError(
-                f"{self.path} has format {version}, which only versions of journeyman before the first release read.",
-                hint="Use another file, or go on with the version that made it. Nothing was changed.",
-            )
         self._connection.execute("PRAGMA synchronous = NORMAL")
+        if kind.first:
+            self._connection.execute(kind.first).fetchall()
 
     @property
     def is_there(self) -> bool:
@@ -291,12 +287,11 @@ class File:
     @contextmanager
     def _reporting(self, what: str) -> Generator[None]:
         """Work on the file alone, explain what goes wrong, and note damage."""
-        try:
-            with self._lock, _explained(self.path, what):
+        with self._lock:
+            try:
                 yield
-        except Damaged:
-            self.is_damaged = True
-            raise
+            except _FAULTS as error:
+                raise self._reported(what, error) from error
 
     def _reported(self, what: str, error: Exception) -> StoreError:
         """Do the last of that where a context manager would cost more than the work."""
@@ -310,8 +305,11 @@ class File:
         Raises:
             StoreError: it cannot be read.
         """
-        with _explained(path, "opened"), self._lock:
-            self._connection.execute(f"ATTACH ? AS {name}", (str(path),))
+        with self._lock:
+            try:
+                self._connection.execute(f"ATTACH ? AS {name}", (str(path),))
+            except _FAULTS as error:
+                raise _explanation(path, "opened", error) from error
 
     def close(self) -> None:
         """Close the file. Doing so again, or in a forked child, changes nothing."""
@@ -390,15 +388,6 @@ def _explanation(path: Path, what: str, error: Exception) -> StoreError:
     hint = _HINTS.get(code, "Close other programs that use it, and open it again.")
     message, is_busy = f"{path} could not be {what}: {error}.", code == sqlite3.SQLITE_BUSY
     return StoreError(message, hint=hint, may_pass=code in _HINTS, is_busy=is_busy)
-
-
-@contextmanager
-def _explained(path: Path, what: str) -> Generator[None]:
-    """Explain what goes wrong in a block."""
-    try:
-        yield
-    except _FAULTS as error:
-        raise _explanation(path, what, error) from error
 
 
 # -- locks -------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,10 @@ def tables() -> str:
 
 # "jme1" in letters.
 EVENTS: Final = FileKind(
-    0x6A6D_6531, FORMAT, lambda: f"{tables()}INSERT INTO rec_format VALUES ({FORMAT}, randomblob(16));"
+    0x6A6D_6531,
+    FORMAT,
+    lambda: f"{tables()}INSERT INTO rec_format VALUES ({FORMAT}, randomblob(16));",
+    first="SELECT version FROM rec_format",
 )
 
 

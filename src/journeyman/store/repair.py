@@ -11,7 +11,7 @@ import shutil
 import sqlite3
 import struct
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import cache
 from itertools import count
@@ -20,9 +20,19 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
 
 from journeyman.errors import StoreError, name_and_words
-from journeyman.store.file import APPLICATION, BUSY_S, MAGIC, Damaged, File, check_free, file_tables, not_a_store
+from journeyman.store.file import (
+    APPLICATION,
+    BUSY_S,
+    MAGIC,
+    STORE,
+    Damaged,
+    File,
+    FileKind,
+    check_free,
+    file_tables,
+    not_a_store,
+)
 from journeyman.store.log import SessionRecord, readable_records, sound_records
-from journeyman.store.recordings import EVENTS
 
 _log = logging.getLogger("journeyman")
 _Found: TypeAlias = dict[str, dict[int, tuple[Any, ...]]]
@@ -64,42 +74,46 @@ class StoreRepaired(UserWarning):
         super().__init__(message)
 
 
-def open_or_repair(path: Path, *, busy_s: float = BUSY_S) -> tuple[File, str | None]:
-    """Open the store at `path`, repaired if it is damaged; then say what was repaired, with a `StoreRepaired` warning.
+def open_or_repair(path: Path, *, busy_s: float = BUSY_S, kind: FileKind = STORE) -> tuple[File, str | None]:
+    """Open the file at `path`, repaired if it is damaged; then say what was repaired, with a `StoreRepaired` warning.
 
     Raises:
-        StoreError: as `File` and `rescue` do.
+        StoreError: as `File` and `repair` do.
     """
     try:
-        return File(path, busy_s=busy_s), None
+        return File(path, busy_s=busy_s, kind=kind), None
     except Damaged:
-        notice = rescue(path)
+        notice = repair(path, kind)
     warnings.warn(StoreRepaired(notice), stacklevel=3)
-    return File(path, busy_s=busy_s), notice
+    return File(path, busy_s=busy_s, kind=kind), notice
 
 
-def rescue_on_close(path: Path) -> str | None:
-    """Rescue a store that turned out to be damaged as it is closed, and return what was said about it. None: it cannot
+def repair_on_close(path: Path, kind: FileKind = STORE) -> str | None:
+    """Repair a file that turned out to be damaged as it is closed, and return what was said about it. None: it cannot
     be done now, which is logged; whoever opens it next does it."""
-    return _repair_on_close(path, rescue)
-
-
-def _repair_on_close(path: Path, repair: Callable[[Path], str]) -> str | None:
     try:
-        notice = repair(path)
+        notice = repair(path, kind)
     except (StoreError, OSError) as error:
         _log.warning("%s is damaged, and could not be repaired as it was closed: %s", path, name_and_words(error))
         return None
-    warnings.warn(StoreRepaired(notice), stacklevel=4)
+    warnings.warn(StoreRepaired(notice), stacklevel=3)
     return notice
 
 
-def rescue(path: Path) -> str:
-    """Replace the damaged store by what can be read of it, and return what to say about it.
+def repair(path: Path, kind: FileKind = STORE) -> str:
+    """Put a damaged file aside. What can be read of a store goes into a new one; recordings begin again. Return what to
+    say about it.
 
     Raises:
         StoreError: it is no store, or it is open somewhere.
     """
+    if kind is STORE:
+        return _rescue(path)
+    aside = _put_aside(path)
+    return f"{path} was damaged, so recordings begin again; runs and chats go on. The damaged file is kept as {aside}."
+
+
+def _rescue(path: Path) -> str:
     with path.open("rb") as file:
         head = file.read(100)
     # At byte 68 of its head, an SQLite file tells the program that it belongs to.
@@ -131,42 +145,6 @@ def _put_aside(path: Path) -> Path:
         if source.exists():
             source.replace(aside.with_name(aside.name + suffix))
     return aside
-
-
-# -- the recordings beside a store -------------------------------------------------------------------------------------
-
-
-def open_or_put_aside(path: Path) -> tuple[File, str | None]:
-    """Open the recordings at `path`. If they are damaged, they are put aside, and others begin in their place: say so,
-    with a `StoreRepaired` warning.
-
-    Raises:
-        StoreError: as `File` does, or they are open somewhere.
-    """
-    file: File | None = None
-    try:
-        file = File(path, kind=EVENTS)
-        file.rows(
-            "SELECT version FROM rec_format"
-        )  # as whoever opens it does: the head of a file may be all that is sound
-        return file, None
-    except Damaged:
-        if file is not None:
-            file.close()
-        notice = _begin_again(path)
-    warnings.warn(StoreRepaired(notice), stacklevel=5)
-    return File(path, kind=EVENTS), notice
-
-
-def put_aside_on_close(path: Path) -> str | None:
-    """Put recordings aside that turned out to be damaged, and return what was said about it. None: it cannot be done
-    now, which is logged; whoever opens them next does it."""
-    return _repair_on_close(path, _begin_again)
-
-
-def _begin_again(path: Path) -> str:
-    aside = _put_aside(path)
-    return f"{path} was damaged, so recordings begin again; runs and chats go on. The damaged file is kept as {aside}."
 
 
 def is_readable(path: Path) -> bool:

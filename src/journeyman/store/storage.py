@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from journeyman.errors import StoreError
 from journeyman.store.file import File, Lock, is_held
-from journeyman.store.recordings import events_path
-from journeyman.store.repair import is_readable, open_or_put_aside, open_or_repair, put_aside_on_close, rescue_on_close
+from journeyman.store.recordings import EVENTS, events_path
+from journeyman.store.repair import is_readable, open_or_repair, repair_on_close
 
 Statement: TypeAlias = tuple[str, Sequence[Sequence[object]]]
 """SQL that writes, and the values of each time that it is executed."""
@@ -112,7 +112,7 @@ class FileStorage:
             raise
 
     def _open_events(self) -> File:
-        self._events, notice = open_or_put_aside(self._path)
+        self._events, notice = open_or_repair(self._path, kind=EVENTS)
         self.notice = " ".join(filter(None, (self.notice, notice))) or None
         self._store.attach(self._path, "events")
         return self._events
@@ -176,7 +176,7 @@ class FileStorage:
             each.is_damaged = False
         if is_damaged:  # which turned out when both were read at once, or one was written to
             is_store = self._events is None or is_readable(self._path)
-            notice = rescue_on_close(Path(self.place)) if is_store else put_aside_on_close(self._path)
+            notice = repair_on_close(Path(self.place)) if is_store else repair_on_close(self._path, EVENTS)
             self.notice = notice or self.notice
 
 

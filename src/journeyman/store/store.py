@@ -23,7 +23,7 @@ from journeyman.store.database import without_password
 from journeyman.store.file import Damaged, File, Lock, damaged
 from journeyman.store.log import RECORD, NewRecord, SessionRecord, seal_records
 from journeyman.store.redacted import StepRedactor
-from journeyman.store.repair import StoreRepaired, open_or_repair, rescue, rescue_on_close
+from journeyman.store.repair import StoreRepaired, open_or_repair, repair, repair_on_close
 from journeyman.store.sessions import SessionHead, SessionInfo, SessionRows, SqlRows, StoredSession, StoredSessions
 from journeyman.tools.redaction import Secret
 
@@ -75,7 +75,7 @@ class Store(StoredSessions):
         except Damaged:
             # First: what stays open would go on with the file that is put aside.
             self._file.close()
-            self.notice = rescue(self.path)
+            self.notice = repair(self.path)
             warnings.warn(StoreRepaired(self.notice), stacklevel=2)
             self._file = File(self.path)
         return super()._use(work, stays_open=stays_open)
@@ -106,7 +106,7 @@ class Store(StoredSessions):
             self._recorder.close()
         self._file.close()
         if self._file.is_damaged:  # which turned out when it was written to
-            self.notice = rescue_on_close(self.path) or self.notice
+            self.notice = repair_on_close(self.path) or self.notice
 
     def __enter__(self) -> Store:
         return self
