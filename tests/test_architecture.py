@@ -95,7 +95,7 @@ HOMES: dict[str, str] = {
     "openai": "models.openai",
     "opentelemetry": "otel",
     "procrastinate": "durable.postgres.procrastinate",
-    "psycopg": "durable.postgres store.connection store.database store.postgres store.shared",
+    "psycopg": "durable.postgres store.client store.database store.postgres store.shared",
     "pydantic_ai": "models.bridge",
     "pytest": "pytest_plugin",
     "starlette": "serve mcp_server cli.serve view",

@@ -310,7 +310,7 @@ PRIVATE: dict[str, str] = {
     "cli/warm.py: _shutdown": _OF_PYTHON,
     "durable/test_heard_at_once.py: setattr journeyman.durable.driver._LOOK_S": _CLOCKS,
     "durable/test_heard_at_once.py: setattr journeyman.durable.worker._PATIENCE_S": _CLOCKS,
-    "durable/test_tickets.py: setattr journeyman.durable.": _CLOCKS,
+    "durable/test_tickets.py: setattr journeyman.": _CLOCKS,
     "durable/test_tickets.py: setattr journeyman.durable.worker._PATIENCE_S": _CLOCKS,
     "loop/test_unknown_use.py: _n_grants": "Nothing else tells what a budget holds back.",
     "loop/test_unknown_use.py: _tokens_reserved": "Nothing else tells what a budget holds back.",

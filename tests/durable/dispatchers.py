@@ -13,7 +13,7 @@ from examples.dispatchers.pgqueuer_dispatcher import PgQueuerDispatcher
 from journeyman.durable import Dispatcher, PostgresEngine, schema_sql
 
 if TYPE_CHECKING:
-    from journeyman.durable.postgres.connections import Connection
+    from journeyman.store.client import Connection
 
 
 E = TypeVar("E", bound=PostgresEngine, default=PostgresEngine)

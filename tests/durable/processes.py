@@ -234,7 +234,7 @@ class MortalPostgresEngine(PostgresEngine):
     is_dead = False
 
     async def open(self) -> None:
-        connect, patiently = self.connections.connected, self.connections.patiently
+        connect, patiently = self.connections.client.connect, self.connections.patiently
 
         async def held(work: Callable[..., Awaitable[Any]], **options: bool) -> Any:  # noqa: ANN401 - whatever `work` returns
             with time_stands_still():
@@ -249,7 +249,7 @@ class MortalPostgresEngine(PostgresEngine):
                 raise asyncio.CancelledError
             return connection
 
-        self.connections.connected, self.connections.patiently = connected, held
+        self.connections.client.connect, self.connections.patiently = connected, held
         with time_stands_still():
             await super().open()
 

@@ -208,6 +208,10 @@ class DatabaseConnection(psycopg.AsyncConnection[Any]):
         self.heard.witness.ended(end, n_rows=0)
 
 
+_connect_as: Final[Any] = vars(psycopg.AsyncConnection)["connect"].__func__
+"""Connects as one of a class: `AsyncConnection` itself is the base of another one, which no witness hears."""
+
+
 def hear_statements(witness: Witness) -> None:
     """Let a witness hear all that this process writes into stores from now on: for a process that ends with it."""
 
@@ -219,4 +223,4 @@ def hear_statements(witness: Witness) -> None:
     _connect = partial(sqlite3.connect, factory=FileConnection)
     setattr(sqlite3, "connect", connect)  # noqa: B010 - of a module, which the type checker takes for constant
     _of_database.append(witness)
-    setattr(psycopg, "AsyncConnection", DatabaseConnection)  # noqa: B010 - the same
+    setattr(psycopg.AsyncConnection, "connect", partial(_connect_as, DatabaseConnection))  # noqa: B010 - the same

@@ -31,7 +31,7 @@ from tests.support.postgres import DeafSocket, PostgresServer
 from tests.support.shares import share_of
 
 if TYPE_CHECKING:
-    from journeyman.durable.postgres.connections import Connection
+    from journeyman.store.client import Connection
 
 
 FIRST, *OTHERS = DISPATCHERS
@@ -158,8 +158,8 @@ async def test_a_ticket_is_written_with_what_makes_its_run_ready_and_what_goes_o
 async def test_an_approval_wakes_a_run_in_another_process(
     emptied: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for place in ("driver._LOOK_S", "postgres.connections._POLL_S"):  # nobody waits for the next look
-        monkeypatch.setattr(f"journeyman.durable.{place}", 3_600.0)
+    for place in ("durable.driver._LOOK_S", "store.client._POLL_S"):  # nobody waits for the next look
+        monkeypatch.setattr(f"journeyman.{place}", 3_600.0)
     world = World()
     async with (
         Durable(jobs.engine(emptied), suspend_after_s=0.05) as left,

@@ -7,20 +7,17 @@ them.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cache, reduce
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from journeyman.errors import StoreError, quoted
 from journeyman.files import read_text
 from journeyman.narrowing import is_list
 from journeyman.store import recordings
-
-if TYPE_CHECKING:
-    from journeyman.store.connection import Connection
+from journeyman.store.codec import check_version
 
 SCHEMES: Final = ("postgresql", "postgres")
 VERSION: Final = 7
@@ -41,9 +38,6 @@ _TYPES: Final = (
     (r"\bTEXT\b", 'TEXT COLLATE "C"'),
 )
 """How Postgres says what the tables of recordings say."""
-
-HAS_VERSION: Final = "SELECT to_regclass('jm_version') IS NOT NULL"
-GET_VERSION: Final = "SELECT max(version) FROM jm_version"
 
 NUMBERING: Final = 0x6A6D_0002
 """The number of the lock of who numbers a signal: who has read one must have read all before it."""
@@ -154,7 +148,7 @@ class Database:
         """The database, for messages: without a password."""
         self._secrets = _secrets_of(self._address)
 
-    def parameters(self, *, is_direct: bool, **unless_given: str) -> dict[str, Any]:
+    def parameters(self, *, is_direct: bool, unless_given: Mapping[str, str]) -> dict[str, Any]:
         """Return with what to connect. `is_direct`: to the database itself, and not to a pooler before it."""
         from psycopg.conninfo import conninfo_to_dict
 
@@ -170,13 +164,6 @@ class Database:
                 hint="Name the database itself, too, for one connection of each process: …?direct=HOST:PORT.",
             )
 
-    def lacks_tables_at(self, connection: Connection) -> bool:
-        """Ask the database, and tell what `lacks_tables` does."""
-        (has_version,) = connection.execute(HAS_VERSION.encode()).fetchall()[0]
-        version = connection.execute(GET_VERSION.encode()).fetchall()[0][0] if has_version else None
-        info = connection.info
-        return self.lacks_tables(info.server_version, info.parameter_status("server_encoding"), version)
-
     def lacks_tables(self, server: int, encoding: str | None, version: int | None) -> bool:
         """Tell whether tables are to be made. `version` is that of those which are there.
 
@@ -191,29 +178,9 @@ class Database:
                 f"{self.place} has the encoding {encoding}, which cannot hold every text.",
                 hint="Make one with: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
             )
-        if version is not None and version > VERSION:
-            raise StoreError(
-                f"{self.place} has tables of version {version}; this version of journeyman knows those up to"
-                f" {VERSION}.",
-                hint="Update journeyman, or use another database. Nothing was changed.",
-            )
-        if version is not None and version < VERSION:
-            raise StoreError(
-                f"{self.place} has tables of version {version}, which only versions of journeyman before the first"
-                " release read.",
-                hint="Use another database, or go on with the version that made them. Nothing was changed.",
-            )
+        if version is not None:
+            check_version(f"{self.place} has tables of version", version, VERSION, another="database")
         return version is None
-
-    @contextmanager
-    def explaining(self, what: str) -> Generator[None]:
-        """Raise what goes wrong in the block as a `StoreError` that says that the database could not be `what`."""
-        try:
-            yield
-        except StoreError:
-            raise
-        except Exception as error:
-            raise self.explained(error, what) from error
 
     def explained(self, error: BaseException, what: str) -> StoreError:
         """Return what went wrong as a `StoreError`, which may pass if the database is away."""

@@ -17,16 +17,15 @@ import secrets
 import socket
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from journeyman.definition import explain_arguments
 from journeyman.errors import SessionInUse, StoreError
-from journeyman.files import check_same_process
 from journeyman.session import Sessions
-from journeyman.store.connection import patient_connection
-from journeyman.store.database import HELD, NOTICED, Database, check_installed, make_tables
+from journeyman.store.client import Client, do_here, in_transaction, rows_of, run_now, wait_here
+from journeyman.store.database import HELD, NOTICED, Database
 from journeyman.store.log import RECORD, NewRecord, SessionRecord, seal_records
 from journeyman.store.redacted import StepRedactor
 from journeyman.store.repair import StoreRepaired
@@ -34,8 +33,11 @@ from journeyman.store.sessions import SessionHead, SessionRows, SqlRows, StoredS
 from journeyman.tools.redaction import Secret
 
 if TYPE_CHECKING:
-    from journeyman.store.connection import Connection
+    from journeyman.store.client import Connection
 
+ANSWER_S: Final = 5.0
+"""How many seconds to wait for an answer of the database. It is waited for where the event loop runs, so it bounds
+how long a server of many clients stands still."""
 _STATEMENT_MS: Final = 4_000
 """How many milliseconds the database works on one statement before it gives up by itself. Less than `ANSWER_S`: a
 server that is well then says so itself, and the connection and its lock stay."""
@@ -43,7 +45,7 @@ _ENDING_MS: Final = 1_000
 """How many milliseconds to wait for the lock of a connection that is ending. A process that was killed is noticed
 there a moment later."""
 # Shorter than for runs in the background: whoever opens or writes a session holds up the event loop.
-_SHORT: Final[Mapping[str, str]] = {"connect_timeout": "3", "tcp_user_timeout": "5000"}
+_SHORT: Final = {"connect_timeout": "3", "tcp_user_timeout": "5000"}
 _BEGUN: Final = f"{NOTICED}, set_config('statement_timeout', '{_STATEMENT_MS}', false)"
 _NUMBER: Final = "SELECT hashtextextended('journeyman session ' || 'jm_sessions'::regclass::oid || ' ' || %s::text, 0)"
 """The number of a session's lock. It is another one for the tables of another schema."""
@@ -72,7 +74,6 @@ _BEGIN: Final = (
 _END: Final = "SELECT n, crc FROM jm_conversation WHERE session = %s::text ORDER BY n DESC LIMIT 1"
 _TAKE_BACK: Final = "DELETE FROM jm_conversation WHERE session = %s::text AND n > %s::bigint"
 _PUT_ASIDE: Final = "UPDATE jm_conversation SET session = %s::text WHERE session = %s::text AND n > %s::bigint"
-_TRIES: Final = 3
 
 
 @explain_arguments
@@ -106,102 +107,91 @@ class DatabaseRows(SqlRows):
     def __init__(self, database: Database) -> None:
         """Connect, and make the tables that are not there."""
         self.place = f"t{database.place[1:]}"
-        self._database = database
         # Postgres cuts a name at 63 bytes: with 24 of the host's, the longest has 57.
         self._name = f"journeyman chat {os.getpid()} {secrets.token_hex(4)} {socket.gethostname()[:24]}"
         """Tells others who has the session."""
-        self._number: int | None = None
-        """The number of the lock, once it was taken."""
-        self._made: Connection | None = None
-        self._pid = os.getpid()
+        self._client: Final = Client(
+            database,
+            waiting=wait_here(ANSWER_S),
+            settings=_BEGUN,
+            take=self._take,
+            unless_given=_SHORT,
+            always={"application_name": self._name},
+        )
+        self._id: str | None = None
+        """The session that is locked."""
+        self._number = 0
+        """The number of its lock."""
         self._n = 0
         """The number of the last record of the session, which is stored for certain."""
         self._sent: SessionRecord | None = None
         """The last record of what was sent behind it and may be stored: the connection was lost before the answer."""
-        check_installed("Sessions")
-        try:
-            with database.explaining("opened"):
-                self._connect()
-                if database.lacks_tables_at(self._connection):
-                    self._connection.execute(make_tables().encode())
-        except BaseException:
-            self.close()
-            raise
-
-    @property
-    def _is_lost(self) -> bool:
-        return self._made is None or self._made.closed
-
-    @property
-    def _connection(self) -> Connection:
-        assert self._made is not None
-        return self._made
-
-    def _connect(self) -> None:
-        """Make the connection, instead of one that there was."""
-        check_same_process(self._pid, f"The session in {self.place}")
-        self._lose()
-        # To the database itself: a pooler gives each transaction another connection, and a lock belongs to one.
-        given: dict[str, Any] = self._database.parameters(is_direct=True, **_SHORT)
-        given["application_name"] = self._name
-        threshold = self._database.prepare_threshold
-        self._made = patient_connection().connect("", autocommit=True, prepare_threshold=threshold, **given)
-        self._database.check_number(self._made.info.backend_pid, self._rows(_BEGUN)[0][0])
-
-    def _rows(self, query: str, *given: object) -> list[tuple[Any, ...]]:
-        check_same_process(self._pid, f"The session in {self.place}")
-        # As text, the bytes of a body would come as hexadecimal digits, twice as long.
-        cursor = self._connection.cursor(binary=True)
-        cursor.execute(query.encode(), given or None)
-        return cursor.fetchall() if cursor.description else []
+        run_now(self._client.open("Sessions"))
 
     def select(self, query: str, given: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        with self._database.explaining("read"):
-            return self._rows(query, *given)
+        return do_here(self._client, "read", lambda made: rows_of(made, query, given))
 
     def execute_all(self, statements: Sequence[tuple[str, Sequence[object]]]) -> None:
-        with self._database.explaining("written"), self._connection.transaction():
-            for statement, given in statements:
-                self._rows(statement, *given)
+        async def work(made: Connection) -> None:
+            async with in_transaction(made):
+                for statement, given in statements:
+                    await made.execute(statement.encode(), given)
+
+        do_here(self._client, "written", work)
 
     def lock(self, id: str) -> None:
-        with self._database.explaining("opened"):
-            self._lock(id)
+        do_here(self._client, "opened", lambda made: self._lock(made, id))
+        self._id = id
 
-    def _lock(self, id: str) -> None:
-        self._number = number = self._rows(_NUMBER, id)[0][0]
+    async def _lock(self, made: Connection, id: str) -> None:
+        ((self._number,),) = await rows_of(made, _NUMBER, [id])
         # First whoever is left of this very process: a connection that was lost here may hold the lock there for a
         # while.
-        waits, holders = bool(self._rows(_END_OLD, number, self._name)), list[tuple[Any, ...]]()
-        for _ in range(_TRIES):
-            if self._has_locked(number, waits=waits):
-                return
-            holders = self._rows(_WHO, number)
-            if holders and (waits or not _has_died(holders[0][0])):
-                break
-            waits = bool(holders)
+        was_here = bool(await rows_of(made, _END_OLD, [self._number, self._name]))
+        if not was_here and (await rows_of(made, "SELECT pg_try_advisory_lock(%s::bigint)", [self._number]))[0][0]:
+            return
+        holders = await rows_of(made, _WHO, [self._number])
+        is_ending = was_here or not holders or _has_died(holders[0][0])
+        if is_ending and await self._has_waited(made):
+            return
         pid, whose = _who(*(holders[0] if holders else (None, None)))
         what = f"Session {id} in {self.place} is open in {whose}."
         raise SessionInUse(what, hint="Close it there first, or open another one.", pid=pid)
 
-    def _has_locked(self, number: int, *, waits: bool) -> bool:
-        if not waits:
-            return self._rows("SELECT pg_try_advisory_lock(%s::bigint)", number)[0][0]
+    async def _has_waited(self, made: Connection) -> bool:
+        """Wait for the lock. False: it is not free yet."""
         from psycopg.errors import LockNotAvailable
 
-        self._rows(f"SET lock_timeout = {_ENDING_MS}")
+        await made.execute(f"SET lock_timeout = {_ENDING_MS}".encode())
         try:
-            self._rows("SELECT pg_advisory_lock(%s::bigint)", number)
+            await made.execute(b"SELECT pg_advisory_lock(%s::bigint)", [self._number])
         except LockNotAvailable:
             return False
         finally:
-            self._rows("RESET lock_timeout")
+            await made.execute(b"RESET lock_timeout")
         return True
 
-    def _lose(self) -> None:
-        """Let the connection go, with the lock; but not a connection that a forked child shares with its parent."""
-        if self._made is not None and self._pid == os.getpid():
-            self._made.close()
+    async def _take(self, made: Connection) -> None:
+        """Lock the session on another connection, too, and see whether it ends with what was sent last.
+
+        Raises:
+            SessionInUse: somebody else has it open.
+            StoreError: somebody else went on with it.
+        """
+        if self._id is None:
+            return
+        # The lock first: what is read of the end then stays the end.
+        await self._lock(made, self._id)
+        end = await self._end_of(made, self._id)
+        if self._sent is None or end != (self._sent.n, self._sent.crc):
+            if end[0] != self._n:
+                raise self._explain_change(self._id)
+            self._sent = None
+
+    async def _end_of(self, made: Connection, id: str) -> tuple[int, int]:
+        """Return the number and the checksum of the last record of a session."""
+        n, crc = next(iter(await rows_of(made, _END, [id])), (0, 0))
+        return n, crc
 
     def read(self, id: str) -> Sequence[SessionRecord]:
         records = super().read(id)
@@ -209,8 +199,8 @@ class DatabaseRows(SqlRows):
         return records
 
     def refresh(self, id: str) -> None:
-        if not self._is_lost and (end := self.select(_END, (id,))):
-            self._n = end[0][0]
+        if not self._client.is_lost:
+            self._n, _ = do_here(self._client, "read", lambda made: self._end_of(made, id))
 
     def put_aside(self, id: str, good: Sequence[SessionRecord], n_bad: int) -> str:
         self._n, name = len(good), f"{aside_of(id)[0]}damaged-{time.time():.3f}"
@@ -224,71 +214,48 @@ class DatabaseRows(SqlRows):
         return notice
 
     def append(self, head: SessionHead, lines: Sequence[NewRecord], *, is_new: bool, waits: bool) -> int:
-        with self._database.explaining("written"):
-            if self._is_lost or self._sent is not None:
-                if self._go_on(head.id):
-                    # Whoever asked for it was told that it could not be written.
-                    self._rows(_TAKE_BACK, head.id, self._n)
-                self._sent = None
-            for _ in range(_TRIES):
-                records = seal_records(head.id, lines, after=self._n, at=time.time())
-                if self._is_written(head, records, is_new=is_new):
-                    self._n, self._sent = records[-1].n, None
-                    return self._n
-        what = f"Session {head.id} in {self.place} could not be written: its connection was lost again and again."
-        raise StoreError(what, hint="Try again.", may_pass=True)
+        sent: SessionRecord | None = None
 
-    def _is_written(self, head: SessionHead, records: Sequence[SessionRecord], *, is_new: bool) -> bool:
-        """Write. False: it is not stored, and may be written again.
+        async def work(made: Connection) -> int:
+            nonlocal sent
+            if self._sent is not None and self._sent is not sent:
+                # It is stored, and whoever asked for it was told that it could not be written.
+                await made.execute(_TAKE_BACK.encode(), [head.id, self._n])
+                self._sent = None
+            while self._sent is None:
+                records = seal_records(head.id, lines, after=self._n, at=time.time())
+                sent = self._sent = records[-1]  # before it is sent: without an answer, nobody knows if it is stored
+                await self._write(made, head, records, is_new=is_new)
+            self._n, self._sent = self._sent.n, None
+            return self._n
+
+        return do_here(self._client, "written", work)
+
+    async def _write(
+        self, made: Connection, head: SessionHead, records: Sequence[SessionRecord], *, is_new: bool
+    ) -> None:
+        """Write. Nothing counts as sent if the database has refused it.
 
         As for a step, one statement does it, which has no number that is known before its answer comes: records are
         found under the numbers that they have in their session.
         """
-        from psycopg import OperationalError
-        from psycopg.errors import ConnectionTimeout, ReadOnlySqlTransaction, UniqueViolation
+        from psycopg.errors import UniqueViolation
 
         begin = (head.id, head.agent, head.created, head.parent) if is_new else (head.id,)
-        self._sent = records[-1]  # before it is sent: without an answer, nobody knows whether it is stored
+        given = [*begin, *map(list, zip(*records, strict=True))]
         try:
-            if not self._rows(_BEGIN if is_new else _WRITE_ON, *begin, *map(list, zip(*records, strict=True))):
+            if not await rows_of(made, _BEGIN if is_new else _WRITE_ON, given):
                 raise self._explain_change(head.id)
-        except Exception as error:
-            if not self._is_lost:  # that was the answer
-                self._sent = None
-            if isinstance(error, UniqueViolation):  # who has ended a turn has used the number
-                self.refresh(head.id)
-                return False
-            if isinstance(error, ReadOnlySqlTransaction):  # what was the primary is a copy now
-                self._lose()
-            # Not after a timeout: all of its time is used up, while the event loop stood still. What is stored is
-            # looked at before the next write.
-            elif not self._is_lost or not isinstance(error, OperationalError) or isinstance(error, ConnectionTimeout):
-                raise
-            if self._go_on(head.id):
-                return True
+        except UniqueViolation:  # who has ended a turn has used the number
             self._sent = None
-            return False
-        return True
-
-    def _go_on(self, id: str) -> bool:
-        """Connect again, and see where the session ends. True: with what was sent last.
-
-        Raises:
-            SessionInUse: somebody else has it open.
-            StoreError: the database is away, or somebody else went on with the session.
-        """
-        self._connect()
-        try:
-            # The lock first: what is read of the end then stays the end.
-            self._lock(id)
-            end = next(iter(self._rows(_END, id)), (0, 0))
-            is_held = self._sent is not None and end == (self._sent.n, self._sent.crc)
-            if not is_held and end[0] != self._n:
-                raise self._explain_change(id)
-        except BaseException:
-            self._lose()
+            self._n, _ = await self._end_of(made, head.id)
+        except Exception:
+            if not made.closed:
+                self._sent = None
             raise
-        return is_held
+        except BaseException:
+            self._client.lose()  # what is stored is seen on the next one
+            raise
 
     def _explain_change(self, id: str) -> StoreError:
         return StoreError(
@@ -297,12 +264,13 @@ class DatabaseRows(SqlRows):
         )
 
     def close(self) -> None:
-        if self._pid == os.getpid() and not self._is_lost and self._number is not None:
+        held = self._client.held
+        if self._id is not None and held is not None and not self._client.is_lost:
             from psycopg import Error
 
             with suppress(Error):  # the end of a connection is noticed there a moment later
-                self._rows("SELECT pg_advisory_unlock(%s::bigint)", self._number)
-        self._lose()
+                run_now(held.execute(b"SELECT pg_advisory_unlock(%s::bigint)", [self._number]))
+        self._client.close()
 
 
 _NAME: Final = re.compile(r"journeyman chat (\d+) [0-9a-f]{8} (.*)")

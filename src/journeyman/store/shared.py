@@ -1,31 +1,36 @@
 """The rows of recordings in a Postgres database, which processes on many machines may share.
 
-Each has a connection of its own to the database itself, which holds the lock of who records there, and hears what
-others say. Whatever fails loses the connection, and with it what was begun. Who writes then connects again, for a
-while, and writes all of it once more, which changes nothing if only the answer was lost.
+Each has one connection to the database itself, which holds the lock of who records there, and hears what others say.
+Who writes connects again for a while when it is lost, and writes all of it once more, which changes nothing if only the
+answer was lost.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
 import time
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext, suppress
+from functools import lru_cache, partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from journeyman.errors import StoreError
-from journeyman.files import check_same_process
-from journeyman.store.connection import patient_connection
+from journeyman.store.client import (
+    Client,
+    do_here,
+    in_transaction,
+    rows_of,
+    run_now,
+    take_lock_of,
+    wait_here,
+    without_limit,
+)
 from journeyman.store.database import (
-    END_OLD,
     HELD,
     NOTICED,
     NUMBERING,
     Database,
-    check_installed,
     lock_number,
     make_recordings,
     make_tables,
@@ -35,9 +40,9 @@ from journeyman.store.database import (
 from journeyman.store.storage import SAY, Statement, Storage
 
 if TYPE_CHECKING:
-    from psycopg import Cursor
+    from psycopg import AsyncCursor
 
-    from journeyman.store.connection import Connection
+    from journeyman.store.client import Connection
 
 T = TypeVar("T")
 
@@ -48,10 +53,6 @@ PATIENCE_S: Final = 30.0
 """How many seconds a recorder waits for a database that is away."""
 _BRIEFLY_S: Final = 5.0
 """How many seconds everybody else who writes waits for it."""
-_AGAIN_S, _SELDOM_S = 0.02, 0.5
-_POLL_S: Final = 1.0
-"""How often, in seconds, to look for news of which nobody has told. Nobody tells of what was said while the
-connection was lost."""
 # Whoever records and has lost its connection is back sooner.
 _GONE_S: Final = 0.5
 # Looks at the locks are remembered so long: a list of many recordings waits once, and not for each.
@@ -80,11 +81,11 @@ _SPELLINGS: Final = (
 
 
 @lru_cache(maxsize=512)
-def _spelled(statement: str) -> bytes:
+def _spelled(statement: str) -> str:
     """Return a statement as Postgres reads it."""
     for pattern, instead in _SPELLINGS:
         statement = pattern.sub(instead, statement)
-    return statement.encode()
+    return statement
 
 
 def _values(given: Sequence[object]) -> list[Any]:
@@ -92,8 +93,8 @@ def _values(given: Sequence[object]) -> list[Any]:
     return [int(each) if isinstance(each, bool) else storable_value(each) for each in given]
 
 
-def _fetch_rows(cursor: Cursor[tuple[Any, ...]]) -> list[Any]:
-    return [tuple([restored(value) for value in row]) for row in cursor.fetchall()]
+def _restored_rows(found: Sequence[tuple[Any, ...]]) -> list[Any]:
+    return [tuple([restored(value) for value in row]) for row in found]
 
 
 class SharedStorage:
@@ -105,155 +106,77 @@ class SharedStorage:
         Raises:
             StoreError: the database cannot be used.
         """
-        check_installed("Recordings")
         try:
-            self.database = Database(url)
+            database = Database(url)
         except ValueError as error:  # of an option
             raise StoreError(str(error), hint="Look at the URL.") from None
-        self.place: Final = self.database.place
+        name = owner or "reader"
+        self.place: Final = database.place
         self.notice: Final = None
         self.owner: Final = owner
-        self._name: Final = secrets.token_hex(8)
-        """Tells what was said here from what others say."""
+        self.client: Final = Client(
+            database,
+            waiting=wait_here(ANSWER_S),
+            name=name,
+            settings=_BEGUN,
+            channel=_TO_LOOKERS if owner is None else _TO_RECORDERS,
+            take=None if owner is None else partial(take_lock_of, owner),
+            always={"application_name": f"journeyman {name}"},
+        )
+        """Has the one connection. One that is lost is lost with what was begun on it."""
         self._alone = RLock()
-        self._made: Connection | None = None
-        self._pid = os.getpid()
-        self._is_closed = False
         self._version = 0
-        self.server = ""
-        """The server that it is connected to."""
-        self._due_s = 0.0
-        """When it is next looked for news unasked."""
         self._looks: list[tuple[float, set[int]]] = []
         """Which locks were held, and when."""
-        self._tells: Final = (
-            b"SELECT pg_notify(%s, %s)",
-            (_TO_RECORDERS if owner is None else _TO_LOOKERS, self._name),
-        )
+        self._tells: Final = (b"SELECT pg_notify(%s, %s)", (_TO_RECORDERS if owner is None else _TO_LOOKERS, name))
         """The statement that tells others that something was written."""
-        try:
-            with self.database.explaining("opened"):
-                connection = self._connect_if_lost()
-                lacks = self.database.lacks_tables_at(connection)  # or they cannot be used
-                if owner is not None and lacks:
-                    connection.execute(make_tables().encode())
-                if owner is not None and not self.has("rec_words"):  # the newest: whoever has it has all
-                    connection.execute(make_recordings().encode())
-                elif owner is not None:
-                    # It writes nothing, and fails where writing would.
-                    connection.execute(_MAY_WRITE.encode())
-        except BaseException:
-            self.close()
-            raise
+        run_now(self.client.open("Recordings", self._prepare))
 
-    # -- the connection
+    async def _prepare(self, made: Connection, is_lacking: bool) -> None:
+        if self.owner is None:
+            return
+        if is_lacking:
+            await made.execute(make_tables().encode())
+        ((has_all,),) = await rows_of(made, "SELECT to_regclass('rec_words') IS NOT NULL")  # the newest
+        # The statement that writes nothing fails where writing would.
+        await made.execute((_MAY_WRITE if has_all else make_recordings()).encode())
 
-    def _connect_if_lost(self) -> Connection:
-        """Return the connection, made again if it was lost."""
-        check_same_process(self._pid, self.place)
-        if self._is_closed:
-            raise StoreError(f"{self.place} was closed.", hint="Open it again.")
-        if self._made is None or self._made.closed:
-            self._made = self._connect()
-            self._version += 1
-        return self._made
-
-    def _connect(self) -> Connection:
-        given = self.database.parameters(is_direct=True)
-        given["application_name"] = f"journeyman {self.owner or 'reader'}"
-        threshold = self.database.prepare_threshold
-        made = patient_connection().connect("", autocommit=True, prepare_threshold=threshold, **given)
-        try:
-            made.answer_s = ANSWER_S
-            made.add_notify_handler(lambda told: self._hear(told.payload))
-            ((pid, self.server, *_),) = made.execute(_BEGUN.encode()).fetchall()
-            if self.owner is not None:
-                self.database.check_number(made.info.backend_pid, pid)
-                number = lock_number(self.owner)
-                # A connection of this process that was lost here may hold the lock there.
-                made.execute(END_OLD.encode(), (number,))
-                made.execute(b"SELECT pg_advisory_lock(%s::bigint)", (number,))
-            if made.info.backend_pid == pid:  # no pooler is between
-                made.execute(f"LISTEN {_TO_LOOKERS if self.owner is None else _TO_RECORDERS}".encode())
-        except BaseException:
-            made.close()
-            raise
-        return made
-
-    def _lose(self) -> None:
-        """Let the connection go, with what was begun; but not one that a forked child shares with its parent."""
-        if self._made is not None and self._pid == os.getpid():
-            self._made.close()
-
-    def _explain(self, error: BaseException, what: str) -> StoreError:
-        """Return what went wrong as a `StoreError`."""
-        fault = self.database.explained(error, what)
-        fault.is_busy = fault.may_pass
-        return fault
-
-    def _try_twice(self, what: str, work: Callable[[Connection], T]) -> T:
-        """Do some work; if the connection was lost meanwhile, once more."""
+    def _do(self, what: str, work: Callable[[Connection], Awaitable[T]], *, patience_s: float = 0.0) -> T:
         with self._alone:
-            for is_second in (False, True):
-                was_there = self._made is not None and not self._made.closed
-                try:
-                    return work(self._connect_if_lost())
-                except Exception as error:
-                    is_lost = self._made is not None and self._made.closed
-                    # A connection that could not be made is not tried again here, nor one that was lost twice.
-                    if is_second or not (was_there and is_lost):
-                        raise self._explain(error, what) from error
-        raise AssertionError("unreachable")
-
-    def _hear(self, name: str) -> None:
-        if name != self._name:
-            self._due_s = 0.0
+            try:
+                return do_here(self.client, what, work, patience_s=patience_s)
+            except StoreError as fault:
+                fault.is_busy = fault.may_pass and patience_s < PATIENCE_S  # else it was waited for long enough
+                raise
 
     # -- rows
 
     def rows(self, query: str, given: Sequence[object] = (), /) -> list[Any]:
-        return self._try_twice(
-            "read", lambda made: _fetch_rows(made.execute(_spelled(query), _values(given), binary=True))
-        )
+        return _restored_rows(self._do("read", lambda made: rows_of(made, _spelled(query), _values(given))))
 
     def write(self, *said: Statement, tells: bool = False, is_large: bool = False) -> list[Any]:
-        with self._alone:
-            until_s, wait_s = time.monotonic() + (_BRIEFLY_S if self.owner is None else PATIENCE_S), _AGAIN_S
-            while True:
-                try:
-                    return self._write(said, tells=tells, is_large=is_large)
-                except BaseException as error:
-                    # With its connection: what was begun is then taken back, whatever state it was in.
-                    self._lose()
-                    if not isinstance(error, Exception):
-                        raise
-                    fault = self._explain(error, "written")
-                    if not fault.may_pass or time.monotonic() > until_s:
-                        fault.is_busy = fault.may_pass and self.owner is None  # a recorder has waited long enough
-                        raise fault from error
-                time.sleep(wait_s)
-                wait_s = min(2 * wait_s, _SELDOM_S)
-
-    def _write(self, said: Sequence[Statement], *, tells: bool, is_large: bool) -> list[Any]:
-        made = self._connect_if_lost()
-        made.answer_s = None if is_large else ANSWER_S
-        # Without waiting for each answer: a batch has many statements.
-        with made.pipeline():
-            made.execute(b"BEGIN")
-            if is_large:
-                made.execute(b"SET LOCAL statement_timeout = 0")
+        async def work(made: Connection) -> list[Any]:
             cursor = made.cursor(binary=True)
-            for statement, rows in said:
-                cursor = made.cursor(binary=True)
-                if len(rows) == 1:
-                    cursor.execute(_spelled(statement), _values(rows[0]))
-                else:
-                    cursor.executemany(_spelled(statement), [_values(row) for row in rows])
-            if tells:
-                made.execute(*self._tells)
-            made.execute(b"COMMIT")
-        made.answer_s = ANSWER_S
-        return _fetch_rows(cursor) if cursor.description else []
+            # Without waiting for each answer: a batch has many statements.
+            with without_limit(made) if is_large else nullcontext():
+                async with in_transaction(made):
+                    if is_large:
+                        await made.execute(b"SET LOCAL statement_timeout = 0")
+                    for statement, rows in said:
+                        cursor = await self._send(made, statement, rows)
+                    if tells:
+                        await made.execute(*self._tells)
+            return _restored_rows(await cursor.fetchall()) if cursor.description else []
+
+        return self._do("written", work, patience_s=_BRIEFLY_S if self.owner is None else PATIENCE_S)
+
+    async def _send(self, made: Connection, statement: str, rows: Sequence[Sequence[object]]) -> AsyncCursor[Any]:
+        cursor, spelled = made.cursor(binary=True), _spelled(statement).encode()
+        if len(rows) == 1:
+            await cursor.execute(spelled, _values(rows[0]))
+        else:
+            await cursor.executemany(spelled, [_values(row) for row in rows])
+        return cursor
 
     def say(self, given: Sequence[object], /) -> None:
         self.write((_NUMBERING, [()]), (SAY, [given]), tells=True)
@@ -268,19 +191,10 @@ class SharedStorage:
         from psycopg import Error
 
         with self._alone:
-            now_s = time.monotonic()
-            try:
-                if self._made is not None and not self._made.closed:
-                    # Without a question to the server: what it has told lies in the socket.
-                    self._made.pgconn.consume_input()
-                    while (told := self._made.pgconn.notifies()) is not None:
-                        self._hear(told.extra.decode())
-                if now_s >= self._due_s or (self.owner is not None and self._made is not None and self._made.closed):
-                    self._due_s = now_s + _POLL_S
-                    self._connect_if_lost()
+            if self.client.has_news():
+                with suppress(Error):
+                    run_now(self.client.hold())
                     self._version += 1
-            except Error:
-                self._lose()
             return self._version
 
     def size(self) -> int:
@@ -289,18 +203,18 @@ class SharedStorage:
     def reclaim(self) -> str | None:
         warned: list[str] = []
 
-        def work(made: Connection) -> None:
+        async def work(made: Connection) -> None:
             made.add_notice_handler(lambda told: warned.append(told.message_primary or ""))
             # To vacuum a table may take any time.
-            made.answer_s = None
-            made.execute(b"SET statement_timeout = 0")
-            for table in _TABLES:
-                made.execute(f"VACUUM {table}".encode())
+            with without_limit(made):
+                await made.execute(b"SET statement_timeout = 0")
+                for table in _TABLES:
+                    await made.execute(f"VACUUM {table}".encode())
 
         try:
-            self._try_twice("vacuumed", work)
+            self._do("vacuumed", work)
         finally:
-            self._lose()  # with what was set for it
+            self.client.lose()  # with what was set for it
         if not warned:
             return None
         return f"{self.place} uses the room again once it was vacuumed by its owner, or by itself: {warned[0]}."
@@ -321,8 +235,7 @@ class SharedStorage:
 
     def close(self) -> None:
         with self._alone:
-            self._is_closed = True
-            self._lose()
+            self.client.close()
 
 
 if TYPE_CHECKING:

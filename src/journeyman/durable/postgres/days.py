@@ -12,10 +12,11 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from journeyman.store.client import rows_of
 from journeyman.store.database import MIGRATING
 
 if TYPE_CHECKING:
-    from journeyman.durable.postgres.connections import Connection
+    from journeyman.store.client import Connection
 
 _log = logging.getLogger("journeyman")
 
@@ -88,7 +89,7 @@ def days_of(now: float, days: int) -> list[dict[str, str]]:
 
 async def parts(connection: Connection) -> list[Days]:
     """Return the tables of days that there are."""
-    found = await (await connection.execute(_PARTS.encode())).fetchall()
+    found = await rows_of(connection, _PARTS)
     ranges = [(table, name, _RANGE.fullmatch(bound or "")) for table, name, bound in found]
     return [
         Days(table, name, None if at[1] == "MINVALUE" else at[1].strip("'"), at[2])
@@ -135,8 +136,8 @@ async def drop_days(connection: Connection, before: float, *, most_kept: int = M
         if part.end > prefix_of(before):
             continue
         given: list[Any] = [part.begin, part.begin, part.end]
-        found = await (await connection.execute(_LEFT.encode(), [*given, most_kept + 1])).fetchone()
-        if found is None or found[0] > most_kept:
+        [(n_left,)] = await rows_of(connection, _LEFT, [*given, most_kept + 1])
+        if n_left > most_kept:
             _log.warning("%s is kept: more than %d of its runs are left.", part.name, most_kept)
             continue
         try:

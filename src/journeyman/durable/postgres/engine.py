@@ -28,7 +28,6 @@ from journeyman.durable.postgres.connections import (
     record_of,
     restored,
     row_of,
-    rows_of,
     runs_of,
     signal_of,
     storable_value,
@@ -54,12 +53,13 @@ from journeyman.durable.records import (
 from journeyman.durable.rules import RowRule, return_row
 from journeyman.errors import StoreError
 from journeyman.session import Snapshot
+from journeyman.store.client import rows_of
 from journeyman.store.database import MIGRATING
 from journeyman.store.postgres import PostgresSessions
 from journeyman.store.sessions import StoredSession
 
 if TYPE_CHECKING:
-    from journeyman.durable.postgres.connections import Connection
+    from journeyman.store.client import Connection
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ class PostgresEngine(Transactions):
                 await connection.execute(b"SELECT pg_advisory_xact_lock(%s::bigint)", (MIGRATING,))
                 await self.dispatcher.setup(connection)
 
-        await self.connections.open()
+        await self.connections.client.open("Durable runs")
         try:
             await self.connections.patiently(work, takes_long=True)  # in turn
             await self._make_days(wall_clock())
@@ -99,7 +99,7 @@ class PostgresEngine(Transactions):
         self.connections.close()
 
     def has_news(self) -> bool:
-        return self.connections.has_news()
+        return self.connections.client.has_news()
 
     def listen(self, wake: Callable[[], None]) -> None:
         self.connections.listen(wake)

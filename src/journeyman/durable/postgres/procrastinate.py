@@ -24,11 +24,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from journeyman.cancellation import own_task, wait_until_ended
 from journeyman.durable.dispatch import GIVE_BACK_S, LEASE_S, Dispatcher, Requeue, ResumeRun, Ticket
 from journeyman.errors import StoreError, name_and_words
+from journeyman.store.client import rows_of
 
 if TYPE_CHECKING:
     from procrastinate.worker import Worker
 
-    from journeyman.durable.postgres.connections import Connection, Connections
+    from journeyman.durable.postgres.connections import Connections
+    from journeyman.store.client import Connection
 
 T = TypeVar("T")
 
@@ -114,19 +116,16 @@ class Procrastinate:
             StoreError: it is not installed, of another version, or has older tables.
         """
         _check_package()
-        found = await connection.execute(b"SELECT to_regclass('procrastinate_jobs') IS NOT NULL")
-        [[is_there]] = await found.fetchall()
+        [[is_there]] = await rows_of(connection, "SELECT to_regclass('procrastinate_jobs') IS NOT NULL")
         if not is_there:
             await connection.execute(schema().encode())
             return
-        lacking = await (await connection.execute(_LACKING.encode())).fetchall()
-        if lacking:
+        if lacking := await rows_of(connection, _LACKING):
             raise StoreError(
                 f"{self._connections.place} has older tables of Procrastinate, without {lacking[0][0]}.",
                 hint="Make them newer, as Procrastinate's page on migrations says. Nothing was changed.",
             )
-        found = await connection.execute(b"SELECT to_regclass('jm_tickets') IS NOT NULL")
-        [[is_there]] = await found.fetchall()
+        [[is_there]] = await rows_of(connection, "SELECT to_regclass('jm_tickets') IS NOT NULL")
         if not is_there:
             await connection.execute(_INDEX.encode())
 
@@ -343,7 +342,7 @@ class _Connector:
 
         while True:
             try:
-                connection = await self._connections.listening()
+                connection = await self._connections.client.connect(is_direct=True)
                 try:
                     await self._heard(connection, on_notification)
                 finally:
@@ -362,7 +361,7 @@ class _Connector:
             async for told in connection.notifies(timeout=_POLL_S, stop_after=1):
                 await on_notification(channel=told.channel, payload=told.payload)
             if self._all_of:
-                found = await (await connection.execute(_PLACES.encode())).fetchall()
+                found = await rows_of(connection, _PLACES)
                 new = [name for (name,) in found if name.startswith(self._all_of) and name not in heard]
                 self._places.extend(new)
 

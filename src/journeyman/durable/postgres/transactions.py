@@ -20,11 +20,9 @@ from journeyman.durable.postgres import statements as sql
 from journeyman.durable.postgres.connections import (
     ANSWER_S,
     Connections,
-    in_transaction,
     owner_of,
     restored,
     row_of,
-    rows_of,
     runs_of,
     storable_value,
     written_out,
@@ -34,10 +32,11 @@ from journeyman.durable.postgres.procrastinate import Procrastinate
 from journeyman.durable.records import Claim, Record, Row, Signal
 from journeyman.durable.rules import FactName, RowRule, RunFacts, hand_over_row, needs_ticket, signal_row
 from journeyman.errors import StoreError, name_and_words
+from journeyman.store.client import in_transaction, rows_of
 from journeyman.store.database import NUMBER, OUTCOME, holds
 
 if TYPE_CHECKING:
-    from journeyman.durable.postgres.connections import Connection
+    from journeyman.store.client import Connection
 
 T = TypeVar("T")
 
@@ -279,12 +278,12 @@ class Transactions(RunChanges):
                     return result
                 tried = None
             # Before it begins: a number of this server is never taken for one of a later server.
-            server = self.connections.server
+            server = self.connections.client.server
             async with in_transaction(connection):
                 self._numbers.pop(connection, None)
                 result = await work(connection)
                 # Before the end is sent: nobody could ask for it afterwards.
-                number = self._numbers.pop(connection, None) or await _number_of(connection)
+                number = self._numbers.pop(connection, None) or (await rows_of(connection, f"SELECT {NUMBER}"))[0][0]
                 tried = number, server, result
             return result
 
@@ -341,8 +340,3 @@ class Transactions(RunChanges):
         if is_queued and may_be_handed_over(row):
             await self._enqueue(connection, row, now=row.created)
         return True
-
-
-async def _number_of(connection: Connection) -> str:
-    """Return the number of the transaction that goes on."""
-    return (await rows_of(connection, f"SELECT {NUMBER}"))[0][0]
