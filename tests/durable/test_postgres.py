@@ -5,21 +5,19 @@ import gc
 import signal
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from urllib.parse import quote
 
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from journeyman import Agent, Success, tool
-from journeyman.durable import Durable, PostgresEngine, schema_sql
+from journeyman.durable import Durable, PostgresEngine
 from journeyman.durable.engine import Engine
 from journeyman.durable.records import BEGUN, MOST_BYTES, Change, Signal
 from journeyman.errors import StoreError
 from journeyman.store.database import NOTICED, NUMBER, OUTCOME
 from journeyman.testing.scripted import ScriptedModel, call
 from tests.durable.processes import START, a_row, a_signal, a_step, claimed, found, opened, ready_ids
-from tests.support import tamper
 from tests.support.postgres import DeafSocket, PostgresServer
 
 
@@ -34,60 +32,6 @@ async def engine(emptied: str) -> AsyncGenerator[PostgresEngine]:
 # -- its tables --------------------------------------------------------------------------------------------------------
 
 
-async def test_ten_processes_that_begin_at_once_make_the_tables_once(postgres: PostgresServer) -> None:
-    database = postgres.database()
-    engines = [PostgresEngine(postgres.url(database)) for _ in range(10)]
-    await asyncio.gather(*[each.open() for each in engines])
-    for n, each in enumerate(engines):
-        await each.add(a_row(f"run{n}"))
-    assert len(await engines[0].rows()) == 10
-    for each in engines:
-        await each.close()
-    with psycopg.connect(postgres.url(database)) as connection:
-        assert connection.execute("SELECT version FROM jm_version").fetchall() == [(7,)]
-    postgres.drop(database)
-
-
-async def test_who_may_not_make_the_tables_is_told_how_another_role_does(postgres: PostgresServer) -> None:
-    database = postgres.database()
-    postgres.execute(f"CREATE ROLE guest_{database} LOGIN")
-    url = postgres.url(database, user=f"guest_{database}")
-    with pytest.raises(StoreError, match=r"permission denied for schema public.*print\(schema_sql\(\)\)"):
-        await opened(url)
-    with psycopg.connect(postgres.url(database), autocommit=True) as connection:
-        connection.execute(schema_sql().encode())
-        for what in ("ALL TABLES", "ALL SEQUENCES"):
-            connection.execute(f"GRANT ALL ON {what} IN SCHEMA public TO guest_{database}".encode())
-    async with Durable(url) as durable:
-        assert isinstance(await durable.run(Agent(name="talker", model=ScriptedModel(["Done."])), "Go."), Success)
-    postgres.drop(database)
-    postgres.execute(f"DROP ROLE guest_{database}")
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        (tamper.NEWER_RUNS, "tables of version 8; this version of journeyman knows those up to 7"),
-        (tamper.OLDER_RUNS, "tables of version 4, which only versions of journeyman before the first release read"),
-    ],
-)
-async def test_tables_of_another_version_are_not_touched(database: str, change: str, why: str) -> None:
-    tamper.alter(database, change)
-    with pytest.raises(StoreError, match=why):
-        await opened(database)
-
-
-async def test_a_database_that_is_not_there_is_named(postgres: PostgresServer) -> None:
-    with pytest.raises(StoreError, match=r"The database 'nothing' on .* does not exist"):
-        await opened(postgres.url("nothing"))
-
-
-@pytest.mark.parametrize("option", ["direct=db", "prepare_threshold=often"])
-def test_an_option_that_cannot_be_is_refused_at_once(option: str) -> None:
-    with pytest.raises(ValueError, match=option):
-        Durable(f"postgresql://host/db?{option}")
-
-
 async def test_statements_are_not_prepared_where_the_url_says_so(emptied: str) -> None:
     engine = await opened(f"{emptied}&prepare_threshold=none")
     for n in range(9):
@@ -96,17 +40,6 @@ async def test_statements_are_not_prepared_where_the_url_says_so(emptied: str) -
     prepared = await engine.connections.patiently(lambda connection: connection.execute(count))
     assert await prepared.fetchone() == (0,)
     await engine.close()
-
-
-async def test_a_pooler_is_refused_unless_the_database_itself_is_named(postgres: PostgresServer, emptied: str) -> None:
-    name = str(conninfo_to_dict(emptied)["dbname"])
-    async with DeafSocket(postgres, name, hides_number=True) as pooler:
-        with pytest.raises(StoreError, match=r"is a pooler.*direct=HOST:PORT"):
-            await opened(pooler.url)
-        engine = await opened(f"{pooler.url}&prepare_threshold=none&direct={quote(str(postgres.folder))}:5432")
-        await engine.add(a_row("a"))
-        assert (await claimed(engine, "a")).epoch == 1
-        await engine.close()
 
 
 # -- what it keeps -----------------------------------------------------------------------------------------------------

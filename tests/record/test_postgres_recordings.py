@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 
-import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
@@ -108,14 +107,6 @@ def test_the_statements_of_ddl_make_the_tables_of_recordings(postgres: PostgresS
         assert recordings.has_any
 
 
-async def test_many_who_begin_at_once_make_the_tables_once(postgres: PostgresServer) -> None:
-    url = postgres.url(postgres.database())
-    recorders = await asyncio.gather(*[asyncio.to_thread(Recorder, url) for _ in range(8)])
-    await asyncio.gather(*[asyncio.to_thread(each.close) for each in recorders])
-    with psycopg.connect(url) as connection:
-        assert connection.execute(b"SELECT count(*) FROM rec_format").fetchall() == [(1,)]
-
-
 async def test_a_role_that_owns_nothing_records_and_is_told_what_its_prune_leaves(
     postgres: PostgresServer, database: str
 ) -> None:
@@ -143,12 +134,9 @@ def test_tables_of_somebody_else_are_refused(postgres: PostgresServer) -> None:
         assert "rec_*" in refused.value.hint
 
 
-async def test_behind_a_pooler_recording_needs_the_database_itself(postgres: PostgresServer, emptied: str) -> None:
+async def test_recordings_are_read_through_a_pooler(postgres: PostgresServer, emptied: str) -> None:
     name = conninfo_to_dict(emptied)["dbname"]
     async with DeafSocket(postgres, str(name), hides_number=True) as pooler:
-        with pytest.raises(StoreError, match="pooler") as refused:
-            await asyncio.to_thread(Recorder, pooler.url)
-        assert "direct=" in refused.value.hint
         with await asyncio.to_thread(Recordings, pooler.url) as recordings:
             assert await asyncio.to_thread(recordings.runs) == []
 
@@ -162,9 +150,3 @@ async def test_a_place_that_cannot_be_had_costs_one_warning_without_its_password
     [told] = [each.getMessage() for each in caplog.records]
     assert "nothing is recorded" in told
     assert "hunter2" not in told
-
-
-def test_a_database_that_is_not_there_is_named(postgres: PostgresServer) -> None:
-    with pytest.raises(StoreError, match='database "nowhere" does not exist') as refused:
-        Recordings(postgres.url("nowhere"))
-    assert "its host, database, user and password" in refused.value.hint

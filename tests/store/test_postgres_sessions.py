@@ -11,13 +11,12 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from journeyman import Agent, Chat, Message, Text
-from journeyman.durable import Durable, schema_sql
+from journeyman.durable import Durable
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.record import Recorder
 from journeyman.session import Step
 from journeyman.store import PostgresSessions, StoreRepaired
 from tests.play import echo
-from tests.support import tamper
 from tests.support.postgres import DeafSocket, PostgresServer
 
 
@@ -48,13 +47,6 @@ def texts(sessions: PostgresSessions, id: str = "a") -> list[str]:
 # -- its tables --------------------------------------------------------------------------------------------------------
 
 
-async def test_tables_of_a_newer_version_are_refused(database: str) -> None:
-    changed(database, tamper.NEWER_RUNS)
-    with pytest.raises(StoreError, match="has tables of version 8; this version of journeyman knows those up to 7"):
-        PostgresSessions(database).session(agent="tester")
-    assert "CREATE TABLE IF NOT EXISTS jm_sessions" in schema_sql()
-
-
 async def test_of_two_schemas_each_has_its_own_session_of_an_id(database: str) -> None:
     changed(database, "CREATE SCHEMA other")
     there = f"{database}&options={quote('-c search_path=other')}"
@@ -65,29 +57,6 @@ async def test_of_two_schemas_each_has_its_own_session_of_an_id(database: str) -
         await here.prompt("Here.")
         await elsewhere.prompt("There.")
     assert (texts(PostgresSessions(database))[0], texts(PostgresSessions(there))[0]) == ("Here.", "There.")
-
-
-@pytest.mark.parametrize(
-    ("place", "why"),
-    [
-        ("postgresql://ann:secret@127.0.0.1:1/chats", r"The database 'chats' on 127.0.0.1:1 could not be opened"),
-        ("postgres://host/chats?direct=db", r"The URL says direct=db\. Give the database itself as direct=HOST:PORT"),
-        ("postgresql://ann:secret@:x/chats", "could not be opened: .*invalid"),
-    ],
-)
-async def test_a_place_that_cannot_be_is_told_with_the_reason(place: str, why: str) -> None:
-    with pytest.raises(StoreError, match=why):
-        async with Chat.open(talker(), place):
-            pass
-
-
-def test_a_pooler_is_refused_unless_the_database_itself_is_named(postgres: PostgresServer, emptied: str) -> None:
-    with between(postgres, emptied, hides_number=True) as pooler:
-        with pytest.raises(StoreError, match=r"is a pooler.*direct=HOST:PORT"):
-            PostgresSessions(pooler.url).session(agent="tester")
-        direct = f"{pooler.url}&prepare_threshold=none&direct={quote(str(postgres.folder))}:5432"
-        with closing(PostgresSessions(direct).session(agent="tester")) as session:
-            session.add("Hi.", "follow_ups")
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------
