@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks import (
     boxes,
+    checks,
     crew,
     durable_file,
     durable_postgres,
@@ -52,6 +53,7 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Row]]] = {
     "serve": serving.measure,
     "answers": round_trips.measure,
     "start-up": start_up.measure,
+    "checks": checks.measure,
     "boxes": boxes.measure,
     "keystrokes": keystrokes.measure,
     "viewer": viewer.measure,

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import AfterValidator
 
-from benchmarks import borders
+from benchmarks import borders, checks
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.growth import Windows
 from benchmarks.measuring import Effort, alone, compared, taking_turns
@@ -57,6 +58,20 @@ def ticking(seconds: list[float]) -> Callable[[], float]:
     """Return a clock that gives these readings."""
     readings = iter(seconds)
     return lambda: next(readings)
+
+
+def test_a_check_that_holds_the_loop_is_seen_and_so_is_a_wrong_verdict() -> None:
+    def hold(numbers: list[int]) -> list[int]:
+        return numbers if sum(range(9_000_000)) else []  # all the time in one call, which lets nobody else run
+
+    written, kind = f"[{'1,' * 60_000}1]", Annotated[list[int], AfterValidator(hold)]
+    shapes = [
+        checks.Shape("slow", kind, written, is_right=True),
+        checks.Shape("fast", list[int], written, is_right=False),
+    ]
+    slow, fast = checks.costs_of(shapes)
+    assert slow.turn_ms > 50 > fast.turn_ms
+    assert (slow.is_right, fast.is_right) == (True, False)
 
 
 async def test_contenders_take_turns_and_the_first_turns_do_not_count() -> None:

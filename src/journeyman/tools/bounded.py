@@ -3,12 +3,15 @@ every level, and keeps an error for every place.
 
 A value of moderate size is checked by pydantic as it is. Of a large one the verdict is the same, but it comes from a
 validator that keeps no errors, and only the first faults are looked for afterwards. What a union of types that hold
-themselves would cost is counted first, and what is too much is refused.
+themselves would cost is counted first, and what is too much is refused: in a thread where an event loop runs, sooner
+than in others. To make the value alone may take pydantic longer than the loop can wait. So long texts are checked in a
+thread (`read_aside`), and the validator leaves the interpreter to the loop again and again.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -25,7 +28,7 @@ from journeyman.errors import InvalidArguments
 from journeyman.json_numbers import holds_long_numbers
 from journeyman.narrowing import is_dict, is_list, is_list_or_tuple, is_str_dict
 from journeyman.texts import shorten_line
-from journeyman.tools.collection import collecting_later
+from journeyman.tools.collection import collecting_later, holds_loop
 from journeyman.tools.collisions import (
     TooManyCollide,
     bounded_collisions,
@@ -54,6 +57,8 @@ _MAX_LOOKS: Final = 120_000
 _MAX_LOOKS_AT_EACH: Final = 10
 _MAX_LOOKS_AT_ALL: Final = 600_000
 """The most looks at values where types multiply, however many they are: some 50 ms."""
+_PATIENCE: Final = 10
+"""How many times as long a check may take that holds no event loop."""
 _MAX_VISITS: Final = 1_000
 """How often each single value may be looked at, before it is counted how many there are."""
 _MAX_LOOKS_UNCOUNTED: Final = 500_000
@@ -96,22 +101,30 @@ class BoundedValidator(Generic[T]):
             is_in_text = isinstance(input_json, str) and ("NaN" in input_json or "Infinity" in input_json)
             if is_in_text or (isinstance(input_json, bytes) and (b"NaN" in input_json or b"Infinity" in input_json)):
                 from_json(input_json, allow_inf_nan=False)
+            return cast("T", value)
         except (_TooCostly, TooManyCollide):
-            raise InvalidArguments(subject, [_TOO_LONG]) from None
+            issues: Sequence[str] = [_TOO_LONG]
         except (ValidationError, _DoesNotFit) as error:
-            if isinstance(error, ValidationError) and not self._tells_too_much(error):
-                raise InvalidArguments(subject, self._issues(error, input_json)) from None
-            n_values, n_holders = _n_marks(input_json)
-            most = _MAX_CHARS_EXPLAINED * n_values // (n_values + _COST_OF_HOLDER * n_holders)
-            value, is_whole = from_json(input_json[:most], allow_partial=True), len(input_json) <= most
-            raise InvalidArguments(subject, self._first_issues(value, "json", is_whole=is_whole)) from None
+            issues = self._issues(error, input_json)
         except BaseException as error:  # a validator of the user's raised: for the model, as any refusal
             if not is_failure(error):
                 raise
             raise InvalidArguments(subject, [unchecked(error)]) from error
-        return cast("T", value)
+        # Not above, where it would keep alive all that the frames hold in which the check ended.
+        raise InvalidArguments(subject, issues)
 
     def _checked_json(self, input_json: str | bytes) -> object:
+        n_values, _ = _n_marks(input_json)
+        if self._shape.n_members and self._shape.may_be_objects and n_values > _MAX_LOOKS_EXPLAINED:
+            # What does not fit a member of a union is copied out of a text at each level; of an object, it is kept.
+            try:
+                value: object = from_json(input_json)
+            except (ValueError, TypeError):
+                pass  # the check below says what is wrong
+            else:
+                if self._may_be_many(n_values * self._shape.n_visits):
+                    self._count_looks(value, n_values)
+                return self._verdict("python").validate_python(value)
         is_cheap = self._is_cheap_json(input_json)
         if "decimal" not in self._kinds or not may_be_rounded(input_json):
             return (self._validator if is_cheap else self._verdict("json")).validate_json(input_json)
@@ -132,15 +145,17 @@ class BoundedValidator(Generic[T]):
                 is_cheap = self._is_cheap(value)
                 return cast("T", (self._validator if is_cheap else self._verdict("python")).validate_python(value))
         except (_TooCostly, TooManyCollide):
-            raise InvalidArguments(subject, [_TOO_LONG]) from None
+            issues: Sequence[str] = [_TOO_LONG]
         except (ValidationError, _DoesNotFit) as error:
             if isinstance(error, ValidationError) and not self._tells_too_much(error):
-                raise InvalidArguments(subject, self._issues(error)) from None
-            raise InvalidArguments(subject, self._first_issues(value, "python")) from None
+                issues = issue_lines(faults_of(error, hides=self._hides))
+            else:
+                issues = self._first_issues(value, "python")
         except BaseException as error:
             if not is_failure(error):
                 raise
             raise InvalidArguments(subject, [unchecked(error)]) from error
+        raise InvalidArguments(subject, issues)
 
     def _is_cheap_json(self, input_json: str | bytes) -> bool:
         """Tell whether every error of what a text holds may be kept.
@@ -153,10 +168,10 @@ class BoundedValidator(Generic[T]):
         n_looks = n_values * shape.n_visits
         most = max(_MAX_COPIES, n_values * _MAX_COPIES_OF_EACH) // (shape.n_members or 1)
         may_be_deep = shape.n_members > 0 and n_values * n_holders > most
-        may_be_many = shape.n_visits > _MAX_VISITS or (n_looks > _MAX_LOOKS_UNCOUNTED and shape.n_visits > 1)
+        may_be_many = self._may_be_many(n_looks)
         if may_be_deep or may_be_many:
             try:
-                if may_be_many and n_holders > MAX_STEPS:
+                if may_be_many and n_holders > MAX_STEPS * _patience():
                     # To make objects of all of it takes as long as to count.
                     part = input_json[: len(input_json) // _SHARE_COUNTED_FIRST]
                     self._count_looks(from_json(part, allow_partial=True), n_values, len(input_json))
@@ -165,7 +180,7 @@ class BoundedValidator(Generic[T]):
                 return True  # the check will say what is wrong
             if may_be_many:  # before the depth: it ends as soon as it is too much
                 n_looks = n_holders = self._count_looks(value, n_values, len(input_json))
-            if may_be_deep and _n_levels_of_all(value, most) > most:
+            if may_be_deep and self._n_levels_of_all(value, most) > most:
                 raise _TooCostly
         n_chars_copied = n_holders * shape.n_fields * len(input_json) + n_looks * shape.n_chars_of_choices
         return n_looks <= _MAX_LOOKS_EXPLAINED and n_chars_copied <= _MAX_CHARS_COPIED
@@ -180,25 +195,52 @@ class BoundedValidator(Generic[T]):
             texts = [each for each in given if isinstance(each, str | bytes)]
             n_values += sum([_n_marks(each)[0] for each in texts])
         n_looks = n_values * shape.n_visits
-        if shape.n_visits > _MAX_VISITS or (n_looks > _MAX_LOOKS_UNCOUNTED and shape.n_visits > 1):
+        if self._may_be_many(n_looks):
             n_looks = self._count_looks(value, n_values)
         is_cheap = n_looks <= _MAX_LOOKS_EXPLAINED and n_looks * shape.n_chars_of_choices <= _MAX_CHARS_COPIED
         return is_cheap and all(map(self._is_cheap_json, texts))
 
+    def _may_be_many(self, n_looks: float) -> bool:
+        n_visits = self._shape.n_visits
+        return n_visits > _MAX_VISITS or (n_looks > _MAX_LOOKS_UNCOUNTED * _patience() and n_visits > 1)
+
     def _count_looks(self, value: object, n_values: int, n_chars: int = 0) -> float:
-        most = max(_MAX_LOOKS, n_values * _MAX_LOOKS_AT_EACH)
+        patience = _patience()
+        most = max(_MAX_LOOKS, n_values * _MAX_LOOKS_AT_EACH * patience)
         if self._shape.n_visits > _MAX_VISITS:
-            most = min(most, _MAX_LOOKS_AT_ALL)
-        n_looks = self._shape.n_looks(value, most)
+            most = min(most, _MAX_LOOKS_AT_ALL * patience)
+        n_looks = float("inf")
+        if n_values > _MAX_LOOKS_EXPLAINED:  # for fewer, the number itself matters
+            n_looks = self._shape.n_looks_at_most([sum(map(len, each)) for each in self._levels_of(value)], most)
+        if n_looks > most:
+            n_looks = self._shape.n_looks(value, most, max_steps=MAX_STEPS * patience)
         if n_looks > most or n_looks / n_values * n_chars > _MAX_CHARS_COPIED:
             raise _TooCostly
         return n_looks
 
+    def _levels_of(self, value: object) -> Generator[Sequence[Collection[object]]]:
+        return _levels_of(value, opens_texts="json" in self._kinds)
+
+    def _n_levels_of_all(self, value: object, most: int) -> int:
+        """Count in how many lists and objects each value is, all together, no further than is needed to know that it
+        is more than `most`."""
+        n_levels = 0
+        for depth, holders in enumerate(self._levels_of(value)):
+            n_levels += depth * sum(map(len, holders))
+            if n_levels > most:
+                break
+        return n_levels
+
     def _tells_too_much(self, error: ValidationError) -> bool:
         return error.error_count() * self._shape.n_chars_of_choices > _MAX_CHARS_TOLD
 
-    def _issues(self, error: ValidationError, input_json: str | bytes | None = None) -> Sequence[str]:
-        return issue_lines(faults_of(error, input_json, hides=self._hides))
+    def _issues(self, error: ValidationError | _DoesNotFit, input_json: str | bytes) -> Sequence[str]:
+        if isinstance(error, ValidationError) and not self._tells_too_much(error):
+            return issue_lines(faults_of(error, input_json, hides=self._hides))
+        n_values, n_holders = _n_marks(input_json)
+        most = _MAX_CHARS_EXPLAINED * n_values // (n_values + _COST_OF_HOLDER * n_holders)
+        value, is_whole = from_json(input_json[:most], allow_partial=True), len(input_json) <= most
+        return self._first_issues(value, "json", is_whole=is_whole)
 
     def _first_issues(self, value: object, origin: Origin, *, is_whole: bool = True) -> Sequence[str]:
         """Find the first faults of a large value that does not fit, in objects: a text would be copied for each. What
@@ -271,6 +313,10 @@ def _refuse() -> NoReturn:
     raise _DoesNotFit
 
 
+def _patience() -> int:
+    return 1 if holds_loop() else _PATIENCE
+
+
 def unchecked(error: BaseException) -> str:
     """Return the issue for an input whose check itself failed."""
     return f"it could not be checked: {type(error).__name__}: {shorten_line(str(error))}"
@@ -293,13 +339,26 @@ def _is_before_cut(fault: Fault, value: object) -> bool:
     return False
 
 
-def _levels_of(value: object) -> Generator[Sequence[Collection[object]]]:
-    """Give the lists and dicts in which the value is, which are in it, which are in those, and so on."""
+def _levels_of(value: object, *, opens_texts: bool = False) -> Generator[Sequence[Collection[object]]]:
+    """Give the lists and dicts in which the value is, which are in it, which are in those, and so on. `opens_texts`:
+    also what texts hold that are JSON."""
     holders: list[Any] = [[value]]
     while holders:
         yield holders
         values: list[Any] = [each.values() if is_dict(each) else each for each in holders]
+        if opens_texts:
+            values = [[_opened(inner) for inner in inside] for inside in values]
         holders = [inner for inside in values for inner in inside if isinstance(inner, HOLDERS)]
+
+
+def _opened(value: object) -> object:
+    """Return what a text holds, if it is JSON; anything else as it is."""
+    while isinstance(value, str) and value[:1] in ("{", "[", '"'):
+        try:
+            value = from_json(value)
+        except ValueError:
+            break
+    return value
 
 
 def _n_values_of(value: object, most: int) -> int:
@@ -310,17 +369,6 @@ def _n_values_of(value: object, most: int) -> int:
         if n_values > most:
             return most + 1
     return n_values
-
-
-def _n_levels_of_all(value: object, most: int) -> int:
-    """Count in how many lists and objects each value is, all together, no further than is needed to know that it is
-    more than `most`."""
-    n_levels = 0
-    for depth, holders in enumerate(_levels_of(value)):
-        n_levels += depth * sum(map(len, holders))
-        if n_levels > most:
-            break
-    return n_levels
 
 
 def _n_marks(input_json: str | bytes) -> tuple[int, int]:
@@ -343,6 +391,10 @@ _FAIL_FAST: Final = frozenset(
 )
 _FIELDS: Final = frozenset({"model-fields", "typed-dict"})
 _OBJECTS: Final = frozenset({"dataclass", "model", "named-tuple", "typed-dict"})
+_DEAR: Final = frozenset({*_FAIL_FAST, *_OBJECTS, "decimal", "union"})
+"""Schemas of which a check of one value takes so long that a call of a function beside it hardly counts."""
+_LETS_OTHERS_RUN: Final[_Json] = {"type": "no-info", "function": lambda value: value}  # pyright: ignore[reportUnknownLambdaType] - any value
+"""pydantic-core keeps the interpreter to itself for as long as it calls nothing of Python's."""
 _SCALARS: Final = frozenset({"bool", "float", "int", "none", "str"})
 """Schemas that take no object and no list."""
 _CONVERTERS: Final = frozenset({"chain", "function-before", "function-plain", "function-wrap"})
@@ -444,6 +496,12 @@ class _Judging:
 
     def rewrite(self, schema: _Json, *, is_final: bool) -> _Json:
         """`is_final`: a value that does not fit here is refused, whatever else it might fit."""
+        new = self._rewrite(schema, is_final=is_final)
+        if schema["type"] not in _DEAR:
+            return new
+        return {"type": "function-after", "function": _LETS_OTHERS_RUN, "schema": new}
+
+    def _rewrite(self, schema: _Json, *, is_final: bool) -> _Json:
         kind = schema["type"]
         if kind == "definitions":
             return {
@@ -511,8 +569,9 @@ class _IsFarBehind(Exception):
     """The first fault stands behind more than may be looked through for it."""
 
 
-class _ExplanationBounds:
-    """Bounds what is told of a value, and how far it is looked through for that."""
+class _ExplanationBounds(threading.local):
+    """Bounds what is told of a value, and how far it is looked through for that; of each thread, since several may
+    check by one type."""
 
     def __init__(self) -> None:
         self.n_names = self.n_looks = 0

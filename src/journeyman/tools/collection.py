@@ -1,15 +1,18 @@
-"""The collection of garbage, put off while a long text is read: it looks at each new object again and again, finds none
-to free, and takes as long as the reading itself."""
+"""How a long text is read: in a thread, and with the collection of garbage put off, which looks at each new object
+again and again, finds none to free, and takes as long as the reading itself."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 LONG: Final = 50_000
-"""From how many characters on it pays."""
+"""From how many characters on a text is long: it takes some milliseconds to read."""
 
 
 @contextmanager
@@ -23,3 +26,17 @@ def collecting_later() -> Generator[None]:
         yield
     finally:
         gc.enable()
+
+
+async def read_aside(written: str, read: Callable[[str], T]) -> T:
+    """Return what `read` makes of a text: of a long one in a thread, so that the event loop is not held."""
+    return read(written) if len(written) < LONG else await asyncio.to_thread(read, written)
+
+
+def holds_loop() -> bool:
+    """Tell whether an event loop runs in this thread, so that all that it runs would wait for what is done here."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

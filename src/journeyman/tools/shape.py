@@ -6,6 +6,7 @@ level; everywhere else it is a number that is known from the schema alone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final, cast
@@ -22,6 +23,17 @@ MAX_STEPS: Final = 30_000
 """How many objects and lists are looked at, by each type that looks at them, to count a cost: some 20 ms."""
 _FIELDS: Final = frozenset({"dataclass-args", "model-fields", "named-tuple", "typed-dict"})
 HOLDERS: Final = (dict, list, tuple, set, frozenset)
+_SAME_OF_OBJECTS: Final = frozenset(
+    {
+        *("bool", "dataclass", "dataclass-args", "dataclass-field", "default", "definition-ref", "definitions"),
+        *("float", "int", "list", "literal", "model", "model-field", "model-fields", "none", "nullable", "str"),
+        *("typed-dict", "typed-dict-field", "union"),
+    }
+)
+"""Schemas that take the same of JSON and of the objects that are made of it. A dict does not: JSON may name a key
+twice, and both values are checked."""
+_OPTIONS: Final = frozenset({"coerce_numbers_to_str", "extras_schema"})
+"""Options with which that is not so."""
 _SHORT: Final = 16
 _ITEMS: Final = frozenset({"deque", "frozenset", "generator", "list", "set"})
 
@@ -96,6 +108,10 @@ class Shape:
         self._definitions: dict[str, _Json] = {}
         self._known: dict[str, _Node] = {}
         self._root = self._node(cast("_Json", schema))
+        kinds = {kind for each in each_schema(schema) if isinstance(kind := each.get("type"), str)}
+        has_options = any([not _OPTIONS.isdisjoint(each) for each in each_schema(schema)])
+        self.may_be_objects = kinds <= _SAME_OF_OBJECTS and not (self.is_strict or has_options)
+        """True when a text becomes the same value if it is made into Python's objects first."""
         every = {self._root, *_reachable_nodes(self._root)}
         for node in every:
             node.settle()
@@ -204,11 +220,36 @@ class Shape:
 
     # -- what is counted ----------------------------------------------------------------------------------------------
 
-    def n_looks(self, value: object, most: int) -> float:
+    def n_looks_at_most(self, n_values: Sequence[int], most: float) -> float:
+        """Return how often a check looks, at most, at values of which so many stand at each level; something above
+        `most` if it is more."""
+        n_looks, looking = 0.0, Counter({self._root: 1})
+        for n in n_values:
+            here = Counter[_Node]()
+            for node, times in looking.items():
+                for each, more in self._at_same_value(node).items():
+                    here[each] += times * more
+            n_looks += n * here.total()
+            if n_looks > most:
+                break
+            looking = Counter[_Node]()
+            for node, times in here.items():
+                for each in node.inside():
+                    looking[each] += times
+        return n_looks
+
+    def _at_same_value(self, node: _Node) -> Counter[_Node]:
+        """Return the nodes that look at a value which one looks at, and how often each does."""
+        found = Counter({node: 1})
+        for each in (*node.every, *node.one_of):
+            found += self._at_same_value(each)
+        return found
+
+    def n_looks(self, value: object, most: int, *, max_steps: int) -> float:
         """Count how often a check looks at a value and what is in it, each pair of a value and a type once; infinity if
         it is more than `most`, or too much to count."""
         try:
-            return _Count(most).of(self._root, value)
+            return _Count(most, max_steps).of(self._root, value)
         except (RecursionError, TooManyToCount):
             return float("inf")
 
@@ -218,8 +259,8 @@ class TooManyToCount(Exception):
 
 
 class _Count:
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, max_steps: int) -> None:
+        self._most, self._max_steps = most, max_steps
         self._known: dict[tuple[_Node, int], int] = {}
         self._n_steps = 0
         self._large: dict[int, list[object]] = {}
@@ -243,7 +284,7 @@ class _Count:
 
     def _inside(self, node: _Node, value: object) -> int:
         self._n_steps += 1
-        if self._n_steps > MAX_STEPS:
+        if self._n_steps > self._max_steps:
             raise TooManyToCount
         n_looks = 1
         for each in node.every:

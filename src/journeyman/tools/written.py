@@ -6,7 +6,7 @@ Nothing is changed but what the schema itself says: a null for a property that m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 from journeyman.data import lazy_dataclass
@@ -94,7 +94,7 @@ class _SchemaReader:
     def __init__(self, root: JsonObject) -> None:
         self._root = root
         self._nulls: dict[str, bool] = {}
-        """Whether null fits what a reference leads to; True for one that is being looked at."""
+        """Whether null fits what a reference leads to."""
         self._places: dict[tuple[tuple[int, bool], ...], _Spot] = {}
 
     @property
@@ -152,8 +152,8 @@ class _SchemaReader:
             for choice in as_list(schema.get(keyword)):
                 yield from self._clauses(_Clause(choice, clause.is_choice or keyword in _EITHER), seen)
 
-    def allows_null(self, given: object) -> bool:
-        """Tell whether null fits a schema, as far as its usual keywords say."""
+    def allows_null(self, given: object, within: frozenset[str] = frozenset()) -> bool:
+        """Tell whether null fits a schema, as far as its usual keywords say. `within`: the references that led here."""
         if given is False:
             return False
         schema = as_object(given)
@@ -163,11 +163,11 @@ class _SchemaReader:
         if schema.get("const") is not None or None not in as_list(schema.get("enum", [None])):
             return False
         reference = schema.get("$ref")
-        if isinstance(reference, str) and reference not in self._nulls:
-            self._nulls[reference] = True
-            self._nulls[reference] = self.allows_null(self._target(reference))
-        either = [map(self.allows_null, as_list(schema[key])) for key in _EITHER if key in schema]
-        every = map(self.allows_null, as_list(schema.get("allOf")))
+        if isinstance(reference, str) and reference not in self._nulls and reference not in within:
+            self._nulls[reference] = self.allows_null(self._target(reference), within | {reference})
+        fits = partial(self.allows_null, within=within)
+        either = [map(fits, as_list(schema[key])) for key in _EITHER if key in schema]
+        every = map(fits, as_list(schema.get("allOf")))
         return self._nulls.get(str(reference), True) and all(map(any, either)) and all(every)
 
     def _target(self, reference: str) -> object:
