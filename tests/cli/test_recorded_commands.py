@@ -78,9 +78,7 @@ def test_recordings_are_compared_followed_exported_and_forgotten(desks: Callable
     assert desks("show", first, "--diff", second).stdout == "Both did the same: 9 lines.\n"
     assert desks("show", first, "--diff", third).stdout.startswith("0 lines the same")
     assert desks("show", first, "--follow").stdout.splitlines()[-1] == "success: They rise."
-    assert [each["id"] for each in json.loads(desks("runs", "--status", "failed", "--json").stdout)["runs"]] == [
-        third
-    ]
+    assert [each["id"] for each in json.loads(desks("runs", "--status", "failed", "--json").stdout)["runs"]] == [third]
     assert desks("export", first, "--as", "html", "--out", "run.html").code == 0
     page = (tmp_path / "run.html").read_text("utf-8")
     assert "<b>it" not in page
