@@ -313,6 +313,18 @@ class History:
 _NOT_THE_MODELS = (ToolResult, Image, Document, Audio)
 
 
+def turn_text(messages: Sequence[Message]) -> str:
+    """Return the text of the model's last turn, which pauses may have cut into several messages."""
+    texts: list[str] = []
+    for message in reversed(messages):
+        if message.role != "assistant":
+            break
+        texts.append(message.text)
+        if not message.continues:
+            break
+    return "".join(reversed(texts))
+
+
 def _is_blank(block: Block | ToolReference) -> bool:
     return isinstance(block, Text) and not block.text.strip()
 

@@ -17,7 +17,7 @@ from psycopg.pq import TransactionStatus
 from journeyman.store.database import restored
 
 _MARK: Final = re.compile(r"\?|%[sb](?:::\w+(?:\[\])?)?")
-_WRITES: Final = re.compile(r"\b(?:(INSERT) INTO|(UPDATE)|(DELETE) FROM) (\w+)(?: \(([^)]*)\))?")
+_WRITES: Final = re.compile(r"\b(?:(INSERT)(?: OR REPLACE)? INTO|(UPDATE)|(DELETE) FROM) (\w+)(?: \(([^)]*)\))?")
 _SYNC: Final = re.compile(r"PRAGMA synchronous = (\w+)")
 
 

@@ -78,7 +78,7 @@ async def test_what_belongs_together_is_stored_together_or_not_at_all(stage: Sta
         claim = await claimed(process, f"a{n}")
         with closing(process.session(f"talk{n}", agent="clerk", any_agent=False, create=True)) as session:
             session.add("First.", "steering")
-        ended = Change(status="done", result=b"{}", session=session.id, lines=[queued("Late.", "steering")])
+        ended = Change(status="done", conversation=session.id, lines=[queued("Late.", "steering")])
         first, second = [a_signal(f"b{n}", dedup=each)._replace(body=body) for each in "xy"]
         for work in (
             process.write(claim, a_step(f"a{n}", "step"), starts=a_row(f"c{n}"), posts=first),
@@ -105,7 +105,7 @@ async def test_who_has_a_chat_open_and_who_ends_its_turn_write_one_conversation(
     session.add("One.", "steering")
     for n in range(3):
         await right.add(a_row(f"turn{n}"))
-        late = Change(status="done", session="a", lines=[queued(f"Late {n}.", "steering")])
+        late = Change(status="done", conversation="a", lines=[queued(f"Late {n}.", "steering")])
         assert await right.settle(await claimed(right, f"turn{n}"), late, now=START)
         session.add(f"Then {n}.", "steering")
     session.close()

@@ -36,7 +36,7 @@ from journeyman.gate import Allow, Approval, Decision, Deny
 from journeyman.journal import InMemoryJournal
 from journeyman.model import Request
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call
-from tests.durable.processes import IN_POSTGRES
+from tests.durable.processes import IN_POSTGRES, a_step
 from tests.durable.worlds import AsksAbout, World, payer, until
 from tests.play import Door, Report, cancelled, existing, failed, following, succeeded, texts
 from tests.support.invariants_history import history_faults
@@ -183,12 +183,14 @@ async def test_a_failure_is_stored_with_its_facts(process: Process) -> None:
     assert again.metadata.tools == first.metadata.tools
 
 
-@pytest.mark.parametrize("stored", [b"", b"{", b"[1]", b'{"metadata": 3}', b'{"history": []}'])
+@pytest.mark.parametrize(
+    "stored", [b"", b"{", b"[1]", b'{"kind": "end", "value": {"metadata": 3}}', b'{"kind": "end", "value": []}']
+)
 async def test_a_result_that_cannot_be_read_is_told_so(process: Process, stored: bytes) -> None:
     async with process() as durable:
         handle = await durable.start(payer(World()), "Pay.", id="7")
-        claim = existing(await durable.hub.engine.claim(handle.id, now=NOW))
-        assert await durable.hub.engine.settle(claim, Change(status="done", result=stored), now=NOW)
+        claim, end = existing(await durable.hub.engine.claim(handle.id, now=NOW)), a_step(handle.id, "end", stored)
+        assert await durable.hub.engine.settle(claim, Change(status="done", end=end), now=NOW)
         with pytest.raises(RunBlocked, match="its stored result cannot be read"):
             await handle.result()
         with pytest.raises(RunBlocked, match="its stored result cannot be read"):

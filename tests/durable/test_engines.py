@@ -13,7 +13,7 @@ from journeyman.store.file import File
 from journeyman.types import Usage
 from tests.durable.processes import START, Stage, a_row, a_step, claimed, found, ready_ids
 
-DONE_CHANGE = Change(status="done", result=b"{}")
+DONE_CHANGE = Change(status="done")
 
 
 # -- who may write -----------------------------------------------------------------------------------------------------

@@ -428,7 +428,7 @@ async def test_a_death_after_any_step_changes_nothing_in_a_durable_run(kind: str
     [(id, row)] = memory.rows.items()
     for n_steps in _deaths(kind, len(memory.records[id])):
         left = Memory()
-        left.put(replace(row, status="ready", result=None, ended=None, owner=None, used_s=0.0, tokens=0, cost=0.0))
+        left.put(replace(row, status="ready", ended=None, owner=None, used_s=0.0, tokens=0, cost=0.0))
         left.records[id] = dict(islice(memory.records[id].items(), n_steps))
         async with Durable(InMemoryEngine(left)) as durable:
             result = await asyncio.wait_for(durable.run(_KINDS[kind](), "Go.", id="run", runtime=runtime), 5)
@@ -447,9 +447,9 @@ async def test_a_death_after_any_step_of_a_turn_changes_nothing_in_a_chat(kind: 
     [(id, row)] = memory.rows.items()
     for n_steps in _deaths(kind, len(memory.records[id]), one_in=2):
         left = Memory()
-        left.put(replace(row, status="ready", result=None, ended=None, owner=None, used_s=0.0, tokens=0, cost=0.0))
+        left.put(replace(row, status="ready", ended=None, owner=None, used_s=0.0, tokens=0, cost=0.0))
         left.records[id] = dict(islice(memory.records[id].items(), n_steps))
-        left.sessions["c"] = replace(memory.sessions["c"], records=[])
+        left.sessions["c"], left.conversations["c"] = memory.sessions["c"], []
         async with (
             Durable(InMemoryEngine(left)) as durable,
             Chat.open(_KINDS[kind](), durable, id="c", create=True) as chat,

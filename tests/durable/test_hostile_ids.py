@@ -97,9 +97,7 @@ async def test_a_death_changes_nothing_in_a_durable_run_whatever_the_ids_of_call
         row = await durable.hub.row((await engine.rows())[0].id)
         records = await engine.records(row.id)
         for n_steps in range(1, len(records), 4):
-            left = replace(
-                row, id=new_id(row.created), name=f"{n_steps}", status="ready", result=None, ended=None, owner=None
-            )
+            left = replace(row, id=new_id(row.created), name=f"{n_steps}", status="ready", ended=None, owner=None)
             left = replace(left, used_s=0.0, tokens=0, cost=0.0)
             await engine.add(left, [seal_record(each._replace(run=left.id)) for each in records[:n_steps]])
             living = durable.run(agent_of(ids), "Go.", id=f"{n_steps}", runtime=RUNTIME)

@@ -48,7 +48,7 @@ async def begun(engine: PostgresEngine, at: float, name: str, *, ends_as: Status
     await engine.write(claim, a_step(id, "attempt/1/iteration/1/model", epoch=claim.epoch))
     await engine.signal(a_signal(id, dedup=name))
     if ends_as is not None:
-        assert await engine.settle(claim, Change(status=ends_as, result=b"{}"), now=at + 1)
+        assert await engine.settle(claim, Change(status=ends_as), now=at + 1)
     return id
 
 

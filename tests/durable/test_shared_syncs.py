@@ -55,7 +55,7 @@ async def claims_of(engine: SqliteEngine, number: int) -> list[Claim]:
 
 
 def ending(engine: SqliteEngine, *claims: Claim) -> list[asyncio.Task[bool]]:
-    return [asyncio.create_task(engine.settle(each, Change(status="done", result=b"{}"), now=START)) for each in claims]
+    return [asyncio.create_task(engine.settle(each, Change(status="done"), now=START)) for each in claims]
 
 
 async def test_ends_and_marks_of_many_runs_that_come_while_the_disk_is_waited_for_share_the_next_sync(
@@ -95,7 +95,8 @@ async def test_one_write_that_fails_fails_alone_and_a_full_disk_is_told_to_all_a
     wrong: Any = bytes(100_000) if is_full else object()  # SQLite takes a whole transaction back for which is no room
     (n_pages,) = Disk.connection.execute("PRAGMA page_count").fetchone()
     Disk.connection.execute(f"PRAGMA max_page_count = {n_pages + 10}")
-    changes = [Change(status="done", result=wrong if n == 2 else b"{}") for n in range(5)]
+    ends = [a_step(each.row.id, "end")._replace(body=wrong if n == 2 else b"{}") for n, each in enumerate(claims)]
+    changes = [Change(status="done", end=end) for end in ends]
     given = [*claims[:3], claims[3]._replace(epoch=claims[3].epoch - 1), claims[4]]
     Disk.n_faults = n_faults
     tried = await asyncio.gather(

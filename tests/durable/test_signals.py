@@ -7,7 +7,7 @@ import pytest
 from journeyman.durable.records import OVER, Change, SignalKind, Status
 from tests.durable.processes import START, Stage, a_row, a_signal, a_step, claimed, found, heard, ready_ids
 
-DONE_CHANGE = Change(status="done", result=b"{}")
+DONE_CHANGE = Change(status="done")
 
 
 # -- signals -----------------------------------------------------------------------------------------------------------

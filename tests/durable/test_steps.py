@@ -181,7 +181,7 @@ async def test_a_write_whose_answer_was_lost_counts(stage: Stage) -> None:
     result = await stage.life(agent, process=process)
     assert texts(result) == ["did A", "did B"]
     assert world.done == ["A", "B"]
-    assert len(lost) == 8, "the head, two calls, that one was begun, three answers, the end"
+    assert len(lost) == 7, "the head, two calls, that one was begun, three answers"
 
 
 # -- what was said -----------------------------------------------------------------------------------------------------

@@ -1,25 +1,35 @@
 """What is stored comes back as it was written, or is known to be damaged: steps and conversations alike."""
 
+import re
+import sqlite3
 import zlib
-from contextlib import closing
+from collections import Counter
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journeyman import Message, Text
+from journeyman import Agent, Chat, Message, Output, Runtime, Text
+from journeyman.durable import Durable
 from journeyman.durable.records import Record, check_record
 from journeyman.errors import RunBlocked, StoreError
-from journeyman.session import Step
+from journeyman.record import Recorder
+from journeyman.session import Step, turn_name
 from journeyman.store import Store
 from journeyman.store.codec import FORMAT, MOST_BYTES, DamagedValue, pack, unpack, unpack_beginning
 from journeyman.store.log import SessionRecord, lines_of_step, readable_records, seal_records
+from journeyman.store.recordings import events_path
 from journeyman.store.repair import repair
+from journeyman.testing.scripted import ScriptedModel, call
 from tests.durable.processes import a_step
-from tests.play import existing
+from tests.durable.worlds import Letter
+from tests.play import existing, succeeded
 from tests.support import tamper
+from tests.support.kept import Kept
 
 _LONG = b'{"kind":"model","value":"' + b"hello " * 500 + b'"}'
 _VALUES = st.one_of(
@@ -113,3 +123,56 @@ def test_a_conversation_of_another_version_is_refused_and_survives_a_repair(path
         with Store(path) as store, pytest.raises(StoreError, match=r"a record of format 2, .* Update journeyman"):
             store.session("a", agent="echo")
         repair(path)
+
+
+def count(place: str, mark: bytes) -> Counter[str]:
+    """Return how many packed values hold these bytes, by their table. One that holds them plain counts as a hundred."""
+    paths = [] if "://" in place else [Path(place), events_path(Path(place))]
+    connections: list[Any] = [sqlite3.connect(path) for path in paths] or [psycopg.connect(place)]
+    leaves = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
+    tables = "SELECT name FROM sqlite_master WHERE type = 'table'" if paths else leaves
+    found = Counter[str]()
+    for connection in connections:
+        with closing(connection):
+            named = [table for (table,) in connection.execute(tables).fetchall()]
+            rows = [(table, row) for table in named for row in connection.execute(f"SELECT * FROM {table}").fetchall()]
+        for table, value in [(table, value) for table, row in rows for value in row if isinstance(value, str | bytes)]:
+            stored, name = value.encode() if isinstance(value, str) else value, re.sub(r"_(default|\d+)$", "", table)
+            with suppress(DamagedValue):  # other bytes may begin as packed ones do
+                found[name] += 100 * (mark in stored) + (mark in unpack(stored))
+    return +found
+
+
+@pytest.mark.parametrize("is_typed", [False, True], ids=["a text", "typed"])
+@pytest.mark.parametrize("id", ["alone", turn_name("talk", 1)])
+async def test_an_answer_stands_once_in_each_class_and_is_always_packed(kept: Kept, id: str, is_typed: bool) -> None:
+    words = f"{'all is well, ' * 100}MARKED{', as before' * 100}"
+    answers = [call("output", text=each) if is_typed else each for each in (words, "More.")]
+    options: dict[str, Any] = {"output": Output(Letter)} if is_typed else {}
+    agent: Agent[Any] = Agent(name="clerk", model=ScriptedModel(answers), **options)
+    with Recorder(kept.place) as recorder:
+        async with Durable(kept.place) as durable:
+            runtime = Runtime(recorder=recorder)
+            if id == "alone":
+                result = succeeded(await durable.run(agent, "Go.", id=id, runtime=runtime))
+            else:
+                async with Chat.open(agent, durable, id="talk", create=True, runtime=runtime) as chat:
+                    result = succeeded(await chat.prompt("Go."))
+                    chat.undo()
+                    succeeded(await chat.prompt("Again."))
+    assert count(kept.place, b"MARKED") == {"jm_conversation": 1, "jm_steps": 1, "rec_pieces": 1}
+    if "://" not in kept.place:
+        repair(Path(kept.place))
+    with kept.stored() as store:
+        assert [each.id for each in store.sessions()] == ([] if id == "alone" else ["talk"])
+    async with Durable(kept.place) as durable:
+        for reader in (agent, None):  # the conversation has gone on since, and the result is as it was
+            again = succeeded(await (await durable.get(id, reader)).result())
+            assert again.history == result.history
+            assert again.output == (result.output if reader else {"text": words} if is_typed else words)
+        tamper.alter(kept.place, tamper.WITHOUT_A_LINE)
+        with pytest.raises(RunBlocked, match=r"cannot be read: of its \d messages, \d are there"):
+            await (await durable.get(id)).result()
+        await durable.hub.engine.forget([run.id for run in await durable.list()])
+    del (left := count(kept.place, b"MARKED"))["rec_pieces"]
+    assert left == ({} if id == "alone" else {"jm_conversation": 1})

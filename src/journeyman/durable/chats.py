@@ -19,10 +19,11 @@ from journeyman.cancellation import Abort, wait_until_ended
 from journeyman.chat.writer import DurableSession, TurnLife
 from journeyman.durable.binding import Program
 from journeyman.durable.dispatch import LATE_S
+from journeyman.durable.engine import result_of
 from journeyman.durable.handle import RunHandle
 from journeyman.durable.journal import Exit
 from journeyman.durable.records import OVER, Head, Row, load_head, make_row
-from journeyman.durable.watcher import Hub, result_of
+from journeyman.durable.watcher import Hub
 from journeyman.errors import InvalidArguments, JourneymanError, RunBlocked, RunDiffers, RunInUse, RunOver, StoreError
 from journeyman.inbox import Queue
 from journeyman.journal import new_id
@@ -137,10 +138,10 @@ class ChatSession:
             # Before the look, so that an end that is stored in between is not missed.
             mark = hub.mark()
             row = await hub.row(name)
-            if row.result is not None:
+            if row.status in OVER:
                 stored = await hub.engine.conversation(self.id)
                 await self.call(self._session.refresh)
-                return replace(result_of(row, life.agent), history=tuple(stored.messages)), stored
+                return await result_of(hub.engine, row, life.agent), stored
             outcome = await self._driven(row, program)
             if outcome is not None and not isinstance(outcome, Exit):
                 await self.call(self._session.refresh)

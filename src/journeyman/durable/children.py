@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from journeyman.agent import NAME, Agent, Runtime
 from journeyman.budget import Budget
 from journeyman.durable.binding import Program
+from journeyman.durable.engine import result_of
 from journeyman.durable.journal import Lease
 from journeyman.durable.records import (
     DONE,
@@ -32,11 +33,10 @@ from journeyman.durable.records import (
     prints_of,
     taken_by,
 )
-from journeyman.errors import DefinitionError, InvalidArguments, RunBlocked, SubagentMisused, TeamError
+from journeyman.errors import DefinitionError, RunBlocked, SubagentMisused, TeamError
 from journeyman.events import Delivery, Identity, MailKind, TaskInfo, TeamMessage
 from journeyman.inbox import Post
 from journeyman.journal import Lives, SentRun, SentRuns, StepFacts, decode_step, encode_step
-from journeyman.loop.results import load_result
 from journeyman.loop.watch import traceparent_of
 from journeyman.result import Result
 from journeyman.step import RunStep
@@ -245,7 +245,13 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
             agent = self._program.sent(head).agent
         except (SubagentMisused, DefinitionError):
             agent = None
-        return info_of_sent(row, head, agent, now=self._life.now())
+        info = info_of_sent(row, head, now=self._life.now())
+        if row.status not in OVER:
+            return info
+        try:
+            return ended_task(info, agent, await result_of(self._life.engine, row, agent))
+        except RunBlocked as blocked:
+            return replace(info, status="failed", error=blocked.why)
 
     def _run(self, id: str) -> str:
         runs = self._runs
@@ -425,8 +431,8 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
 # -- how one has ended -------------------------------------------------------------------------------------------------
 
 
-def info_of_sent(row: Row, head: Head, agent: Agent[Any, Any, Any] | None, *, now: float) -> TaskInfo:
-    """Return a run that was sent out, as a task. Without its agent, its output is plain JSON."""
+def info_of_sent(row: Row, head: Head, *, now: float) -> TaskInfo:
+    """Return a run that was sent out, as a task, without what came of it."""
     waits = {"ready": "waits for a worker", "blocked": f"blocked: {row.why}", "held": "held", "waiting": "waits"}
     above = head.above
     info = TaskInfo(
@@ -442,22 +448,15 @@ def info_of_sent(row: Row, head: Head, agent: Agent[Any, Any, Any] | None, *, no
     if row.status not in OVER:
         how = waits.get(row.status)
         return info if how is None else replace(info, description=f"{info.description} ({how})")
-    info = replace(info, ended=datetime.fromtimestamp(row.ended or now, UTC))
-    try:
-        result: Result[Any] = load_result(row.result or b"", agent)
-    except (ValueError, InvalidArguments, RunBlocked) as error:
-        return replace(info, status="failed", error=f"its stored result cannot be read: {error}")
-    return ended_task(info, agent, result)
+    return replace(info, ended=datetime.fromtimestamp(row.ended or now, UTC))
 
 
 def told(row: Row, head: Head, agent: Agent[Any, Any, Any], result: Result[Any], *, now: float) -> Signal | None:
     """Return what a run that ends tells the run that has sent it out. None: nobody has."""
     if head.above is None:
         return None
-    # Its row has no result yet: this is written together with it.
-    info = replace(
-        info_of_sent(replace(row, status="running"), head, agent, now=now), ended=datetime.fromtimestamp(now, UTC)
-    )
+    # Its row does not say that it has ended yet: this is written together with that.
+    info = info_of_sent(replace(row, status="done", ended=now), head, now=now)
     text = notice(ended_task(info, agent, result))
     return Signal(0, head.above.run, "task_ended", row.id, {"text": text}, now, row.agent)
 

@@ -24,29 +24,34 @@ from journeyman.durable.children import Here, SentOut, SignalPost, budget_of, to
 from journeyman.durable.engine import Engine
 from journeyman.durable.journal import Exit, Lease, RunJournal
 from journeyman.durable.records import (
+    DONE,
     OVER,
     Change,
     Claim,
     Head,
     PendingQuestion,
+    Record,
     Signal,
     Status,
     dump_questions,
     load_head,
     prints_of,
+    record_of_step,
 )
 from journeyman.errors import InvalidArguments, RunBlocked, StoreError, SubagentMisused
 from journeyman.events import SignalTaken
 from journeyman.events.noted import SignalOutcome
 from journeyman.inbox import Inbox, Receipt, text_of_signal
-from journeyman.journal import RecordingSink
+from journeyman.journal import RecordingSink, StepFacts, encode_step
+from journeyman.loop.finish import END_STEP
 from journeyman.loop.prepare import begin, closing_of
 from journeyman.loop.results import dump_result
 from journeyman.loop.run import carry_out
 from journeyman.loop.state import Options, Origin, Run, current_path, detach
 from journeyman.loop.watch import begin_tape, end_tape
 from journeyman.result import Result, Success
-from journeyman.store.log import lines_of_step, queued
+from journeyman.store.codec import pack
+from journeyman.store.log import lines_of_messages, lines_of_step, queued
 from journeyman.tools.context import current_asker
 from journeyman.tools.exact import StoredValue, load_value
 from journeyman.types import NOTHING_USED, Usage
@@ -640,32 +645,50 @@ class RunDriver:
         if life.known:  # of its steps nothing is known that could have made one
             await patiently(self.sent.leave, what=f"that the members of {self.claim.row.id} may go")
         status, why = ("done", None) if isinstance(result, Success) else ("failed", str(result.code))
-        # The conversation of a turn has its history, which is not stored again with every turn.
-        kept = result if turn is None else replace(result, history=())
-        # Of a run with one life, to which nobody belongs, whoever drives it keeps the result.
-        is_read = self.keeps_steps or turn is not None or head.above is not None
-        dumped = dump_result(kept, self.program.agent, written=run.hand_in.last_raw) if is_read else b""
-        change = self._change(run, life, status, why=why, result=dumped)
+        change = self._change(run, life, status, why=why)
         posts = told(self.claim.row, head, self.program.agent, result, now=self.now()) if turn is None else None
-        step, written = (None, None) if turn is None else turn.ended(run.ledger.usage)
+        step, note = (None, None) if turn is None else turn.ended(run.ledger.usage)
         unsaid = [n for n, receipt in self.receipts.items() if receipt.status == "queued"]
-        if turn is not None:
-            texts = [queued(self.receipts[n].text, "steering") for n in unsaid]
-            change = replace(
-                change, session=head.session or "", lines=[*(() if step is None else lines_of_step(step)), *texts]
-            )
+        # Of a run with one life, to which nobody belongs, whoever drives it keeps the result.
+        if self.keeps_steps or turn is not None or head.above is not None:
+            lines = [] if step is None else [*lines_of_step(step)]
+            if turn is None:
+                lines += lines_of_messages(result.history)
+            else:
+                lines += [queued(self.receipts[n].text, "steering") for n in unsaid]
+            said_in = head.session or self.claim.row.id
+            change = replace(change, end=self._last_step(run, life, result), conversation=said_in, lines=lines)
+        began_s = asyncio.get_running_loop().time()
         # Not if something came that was not looked at: whoever has sent it was told that the run has taken it.
         if not await self._settled(change, n_signals=len(self.seen), posts=posts):
             await self._catch_up()  # something was said in this moment
             self.stirred.call()
             return await self._taken_over()
         self.is_over = True
+        if self.stored is not None and change.end is not None:
+            self.stored(change.end.key, len(change.end.body or b""), asyncio.get_running_loop().time() - began_s)
         self.journal.go_live("end")  # who watches is told in the life that has stored it
         self._tell_late(unsaid)
-        if written is not None:
-            written()
+        if note is not None:
+            note()
         ending.is_stored.set_result(True)
         return None
+
+    def _last_step(self, run: Run, life: Lease, result: Result[Any]) -> Record:
+        """Return the step in which a run ends."""
+        said = dump_result(result, self.program.agent, written=run.hand_in.last_raw, keeps_history=False)
+        return record_of_step(
+            self.claim.row.id,
+            END_STEP,
+            DONE,
+            deaths=self.claim.row.deaths,
+            about=None,
+            effect="pure",
+            epoch=self.claim.epoch,
+            at=self.now(),
+            used_s=life.used_s(),
+            body=pack(encode_step(said, StepFacts(kind=END_STEP.kind))),
+        )
 
     def _tell_late(self, unsaid: Sequence[int]) -> None:
         """Say which signals were taken, and too late for the run. `unsaid` are the numbers of those with a text."""
@@ -707,14 +730,7 @@ class RunDriver:
         return leaving if is_ours else Exit(how="fenced", why=_ANOTHERS)
 
     def _change(
-        self,
-        run: Run,
-        life: Lease,
-        status: Status,
-        *,
-        why: str | None = None,
-        wake: float | None = None,
-        result: bytes | None = None,
+        self, run: Run, life: Lease, status: Status, *, why: str | None = None, wake: float | None = None
     ) -> Change:
         # Of the steps that are stored, and the place where it is: what is not kept tells nothing.
         attempt, iteration = max(life.place, (run.attempt.number, run.attempt.iteration))
@@ -727,7 +743,6 @@ class RunDriver:
             usage=run.ledger.usage + self._beyond(run),
             attempt=attempt,
             iteration=iteration,
-            result=result,
         )
 
     def _beyond(self, run: Run) -> Usage:

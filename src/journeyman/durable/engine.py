@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
+from journeyman.agent import Agent
 from journeyman.durable.dispatch import Tickets
 from journeyman.durable.records import (
     OVER,
@@ -25,8 +26,14 @@ from journeyman.durable.records import (
     Signal,
     Status,
     info_of,
+    load_head,
+    unpack_step,
 )
 from journeyman.durable.rules import FactName, RowRule, claim_row, note_questions, settle_row
+from journeyman.errors import InvalidArguments, RunBlocked
+from journeyman.journal import END, decode_step
+from journeyman.loop.results import load_result
+from journeyman.result import Result
 from journeyman.session import Snapshot
 from journeyman.store.sessions import StoredSession
 
@@ -56,9 +63,9 @@ class RunChanges(Protocol):
         """Change a run as the rule says, and return it as it is then. None: the rule changes nothing, or there is no
         such run.
 
-        In one transaction the row is read, with the facts that the rule reads, and written; with it the lines that
-        `says` adds to a session, a signal, as `signal` does it, and the run's ticket. `is_synced`: no power cut undoes
-        it once this has returned.
+        In one transaction the row is read, with the facts that the rule reads, and written; with it the last step and
+        the lines that `says` adds, a signal, as `signal` does it, and the run's ticket. `is_synced`: no power cut
+        undoes it once this has returned.
         """
         ...
 
@@ -108,11 +115,11 @@ class RunChanges(Protocol):
         """Give a run back, once. False, and nothing changed: the claim no longer holds, the run was given back before,
         or more than `n_signals` have come: one that was not seen would have found a run that nobody wakes.
 
-        A run that goes back to `ready` has another `gen`. What the change adds to a session is written in the same
+        A run that goes back to `ready` has another `gen`. What the change adds to a conversation is written in the same
         step, and so is a signal, as `signal` does it: all, or nothing.
         """
         rule = RowRule(partial(settle_row, claim=claim, change=change, n_signals=n_signals))
-        says = change if change.lines else None
+        says = change if change.lines or change.end is not None else None
         # That a run has ended is told to somebody: it must not be undone by a power cut.
         is_over = change.status in OVER
         return await self.change(claim.row.id, rule, now=now, says=says, posts=posts, is_synced=is_over) is not None
@@ -180,8 +187,8 @@ class Engine(RunChanges, Protocol):  # noqa: PLR0904 - what a store of runs does
         dead; higher priority first, then older. No `queues`: of all queues."""
         ...
 
-    async def records(self, id: str) -> Sequence[Record]:
-        """Return the records of a run, in the order in which they were written."""
+    async def records(self, id: str, *, key: str | None = None) -> Sequence[Record]:
+        """Return the records of a run, or those of one step, in the order in which they were written."""
         ...
 
     async def write(
@@ -241,8 +248,9 @@ class Engine(RunChanges, Protocol):  # noqa: PLR0904 - what a store of runs does
         """
         ...
 
-    async def conversation(self, session: str) -> Snapshot:
-        """Return what is stored of a session; of one that is not there, nothing."""
+    async def conversation(self, id: str, *, n_runs: int | None = None) -> Snapshot:
+        """Return the conversation of a session, or of a run by itself; of one that is not there, nothing. `n_runs`: as
+        it was when the session had had so many runs."""
         ...
 
     async def sessions(
@@ -259,3 +267,21 @@ class Engine(RunChanges, Protocol):  # noqa: PLR0904 - what a store of runs does
             SessionInUse: somebody has it open.
         """
         ...
+
+
+async def result_of(engine: Engine, row: Row, agent: Agent[Any, Any, Any] | None) -> Result[Any]:
+    """Return the stored result of a run that is over, with its conversation. Without the agent, its output is plain
+    JSON.
+
+    Raises:
+        RunBlocked: it cannot be read, or its output no longer fits the agent's type.
+    """
+    head = load_head(row)
+    said = await engine.conversation(head.session or row.id, n_runs=head.number or None)
+    try:
+        end = next(iter(await engine.records(row.id, key=END)), None)
+        if end is None:
+            raise ValueError("it was not kept")
+        return load_result(decode_step(unpack_step(end))[1], agent, history=said.messages)
+    except (ValueError, InvalidArguments) as error:
+        raise RunBlocked(row.name or row.id, f"its stored result cannot be read: {error}") from error

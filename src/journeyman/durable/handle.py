@@ -9,8 +9,10 @@ from typing import Any, Final, Generic
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent
+from journeyman.durable.engine import result_of
 from journeyman.durable.records import (
     DONE,
+    OVER,
     Head,
     PendingQuestion,
     QuestionKind,
@@ -24,7 +26,7 @@ from journeyman.durable.records import (
     record_of_step,
     seal_record,
 )
-from journeyman.durable.watcher import Hub, result_of
+from journeyman.durable.watcher import Hub
 from journeyman.environment import somebody
 from journeyman.errors import RunBlocked, RunOver, RunUnknown, quoted
 from journeyman.foreign import refuse_old_arguments
@@ -66,8 +68,8 @@ class RunHandle(Generic[Value]):
             # The mark before the look: what is written in between is not missed.
             mark = self.hub.mark()
             row = await self._row()
-            if row.result is not None:
-                return result_of(row, self._agent)
+            if row.status in OVER:
+                return await result_of(self.hub.engine, row, self._agent)
             if row.status == "blocked":
                 raise RunBlocked(row.name or row.id, row.why or "")
             await self.hub.changed(since=mark)

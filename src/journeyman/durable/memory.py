@@ -8,11 +8,9 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
-from dataclasses import field
 from itertools import count, takewhile
 from typing import TYPE_CHECKING, Final
 
-from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
 from journeyman.durable.dispatch import Tickets
 from journeyman.durable.engine import Engine, RunChanges, Taken, Written
@@ -73,7 +71,9 @@ class Memory:
         """The numbers of the signals."""
         self.version = 0
         """Grows with every change."""
-        self.sessions: dict[str, _Said] = {}
+        self.sessions: dict[str, SessionHead] = {}
+        self.conversations: dict[str, list[SessionRecord]] = {}
+        """What was said in each session, and in each run by itself that has ended."""
         self.open_in: dict[str, str] = {}
         """Who has which session open."""
 
@@ -104,6 +104,7 @@ class Memory:
         """Forget a run, with its steps and signals."""
         row = self.rows.pop(id)
         del self.records[id]
+        self.conversations.pop(id, None)
         self.over.pop(id, None)
         if row.name is not None:
             del self.ids[row.name]
@@ -114,6 +115,17 @@ class Memory:
             del self.deduped[row.agent, row.dedup]
         for n in self.sent.pop(id, {}).values():
             del self.signals[n]
+
+    def say(self, id: str, lines: Sequence[NewRecord]) -> int:
+        """Add records to a conversation. Return the number of the last one."""
+        records = self.conversations.setdefault(id, [])
+        records += seal_records(id, lines, after=len(records), at=time.time())
+        return len(records)
+
+    def forget_session(self, id: str) -> None:
+        """Forget a session, and what was said in it, but not its turns."""
+        self.sessions.pop(id, None)
+        self.conversations.pop(id, None)
 
     def find(self, id: str) -> Row | None:
         """Return the run of this id or name."""
@@ -240,14 +252,16 @@ class InMemoryEngine(RunChanges):
         if row is None or after is None:
             return None
         if says is not None:
-            self.memory.sessions[says.session].add(says.lines)
+            if says.end is not None:
+                self.memory.records[id][says.end.key, says.end.state] = says.end
+            self.memory.say(says.conversation, says.lines)
         self.memory.put(after)
         if posts is not None:
             await self.signal(posts)
         return after
 
-    async def records(self, id: str) -> Sequence[Record]:
-        return tuple(self.memory.records.get(id, {}).values())
+    async def records(self, id: str, *, key: str | None = None) -> Sequence[Record]:
+        return [each for each in self.memory.records.get(id, {}).values() if key in (None, each.key)]
 
     async def write(
         self,
@@ -316,14 +330,13 @@ class InMemoryEngine(RunChanges):
         rows = MemoryRows(self.memory, self.owner)
         return open_rows(rows, id, agent=agent, any_agent=any_agent, create=create, has_turns=True)
 
-    async def conversation(self, session: str) -> Snapshot:
-        known = self.memory.sessions.get(session)
-        return Snapshot() if known is None else added_up(known.records)
+    async def conversation(self, id: str, *, n_runs: int | None = None) -> Snapshot:
+        return added_up(self.memory.conversations.get(id, ()), n_runs)
 
     async def sessions(
         self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
     ) -> Sequence[KeptSession]:
-        kept = [KeptSession(id, each.head.agent, each.head.created) for id, each in self.memory.sessions.items()]
+        kept = [KeptSession(id, each.agent, each.created) for id, each in self.memory.sessions.items()]
         found = [each for each in kept if each.id.startswith(prefix)]
         found = [each for each in found if older_than is None or older_than.is_before(each)]
         return sorted(found, key=lambda each: (each.created, each.id), reverse=True)[:limit]
@@ -334,7 +347,7 @@ class InMemoryEngine(RunChanges):
             raise unknown_session(rows, id, or_else="Look at the list of them.")
         with closing(rows):
             rows.lock(id)
-            del self.memory.sessions[id]
+            self.memory.forget_session(id)
         # A copy: what is dropped is taken out of what is gone through.
         for row in [*self.memory.beginning(turns_of(id)[0])]:
             self.memory.drop(row.id)
@@ -355,19 +368,6 @@ class InMemoryEngine(RunChanges):
         return row.owner not in self.memory.owners
 
 
-@lazy_dataclass()
-class _Said:
-    """A session in memory, with the records of what was said in it."""
-
-    head: SessionHead
-    records: list[SessionRecord] = field(default_factory=list[SessionRecord])
-
-    def add(self, lines: Sequence[NewRecord]) -> int:
-        """Add records. Return the number of the last one."""
-        self.records += seal_records(self.head.id, lines, after=len(self.records), at=time.time())
-        return len(self.records)
-
-
 class MemoryRows(SessionRows):
     """The rows of sessions in a `Memory`."""
 
@@ -380,8 +380,7 @@ class MemoryRows(SessionRows):
         self._locked: str | None = None
 
     def find(self, id: str) -> SessionHead | None:
-        known = self._memory.sessions.get(id)
-        return None if known is None else known.head
+        return self._memory.sessions.get(id)
 
     def list_ids(self) -> Sequence[str]:
         return list(self._memory.sessions)
@@ -394,7 +393,7 @@ class MemoryRows(SessionRows):
         self._memory.open_in[id], self._locked = self._owner, id
 
     def read(self, id: str) -> Sequence[SessionRecord]:
-        return self._memory.sessions[id].records
+        return self._memory.conversations[id]
 
     def find_open_turn(self, id: str) -> str | None:
         return next((row.name for row in self._memory.beginning(turns_of(id)[0]) if row.status not in OVER), None)
@@ -402,7 +401,8 @@ class MemoryRows(SessionRows):
     def append(self, head: SessionHead, lines: Sequence[NewRecord], *, is_new: bool, waits: bool) -> int:
         if self._memory.open_in.get(head.id) != self._owner:
             raise StoreError(f"The session {head.id} was opened elsewhere. Nothing is written.", hint="Open it again.")
-        return self._memory.sessions.setdefault(head.id, _Said(head)).add(lines)
+        self._memory.sessions.setdefault(head.id, head)
+        return self._memory.say(head.id, lines)
 
     def put_aside(self, id: str, good: Sequence[SessionRecord], n_bad: int) -> str:
         raise AssertionError("memory is not damaged")

@@ -30,7 +30,7 @@ from journeyman.store import codec
 from journeyman.store.log import NewRecord
 from journeyman.types import JsonObject, Message, RunPath, Usage, UserContent, adapter_of, canonical_json
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """The format of what a run begins with. Stores with older ones were never released, and are not opened."""
 
 Status: TypeAlias = Literal["ready", "running", "waiting", "held", "blocked", "done", "failed"]
@@ -231,9 +231,9 @@ def dump_head(head: Head) -> bytes:
     """Return what a run begins with as it is stored: half a surrogate pair is replaced."""
     # The quick way first: half a surrogate pair is rare, and only it raises.
     try:
-        return adapter_of(Head).dump_json(head, exclude_none=True)
+        return codec.pack(adapter_of(Head).dump_json(head, exclude_none=True))
     except PydanticSerializationError:
-        return as_json(adapter_of(Head).dump_python(head, mode="json", exclude_none=True))
+        return codec.pack(as_json(adapter_of(Head).dump_python(head, mode="json", exclude_none=True)))
 
 
 def load_head(row: Row) -> Head:
@@ -246,7 +246,7 @@ def load_head(row: Row) -> Head:
         why = f"it has format {row.f}, and this version reads formats up to {FORMAT}: update journeyman"
         raise RunBlocked(row.id, why)
     try:
-        return adapter_of(Head).validate_json(row.head)
+        return adapter_of(Head).validate_json(codec.unpack(row.head))
     except ValueError as error:
         raise RunBlocked(row.id, f"what it was begun with cannot be read: {str(error).splitlines()[0]}") from error
 
@@ -347,7 +347,6 @@ class Row(ListedRun):
     """How often in a row it took its process down before a new step."""
     n_steps: int = 0
     """Its records when it was last claimed."""
-    result: bytes | None = None
 
 
 def make_row(head: Head, **fields: Any) -> Row:
@@ -589,9 +588,10 @@ class Change:
     usage: Usage = field(default_factory=Usage)
     attempt: int = 0
     iteration: int = 0
-    result: bytes | None = None
-    session: str = ""
-    """The session to which `lines` are added in the same transaction."""
+    end: Record | None = None
+    """The last step of a run that is over: what its conversation does not say of its result."""
+    conversation: str = ""
+    """The session, or the run by itself, to whose conversation `lines` are added in the same transaction."""
     lines: Sequence[NewRecord] = ()
 
 

@@ -119,7 +119,6 @@ def settle_row(row: Row, facts: RunFacts, *, claim: Claim, change: Change, n_sig
         attempt=change.attempt,
         iteration=change.iteration,
         deaths=0,
-        result=change.result,
         ended=facts.now if change.status in OVER else None,
     )
 

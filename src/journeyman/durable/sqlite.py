@@ -62,11 +62,15 @@ _ADD_RUN: Final = f"INSERT INTO jm_runs ({_LIST}) VALUES ({_MARKS})"
 _STEP: Final = ", ".join(Record._fields)
 _STEP_MARKS: Final = ", ".join("?" * len(Record._fields))
 _ADD_STEP: Final = f"INSERT INTO jm_steps ({_STEP}) VALUES ({_STEP_MARKS})"
+_ADD_END: Final = f"INSERT OR REPLACE INTO jm_steps ({_STEP}) VALUES ({_STEP_MARKS})"
+"""Writes how a run ends. There is such a step where a repair has lost only that the run is over."""
 _WRITE: Final = (
     # One statement, which writes only if the run is still ours: there is no moment between looking and writing.
     f"INSERT INTO jm_steps ({_STEP}) SELECT {_STEP_MARKS} FROM jm_runs WHERE id = ? AND epoch = ?"
     " ON CONFLICT DO NOTHING"
 )
+_OF_A_RUN: Final = (("jm_steps", "run"), ("jm_signals", "run"), ("jm_conversation", "session"), ("jm_runs", "id"))
+"""The tables that hold what is stored of a run, and the columns that say of which."""
 _NEXT: Final = "SELECT queue FROM jm_runs WHERE status = 'ready' AND agent = ? AND queue >= ? ORDER BY queue LIMIT 1"
 """The next queue in which a run of an agent waits, in the order of their names: one search in the index."""
 _PATIENCE_S: Final = 5.0
@@ -222,7 +226,10 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
                 return None
             _update_row(connection, row, after)
             if says is not None:
-                add_lines(connection, says.session, says.lines)
+                if says.end is not None:
+                    connection.execute(_ADD_END, says.end)
+                if says.lines:
+                    add_lines(connection, says.conversation, says.lines)
             if posts is not None:
                 _signal(connection, posts)
             return after
@@ -232,9 +239,9 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
     def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> StoredSession:
         return open_session(str(self.path), id, agent=agent, any_agent=any_agent, create=create, has_turns=True)
 
-    async def conversation(self, session: str) -> Snapshot:
-        found = await self._read(READ.format("?"), (session,))
-        return readable_records([SessionRecord(*row) for row in found], session)[1]
+    async def conversation(self, id: str, *, n_runs: int | None = None) -> Snapshot:
+        found = await self._read(READ.format("?"), (id,))
+        return readable_records([SessionRecord(*row) for row in found], id, n_runs)[1]
 
     async def sessions(
         self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
@@ -259,7 +266,7 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
             marks = ", ".join("?" * len(OVER))
             over = f"SELECT id FROM jm_runs WHERE id IN (SELECT value FROM json_each(?)) AND status IN ({marks})"
             found = connection.execute(over, (json.dumps(list(ids)), *OVER)).fetchall()
-            for table, column in (("jm_steps", "run"), ("jm_signals", "run"), ("jm_runs", "id")):
+            for table, column in _OF_A_RUN:
                 connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", found)
             return len(found)
 
@@ -270,8 +277,9 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
 
     # -- steps and signals
 
-    async def records(self, id: str) -> Sequence[Record]:
-        found = await self._read(f"SELECT {_STEP} FROM jm_steps WHERE run = ? ORDER BY n", (id,))
+    async def records(self, id: str, *, key: str | None = None) -> Sequence[Record]:
+        which, given = ("run = ?", (id,)) if key is None else ("run = ? AND key = ?", (id, key))
+        found = await self._read(f"SELECT {_STEP} FROM jm_steps WHERE {which} ORDER BY n", given)
         return [Record(*each) for each in found]
 
     async def write(

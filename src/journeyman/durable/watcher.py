@@ -12,14 +12,13 @@ from difflib import get_close_matches
 from math import inf
 from typing import Any, Final, TypedDict
 
-from journeyman.agent import Agent
 from journeyman.cancellation import Wakeup, cancel_within
 from journeyman.durable.binding import Program
 from journeyman.durable.driver import RunDriver, patiently
-from journeyman.durable.engine import Engine
+from journeyman.durable.engine import Engine, result_of
 from journeyman.durable.journal import Exit
 from journeyman.durable.records import OVER, Claim, Row, Status, load_head
-from journeyman.errors import InvalidArguments, RunBlocked, RunDiffers, RunInUse, RunUnknown, StoreError, name_and_words
+from journeyman.errors import RunDiffers, RunInUse, RunUnknown, StoreError, name_and_words
 from journeyman.events import (
     DurableEvent,
     Listener,
@@ -31,7 +30,6 @@ from journeyman.events import (
     RunWoken,
     StepStored,
 )
-from journeyman.loop.results import load_result
 from journeyman.loop.watch import Watch
 from journeyman.result import Result
 from journeyman.types import RunPath
@@ -282,11 +280,11 @@ class Hub:
         row = known
         if row is None:
             row = await self.row(id)
-            lacking = None if row.result is not None else program.lacks(load_head(row))
+            lacking = None if row.status in OVER else program.lacks(load_head(row))
             if lacking is not None:
                 raise RunDiffers(row.name or row.id, lacking)
-        if row.result is not None:
-            return result_of(row, program.agent)
+        if row.status in OVER:
+            return await result_of(self.engine, row, program.agent)
         was_left = bool(row.lives) and not self.keeps_steps  # it would do again what it has done
         if was_left or (row.status == "blocked" and "blocked" not in also):
             return Exit(how="blocked", why=row.why or "it was left in the middle, and its steps were not kept")
@@ -406,15 +404,3 @@ class Hub:
                 # After the fault, so that the same change is not taken for a new one.
                 mark = self.mark()
             await self.changed(since=mark)
-
-
-def result_of(row: Row, agent: Agent[Any, Any, Any] | None) -> Result[Any]:
-    """Return the stored result of a run that is over. Without the agent, its output is plain JSON.
-
-    Raises:
-        RunBlocked: it cannot be read, or its output no longer fits the agent's type.
-    """
-    try:
-        return load_result(row.result or b"", agent)
-    except (ValueError, InvalidArguments) as error:
-        raise RunBlocked(row.name or row.id, f"its stored result cannot be read: {error}") from error

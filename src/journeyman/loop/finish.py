@@ -264,7 +264,7 @@ class _End:
     calls_below: int = 0
 
 
-_END: Final = RunStep(key=END, kind="end")
+END_STEP: Final = RunStep(key=END, kind="end")
 _ENDS: Final = TypedCodec[_End | str](_End | str)
 """Earlier versions stored the code alone."""
 
@@ -275,7 +275,7 @@ async def known_end(run: Run) -> Result[Any] | None:
     journal = run.options.runtime.journal
     if journal is None or run.above is None or not journal.is_replaying():
         return None
-    place = journal.reserve(_END, effect="pure")
+    place = journal.reserve(END_STEP, effect="pure")
     if not place.is_known:
         return None
 
@@ -303,6 +303,8 @@ async def _note_end(run: Run, result: Success[Any] | Failure) -> None:
     """Note in the journal that the run has ended, so that nobody is told of it in a later life. One that was stopped
     has not, unless its own time was up: it may go on."""
     journal, scope = run.kept_journal, run.scope
+    if run.options.settle is not None:  # whoever settles it stores its end
+        return
     is_late = scope.cause in ("deadline", "attempt_deadline") and scope.source is scope
     if journal is None or (isinstance(result, Failure) and scope.cause is not None and not is_late):
         return
@@ -331,7 +333,7 @@ async def _store_end(run: Run, journal: Journal, result: Success[Any] | Failure)
 
     unstored = 0 if run.above is None else run.calls.n_unstored  # which a run that is replayed counts again
     codec = StepCodec("end", _ENDS, None, counts=lambda _: unstored)
-    await journal.reserve(_END, effect="pure").step(lambda: end(run), codec=codec)
+    await journal.reserve(END_STEP, effect="pure").step(lambda: end(run), codec=codec)
     return codec.known is None
 
 

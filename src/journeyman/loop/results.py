@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from typing import Any, Final, cast, get_args
 
@@ -20,6 +20,7 @@ from journeyman.agent import Agent
 from journeyman.data import field_names, fields_of
 from journeyman.endings import Context, ErrorInfo, Place
 from journeyman.errors import StoredError, name_and_words
+from journeyman.history import turn_text
 from journeyman.loop.replay import declared_type
 from journeyman.result import (
     AttemptRecord,
@@ -35,7 +36,7 @@ from journeyman.result import (
     plain_output,
 )
 from journeyman.tools.exact import is_loaded_as
-from journeyman.types import Message, Usage, adapter_of
+from journeyman.types import Block, Message, Text, ToolResult, ToolUse, Usage, adapter_of, canonical_json
 
 _log = logging.getLogger("journeyman")
 
@@ -45,13 +46,18 @@ Plain = dict[str, Any]
 _CONTEXTS: Final[Mapping[str, type[Context]]] = {each.__name__: each for each in get_args(Context)}
 
 
-def dump_result(result: Result[Any], agent: Agent[Any, Any, Any], *, written: str | None = None) -> bytes:
-    """Return a result as JSON. `written` is what the model wrote as its output, which is stored where the output itself
-    would be read as another value."""
-    document: Plain = {
-        "metadata": _metadata(result.metadata),
-        "history": adapter_of(tuple[Message, ...]).dump_python(result.history, mode="json", exclude_none=True),
-    }
+def dump_result(
+    result: Result[Any], agent: Agent[Any, Any, Any], *, written: str | None = None, keeps_history: bool = True
+) -> bytes:
+    """Return a result as JSON, in which nothing stands that its history says: only where it says that.
+
+    `written` is what the model wrote as its output, which is stored where the output itself would be read as another
+    value. Unless it `keeps_history`, the history is stored elsewhere.
+    """
+    document: Plain = {"metadata": _metadata(result.metadata), "n_messages": len(result.history)}
+    if keeps_history:
+        messages = adapter_of(tuple[Message, ...])
+        document["history"] = messages.dump_python(result.history, mode="json", exclude_none=True)
     if isinstance(result, Success):
         schema = agent.plan.output
         output = result.output if schema is None else from_json(schema.dump(result.output))
@@ -70,12 +76,14 @@ def dump_result(result: Result[Any], agent: Agent[Any, Any, Any], *, written: st
             error["cause"] = name_and_words(result.error.cause)
         document |= {"error": error, "candidate": result.candidate, "answer": result.answer}
         document |= {"report": _plain_report(result.report)}
+    document["said"] = _take_said(document, result.history, written)
     # JSON has no NaN: Postgres and browsers refuse a document that holds one.
     return to_json(document, fallback=repr, inf_nan_mode="null")
 
 
-def load_result(data: bytes, agent: Agent[Any, Any, Any] | None) -> Result[Any]:
-    """Return the result that `dump_result` has written. Without the agent, its output is plain JSON.
+def load_result(data: bytes, agent: Agent[Any, Any, Any] | None, *, history: Sequence[Message] = ()) -> Result[Any]:
+    """Return the result that `dump_result` has written. Without the agent, its output is plain JSON. `history` is that
+    of a result that does not hold its own.
 
     Raises:
         ValueError: it is no result.
@@ -84,7 +92,13 @@ def load_result(data: bytes, agent: Agent[Any, Any, Any] | None) -> Result[Any]:
     document: Plain = from_json(data)
     try:
         metadata = _loaded_metadata(document["metadata"])
-        history = adapter_of(tuple[Message, ...]).validate_python(document["history"])
+        if "history" in document:
+            history = adapter_of(tuple[Message, ...]).validate_python(document["history"])
+        history = tuple(history)
+        if len(history) != document["n_messages"]:
+            missing = f"of its {document['n_messages']} messages, {len(history)} are there"
+            raise ValueError(missing)
+        document |= {name: _read_place(history, place) for name, place in document["said"].items()}
         if "error" not in document:
             return _success(document, metadata, history, agent)
         failed: Plain = document["error"]
@@ -98,9 +112,68 @@ def load_result(data: bytes, agent: Agent[Any, Any, Any] | None) -> Result[Any]:
             answer=document["answer"],
             report=_loaded_report(document["report"]),
         )
-    except (KeyError, TypeError, AttributeError) as error:
+    except (LookupError, TypeError, AttributeError) as error:
         # What is read was stored by another version, or is damaged: a field may be missing, or of another kind.
         raise ValueError(f"the stored result is none: {name_and_words(error)}") from error
+
+
+_SAID: Final = ("output", "written", "terminal_result", "candidate", "answer")
+"""The fields of a result that its history mostly says."""
+
+
+def _take_said(document: Plain, history: Sequence[Message], written: str | None) -> dict[str, Plain]:
+    """Take out of a document what the history says, and return where it does, by the names of the fields."""
+    said: dict[str, Plain] = {}
+    for name in _SAID:
+        value = document.get(name)
+        is_text = isinstance(value, str)
+        words = value if is_text else written if _is_json_of(value, written) else None
+        place = None if value is None or words is None else _find_place(history, words)
+        if place is not None:
+            said[name] = {"place": place, "is_text": is_text}
+            del document[name]
+    return said
+
+
+def _is_json_of(value: object, written: str | None) -> bool:
+    """Tell whether a value is what a text says, read as JSON."""
+    try:
+        read = None if written is None else canonical_json(from_json(written))
+    except ValueError:
+        return False
+    return read == canonical_json(from_json(_as_stored(value)))
+
+
+def _find_place(history: Sequence[Message], words: str) -> list[int] | None:
+    """Return where a conversation says these words: the number of a message, and of its block; or the message alone,
+    with which the text of a turn ends. None: nowhere."""
+    for at in range(len(history) - 1, -1, -1):
+        for n, block in enumerate(history[at].content):
+            if _read_block(block) == words:
+                return [at, n]
+    last = max((at for at, message in enumerate(history) if message.role == "assistant"), default=-1)
+    return [last] if turn_text(history[: last + 1]) == words else None
+
+
+def _read_block(block: Block) -> str | None:
+    """Return what a block says in words, or as the arguments of a call."""
+    match block:
+        case ToolUse(input_json=words, malformed=None) | ToolUse(malformed=str(words)):
+            return words
+        case Text() | ToolResult():
+            return block.text
+        case _:
+            return None
+
+
+def _read_place(history: Sequence[Message], said: Plain) -> object:
+    """Return what a conversation says in a place."""
+    place: list[int] = said["place"]
+    at, *block = place
+    words = _read_block(history[at].content[block[0]]) if block else turn_text(history[: at + 1])
+    if words is None:
+        raise ValueError(f"message {at} does not say it")
+    return words if said["is_text"] else from_json(words)
 
 
 def _success(

@@ -18,6 +18,7 @@ from journeyman.cancellation import is_awaited, is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.endings import ErrorInfo, InvalidResponseContext, RefusedContext, StopGuardContext, SubmitContext
 from journeyman.errors import InvalidArguments, Rejected, log_caught, name_and_words
+from journeyman.history import turn_text
 from journeyman.journal import END, Journal, TypedCodec
 from journeyman.loop.calls import finish
 from journeyman.loop.replay import decide_once
@@ -42,7 +43,7 @@ from journeyman.tools.collection import read_aside
 from journeyman.tools.prose import find_object
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.written import quoting
-from journeyman.types import Message, Text, ToolResult, ToolUse
+from journeyman.types import Text, ToolResult, ToolUse
 
 _PREVIEW: Final = TypedCodec[ToolResult](ToolResult)
 _GUARDED: Final = TypedCodec[ContinueRun | FailRun | None](ContinueRun | FailRun | None)
@@ -185,7 +186,7 @@ class ToolHandIn:
 
     async def _without_calls(self, run: Run, iterated: Iterated) -> Candidate | ErrorInfo | None:
         is_natural = iterated.response.stop_reason in ("end_turn", "stop_sequence")
-        text = _turn_text(run.history.messages) if self._outputs.takes_text and is_natural else ""
+        text = turn_text(run.history.messages) if self._outputs.takes_text and is_natural else ""
         if iterated.said is None or not text.strip():
             return await _without_calls(
                 run, iterated, self._terminator, reminder=self._reminder, has_draft=self.has_draft
@@ -241,11 +242,11 @@ class TextHandIn:
             terminal = await (decides() if self._rules else work())
             if terminal is None:
                 return None
-            text = _turn_text(run.history.messages)
+            text = turn_text(run.history.messages)
             return await self._ask_stop_guard(run, Candidate(text or terminal, terminal_result=terminal))
         if iterated.response.stop_reason not in ("end_turn", "stop_sequence"):
             return await _without_calls(run, iterated, None, reminder=False, has_draft=False)
-        text = _turn_text(run.history.messages)
+        text = turn_text(run.history.messages)
         if self.mode is not None and iterated.said is not None and not iterated.said.continues:
             said = [block.text for block in iterated.said.content if isinstance(block, Text) and block.text.strip()]
             text = said[-1] if said else ""
@@ -339,18 +340,6 @@ def _was_said_more(run: Run, journal: Journal) -> bool | None:
         return False
     after = (iteration_key(attempt.number, attempt.iteration + 1, ""), f"attempt/{attempt.number}/verdict/")
     return False if any(True for each in after for _ in journal.stored(each)) else None
-
-
-def _turn_text(messages: Sequence[Message]) -> str:
-    """Return the text of the model's last turn, which pauses may have cut into several messages."""
-    texts: list[str] = []
-    for message in reversed(messages):
-        if message.role != "assistant":
-            break
-        texts.append(message.text)
-        if not message.continues:
-            break
-    return "".join(reversed(texts))
 
 
 # -- responses without calls ------------------------------------------------------------------------------------------

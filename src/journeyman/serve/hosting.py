@@ -27,7 +27,7 @@ from journeyman.durable import Durable, InMemoryEngine, Memory, PendingQuestion,
 from journeyman.durable.binding import Program
 from journeyman.durable.chats import ChatSession, TurnSuspended
 from journeyman.durable.journal import Exit, asked_event
-from journeyman.durable.records import Claim, Head, Row, Signal, load_head, prints_of, questions_of
+from journeyman.durable.records import OVER, Claim, Head, Row, Signal, load_head, prints_of, questions_of
 from journeyman.errors import (
     InvalidArguments,
     JourneymanError,
@@ -410,7 +410,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         try:
             while True:
                 mark, row = hub.mark(), await hub.row(live.run)
-                if row.result is not None or row.status == "blocked":
+                if row.status in (*OVER, "blocked"):
                     break
                 await self._hear_of(live, row)
                 await hub.changed(since=mark)
@@ -461,7 +461,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         if live.ended is not None or not self.is_stored:
             return
         row = await self.durable.hub.engine.get(await self.turn_run(live.name) if live.is_driven else live.run)
-        if row is None or row.result is None:
+        if row is None or row.status not in OVER:
             return
         if live.is_driven:  # here: it is told in a moment, if its chat does not go on by itself
             await asyncio.wait({live.over}, timeout=_TICK_S)
@@ -484,7 +484,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         row = await self._row(name)
         live = self._kept.get(name)  # as it may have been found meanwhile
         live = live or self._kept.add(name, self._live(name, self.agent(row.agent), base=row.epoch))
-        return await self._catch_up(live, is_over=row.result is not None)
+        return await self._catch_up(live, is_over=row.status in OVER)
 
     async def info(self, name: str) -> RunInfo:
         """Return the info of a run.
@@ -501,7 +501,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         if kept is not None and kept.ended is not None:
             return kept.ended.document if kept.ended.code is not None else None
         row = await self._row(name)
-        if row.result is None:
+        if row.status not in OVER:
             return None
         found = await self.find(name)
         if isinstance(found, Live):
@@ -564,13 +564,13 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             return await self._catch_up(live)
         engine, number = self.durable.hub.engine, (await self.conversation(id)).n_runs
         row = await engine.get(turn_name(id, number + 1))
-        if row is None or row.agent not in self.agents or row.result is not None:
+        if row is None or row.agent not in self.agents or row.status in OVER:
             last = await engine.get(turn_name(id, number))
             if last is None or last.agent not in self.agents:
                 raise nothing("turn in the chat", id)
             live = self._live(id, self.agents[last.agent], base=number + 1 - _A_LIFE / 2)
             live.run = turn_name(id, number)
-            return await self._catch_up(live, is_over=last.result is not None)
+            return await self._catch_up(live, is_over=last.status in OVER)
         known = self.agents[row.agent] if agent is None or agent.name != row.agent else agent
         try:
             return await self._begin(id, known, None, key=None, is_tied=False, row=row)

@@ -547,6 +547,6 @@ class KeptRuns:
             live = self._lives.get(TURN + id)
             if live is None or (is_much and live.ended is not None and not live.n_followers):
                 del self._chat_used_s[id]
-                memory.sessions.pop(id, None)
+                memory.forget_session(id)
             else:
                 self.use_chat(id)

@@ -20,7 +20,7 @@ from journeyman.store import recordings
 from journeyman.store.codec import check_version
 
 SCHEMES: Final = ("postgresql", "postgres")
-VERSION: Final = 7
+VERSION: Final = 8
 """The version of the tables. Those of another one are not touched: the versions before this one were never released."""
 # The first with `pg_current_xact_id`, which tells what became of a lost answer.
 OLDEST_SERVER: Final = 130000

@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS jm_runs (
     gen BIGINT NOT NULL, epoch BIGINT NOT NULL, wake FLOAT8, parked BOOLEAN NOT NULL, n_signals BIGINT NOT NULL,
     asked BYTEA, used_s FLOAT8 NOT NULL, tokens BIGINT NOT NULL, cost FLOAT8 NOT NULL, attempt BIGINT NOT NULL,
     iteration BIGINT NOT NULL, lives BIGINT NOT NULL, deaths BIGINT NOT NULL, n_steps BIGINT NOT NULL, why TEXT,
-    result BYTEA, ended FLOAT8) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01);
+    ended FLOAT8) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01);
 CREATE UNIQUE INDEX IF NOT EXISTS jm_runs_of_a_dedup ON jm_runs (agent, dedup) WHERE dedup IS NOT NULL;
 CREATE INDEX IF NOT EXISTS jm_runs_ready ON jm_runs (agent, queue, priority DESC, created, id) WHERE status = 'ready';
 CREATE INDEX IF NOT EXISTS jm_runs_running ON jm_runs (queue, owner) WHERE status = 'running';

@@ -32,7 +32,7 @@ from journeyman.store.codec import check_version
 WorkOutcome: TypeAlias = tuple[Any, Exception | None]
 """The value that a work returned, or the error with which it failed."""
 
-VERSION: Final = 6
+VERSION: Final = 7
 """The version of the format. A file of another one is not touched: those before this one were never released."""
 
 # "jmn1" in letters.

@@ -11,7 +11,7 @@ CREATE TABLE IF NOT EXISTS jm_runs (
     dedup TEXT, created REAL NOT NULL, status TEXT NOT NULL, owner TEXT, gen INTEGER NOT NULL, epoch INTEGER NOT NULL,
     wake REAL, parked INTEGER NOT NULL, n_signals INTEGER NOT NULL, asked BLOB, used_s REAL NOT NULL,
     tokens INTEGER NOT NULL, cost REAL NOT NULL, attempt INTEGER NOT NULL, iteration INTEGER NOT NULL,
-    lives INTEGER NOT NULL, deaths INTEGER NOT NULL, n_steps INTEGER NOT NULL, why TEXT, result BLOB, ended REAL);
+    lives INTEGER NOT NULL, deaths INTEGER NOT NULL, n_steps INTEGER NOT NULL, why TEXT, ended REAL);
 CREATE UNIQUE INDEX IF NOT EXISTS jm_runs_of_a_dedup ON jm_runs (agent, dedup) WHERE dedup IS NOT NULL;
 CREATE INDEX IF NOT EXISTS jm_runs_ready ON jm_runs (agent, queue, priority DESC, created, id)
     WHERE status = 'ready';

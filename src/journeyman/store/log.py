@@ -103,8 +103,7 @@ def lines_of_step(step: Step) -> Iterator[NewRecord]:
             yield NewRecord("cut", step.position, b"")
         if step.position == 0 and step.messages:
             yield NewRecord("title", 0, adapter_of(str).dump_json(title_of(step.messages[0])))
-        for position, message in enumerate(step.messages, step.position):
-            yield NewRecord("message", position, adapter_of(Message).dump_json(message, exclude_none=True))
+        yield from lines_of_messages(step.messages, step.position)
     if step.staged:
         staged = Message("user", tuple(step.staged))
         yield NewRecord("staged", step.position, adapter_of(Message).dump_json(staged, exclude_none=True))
@@ -121,6 +120,12 @@ def lines_of_step(step: Step) -> Iterator[NewRecord]:
         views = [] if step.view is None else [step.view]
         position = 0 if step.view is None else step.view.position
         yield NewRecord("view", position, adapter_of(list[SentView]).dump_json(views, exclude_none=True))
+
+
+def lines_of_messages(messages: Sequence[Message], position: int = 0) -> Iterator[NewRecord]:
+    """Give what is to be written for messages, of which the first stands at a position."""
+    for at, message in enumerate(messages, position):
+        yield NewRecord("message", at, adapter_of(Message).dump_json(message, exclude_none=True))
 
 
 def queued(text: str, queue: Queue) -> NewRecord:
@@ -187,8 +192,8 @@ class _Sum:
         del self.bodies[position:], self.numbers[position:], self.staged[:]
 
 
-def added_up(records: Sequence[SessionRecord]) -> Snapshot:
-    """Return the conversation that the records make.
+def added_up(records: Sequence[SessionRecord], n_runs: int | None = None) -> Snapshot:
+    """Return the conversation that the records make: all of them, or those of so many runs.
 
     Raises:
         Unreadable: one of them is no record.
@@ -199,6 +204,8 @@ def added_up(records: Sequence[SessionRecord]) -> Snapshot:
             total.add(record)
         except ValueError as error:
             raise Unreadable(record.n) from error
+        if n_runs is not None and total.used.runs >= n_runs:
+            break
     return Snapshot(
         messages=_messages(total),
         staged=tuple(total.staged),
@@ -210,8 +217,11 @@ def added_up(records: Sequence[SessionRecord]) -> Snapshot:
     )
 
 
-def readable_records(records: Sequence[SessionRecord], session: str) -> tuple[list[SessionRecord], Snapshot]:
-    """Return the records up to the first that is damaged or no record, and the conversation that they make.
+def readable_records(
+    records: Sequence[SessionRecord], session: str, n_runs: int | None = None
+) -> tuple[list[SessionRecord], Snapshot]:
+    """Return the records up to the first that is damaged or no record, and the conversation that they make, or that
+    those of so many runs make.
 
     Raises:
         StoreError: another version has written one, in a format that this one does not know.
@@ -223,7 +233,7 @@ def readable_records(records: Sequence[SessionRecord], session: str) -> tuple[li
     # A shorter log may have another record that does not fit: until there is none.
     while True:
         try:
-            return good, added_up(good)
+            return good, added_up(good, n_runs)
         except Unreadable as unreadable:
             good = [record for record in good if record.n < unreadable.n]
 

@@ -244,7 +244,8 @@ def _write_store(path: Path, found: _Found) -> tuple[int, int]:
     records = dict(enumerate(_sound_records(found), 1))
     written = {row[0] for row in records.values()}
     heads = {n: row for n, row in found["jm_sessions"].items() if row[0] in written}
-    missing = written - {row[0] for row in heads.values()}
+    # The conversation of a run by itself has no other head.
+    missing = written - {row[0] for row in (*heads.values(), *found["jm_runs"].values())}
     tables = {
         "jm_sessions": heads,
         "jm_conversation": records,

@@ -17,11 +17,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from journeyman.durable.postgres import statements as sql
-from journeyman.durable.records import Record, Row, Signal
+from journeyman.durable.records import Change, Record, Row, Signal
 from journeyman.session import Snapshot
 from journeyman.store.client import Client, is_read_only, rows_of, take_lock_of, wait_in_loop
 from journeyman.store.database import HELD, Database, restored, storable_value
-from journeyman.store.log import NewRecord, SessionRecord, readable_records, seal_records
+from journeyman.store.log import SessionRecord, readable_records, seal_records
 from journeyman.store.postgres import LOCK_AND_COUNT
 from journeyman.store.postgres import WRITE as WRITE_SESSION
 from journeyman.store.sessions import READ as READ_SESSION
@@ -241,16 +241,22 @@ async def runs_of(connection: Connection, where: str, given: Sequence[Any]) -> l
 # -- sessions ----------------------------------------------------------------------------------------------------------
 
 
-async def conversation_of(connection: Connection, session: str) -> Snapshot:
-    """Return what is stored of a session."""
-    found = await rows_of(connection, READ_SESSION.format("%s::text"), [session])
-    return readable_records([SessionRecord(*each) for each in found], session)[1]
+async def conversation_of(connection: Connection, id: str, n_runs: int | None) -> Snapshot:
+    """Return what is stored of a conversation."""
+    found = await rows_of(connection, READ_SESSION.format("%s::text"), [id])
+    return readable_records([SessionRecord(*each) for each in found], id, n_runs)[1]
 
 
-async def add_lines(connection: Connection, session: str, lines: Sequence[NewRecord], *, at: float) -> None:
-    """Write lines at the end of a session that is stored, in a transaction."""
-    lock, count = LOCK_AND_COUNT
-    await connection.execute(lock.encode(), [session])
-    [(n,)] = await rows_of(connection, count, [session])
-    records = seal_records(session, lines, after=n, at=at)
+async def add_said(connection: Connection, run: str, says: Change, *, at: float) -> None:
+    """Write what a change of a run says, in a transaction: the last step, and lines at the end of a conversation."""
+    if says.end is not None:
+        await connection.execute(sql.ADD_STEP.encode(), written_out(says.end))
+    if not says.lines:
+        return
+    n = 0
+    if says.conversation != run:  # a run by itself has said nothing before, and nobody else writes there
+        lock, count = LOCK_AND_COUNT
+        await connection.execute(lock.encode(), [says.conversation])
+        [(n,)] = await rows_of(connection, count, [says.conversation])
+    records = seal_records(says.conversation, says.lines, after=n, at=at)
     await connection.execute(WRITE_SESSION.encode(), [*map(list, zip(*records, strict=True))])

@@ -23,7 +23,7 @@ from journeyman.durable.dispatch import Tickets
 from journeyman.durable.engine import Engine, Taken, Written
 from journeyman.durable.postgres import statements as sql
 from journeyman.durable.postgres.connections import (
-    add_lines,
+    add_said,
     conversation_of,
     record_of,
     restored,
@@ -205,7 +205,7 @@ class PostgresEngine(Transactions):
                 return None
             await self._update_run(connection, tried, now=now)
             if says is not None:
-                await add_lines(connection, says.session, says.lines, at=now)
+                await add_said(connection, id, says, at=now)
             if posts is not None:
                 await self._store_signal(connection, posts)
             return tried.after
@@ -230,6 +230,7 @@ class PostgresEngine(Transactions):
             gone = [id for (id,) in await rows_of(connection, sql.FORGET, [storable_value(list(ids))])]
             for table in tables:
                 await connection.execute(sql.FORGET_STEPS.format(table).encode(), [gone])
+            await connection.execute(sql.FORGET_CONVERSATIONS, [gone])
             return len(gone)
 
         return await self._transact(work)
@@ -242,8 +243,8 @@ class PostgresEngine(Transactions):
         sessions = PostgresSessions(self.connections.database.url)
         return sessions.shared_session(id, agent=agent, any_agent=any_agent, create=create)
 
-    async def conversation(self, session: str) -> Snapshot:
-        return await self.read(lambda connection: conversation_of(connection, session))
+    async def conversation(self, id: str, *, n_runs: int | None = None) -> Snapshot:
+        return await self.read(lambda connection: conversation_of(connection, id, n_runs))
 
     async def sessions(
         self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
@@ -263,9 +264,11 @@ class PostgresEngine(Transactions):
         alive = await self.read(lambda connection: self.connections.alive(connection, owners))
         return {*owners}.difference(alive)
 
-    async def records(self, id: str) -> Sequence[Record]:
-        query = f"SELECT {sql.STEP} FROM jm_steps WHERE run = %s::text ORDER BY n"
-        found = await self.read(lambda connection: rows_of(connection, query, [storable_value(id)]))
+    async def records(self, id: str, *, key: str | None = None) -> Sequence[Record]:
+        of_step, given = ("", [id]) if key is None else (" AND key = %s::text", [id, key])
+        query = f"SELECT {sql.STEP} FROM jm_steps WHERE run = %s::text{of_step} ORDER BY n"
+        asked = [storable_value(each) for each in given]
+        found = await self.read(lambda connection: rows_of(connection, query, asked))
         return [record_of(each) for each in found]
 
     async def write(

@@ -59,7 +59,7 @@ LATE: Final = (
     "SELECT id, gen FROM jm_runs WHERE ((status = 'ready' AND greatest(wake, created) < %s::float8)"
     " OR (status = 'waiting' AND wake < %s::float8)) AND id > %s::text AND NOT parked ORDER BY id LIMIT %s"
 )
-_BYTES: Final = ("head", "asked", "result")
+_BYTES: Final = ("head", "asked")
 _FLOATS: Final = ("created", "wake", "used_s", "cost", "ended")
 _TEXTS: Final = ("id", "name", "parent", "agent", "app", "target", "queue", "dedup", "status", "owner", "why")
 
@@ -125,3 +125,4 @@ KNOWN_SIGNAL: Final = "SELECT n FROM jm_signals WHERE run = %s::text AND kind = 
 FORGET: Final = "DELETE FROM jm_runs WHERE id = ANY(%s::text[]) AND status IN ('done', 'failed') RETURNING id"
 FORGET_STEPS: Final = "DELETE FROM {} WHERE run = ANY(%s::text[])"
 """Deletes what is stored of these runs from a table."""
+FORGET_CONVERSATIONS: Final = b"DELETE FROM jm_conversation WHERE session = ANY(%s::text[])"
