@@ -150,6 +150,8 @@ async def test_a_request_grows_by_what_is_new(place: str) -> None:
         assert len(requests) == 141  # more than go on from one another
         assert [len(recordings.body(each) or b"") for each in requests] == [each.size for each in requests]
         assert found.bytes < 1.3 * len(whole)
+        [(longest,)] = recordings.file.rows(tamper.LONGEST_REQUEST)
+        assert longest < 3_000  # of 64 iterations: none says all that was sent before
 
 
 async def test_two_who_record_one_run_take_nothing_from_each_other(place: str) -> None:

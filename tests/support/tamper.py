@@ -1,6 +1,4 @@
-"""Changes of a store behind the back of the package. SQL that names one of its tables stands here: a test says what has
-become of the store, and who changes the tables changes this file.
-"""
+"""Changes of a store behind the back of the package. Tests say what becomes of it; SQL with its tables stands here."""
 
 import sqlite3
 from contextlib import closing
@@ -21,6 +19,7 @@ FROM rec_format; DROP TABLE rec_format; ALTER TABLE new RENAME TO rec_format"""
 NEWER_RUNS: Final = "UPDATE jm_version SET version = 9"
 OLDER_RUNS: Final = "UPDATE jm_version SET version = 4"
 WITHOUT_MESSAGES: Final = "DELETE FROM rec_events WHERE kind = 'MessageCommitted'"
+LONGEST_REQUEST: Final = "SELECT max(length(pieces)) FROM rec_requests"
 STORED_PIECES: Final = "SELECT body FROM rec_pieces"
 WITHOUT_A_LINE: Final = "DELETE FROM jm_conversation WHERE n = 2"
 WITHOUT_EVENTS: Final = "DROP TABLE rec_events"

@@ -44,8 +44,8 @@ from journeyman.tools.redaction import words_without_secrets
 from journeyman.types import NOTHING_USED, JsonObject, Message, RunPath, Usage, adapter_of
 
 _MOST_HOPS: Final = 64
-"""How many requests may go on from one another before one says all again. As many have to be read to read the last
-of them."""
+"""How many requests may go on from one another. As many have to be read to read the last of them. The next one goes on
+from that in which the last such chain began: it says again what has come since, and nothing of before."""
 _WIRE: Final = "record"
 """In `Message.wire`: the message as JSON of ours."""
 _BEGINS: Final = re.compile(rb'(?<=[\[,])(?=\{"(?:role|type|parts)":)')
@@ -183,6 +183,8 @@ class _Last:
     """As the encoder gave them, except for the first."""
     hops: int
     """How many others have to be read to read it."""
+    start: _Last | None
+    """The one in which its chain began; None: it began here."""
     head: tuple[Request, bytes] | None
     """For a request that is `asked`: the piece with its system prompt and its tools."""
     until: int
@@ -336,11 +338,14 @@ class RowMaker:
             pieces = sent.pieces or _BEGINS.split(sent.body)
         first, rest = pieces[0], pieces[1:]
         sent.size = sum(map(len, pieces))
-        kept = 0 if before is None else _in_common(before.pieces, rest)
-        if before is not None and kept and before.hops < _MOST_HOPS and before.until >= lasts.until:
-            sent.before, sent.n_kept = before, kept
+        begins = before is not None and before.hops >= _MOST_HOPS
+        base = before.start if before is not None and begins else before
+        if base is not None and base.hops < _MOST_HOPS and base.until >= lasts.until:
+            kept = _in_common(base.pieces, rest)
+            sent.before, sent.n_kept = (base, kept) if kept else (None, 0)
         hops = 0 if sent.before is None else sent.before.hops + 1
-        sent.now = line.requests[sent.where[0]] = _Last(rest, hops, head, lasts.until)
+        start = None if sent.before is None or begins else sent.before.start or sent.before
+        sent.now = line.requests[sent.where[0]] = _Last(rest, hops, start, head, lasts.until)
         # What opens the list of messages stands behind the system prompt and the tools. In one form, the system prompt
         # is the first of these. Of a body that nobody has told the pieces of, nothing is known.
         is_known = sent.is_shared and (sent.pieces or sent.asked is not None)
