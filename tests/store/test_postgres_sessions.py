@@ -241,11 +241,13 @@ def test_of_a_step_whose_answer_was_lost_only_the_one_that_is_written_next_is_ke
         with pytest.raises(StoreError, match="could not be written"):
             session.write(Step(position=0, messages=said("One."), staged=[Text("Staged.")]))
         postgres.execute(f"ALTER DATABASE {name_of(emptied)} ALLOW_CONNECTIONS true")
-        assert len(changed(emptied, "SELECT n FROM jm_conversation")) == 3
+        stored = "SELECT n FROM jm_conversation"
+        assert len(changed(emptied, stored)) == 3
         session.write(Step(position=0, messages=said("One.", "Two."), staged=[Text("Staged.")]))
         session.close()
     found = PostgresSessions(emptied).snapshot("a")
     assert (list(found.messages), found.staged) == (said("One.", "Two."), (Text("Staged."),))
+    assert len(changed(emptied, stored)) == 4
 
 
 async def test_an_idle_chat_and_an_idle_durable_keep_their_locks_where_idle_connections_are_ended(
