@@ -9,17 +9,15 @@ no call is started while some waits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar
 from functools import partial
 from threading import Lock
 from typing import Any, Literal, Protocol, TypeAlias
 
 from journeyman.cancellation import call_in
-from journeyman.endings import Place
-from journeyman.gate import Approver, Decision
-from journeyman.step import RunStep
-from journeyman.types import RunPath, Text, TextOrigin
+from journeyman.questions import PendingQuestions
+from journeyman.types import Text, TextOrigin
 
 __all__ = ["Inbox", "Queue", "Receipt"]
 
@@ -329,10 +327,8 @@ current_inbox: ContextVar[Inbox | None] = ContextVar("journeyman_inbox", default
 class Outside(Protocol):
     """A port through which people outside of the process speak to a run, a chat or a team, and answer its questions."""
 
-    @property
-    def asks(self) -> bool:
-        """True when what a gate or a model asks may wait for somebody outside."""
-        ...
+    questions: PendingQuestions[Any]
+    """The questions that they may answer: those of the recording, until a chat puts its own there."""
 
     @property
     def is_held(self) -> bool:
@@ -347,25 +343,4 @@ class Outside(Protocol):
         self, *, say: Callable[[str, Queue], Receipt], withdraw: Callable[[Receipt], bool], stop: Callable[[str], None]
     ) -> None:
         """Give what is said to `say`, and let `stop` end what goes on."""
-        ...
-
-    def open(self, id: str, *, digest: str = "", take: Callable[[Decision | str], object]) -> Callable[[], None]:
-        """Let what waits under `id` be answered from outside; for a call, only as it is now. Return a function that
-        ends that."""
-        ...
-
-    def approver(self, place: tuple[RunPath, Place], *, beside: Approver | None = None) -> Approver:
-        """Return who answers what a gate asks there: whoever is outside, or `beside` that; the first answer counts."""
-        ...
-
-    async def ask(
-        self,
-        path: tuple[str, ...],
-        question: str,
-        options: Sequence[str],
-        *,
-        call: RunStep | None = None,
-        beside: Callable[[], Coroutine[Any, Any, str | None]] | None = None,
-    ) -> str | None:
-        """Ask whoever is outside, and `beside` that; the first answer counts. None: nobody is."""
         ...

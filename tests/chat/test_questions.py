@@ -75,14 +75,6 @@ async def test_the_user_may_stop_the_turn_instead_of_deciding(stage: Stage, reco
     assert [event.decision for event in recorder.of(ApprovalAnswered)] == ["stop"]
 
 
-async def test_an_answer_may_come_from_another_thread(stage: Stage, recorder: Recorder) -> None:
-    model = stage.model([call("look", id="a"), "Done."])
-    async with chatting(model, tools=[look], gate=make_gate(Ask("May it?")), on_event=recorder) as chat:
-        turn = chat.start("Go.")
-        await asyncio.to_thread(chat.answer, await asked(recorder, ApprovalRequested), Allow())
-        assert (await turn).unwrap() == "Done."
-
-
 async def test_an_approver_of_the_callers_own_is_asked_instead(stage: Stage, recorder: Recorder) -> None:
     approvals: list[Approval] = []
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,6 +103,28 @@ async def test_a_run_that_is_spoken_to_from_outside(tmp_path: Path) -> None:
                 await recorder.flush()
         (await going).unwrap()
     assert noted_events(path) == NOTED["spoken to"]
+
+
+async def test_who_answers_as_the_run_ends_is_told_who_was_first(tmp_path: Path) -> None:
+    path, has_ended = tmp_path / "runs.db", threading.Event()
+    agent = make_scout(say(call("ask_user", question="Which?", id="q")), say("So."))
+    with Recorder(path, asks=True) as recorder, Recordings(path) as recordings, ThreadPoolExecutor(1) as thread:
+        going = asyncio.create_task(run(agent, "Look.", runtime=Runtime(recorder=recorder)))
+        while not (found := recordings.runs()) or not (asked := open_questions(recordings, found[0])):
+            await recorder.flush()
+        asyncio.get_running_loop().set_default_executor(thread)
+        handle, id = RecordedHandle(recordings, found[0]), asked[0].question_id
+        late = asyncio.create_task(handle.answer(id, "this one", who="bob"))
+        await asyncio.sleep(0)  # it looks at what waits; then its thread is busy until the run has ended
+        thread.submit(has_ended.wait)
+        first = threading.Thread(target=asyncio.run, args=(handle.answer(id, "that one", who="ann"),))
+        first.start()
+        (await going).unwrap()
+        await recorder.flush()
+        has_ended.set()
+        with pytest.raises(LookupError, match="answered before: a text, by ann"):
+            await late
+        first.join()
 
 
 async def test_a_durable_run_that_waits_and_goes_on_with_other_tools(tmp_path: Path) -> None:

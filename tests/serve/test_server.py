@@ -1,6 +1,8 @@
 """Agents as MCP tools, as the official client sees them, in both generations of the protocol."""
 
 import asyncio
+import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,13 +11,15 @@ from pydantic import BaseModel, field_serializer
 
 from journeyman import Abort, Agent, Budget, DefinitionError, Event, Output, Runtime, tool
 from journeyman.errors import StoreError
-from journeyman.events import RunFailed, RunStarted
-from journeyman.gate import Allow, Approval, Ask, Decision
+from journeyman.events import RunFailed, RunStarted, SignalTaken, SinkEvent
+from journeyman.gate import DECISION, Allow, Approval, Ask, Decision, Deny, GateRequest
 from journeyman.journal import InMemoryJournal
 from journeyman.mcp_server import create_mcp_server
-from journeyman.mcp_server.server import served_tool
+from journeyman.mcp_server.server import ServedCall, served_tool
+from journeyman.record.signals import FromOutside, SignalRow
+from journeyman.serve.live import Live, ServeLimits
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, say
-from journeyman.types import Usage
+from journeyman.types import JsonObject, Usage
 from tests.play import cancelled, make_gate, make_tool, virtual_clock
 from tests.serve.clients import Heard, Pause, Person, answered, called, first_round, last_round, next_round, text_of
 from tests.serve.served import cleaner, echo, hopeless, last_result, planner, remove, square, talker
@@ -267,7 +271,7 @@ def test_long_arguments_are_cut_in_the_question(mode: str) -> None:
     assert "… (5,011 more characters) …" in asked
 
 
-YES: types.InputResponses = {"approval-1": answered("allow")}
+YES: types.InputResponses = {"approval_1": answered("allow")}
 
 
 def asking_twice() -> Agent[str, str]:
@@ -296,10 +300,10 @@ def test_questions_of_parallel_calls_are_all_answered(mode: str) -> None:
 async def test_what_was_left_open_is_asked_again() -> None:
     async with Client(create_mcp_server(asking_twice()), elicitation_callback=Person()) as client:
         asked = await first_round(client, "guest")
-        assert list(asked.input_requests or {}) == ["approval-1", "approval-2"]
-        again = await next_round(client, "guest", asked, {"approval-2": answered("allow")})
+        assert list(asked.input_requests or {}) == ["approval_1", "approval_2"]
+        again = await next_round(client, "guest", asked, {"approval_2": answered("allow")})
         assert isinstance(again, types.InputRequiredResult)
-        assert list(again.input_requests or {}) == ["approval-1"]
+        assert list(again.input_requests or {}) == ["approval_1"]
         answers: types.InputResponses = {**YES, "approval-9": answered("allow")}
         assert await last_round(client, "guest", again, answers) == "took bread, took wine"
         assert (await last_round(client, "guest", again, YES)).startswith("NO_SUCH_CALL: ")
@@ -332,6 +336,64 @@ async def test_a_client_that_never_answers_loses_its_run_in_the_end() -> None:
 
 
 # -- what cannot be served --------------------------------------------------------------------------------------------
+
+
+async def test_the_first_of_five_who_answer_is_heard_and_the_others_are_told_who_that_was() -> None:
+    live = Live("r", talker, base=1, is_tied=False, limits=ServeLimits())
+    taken, questions, loop = list[SinkEvent](), live.ask_here(), asyncio.get_running_loop()
+    outside = FromOutside(loop, taken.append, ("talker",), is_asked=bool)
+    outside.questions = questions
+    request = GateRequest(path=("talker",), tool_use_id="1", tool_name="read", arguments={}, effect="once")
+    approval, by = Approval(request=request, question="May it?", question_id="q"), {"terminal": "ann", "signal": "bob"}
+
+    async def race(id: str, chance: random.Random) -> str:
+        served, called, told = ServedCall(tool_name="t", arguments={}), loop.create_future(), dict[str, object]()
+        beside = chance.choice(("callback", "MCP"))
+        decision: JsonObject = {"decision": DECISION.document_of(Deny("signal")), "digest": "q"}
+        acts: dict[str, Callable[[], object]] = {
+            "HTTP": lambda: live.answer_here("q", Deny("HTTP")) or told.update(HTTP=questions.find_first(id)),
+            "terminal": lambda: threads.append(asyncio.create_task(asyncio.to_thread(type_answer))),
+            "signal": lambda: outside.deliver(SignalRow(1, "r", "approve", id, decision, 0.0, "bob")),
+            "callback": lambda: called.set_result(Deny("callback")),
+            "MCP": lambda: served.questions.open and served.questions.answer("approval_1", Deny("MCP")),
+        }
+        threads = list[asyncio.Task[None]]()
+
+        def type_answer() -> None:
+            try:
+                questions.answer(id, Deny("terminal"), who="ann")
+            except KeyError as error:
+                told["terminal"] = error
+
+        async def ask_beside(approval: Approval) -> Decision:
+            try:
+                return await (served.ask(approval) if beside == "MCP" else asyncio.shield(called))
+            except asyncio.CancelledError as left:
+                told[beside] = left
+                raise
+
+        deciding = asyncio.create_task(questions.approve(approval, beside=ask_beside))
+        while not live.open:  # noqa: ASYNC110 - whoever answers has heard the question
+            await asyncio.sleep(0)
+        faces = [beside, "HTTP", "terminal", "signal"]
+        for face in chance.sample(faces, 4):
+            for _ in range(chance.randrange(3)):
+                await asyncio.sleep(0)
+            acts[face]()
+        decided = await deciding
+        await asyncio.gather(*threads)
+        if isinstance(last := taken.pop(), SignalTaken) and last.outcome != "taken":
+            told["signal"] = last.why
+        first = decided.reason if isinstance(decided, Deny) else ""
+        assert {*told, first} - {beside} == {*faces} - {beside}
+        assert first not in told
+        assert {f"answered before: deny, by {by.get(first, 'somebody here')}" in str(why) for why in told.values()} == {
+            True
+        }
+        return first
+
+    firsts = [await race(f"approval_{seed + 1}", random.Random(seed)) for seed in range(1_000)]
+    assert {*firsts} == {"HTTP", "terminal", "signal", "callback", "MCP"}
 
 
 def test_what_is_wrong_with_a_server_is_said_at_once() -> None:

@@ -316,26 +316,6 @@ async def test_of_two_operators_the_second_is_told_who_was_first(floor: Floor, o
     assert "about tides; south" in done.stdout
 
 
-async def test_of_two_who_answer_one_question_the_second_is_told_who_was_first(floor: Floor, open_page: Opened) -> None:
-    one = await looked_at(floor, open_page)
-    async with floor.going("asker", "recorded", "words-2") as process:
-        await shown(one, "asker")
-        two = await open_page(one.url)
-        await expect(one.get_by_role("button", name="Approve", exact=False)).to_be_enabled()
-        await one.keyboard.press("y")
-        heard = asyncio.Event()
-        await before_it_is_heard(two, heard.wait)
-        await clicked(two.get_by_role("button", name="north"))
-        await clicked(one.get_by_role("button", name="south"))
-        await expect(one.locator(".approval")).to_have_count(0)
-        heard.set()
-        told = f"Already decided. This was answered before: a text, by {somebody()} in the viewer"
-        await expect(two.locator("#toast")).to_contain_text(told)
-        floor.go_on("words-2")
-        done = await asyncio.to_thread(process.done)
-    assert "about tides; south" in done.stdout
-
-
 async def test_what_is_typed_right_after_a_key_is_the_reason_and_no_key(floor: Floor, open_page: Opened) -> None:
     page = await looked_at(floor, open_page)
     async with floor.going("asker", "recorded") as process:

@@ -101,7 +101,8 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         # A shared tape is somebody else's: what is said there is not for this chat.
         if self.tape is None or self.tape.outside is None or isinstance(self.runtime.recorder, SharedTape):
             return
-        self._questions.outside = self.tape.outside
+        self._questions.asks_outside = self.tape.outside.questions.asks_outside
+        self.tape.outside.questions = self._questions
 
         def say_or_queue(text: str, queue: Queue) -> Receipt:
             return say(text) if queue == "steering" else self.inbox.put(text, queue)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ from typing import Final, Literal, NoReturn, TypeVar
 from pydantic import JsonValue
 
 from journeyman.cancellation import current_scope
-from journeyman.chat.questions import UNANSWERED, Questions, answered_event
+from journeyman.chat.questions import Questions
 from journeyman.data import lazy_dataclass
 from journeyman.durable.engine import Engine, Written
 from journeyman.durable.records import (
@@ -43,7 +43,7 @@ from journeyman.durable.records import (
 )
 from journeyman.errors import OutcomeUnknown, RunBlocked, StoreError
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
-from journeyman.gate import DECISION, ONCE, Approval, Decision, Deny
+from journeyman.gate import DECISION, ONCE, Approval, Decision
 from journeyman.journal import (
     About,
     Codec,
@@ -56,6 +56,7 @@ from journeyman.journal import (
     decode_step,
     encode_step,
 )
+from journeyman.questions import answered_event
 from journeyman.step import RunStep
 from journeyman.texts import shorten_line
 from journeyman.tools.external import external_question
@@ -564,7 +565,7 @@ class RunJournal(Journal):
             await asyncio.sleep(0)  # it is asked here before it is answered, also if the answer has come before
             signal = await self._answer(key, question.expires_at)
             if signal is not None:
-                here.tell(signal.body.get(field))
+                here.tell(signal.body.get(field), signal.who)
                 await asyncio.sleep(0)  # what was asked here is answered, and not withdrawn
             return signal
         except BaseException:
@@ -629,11 +630,11 @@ class _Here:
     def opened(self, id: str) -> None:
         self.id = id
 
-    def tell(self, answer: JsonValue) -> None:
-        """Let those who are here know what was answered elsewhere."""
+    def tell(self, answer: JsonValue, who: str) -> None:
+        """Let those who are here know what was answered elsewhere, and by whom."""
         if self.id in self.questions.open:
             text = answer if isinstance(answer, str) else None
-            self.questions.answer(self.id, DECISION.read(answer) if text is None else text)
+            self.questions.answer(self.id, DECISION.read(answer) if text is None else text, who=who)
 
 
 def asked_event(question: PendingQuestion, id: str) -> ApprovalRequested | QuestionAsked:
@@ -666,16 +667,15 @@ def asked_event(question: PendingQuestion, id: str) -> ApprovalRequested | Quest
 def _answer_event(question: PendingQuestion, signal: Signal | None) -> ApprovalAnswered | QuestionAnswered | None:
     """Return the event that tells how a question was answered, without a signal: not in its time. None: the answer
     cannot be read, which blocks the run."""
-    if question.kind == "approve":
-        try:
-            decision = Deny(UNANSWERED) if signal is None else DECISION.read(signal.body.get("decision"))
-        except ValueError:
-            return None
-        told = answered_event(question.path, question.key, decision)
-    else:
-        text = None if signal is None else signal.body.get("text")
-        told = QuestionAnswered(path=question.path, id=question.key, answer=text if isinstance(text, str) else None)
-    return replace(told, tool_use_id=question.tool_use_id, attempt=question.attempt, iteration=question.iteration)
+    body: Mapping[str, object] = {} if signal is None else signal.body
+    text = body.get("text")
+    answer: Decision | str | None = text if isinstance(text, str) else None
+    try:
+        if question.kind == "approve" and signal is not None:
+            answer = DECISION.read(body.get("decision"))
+    except ValueError:
+        return None
+    return answered_event(asked_event(question, question.key), answer)
 
 
 def _question_in_words(path: RunPath, question: str, call: RunStep) -> PendingQuestion:

@@ -49,7 +49,7 @@ class ApprovalAnswered:
     reason: str
     """Why, in words; perhaps empty."""
     tool_use_id: str | None = None
-    """The call that waited, in a recording; so are the next two."""
+    """The call that waited. The next two are told in a recording only."""
     attempt: int | None = None
     iteration: int | None = None
 
@@ -69,7 +69,7 @@ class QuestionAsked:
     question_id: str = ""
     """Of a durable run: what to answer to from outside."""
     tool_use_id: str | None = None
-    """The call that waited, in a recording; so are the next two."""
+    """The call that waited. The next two are told in a recording only."""
     attempt: int | None = None
     iteration: int | None = None
 
@@ -84,7 +84,7 @@ class QuestionAnswered:
     answer: str | None
     """None: the turn ended before there was one."""
     tool_use_id: str | None = None
-    """The call that waited, in a recording; so are the next two."""
+    """The call that waited. The next two are told in a recording only."""
     attempt: int | None = None
     iteration: int | None = None
 

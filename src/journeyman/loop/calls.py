@@ -458,8 +458,9 @@ def _approver(run: Run, guard: Guard, *, is_in_step: bool = False) -> Approver |
     approve, seconds, journal = guard.approve, run.agent.limits.approval_seconds, run.options.runtime.journal
     if journal is not None and journal.waits and not is_in_step:
         return _stored_approver(run, journal, approve, seconds)
-    if approve is None and run.tape is not None and run.tape.outside is not None and run.tape.outside.asks:
-        approve = run.tape.outside.approver((run.path, run.place))
+    outside = None if run.tape is None else run.tape.outside
+    if approve is None and outside is not None and outside.questions.asks_outside():
+        approve = partial(outside.questions.approve, place=run.place)
     if approve is None or seconds is None:
         return approve
     return _timely(run, approve, seconds)

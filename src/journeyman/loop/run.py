@@ -252,8 +252,8 @@ async def carry_out(run: Run) -> Result[Any]:
 async def _run_to_end(run: Run) -> Finished | ErrorInfo:
     """Do the whole run, and return its end. A failure that is raised on the way becomes an `ErrorInfo`."""
     # Not where somebody can be asked already: the user of a chat is nearer than whoever watches the recording.
-    if run.tape is not None and current_asker.get() is None:
-        current_asker.set(run.tape.outside)
+    if run.tape is not None and run.tape.outside is not None and current_asker.get() is None:
+        current_asker.set(run.tape.outside.questions)
     try:
         await announce(run)
         with ANYWHERE if run.watch is None else run.watch.active():

@@ -61,6 +61,7 @@ class Watch:
     on_message: Listener | None = None
     """Hears of this run only."""
     callbacks: Callbacks = NO_CALLBACKS
+    """They are called at the steps of this run."""
     above: Watch | None = None
     """Who watches the run above, and so this one."""
     max_attempts: int = 0

@@ -13,7 +13,7 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from types import TracebackType
 from typing import Any, Final, TypeAlias
@@ -42,6 +42,7 @@ from journeyman.foreign import refuse_old_arguments
 from journeyman.gate import Allow, Approval, Approver, Decision, Deny
 from journeyman.loop.run import run
 from journeyman.model import opened
+from journeyman.questions import PendingQuestions
 from journeyman.result import Failure, Result, Success
 from journeyman.serve.refusals import served_problems
 from journeyman.tools.clear_events import without_known
@@ -88,19 +89,11 @@ class ProgressReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """An approval that a gate asks for, and the future that gets the answer."""
-
-    key: str
-    approval: Approval
-    answer: asyncio.Future[Decision]
-
-
-@dataclass(frozen=True, slots=True)
 class ClientQuestions:
     """The client must answer these before the run goes on."""
 
-    questions: tuple[Question, ...]
+    questions: Mapping[str, Approval]
+    """By the ids under which they are answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +122,29 @@ class ServedCall:
     """What a client must show to go on with this call. Nobody can guess it."""
     _notes: deque[ProgressReport] = field(default_factory=lambda: deque[ProgressReport](maxlen=_NOTES_KEPT))
     _n_notes: int = 0
-    _open: dict[str, Question] = field(default_factory=dict[str, Question])
-    _n_asked: int = 0
+    _approvals: dict[str, Approval] = field(default_factory=dict[str, Approval])
+    """All that was asked, by id."""
     _told: frozenset[str] = frozenset()
     """The questions that the client has been given in this request."""
     _ended: CallEnd | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _call_off: Callable[[], None] | None = None
     """Calls off the timer of a call that waits for its client."""
+    questions: PendingQuestions[ServedCall] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.questions = PendingQuestions(self)
 
     # -- for the run
+
+    @property
+    def is_heard(self) -> bool:
+        """True: the client may answer."""
+        return True
+
+    def show(self, event: object) -> None:
+        """Take note that something is asked, or was answered."""
+        self._news.set()
 
     def hear(self, event: events.Event) -> None:
         """Make a note of an event that a person would want to know of."""
@@ -150,15 +156,7 @@ class ServedCall:
 
     async def ask(self, approval: Approval) -> Decision:
         """Put a question to the client, and wait for its answer."""
-        self._n_asked += 1
-        answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
-        question = Question(f"approval-{self._n_asked}", approval, answer)
-        self._open[question.key] = question
-        self._news.set()
-        try:
-            return await answer
-        finally:
-            del self._open[question.key]
+        return await self.questions.approve(approval, opened=lambda id: self._approvals.update({id: approval}))
 
     def end(self, result: Result[Any] | Exception) -> None:
         self._ended = CallEnd(result)
@@ -173,18 +171,12 @@ class ServedCall:
                 return self._notes.popleft()
             if self._ended is not None:
                 return self._ended
-            unanswered = {key: each for key, each in self._open.items() if not each.answer.done()}
+            unanswered = {id: self._approvals[id] for id in self.questions.open}
             if unanswered.keys() - self._told:
                 self._told = frozenset(unanswered)
-                return ClientQuestions(tuple(unanswered.values()))
+                return ClientQuestions(unanswered)
             self._news.clear()
             await self._news.wait()
-
-    def reply(self, key: str, decision: Decision) -> None:
-        """Answer a question. One that is no longer open, because its time was up, is left alone."""
-        question = self._open.get(key)
-        if question is not None and not question.answer.done():
-            question.answer.set_result(decision)
 
     def wait(self, seconds: float, give_up: Callable[[], None]) -> None:
         """Call `give_up` when the client has not come back by then."""
@@ -417,8 +409,9 @@ class _Serving:
             return refusal(
                 "NO_SUCH_CALL", "No call waits for this answer: it has ended, or was given up.", "Call again."
             )
-        for key, response in (params.input_responses or {}).items():
-            call.reply(key, _decision(response))
+        for id, response in (params.input_responses or {}).items():
+            with suppress(KeyError):  # one that is no longer open, because its time was up, is left alone
+                call.questions.answer(id, _decision(response), who="the client")
         return await _follow(context, tool, call)
 
 
@@ -434,12 +427,12 @@ async def _follow(
                     await context.session.report_progress(number, message=text)
                 case ClientQuestions(questions):
                     requests: types.InputRequests = {
-                        each.key: types.ElicitRequest(
+                        id: types.ElicitRequest(
                             params=types.ElicitRequestFormParams(
-                                message=_question_text(each.approval), requested_schema=_FORM
+                                message=_question_text(approval), requested_schema=_FORM
                             )
                         )
-                        for each in questions
+                        for id, approval in questions.items()
                     }
                     context.lifespan_context.wait(call)
                     is_settled = True

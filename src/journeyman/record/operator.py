@@ -9,7 +9,7 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
@@ -233,7 +233,8 @@ class RecordedHandle:
             raise LookupError(await asyncio.to_thread(self._nothing_waits, question_id, ()))
         return question
 
-    def _nothing_waits(self, question_id: str, waiting: Any) -> str:  # noqa: ANN401 - questions
+    def _find_answer(self, question_id: str) -> str | None:
+        """Say what was answered to a question from outside, by whom and when."""
         query = (
             "SELECT body, at, who FROM jm_signals WHERE run = ? AND kind IN ('approve', 'answer')"
             " AND (dedup = ? OR substr(body ->> 'digest', 1, ?) = ?) ORDER BY n"
@@ -244,13 +245,24 @@ class RecordedHandle:
             return (
                 f"This was answered before: {facts.get('decision', 'a text')}, by {who}, {time.time() - at:,.0f} s ago."
             )
+        return None
+
+    def _nothing_waits(self, question_id: str, waiting: Sequence[OpenQuestion]) -> str:
+        if (answered := self._find_answer(question_id)) is not None:
+            return answered
         names = ", ".join(f"{each.question_id[:12]} ({each.tool})" for each in waiting)
         waits = f"It waits for {names}." if names else "It waits for nobody."
         return f"No question waits under {quoted(question_id[:64])} in the recording {self._run.id}. {waits}"
 
     async def _send(self, kind: str, body: JsonObject, dedup: str, who: str | None) -> bool:
         """Store a word, and wait a moment for what becomes of it. False: this was said before."""
-        n = await asyncio.to_thread(self._stored, kind, body, dedup, who or somebody())
+        try:
+            n = await asyncio.to_thread(self._stored, kind, body, dedup, who or somebody())
+        except RunOver:
+            answered = await asyncio.to_thread(self._find_answer, dedup)
+            if kind in ("approve", "answer") and answered is not None:  # which the run may have ended with
+                raise LookupError(answered) from None
+            raise
         until = time.monotonic() + _PATIENCE_S
         while n is not None:
             run = await asyncio.to_thread(self._recordings.find, self._run.id)

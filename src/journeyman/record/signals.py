@@ -1,4 +1,4 @@
-"""The words that reach a recorded run from outside of its process, and the questions that wait there for an answer.
+"""The words that reach a recorded run from outside of its process: what is said to it, and answers to its questions.
 
 All of this happens in the event loop of the run. Each word that comes is taken down, with who said it: nothing is
 steered without a trace.
@@ -7,36 +7,21 @@ steered without a trace.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import nullcontext
-from itertools import count
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from journeyman.cancellation import current_scope
-from journeyman.endings import Place
 from journeyman.errors import name_and_words
-from journeyman.events import (
-    ApprovalAnswered,
-    ApprovalRequested,
-    QuestionAnswered,
-    QuestionAsked,
-    SignalTaken,
-    SinkEvent,
-)
+from journeyman.events import SignalTaken, SinkEvent
 from journeyman.events.noted import SignalOutcome
-from journeyman.gate import DECISION, DECISION_WORDS, Approval, Approver, Decision, Deny, answer
+from journeyman.gate import DECISION
 from journeyman.inbox import Outside, Queue, Receipt, text_of_signal
-from journeyman.json_numbers import read_object
-from journeyman.step import RunStep
+from journeyman.questions import PendingQuestions
 from journeyman.types import JsonObject, RunPath
 
 _QUEUES: Final[dict[str, Queue]] = {"steer": "steering", "follow_up": "follow_ups"}
 _OUTCOMES: Final[dict[str, SignalOutcome]] = {"delivered": "taken", "withdrawn": "withdrawn"}
 """The outcome of a text that was to be said, by the status of its receipt."""
-# Nobody tells when the last of those who look has gone, so it is asked.
-_LOOK_S: Final = 1.0
-PATIENCE_S: Final = 60.0
-"""Where only those are asked who look, how long a question waits when nobody looks any more."""
 
 
 class SignalRow(NamedTuple):
@@ -68,10 +53,8 @@ class FromOutside:
         self.loop: Final = loop
         self._record = record
         self._path = path
-        self._is_asked = is_asked
-        self._open: dict[str, tuple[str, Callable[[Decision | str], object]]] = {}
-        """What waits for an answer, by id: the digest that the answer must name, and who takes it."""
-        self._numbers = count(1)
+        self.questions: PendingQuestions[Any] = PendingQuestions(self, asks_outside=is_asked)
+        """What waits for an answer; a chat has its own in place of it."""
         self._released = asyncio.Event()
         self._released.set()
         self._said: dict[int, tuple[SignalRow, Receipt]] = {}
@@ -81,8 +64,13 @@ class FromOutside:
         self._stop: Callable[[str], None] | None = None
 
     @property
-    def asks(self) -> bool:
-        return self._is_asked()
+    def is_heard(self) -> bool:
+        """False: of a question of the recording, those outside alone are told."""
+        return False
+
+    def show(self, event: SinkEvent) -> None:
+        """Tell those outside of a question, or of its answer."""
+        self._record(event)
 
     @property
     def is_held(self) -> bool:
@@ -136,13 +124,16 @@ class FromOutside:
         return "taken", ""
 
     def _answer_question(self, word: SignalRow, text: str) -> tuple[SignalOutcome, str]:
-        digest, take = self._open.get(word.dedup, ("", None))
-        if take is None:
-            return "late", "it waits no more"
+        answer = DECISION.read(word.body.get("decision")) if word.kind == "approve" else text
         # What was asked may have been answered, and another call have come in its place, while somebody decided.
-        if digest != str(word.body.get("digest") or ""):
-            return "refused", "it is about another call"
-        take(DECISION.read(word.body.get("decision")) if word.kind == "approve" else text)
+        about = str(word.body.get("digest") or "")
+        try:
+            self.questions.answer(word.dedup, answer, question_id=about, who=word.who)
+        except KeyError:
+            first = self.questions.find_first(word.dedup)
+            return "late", "it waits no more" if first is None else f"it was {first}"
+        except ValueError as error:
+            return "refused", str(error)
         return "taken", ""
 
     def look(self) -> None:
@@ -178,106 +169,6 @@ class FromOutside:
                 why=why,
             )
         )
-
-    # -- questions that wait
-
-    def open(self, id: str, *, digest: str = "", take: Callable[[Decision | str], object]) -> Callable[[], None]:
-        self._open[id] = digest, take
-        return lambda: self._open.pop(id, None) and None
-
-    def approver(self, place: tuple[RunPath, Place], *, beside: Approver | None = None) -> Approver:
-        """Return who answers what a gate asks there: whoever is outside, or `beside` that; the first answer counts."""
-
-        async def approve(approval: Approval) -> Decision:
-            (path, spot), request, id = place, approval.request, f"approval_{next(self._numbers)}"
-            self._record(
-                ApprovalRequested(
-                    path=path,
-                    id=id,
-                    question=approval.question,
-                    tool_use_id=request.tool_use_id,
-                    tool_name=request.tool_name,
-                    arguments=read_object(request.input_json),
-                    question_id=approval.question_id,
-                    offers=approval.offers,
-                    rule=approval.rule,
-                    attempt=spot.attempt,
-                    iteration=spot.iteration,
-                )
-            )
-            given: Decision | str | None = None
-            here = None if beside is None else asyncio.ensure_future(answer(approval, beside))
-            try:
-                given = await self._waited(id, approval.question_id, here)
-            finally:
-                # Whoever is asked in this process is asked no more, and has ended before the answer is used.
-                await _left(here)
-                decision = Deny("nobody answered") if given is None or isinstance(given, str) else given
-                self._record(
-                    ApprovalAnswered(
-                        path=path,
-                        id=id,
-                        decision=DECISION_WORDS[type(decision)],
-                        reason=getattr(decision, "reason", ""),
-                        tool_use_id=request.tool_use_id,
-                        attempt=spot.attempt,
-                        iteration=spot.iteration,
-                    )
-                )
-            return decision if given is not None else Deny(f"nobody answered: {approval.question}")
-
-        return approve
-
-    async def ask(
-        self,
-        path: tuple[str, ...],
-        question: str,
-        options: Sequence[str],
-        *,
-        call: RunStep | None = None,
-        beside: Callable[[], Coroutine[Any, Any, str | None]] | None = None,
-    ) -> str | None:
-        if not self.asks:
-            return None
-        id, tool_use_id = f"question_{next(self._numbers)}", None if call is None else call.call
-        self._record(
-            QuestionAsked(path=path, id=id, question=question, options=tuple(options), tool_use_id=tool_use_id)
-        )
-        given: Decision | str | None = None
-        here = None if beside is None else asyncio.ensure_future(beside())
-        try:
-            given = await self._waited(id, "", here)
-        finally:
-            await _left(here)
-            answer = given if isinstance(given, str) else None
-            self._record(QuestionAnswered(path=path, id=id, answer=answer, tool_use_id=tool_use_id))
-        return answer
-
-    async def _waited(
-        self, id: str, digest: str, here: asyncio.Future[Decision] | asyncio.Future[str | None] | None = None
-    ) -> Decision | str | None:
-        """Wait for an answer, from outside or from here. None: nobody has looked for so long that none will come."""
-        future: asyncio.Future[Decision | str] = self.loop.create_future()
-        first = (future,) if here is None else (future, here)
-        # Both may answer in the same moment: the first one counts.
-        close = self.open(id, digest=digest, take=lambda answer: future.done() or future.set_result(answer))
-        left_s, scope = PATIENCE_S, current_scope.get()
-        try:
-            while not any(each.done() for each in first) and left_s > 0:
-                async with nullcontext() if scope is None else scope.pause_deadlines():
-                    await asyncio.wait(first, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
-                left_s = PATIENCE_S if self.asks or here is not None else left_s - _LOOK_S
-        finally:
-            close()
-        return next((each.result() for each in first if each.done()), None)
-
-
-async def _left(here: asyncio.Future[Any] | None) -> None:
-    """Ask no more here."""
-    if here is not None:
-        here.cancel()
-        # It only waits: that it was cancelled, or failed, is of no interest any more.
-        await asyncio.wait((here,))
 
 
 if TYPE_CHECKING:

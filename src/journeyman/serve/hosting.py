@@ -20,14 +20,14 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict
 from journeyman.agent import Agent, Runtime
 from journeyman.cancellation import Abort, cancel_within, is_awaited
 from journeyman.chat import Chat
-from journeyman.chat.questions import UNANSWERED, Questions, answered_event
+from journeyman.chat.questions import Questions
 from journeyman.closing import TimeToEnd, time_of_work
 from journeyman.connect import connect
 from journeyman.durable import Durable, InMemoryEngine, Memory, PendingQuestion, RunHandle, RunInfo, Worker
 from journeyman.durable.binding import Program
 from journeyman.durable.chats import ChatSession, TurnSuspended
 from journeyman.durable.journal import Exit, asked_event
-from journeyman.durable.records import OVER, Claim, Head, Row, Signal, load_head, prints_of, questions_of
+from journeyman.durable.records import OVER, Claim, Head, Row, load_head, prints_of, questions_of
 from journeyman.errors import (
     InvalidArguments,
     JourneymanError,
@@ -41,9 +41,11 @@ from journeyman.errors import (
     StoreError,
     name_and_words,
 )
-from journeyman.events import ApprovalAnswered, ApprovalRequested, Listener, QuestionAnswered, QuestionAsked, TextDelta
-from journeyman.gate import DECISION, Decision, Deny
+from journeyman.events import Listener, TextDelta
+from journeyman.gate import DECISION, Decision
 from journeyman.model import opened
+from journeyman.narrowing import as_text
+from journeyman.questions import answered_event
 from journeyman.serve.live import KeptRuns, Live, Past, ServeLimits
 from journeyman.serve.refusals import RETRY_S, Refusal, invalid_input, key_of, nothing, owner_of
 from journeyman.session import TURN, Snapshot, turn_name
@@ -433,7 +435,10 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         for id in gone:
             if id in live.here or id not in live.open:  # asked in this process, which is about to note it, or answered
                 continue
-            live.withdraw(_answered_event(live.open[id], [each for each in given if each.body.get("digest") == id]))
+            said = [each.body for each in given if each.body.get("digest") == id]
+            body = said[0] if said else {}
+            answer = DECISION.read(body["decision"]) if "decision" in body else as_text(body.get("text")) or None
+            live.withdraw(answered_event(live.open[id], answer))
         for id, question in asked.items():
             if id in live.open:
                 continue
@@ -796,18 +801,6 @@ def _ears(live: Live, deps: object) -> _Ears:
 STORE_AWAY: Final = "The store cannot be used at the moment."
 _A_LIFE: Final = 2.0**-12
 """So much of the numbers of a turn's events is for one life of it: a million of them."""
-
-
-def _answered_event(
-    asked: ApprovalRequested | QuestionAsked, given: Sequence[Signal]
-) -> ApprovalAnswered | QuestionAnswered:
-    """Return the event that a question waits no more, with the answer that was `given`, if there is one."""
-    body = given[0].body if given else {}
-    if isinstance(asked, QuestionAsked):
-        text = body.get("text")
-        return QuestionAnswered(path=asked.path, id=asked.id, answer=text if isinstance(text, str) else None)
-    decision = DECISION.read(body["decision"]) if "decision" in body else Deny(UNANSWERED)
-    return answered_event(asked.path, asked.id, decision)
 
 
 _OPERATOR: Final = "The server's operator can see why: journeyman show RUN."

@@ -20,7 +20,7 @@ from typing_extensions import TypeVar
 
 from journeyman.agent import Agent
 from journeyman.cancellation import Abort, Wakeup
-from journeyman.chat.questions import UNANSWERED, Questions
+from journeyman.chat.questions import Questions
 from journeyman.data import lazy_dataclass
 from journeyman.durable import Memory
 from journeyman.durable.records import digest_question
@@ -38,6 +38,7 @@ from journeyman.events import (
 from journeyman.gate import Decision
 from journeyman.json_numbers import write_json
 from journeyman.loop.watch import Watch
+from journeyman.questions import UNANSWERED
 from journeyman.result import Metadata, Result, dump_document, plain_output, result_document
 from journeyman.session import TURN
 from journeyman.tools.clear_events import ClearEvents

@@ -35,13 +35,13 @@ from pydantic_core import from_json
 from rich.console import Console
 
 from journeyman.agent import Agent
-from journeyman.chat.questions import asked_event
 from journeyman.cli.permit.policy import Nobody, find_watched_run
 from journeyman.cli.show.lines import Line, all_arguments, one_line
 from journeyman.cli.show.screen import PlainScreen, is_dumb
 from journeyman.errors import InvalidArguments, count, visible, visible_json, with_its_end
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Approval, Decision, Deny, Extent, Rewrite, Stop
+from journeyman.questions import asked_event
 from journeyman.step import RunStep
 from journeyman.tools.context import Asker as AsksUser
 from journeyman.tools.context import current_asker
@@ -433,7 +433,8 @@ class TerminalAsker:
         seen = find_watched_run()
         if seen is None:
             return await self._approve(approval)
-        return await seen.outside.approver(seen.where, beside=self._approve)(approval)
+        questions, place = seen
+        return await questions.approve(approval, place=place, beside=self._approve)
 
     async def ask(
         self, path: RunPath, question: str, options: Sequence[str], *, call: RunStep | None = None
@@ -443,7 +444,7 @@ class TerminalAsker:
         if seen is None:
             return await self._ask_question(path, question, options)
         here = partial(self._ask_question, path, question, options)
-        return await seen.outside.ask(path, question, options, call=call, beside=here)
+        return await seen[0].ask(path, question, options, call=call, beside=here)
 
     async def _approve(self, approval: Approval) -> Decision:
         answer = await self._ask(asked_event(approval, approval.request.tool_use_id))
@@ -473,9 +474,10 @@ class TerminalAsker:
             with self._paused():
                 try:
                     yield
-                except asyncio.CancelledError:
+                except asyncio.CancelledError as left:
                     os.write(self._terminal, b"\n")
-                    self._say([Line(text="It is asked no more: it was answered elsewhere, or stopped.", rows=1)])
+                    why = f"it was {''.join(map(str, left.args)) or 'stopped'}."
+                    self._say([Line(text=f"It is asked no more: {why}", rows=2)])
                     raise
 
     async def _enter(self, prompt: Prompt, *, is_new: bool) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
@@ -25,11 +25,11 @@ from journeyman.cli.show.screen import stderr_console
 from journeyman.endings import Place
 from journeyman.errors import DefinitionError, count
 from journeyman.gate import Approval, Decision, Deny, GateRequest
-from journeyman.inbox import Outside
 from journeyman.loop.state import current_run
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action, classify
 from journeyman.permission.permission import Permission, PermissionMode
+from journeyman.questions import PendingQuestions
 from journeyman.step import RunStep
 from journeyman.toolbox.boxed import asked_sandbox
 from journeyman.types import RunPath
@@ -147,18 +147,13 @@ class Policy(Permission):
         return Action(tool=request.tool_name, capability="read" if request.effect == "pure" else "internal")
 
 
-class Watched(NamedTuple):
-    """A run that somebody follows in the viewer."""
-
-    outside: Outside
-    where: tuple[RunPath, Place]
-
-
-def find_watched_run() -> Watched | None:
-    """Return the run that this is done for, if somebody follows it."""
+def find_watched_run() -> tuple[PendingQuestions[Any], Place] | None:
+    """Return where the run that this is done for asks those who follow it in the viewer, and its place; None: nobody
+    does."""
     run = current_run.get()
     outside = None if run is None or run.tape is None else run.tape.outside
-    return None if run is None or outside is None or not outside.asks else Watched(outside, (run.path, run.place))
+    is_followed = outside is not None and outside.questions.asks_outside()
+    return (outside.questions, run.place) if run is not None and outside is not None and is_followed else None
 
 
 class Nobody:
@@ -173,7 +168,8 @@ class Nobody:
         """Deny a call. The model reads why."""
         seen = find_watched_run()
         if seen is not None:
-            return await seen.outside.approver(seen.where)(approval)
+            questions, place = seen
+            return await questions.approve(approval, place=place)
         self._denied.append(approval)
         return Deny(f"{approval.question} Nobody is there to approve it.")
 
@@ -182,7 +178,7 @@ class Nobody:
     ) -> str | None:
         """Do not answer a question."""
         seen = find_watched_run()
-        answer = None if seen is None else await seen.outside.ask(path, question, options, call=call)
+        answer = None if seen is None else await seen[0].ask(path, question, options, call=call)
         if answer is None:
             self._unanswered.append(question)
         return answer
