@@ -13,7 +13,7 @@ from playwright.async_api import Route, expect
 from journeyman import Agent, Limits, Runtime, run, tool
 from journeyman.model import Request, Response
 from journeyman.record import Recorder, Recordings
-from journeyman.store.recordings import events_path
+from journeyman.store.recordings import FORMAT, events_path
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, say
 from tests.support import tamper
 from tests.view.conftest import Opened, Serve, clicked
@@ -84,7 +84,7 @@ def take_away(path: Path) -> None:
 FAILS: dict[str, tuple[Callable[[Path], None], re.Pattern[str]]] = {
     "newer": (
         make_newer,
-        re.compile("has recordings of format 99; this version of journeyman knows those up to 2. Update"),
+        re.compile(f"has recordings of format 99; this version of journeyman knows those up to {FORMAT}. Update"),
     ),
     "gone": (
         take_away,
