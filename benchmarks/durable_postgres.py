@@ -27,8 +27,8 @@ from tests.support.postgres import PostgresServer
 _FETCH: Final = "SELECT id FROM procrastinate_fetch_job_v2(%s::varchar[], %s)"
 _QUEUED: Final = """
     INSERT INTO jm_runs
-    SELECT gen.id, NULL, parent, agent, app, f, head, queue, priority, dedup, created, 'ready', owner, 0, 0, wake,
-    false, 0, asked, used_s, tokens, cost, attempt, iteration, lives, deaths, n_steps, why, result, ended
+    SELECT gen.id, NULL, parent, agent, app, target, f, head, queue, priority, dedup, created, 'ready', owner,
+    0, 0, wake, false, 0, asked, used_s, tokens, cost, attempt, iteration, lives, deaths, n_steps, why, ended
     FROM jm_runs, (SELECT 'q' || lpad(n::text, 12, '0') AS id FROM generate_series(1, %s) AS n) AS gen
     WHERE jm_runs.id = %s
 """

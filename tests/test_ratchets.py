@@ -40,6 +40,7 @@ KINDS_AS_TEXTS: dict[str, int] = {
     "cli.cassettes": 2,
     "cli.recorded": 27,
     "cli.show.played": 7,
+    "cli.show.tail": 11,  # of recorded events, as of live ones
     "record.operator": 1,
     "view.queries": 13,
 }

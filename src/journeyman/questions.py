@@ -49,7 +49,7 @@ class HearsQuestions(Protocol):
 W = TypeVar("W", bound=HearsQuestions)
 
 
-class _Waiting(NamedTuple):
+class _OpenQuestion(NamedTuple):
     """A question that waits."""
 
     asked: QuestionEvent
@@ -65,7 +65,7 @@ class PendingQuestions(Generic[W]):
         """Hears of the questions."""
         self.asks_outside = asks_outside
         """Tells whether somebody outside of the process may answer, too."""
-        self._open: dict[str, _Waiting] = {}
+        self._open: dict[str, _OpenQuestion] = {}
         self._first: dict[str, str] = {}
         """The answer that counts and who gave it, in words, by the ids of the last questions."""
         self._n_asked = 0
@@ -107,7 +107,7 @@ class PendingQuestions(Generic[W]):
         """Say what was answered to one of the last questions, and by whom: `answered before: allow, by Ann`."""
         return self._first.get(id)
 
-    def _take(self, waiting: _Waiting, answer: Decision | str | None, who: str) -> bool:
+    def _take(self, waiting: _OpenQuestion, answer: Decision | str | None, who: str) -> bool:
         """Let an answer count if it is the first one, and tell whether it is."""
         word = "nothing" if answer is None else "a text" if isinstance(answer, str) else DECISION_WORDS[type(answer)]
         given = f"answered before: {word}, by {who}"
@@ -163,7 +163,7 @@ class PendingQuestions(Generic[W]):
         beside: Callable[[], Coroutine[Any, Any, Decision | str | None]] | None,
     ) -> Decision | str | None:
         """Show the question, once it can be answered, wait for the answer, and show that. None: there will be none."""
-        waiting = self._open[asked.id] = _Waiting(asked, asyncio.get_running_loop().create_future())
+        waiting = self._open[asked.id] = _OpenQuestion(asked, asyncio.get_running_loop().create_future())
 
         async def ask_here(beside: Callable[[], Coroutine[Any, Any, Decision | str | None]]) -> None:
             self._take(waiting, await beside(), _HERE)

@@ -8,8 +8,7 @@ from journeyman import Agent, Success
 from journeyman.loop.run import carry_out
 from journeyman.loop.state import Options
 from journeyman.testing.scripted import ScriptedModel
-from tests.support.journaled import Journals
-from tests.support.without_journal import WITHOUT_JOURNAL
+from tests.support.journaled import WITHOUT_JOURNAL, Journals
 
 
 async def test_a_run_that_is_given_no_journal_gets_one_and_its_steps_are_stored() -> None:

@@ -449,7 +449,7 @@ async def test_a_death_after_any_step_of_a_turn_changes_nothing_in_a_chat(kind: 
         left = Memory()
         left.put(replace(row, status="ready", ended=None, owner=None, used_s=0.0, tokens=0, cost=0.0))
         left.records[id] = dict(islice(memory.records[id].items(), n_steps))
-        left.sessions["c"], left.conversations["c"] = memory.sessions["c"], []
+        left.said.sessions["c"], left.said.lines["c"] = memory.said.sessions["c"], []
         async with (
             Durable(InMemoryEngine(left)) as durable,
             Chat.open(_KINDS[kind](), durable, id="c", create=True) as chat,

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from tests.play import on_virtual_clock, virtual_clock
+from tests.play import on_virtual_clock
 from tests.support.clock import Deadlock
 
 
@@ -26,15 +26,6 @@ async def _naps(*seconds: float) -> list[float]:
 
 def test_time_jumps_to_the_next_timer_and_takes_none() -> None:  # a test has 20 seconds
     assert on_virtual_clock(_naps, 3600.0, 1.5, 60.0) == [1.5, 60.0, 3600.0]
-
-
-@virtual_clock
-async def test_a_timeout_ends_at_its_time() -> None:
-    start = asyncio.get_running_loop().time()
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(30):
-            await asyncio.Event().wait()
-    assert asyncio.get_running_loop().time() - start == 30
 
 
 def test_nothing_to_wait_for_is_a_deadlock() -> None:

@@ -33,7 +33,6 @@ async def of_the_loop(run: Run, tape: RecordingSink, outcome: Any) -> None:  # n
     await run.tell(lambda: LayerCompleted(**attempt_place(run), outcome=outcome))
     tape.hear(AttemptCompleted(**attempt_place(run), succeeded=True))
 
-    await run.tell(AttemptStarted, no_such_fact=1)  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue]
     await run.tell(lambda: AttemptStarted(**attempt_place(run), no_such_fact=1))  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     await run.tell(lambda: AttemptStarted(**iteration_place(run)))  # type: ignore[misc]  # pyright: ignore[reportCallIssue]
     await run.tell(lambda: IterationStarted(**attempt_place(run)))  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

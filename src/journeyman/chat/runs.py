@@ -66,7 +66,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         self.input: Any = ""
         """The input of the last run."""
         self.writer = SessionWriter(session, inbox)
-        self.history = self.writer.loaded(history, self.closing)
+        self.history = self.writer.load_history(history, self.closing)
         self.usage = self.writer.usage
         self.n_runs = self.writer.n_runs
         self.turns: list[TurnStart] = [*self.writer.turns]
@@ -206,7 +206,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         self.unfinished = None
         if stored is not None:
             self.writer.read(stored)
-            self.history, self.turns = self.writer.loaded((), self.closing), [*stored.turns]
+            self.history, self.turns = self.writer.load_history((), self.closing), [*stored.turns]
         self.n_runs, self.usage = self.writer.n_runs, self.writer.usage
         return result
 

@@ -110,11 +110,11 @@ class SessionWriter:
                 del self._numbers[receipt]
                 self._numbers[self._inbox.put(receipt.text, "steering", is_kept=True)] = number
 
-    def delivered(self) -> list[int]:
+    def list_delivered(self) -> list[int]:
         """Return the numbers of the texts that were said, and are not stored as part of the conversation yet."""
         return self._list_numbers("delivered")
 
-    def loaded(self, given: Sequence[Message], closing: Callable[[ToolUse], str]) -> History:
+    def load_history(self, given: Sequence[Message], closing: Callable[[ToolUse], str]) -> History:
         """Return the conversation that is kept, or else the one that is `given`, with its open calls closed."""
         snapshot = self.snapshot
         said = (Message("user", snapshot.staged),) if snapshot.staged else ()
@@ -258,7 +258,7 @@ class TurnLife:
         """Return the options of its next life. `said` are the numbers of the texts that it has said in earlier ones;
         `has_begun`: also what it was begun with, if that is no prompt."""
         if self.is_begun or has_begun:
-            self.history = self.writer.loaded((), partial(closing_of, self.agent))
+            self.history = self.writer.load_history((), partial(closing_of, self.agent))
         self.is_begun = True
         self.inbox.put_back()
         self.writer.take_out(said)
@@ -277,16 +277,16 @@ class TurnLife:
             current_questions.set(self.questions)
             current_inbox.set(self.inbox)
 
-    def ended(self, used: Usage) -> tuple[Step | None, Callable[[], None]]:
+    def make_last_step(self, used: Usage) -> tuple[Step | None, Callable[[], None]]:
         """Return what it adds to its session, and what notes that this is written."""
         writer = self.writer
         step, note = writer.step(self.history, writer.usage + used, self.number, writer.turns)
 
-        def written() -> None:
+        def note_written() -> None:
             note()
             self.is_ended = True
 
-        return step, written
+        return step, note_written
 
 
 @runtime_checkable

@@ -330,7 +330,7 @@ class RunDriver:
             self._note(self.spoken.pop(n), "taken")
         # Numbers below zero are those of texts that wait in the session of a chat: the two kinds are counted apart.
         known = () if self.life is None else self.life.used_up
-        said = [] if self.turn is None else [-n for n in self.turn.writer.delivered() if -n not in known]
+        said = [] if self.turn is None else [-n for n in self.turn.writer.list_delivered() if -n not in known]
         return [*heard, *said, *self.post.taken()]
 
     def _note_late(self, signal: Signal, why: str) -> None:
@@ -445,7 +445,7 @@ class RunDriver:
                 agent=self.program.agent,
                 writer=writer,
                 inbox=self.inbox,
-                history=writer.loaded((), partial(closing_of, self.program.agent)),
+                history=writer.load_history((), partial(closing_of, self.program.agent)),
             )
         self.inbox = turn.inbox
         if turn.writer.n_runs != head.number - 1:
@@ -647,7 +647,7 @@ class RunDriver:
         status, why = ("done", None) if isinstance(result, Success) else ("failed", str(result.code))
         change = self._change(run, life, status, why=why)
         posts = told(self.claim.row, head, self.program.agent, result, now=self.now()) if turn is None else None
-        step, note = (None, None) if turn is None else turn.ended(run.ledger.usage)
+        step, note = (None, None) if turn is None else turn.make_last_step(run.ledger.usage)
         unsaid = [n for n, receipt in self.receipts.items() if receipt.status == "queued"]
         # Of a run with one life, to which nobody belongs, whoever drives it keeps the result.
         if self.keeps_steps or turn is not None or head.above is not None:

@@ -39,6 +39,25 @@ _FEW_WORDS: Final = 1_000
 """So many names of runs that were dropped may stay where the others are."""
 
 
+class _Conversations:
+    """What was said in each session, and in each run by itself that has ended."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, SessionHead] = {}
+        self.lines: dict[str, list[SessionRecord]] = {}
+
+    def add(self, id: str, lines: Sequence[NewRecord]) -> int:
+        """Add records to a conversation. Return the number of the last one."""
+        records = self.lines.setdefault(id, [])
+        records += seal_records(id, lines, after=len(records), at=time.time())
+        return len(records)
+
+    def forget(self, id: str) -> None:
+        """Forget a session or a run by itself, with what was said in it, but not its turns."""
+        self.sessions.pop(id, None)
+        self.lines.pop(id, None)
+
+
 @explain_arguments
 class Memory:
     """The storage that several `InMemoryEngine`s share, as processes share a file."""
@@ -71,9 +90,7 @@ class Memory:
         """The numbers of the signals."""
         self.version = 0
         """Grows with every change."""
-        self.sessions: dict[str, SessionHead] = {}
-        self.conversations: dict[str, list[SessionRecord]] = {}
-        """What was said in each session, and in each run by itself that has ended."""
+        self.said = _Conversations()
         self.open_in: dict[str, str] = {}
         """Who has which session open."""
 
@@ -104,7 +121,7 @@ class Memory:
         """Forget a run, with its steps and signals."""
         row = self.rows.pop(id)
         del self.records[id]
-        self.conversations.pop(id, None)
+        self.said.forget(id)
         self.over.pop(id, None)
         if row.name is not None:
             del self.ids[row.name]
@@ -115,17 +132,6 @@ class Memory:
             del self.deduped[row.agent, row.dedup]
         for n in self.sent.pop(id, {}).values():
             del self.signals[n]
-
-    def say(self, id: str, lines: Sequence[NewRecord]) -> int:
-        """Add records to a conversation. Return the number of the last one."""
-        records = self.conversations.setdefault(id, [])
-        records += seal_records(id, lines, after=len(records), at=time.time())
-        return len(records)
-
-    def forget_session(self, id: str) -> None:
-        """Forget a session, and what was said in it, but not its turns."""
-        self.sessions.pop(id, None)
-        self.conversations.pop(id, None)
 
     def find(self, id: str) -> Row | None:
         """Return the run of this id or name."""
@@ -254,7 +260,7 @@ class InMemoryEngine(RunChanges):
         if says is not None:
             if says.end is not None:
                 self.memory.records[id][says.end.key, says.end.state] = says.end
-            self.memory.say(says.conversation, says.lines)
+            self.memory.said.add(says.conversation, says.lines)
         self.memory.put(after)
         if posts is not None:
             await self.signal(posts)
@@ -331,23 +337,23 @@ class InMemoryEngine(RunChanges):
         return open_rows(rows, id, agent=agent, any_agent=any_agent, create=create, has_turns=True)
 
     async def conversation(self, id: str, *, n_runs: int | None = None) -> Snapshot:
-        return added_up(self.memory.conversations.get(id, ()), n_runs)
+        return added_up(self.memory.said.lines.get(id, ()), n_runs)
 
     async def sessions(
         self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
     ) -> Sequence[KeptSession]:
-        kept = [KeptSession(id, each.agent, each.created) for id, each in self.memory.sessions.items()]
+        kept = [KeptSession(id, each.agent, each.created) for id, each in self.memory.said.sessions.items()]
         found = [each for each in kept if each.id.startswith(prefix)]
         found = [each for each in found if older_than is None or older_than.is_before(each)]
         return sorted(found, key=lambda each: (each.created, each.id), reverse=True)[:limit]
 
     async def delete_session(self, id: str) -> None:
         rows = MemoryRows(self.memory, self.owner)
-        if id not in self.memory.sessions:
+        if id not in self.memory.said.sessions:
             raise unknown_session(rows, id, or_else="Look at the list of them.")
         with closing(rows):
             rows.lock(id)
-            self.memory.forget_session(id)
+            self.memory.said.forget(id)
         # A copy: what is dropped is taken out of what is gone through.
         for row in [*self.memory.beginning(turns_of(id)[0])]:
             self.memory.drop(row.id)
@@ -380,10 +386,10 @@ class MemoryRows(SessionRows):
         self._locked: str | None = None
 
     def find(self, id: str) -> SessionHead | None:
-        return self._memory.sessions.get(id)
+        return self._memory.said.sessions.get(id)
 
     def list_ids(self) -> Sequence[str]:
-        return list(self._memory.sessions)
+        return list(self._memory.said.sessions)
 
     def lock(self, id: str) -> None:
         # An owner that has been closed has let go of all its sessions, whatever stands here.
@@ -393,7 +399,7 @@ class MemoryRows(SessionRows):
         self._memory.open_in[id], self._locked = self._owner, id
 
     def read(self, id: str) -> Sequence[SessionRecord]:
-        return self._memory.conversations[id]
+        return self._memory.said.lines[id]
 
     def find_open_turn(self, id: str) -> str | None:
         return next((row.name for row in self._memory.beginning(turns_of(id)[0]) if row.status not in OVER), None)
@@ -401,8 +407,8 @@ class MemoryRows(SessionRows):
     def append(self, head: SessionHead, lines: Sequence[NewRecord], *, is_new: bool, waits: bool) -> int:
         if self._memory.open_in.get(head.id) != self._owner:
             raise StoreError(f"The session {head.id} was opened elsewhere. Nothing is written.", hint="Open it again.")
-        self._memory.sessions.setdefault(head.id, head)
-        return self._memory.say(head.id, lines)
+        self._memory.said.sessions.setdefault(head.id, head)
+        return self._memory.said.add(head.id, lines)
 
     def put_aside(self, id: str, good: Sequence[SessionRecord], n_bad: int) -> str:
         raise AssertionError("memory is not damaged")
