@@ -49,6 +49,11 @@ class HearsQuestions(Protocol):
 W = TypeVar("W", bound=HearsQuestions)
 
 
+class FirstAnswer(str):
+    """The answer that counts, and who gave it: `answered before: allow, by Ann`. Whoever is asked beside is cancelled
+    with it."""
+
+
 class _OpenQuestion(NamedTuple):
     """A question that waits."""
 
@@ -66,8 +71,8 @@ class PendingQuestions(Generic[W]):
         self.asks_outside = asks_outside
         """Tells whether somebody outside of the process may answer, too."""
         self._open: dict[str, _OpenQuestion] = {}
-        self._first: dict[str, str] = {}
-        """The answer that counts and who gave it, in words, by the ids of the last questions."""
+        self._first: dict[str, FirstAnswer] = {}
+        """By the ids of the last questions."""
         self._n_asked = 0
 
     @property
@@ -110,7 +115,7 @@ class PendingQuestions(Generic[W]):
     def _take(self, waiting: _OpenQuestion, answer: Decision | str | None, who: str) -> bool:
         """Let an answer count if it is the first one, and tell whether it is."""
         word = "nothing" if answer is None else "a text" if isinstance(answer, str) else DECISION_WORDS[type(answer)]
-        given = f"answered before: {word}, by {who}"
+        given = FirstAnswer(f"answered before: {word}, by {who}")
         # Several threads may answer at once: whoever gets it in was first.
         if self._first.setdefault(waiting.asked.id, given) is not given:
             return False

@@ -364,7 +364,7 @@ async def test_an_approval_asked_in_one_terminal_is_given_in_the_browser(
         await shown(page, "asker")
         await expect(page.get_by_role("button", name="Approve", exact=False)).to_be_enabled()
         await page.keyboard.press("y")
-        await asyncio.to_thread(tty.wait_for, lambda shown: "answered elsewhere" in shown)
+        await asyncio.to_thread(tty.wait_for, lambda shown: "since it was answered before: allow, by" in shown)
         await clicked(page.locator(".approval").get_by_role("button", name="south"))
         await asyncio.to_thread(tty.wait_for, lambda shown: "about tides; south" in shown)
         assert await asyncio.to_thread(tty.end) == 0

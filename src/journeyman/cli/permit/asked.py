@@ -41,7 +41,7 @@ from journeyman.cli.show.screen import PlainScreen, is_dumb
 from journeyman.errors import InvalidArguments, count, visible, visible_json, with_its_end
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Approval, Decision, Deny, Extent, Rewrite, Stop
-from journeyman.questions import asked_event
+from journeyman.questions import FirstAnswer, asked_event
 from journeyman.step import RunStep
 from journeyman.tools.context import Asker as AsksUser
 from journeyman.tools.context import current_asker
@@ -476,8 +476,8 @@ class TerminalAsker:
                     yield
                 except asyncio.CancelledError as left:
                     os.write(self._terminal, b"\n")
-                    why = f"it was {''.join(map(str, left.args)) or 'stopped'}."
-                    self._say([Line(text=f"It is asked no more: {why}", rows=2)])
+                    why = next((each for each in left.args if isinstance(each, FirstAnswer)), "stopped")
+                    self._say([Line(text=f"It is asked no more, since it was {why}.", rows=2)])
                     raise
 
     async def _enter(self, prompt: Prompt, *, is_new: bool) -> str | None:
