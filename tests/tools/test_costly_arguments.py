@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import date
@@ -36,12 +36,15 @@ from pydantic import (
 from typing_extensions import TypedDict, TypeForm
 
 from journeyman import Agent, Output, Success, run, tool
-from journeyman.errors import InvalidArguments
+from journeyman.errors import InvalidArguments, SubagentMisused
+from journeyman.mcp_server.server import served_tool
+from journeyman.serve.bodies import input_of_body
+from journeyman.subagents.delegation import input_of_task
 from journeyman.testing import ScriptedModel
 from journeyman.testing.scripted import call
 from journeyman.tools.collection import read_aside
 from journeyman.tools.raw_schema import RawSchema
-from journeyman.tools.schema import Fields, Parameter, output_schema
+from journeyman.tools.schema import CheckedValue, Fields, Parameter, output_schema
 from tests.support.stopwatch import STALL_S, longest_stall
 from tests.tools.test_schema import ANNOTATIONS, VALUES, Frozen
 
@@ -123,28 +126,18 @@ def named(item: str, size: int = 200_000) -> str:
 
 
 # each of these took very long, or very much memory, for its size
-COSTLY: dict[str, tuple[TypeForm[object], str, str]] = {
-    "a union of what holds it": (All, nested(60, "1"), "checking them by their types would take too long"),
-    "a union in deques and named tuples": (Queued, nested(40, "1"), "checking them by their types"),
-    "as a text that holds JSON": (Json[All], json.dumps(nested(60, "1")), "checking them by their types"),
-    "a long text in it": (Queued, nested(9, f'"{"x" * 500_000}", 1'), "checking them by their types"),
-    "wrong items": (list[str], f"[{'1,' * 20_000}1]", "[0]: should be a valid string, got 1"),
-    "empty objects": (list[Binary], f"[{'{},' * 20_000}{{}}]", "[0].value: is required"),
-    "a tree of faults": (Binary, binary(11, '""'), "value: should be a valid integer"),
-    "unknown names": (Closed, json.dumps({f"n{n}": 1 for n in range(9_000)}), "n0: is not a known name"),
-    "what is missing beside much": (Wide, json.dumps({"rows": [{"a": 1}] * 9_000}), "f0: is required"),
+COSTLY: dict[str, tuple[TypeForm[object], str]] = {
+    "a union of what holds it": (All, nested(60, "1")),
+    "a union in deques and named tuples": (Queued, nested(40, "1")),
+    "as a text that holds JSON": (Json[All], json.dumps(nested(60, "1"))),
+    "a long text in it": (Queued, nested(9, f'"{"x" * 500_000}", 1')),
 }
 
 
-@pytest.mark.parametrize(("annotation", "written", "told"), COSTLY.values(), ids=COSTLY)
-def test_wrong_arguments_cost_little_and_the_first_faults_are_told(
-    annotation: TypeForm[object], written: str, told: str
-) -> None:
-    schema = Fields([Parameter(name="it", annotation=annotation)])
-    issues(lambda: schema.parse('{"it": 3}', "it"))
-    found = issues(lambda: schema.parse(f'{{"it": {written}}}', "it"))
-    assert len(found) < 50
-    assert any([told in each for each in found])
+@pytest.mark.parametrize(("annotation", "written"), COSTLY.values(), ids=COSTLY)
+def test_what_would_cost_much_is_refused(annotation: TypeForm[object], written: str) -> None:
+    [told] = issues(lambda: Fields([Parameter(name="it", annotation=annotation)]).parse(f'{{"it": {written}}}', "it"))
+    assert told.startswith("checking them by their types would take too long")
 
 
 class Person(BaseModel):
@@ -219,28 +212,21 @@ HOSTILE: dict[str, tuple[TypeForm[object], str]] = {
     "models that do not fit": (list[Person | Firm | Level | Point], many('{"z":1}')),
     "a recursive union around much": (All | Any | Not | str, nested(40, ",".join(['"x"'] * 5_000) + ",1", "any")),
     "wrong items": (list[str], many("1")),
-    "a wrong item at the end": (list[int], many("1")[:-1] + ',"x"]'),
     "nested lists": (list[list[list[int]]], many('[["x"],["x"]]')),
-    "wrong values": (dict[str, int], named('"x"')),
     "wrong keys": (dict[int, int], named("1")),
     "40 missing names": (Wide, '{"rows":' + many('{"a":1}') + "}"),
-    "40 missing names of many": (cast("TypeForm[object]", list.__class_getitem__(Wide)), many('{"z":1}')),
     "unknown names of many": (list[Closed], many('{"n":1}')),
     "unknown tags": (list[Annotated[Person | Firm, Field(discriminator="kind")]], many('{"kind":"x"}')),
     "a TypedDict": (list[Chosen], many('{"here":"x"}', 60_000)),
     "a dataclass": (list[Point], many('{"x":"x"}')),
     "an enum": (HUNDREDS, many('"x"')),
-    "a set": (set[int], many('"x"')),
-    "a tuple": (tuple[int, ...], many('"x"')),
-    "a deque": (deque[int], many('"x"')),
-    "an ordered dict": (OrderedDict[str, int], named('"x"')),
-    "a counter": (Counter[str], named('"x"')),
+    **{str(kind): (kind, many('"x"')) for kind in (set[int], tuple[int, ...], deque[int])},
+    **{str(kind): (kind, named('"x"')) for kind in (dict[str, int], OrderedDict[str, int], Counter[str])},
     "named tuples": (list[NamedHolder], many('{"z":1}')),
     "a validator behind": (list[Annotated[int, AfterValidator(refuse)]], many("1")),
     "JSON in a text": (Json[list[int]], json.dumps(many('"x"'))),
     "a type that holds itself, in a text": (Json[Level], json.dumps(f'{{"items":{many("[]")}}}')),
     "a list with numbers, deep": (Level, nested(80, "1," * 200_000 + '"x"', "items")),
-    "a recursive union, in words": (list[All | Any | Not | str], many('"x"', 400_000)[:-1] + ",1]"),
     "a recursive union, many": (list[All | Any | Not | str], many('{"all":[1]}', 150_000)),
     "other numbers in a set": (set[int], f'[{",".join(map(str, range(140_000)))},"x"]'),
     "nulls that may stand": (Binary, binary(13, '""')),
@@ -253,7 +239,6 @@ HOSTILE: dict[str, tuple[TypeForm[object], str]] = {
     "ids of one hash": (list[frozenset[UUID]], json.dumps([[str(UUID(int=each)) for each in OF_ONE_HASH[:5_000]]])),
     "decimals of one hash": (set[Decimal], json.dumps([f"{pow(10, -n, hash_info.modulus)}e{n}" for n in range(8_000)])),
     "tuples of one hash": (set[tuple[int, int]], json.dumps(PAIRS)),
-    "keys of one hash in tuples": (list[frozenset[tuple[int, int]]], json.dumps([PAIRS])),
     "models of one hash": (set[TwoNumbers], json.dumps([{"a": a, "b": b} for a, b in PAIRS])),
     "few of one hash, very often": (set[int], json.dumps([*OF_ONE_HASH[:499], *OF_ONE_HASH[498:499] * 30_000])),
     "numbers of one hash behind a fault": (Marked, json.dumps({"mark": "x", "numbers": OF_ONE_HASH})),
@@ -274,7 +259,7 @@ async def test_no_wrong_value_stalls_the_loop(annotation: TypeForm[object], writ
         lambda: output.check(value),
     ]
     for check in checks:
-        issues(check)  # the first time, validators are made
+        assert len(issues(check)) < 50  # the first time, validators are made
         assert await longest_stall(lambda check=check: issues(check)) < STALL_S
 
 
@@ -334,6 +319,22 @@ async def test_a_megabyte_that_is_right_is_taken_beside_the_loop(annotation: Typ
     assert await longest_stall(check) < STALL_S
     is_the_same = taken == [{"it": TypeAdapter(annotation).validate_json(written)}]
     assert is_the_same  # not compared in the assertion, which would explain the difference for minutes
+
+
+@pytest.mark.parametrize("total", ["1", '"x"'], ids=["right", "wrong"])
+async def test_a_megabyte_of_input_is_checked_beside_the_loop(total: str) -> None:
+    agent, rows = Agent(name="a", model=ScriptedModel([]), input=Report), many('{"number":1}', 1_000_000)
+    written = f'{{"rows": {rows}, "total": {total}}}'
+    value = json.loads(written)
+    checks: list[Callable[[], Awaitable[object]]] = [
+        lambda: input_of_body(agent, {"input": value}),
+        lambda: served_tool(agent).parse(value),
+        lambda: input_of_task(agent, written),
+    ]
+    for check in checks:
+        [found] = await asyncio.gather(check(), return_exceptions=True)  # the first time, validators are made
+        assert isinstance(found, CheckedValue if total == "1" else InvalidArguments | SubagentMisused)
+        assert await longest_stall(lambda check=check: asyncio.gather(check(), return_exceptions=True)) < STALL_S
 
 
 async def test_checks_side_by_side_are_told_the_same_faults() -> None:

@@ -126,6 +126,8 @@ async def _take_all(run: Run, uses: Sequence[ToolUse]) -> None:
 
 async def _run_groups(run: Run, uses: Sequence[ToolUse]) -> tuple[Call, ...]:
     done: list[Call] = []
+    for use in uses:
+        await _look_behind(run, use)
     for group in _groups(run, uses) if len(uses) > 1 else (uses,):
         # Also between the calls of one response: an abort must not wait for those that have not begun.
         if run.scope.is_due():
@@ -192,16 +194,22 @@ def _resolve_call(run: Run, use: ToolUse) -> tuple[AnyTool | None, ToolUse]:
     """Return the tool that is called, if there is one, and the call under its name: a call of the tool that passes
     calls on is another spelling of one of the tool behind it."""
     tool = None if use.name in run.hand_in.tools else run.calls.tools.get(use.name)
+    return run.calls.passed_on.get(use.id, (tool, use))
+
+
+async def _look_behind(run: Run, use: ToolUse) -> None:
+    """Note the tool behind the one that is called, if that passes calls on. It is read once, since it may be long."""
+    tool, _ = _resolve_call(run, use)
     if tool is None or not tool.is_proxy:
-        return tool, use
+        return
     try:
-        given = tool.parse(use.malformed if use.malformed is not None else use.input_json)
+        given = await read_aside(use.malformed if use.malformed is not None else use.input_json, tool.parse)
     except InvalidArguments:
-        return tool, use
+        return
     behind = run.calls.tools.get(str(given["name"]))
-    if behind is None or not behind.deferred:
-        return tool, use
-    return behind, ToolUse(use.id, behind.name, write_json(given["arguments"]).decode())
+    if behind is not None and behind.deferred:
+        arguments = write_json(given["arguments"]).decode()
+        run.calls.passed_on[use.id] = behind, ToolUse(use.id, behind.name, arguments)
 
 
 def _is_found(run: Run, tool: AnyTool) -> bool:
@@ -788,6 +796,7 @@ async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float 
     if run.agent.limits.tool_failures is not None and kind in ("tool", "unknown"):
         _count_failure(run, _resolve_call(run, use)[1].name, outcome)
     run.calls.announced.pop(use.id, None)
+    run.calls.passed_on.pop(use.id, None)
     run.ledger.count(kind, use.name, error=outcome.error, cached=outcome.cached, duration_s=duration_s)
     if run.tape is not None:
         note_outcome(run, use, outcome)

@@ -261,6 +261,9 @@ class Calls:
     """The tools that the model may call, by name; those that hand in are not among them."""
     announced: dict[str, ToolUse] = field(default_factory=lambda: {})
     """The calls that were announced and have not finished, by id."""
+    passed_on: dict[str, tuple[AnyTool, ToolUse]] = field(default_factory=lambda: {})
+    """The calls that the tool that passes calls on was given for a tool behind it, by id, until they have finished:
+    that tool, and the call under its name."""
     failures: dict[str, int] = field(default_factory=lambda: {})
     """How often each tool has failed in a row; counted only where that is limited."""
     cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=lambda: {})

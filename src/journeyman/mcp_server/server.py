@@ -46,6 +46,7 @@ from journeyman.questions import PendingQuestions
 from journeyman.result import Failure, Result, Success
 from journeyman.serve.refusals import served_problems
 from journeyman.tools.clear_events import without_known
+from journeyman.tools.collection import read_aside
 from journeyman.tools.known_secrets import known_secrets
 from journeyman.tools.redaction import without_secrets
 from journeyman.tools.schema import CheckedValue, Fields, OutputSchema, Parameter
@@ -376,7 +377,7 @@ class _Serving:
         if params.request_state is not None:
             return await self._go_on(context, params, tool)
         try:
-            value = tool.parse(params.arguments or {})
+            value = await tool.parse(params.arguments or {})
             call = self._start_call(context, params, tool, value)
         except InvalidArguments as error:
             return invalid(error)
@@ -495,13 +496,13 @@ class ServedTool:
     definition: types.Tool
     _parse: Callable[[str | bytes], object]
 
-    def parse(self, arguments: Mapping[str, Any]) -> object:
+    async def parse(self, arguments: Mapping[str, Any]) -> object:
         """Return the agent's input.
 
         Raises:
             InvalidArguments: the arguments do not fit; it lists every issue.
         """
-        return self._parse(to_json(arguments))
+        return await read_aside(to_json(arguments), self._parse)
 
     def answer(self, result: Result[Any] | Exception) -> types.CallToolResult:
         """Return the result of the call for the client, from the result of the run."""

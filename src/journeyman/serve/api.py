@@ -407,7 +407,7 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
 
     async def begin(self, asked: ApiRequest) -> ASGIApp:
         agent = self._hosting.agent(asked.request.path_params["agent"])
-        value = input_of_body(agent, asked.body)
+        value = await input_of_body(agent, asked.body)
         key = idempotency_key(asked.request) or secrets.token_hex(12)
         live = await self._hosting.start(f"{asked.owner}:{key}", agent, value, is_tied=not asked.is_detached)
         return await self._answer_follower(asked, live, f"/runs/{key}")
@@ -502,7 +502,7 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
 
     async def turn(self, asked: ApiRequest) -> ASGIApp:
         agent = self._hosting.agent(asked.request.path_params["agent"])
-        value = input_of_body(agent, asked.body)
+        value = await input_of_body(agent, asked.body)
         key = idempotency_key(asked.request)
         live = await self._hosting.turn(
             asked.name,
@@ -534,12 +534,13 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         if not is_id(given.thread_id):
             raise refusals.wrong("threadId", f"it is not of the form {documents.ID}")
         id, results, answered = f"{asked.owner}:{given.thread_id}", results_of(read), set[str]()
+        begins = not given.resume and not results
+        value = await typed_input(agent, read) if begins else None
         live = self._hosting.live(TURN + id)
         is_known = self._threads.find(live, given.run_id) is not None
         if live is not None and not is_known:
             await self._hosting.learn_end(live)
-        if not given.resume and not results:
-            value = typed_input(agent, read)
+        if begins:
             key = (given.run_id, f"{agent.name} {value!r}")
             if live is not None and live.open and not is_known:
                 text = f"The thread {given.thread_id!r} waits for answers: {', '.join(live.open)}."

@@ -21,6 +21,7 @@ from journeyman.serve.documents import ID, Issue, RunBody, TextBody
 from journeyman.serve.openapi import KEY, NUMBER
 from journeyman.serve.refusals import Refusal, misfit, wrong
 from journeyman.texts import shorten_line
+from journeyman.tools.collection import read_aside
 from journeyman.tools.external import ExternalTools
 from journeyman.tools.issues import Fault, faults_of, text_of_fault
 from journeyman.types import JsonObject, adapter_of
@@ -90,7 +91,7 @@ def _issue(fault: Fault, before: Sequence[str] = ()) -> Issue:
     return Issue(path=".".join([*before, *map(str, fault.path)]), message=text_of_fault(fault))
 
 
-def input_of_body(agent: Agent[Any, Any, Any], body: object) -> object:
+async def input_of_body(agent: Agent[Any, Any, Any], body: object) -> object:
     """Return the input of a run, as the agent takes it.
 
     Raises:
@@ -103,7 +104,7 @@ def input_of_body(agent: Agent[Any, Any, Any], body: object) -> object:
             raise wrong("input", "it is not a text, or is blank")
         return value
     schema = agent.plan.input
-    return schema.parse_checked(write_json({"value": value} if schema.is_wrapped else value))
+    return await read_aside(write_json({"value": value} if schema.is_wrapped else value), schema.parse_checked)
 
 
 def answer_of(body: object) -> Decision | str:
@@ -352,7 +353,7 @@ def prompt_of(asked: RunInput) -> str:
     raise wrong("messages", "there is no message", hint)
 
 
-def typed_input(agent: Agent[Any, Any, Any], asked: RunInput) -> object:
+async def typed_input(agent: Agent[Any, Any, Any], asked: RunInput) -> object:
     """Return the input of a turn: what the user says; for an agent that takes no text `forwardedProps.input`, or JSON
     in what the user says.
 
@@ -364,5 +365,5 @@ def typed_input(agent: Agent[Any, Any, Any], asked: RunInput) -> object:
     if agent.input is str:
         return prompt_of(asked)
     if is_json_object(forwarded) and "input" in forwarded:
-        return input_of_body(agent, {"input": forwarded["input"]})
-    return input_of_body(agent, {"input": parse_body(prompt_of(asked).encode())})
+        return await input_of_body(agent, {"input": forwarded["input"]})
+    return await input_of_body(agent, {"input": parse_body(prompt_of(asked).encode())})

@@ -51,6 +51,7 @@ from journeyman.subagents.results import (
 from journeyman.team.spawn import MAX_DEPTH, SpawnFunction, TeamSpawner, TeamSpawnRequest, spawn_member
 from journeyman.texts import shorten
 from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, TaskResult, Work
+from journeyman.tools.collection import read_aside
 from journeyman.tools.context import BackgroundTasks, ToolContext
 from journeyman.tools.deps import NOT_DECLARED, Bound, lacks_deps
 from journeyman.tools.exact import StoredValue, store_value
@@ -132,7 +133,7 @@ class Delegation:
         try:
             self.check_depth()
             agent = self.find_agent(given.agent)
-            run = begin(agent, input_of_task(agent, given.task), self.options(given))
+            run = begin(agent, await input_of_task(agent, given.task), self.options(given))
             begun(run)
             result = await carry_out(run)
         except SubagentMisused as misused:
@@ -185,19 +186,19 @@ class Delegation:
         return replace(context.step, key=f"{context.step.key}/background/{place}", kind="sent")
 
 
-def input_of_task(agent: Agent[Any, Any, Any], task: str) -> object:
+async def input_of_task(agent: Agent[Any, Any, Any], task: str) -> object:
     """Return the input that a task is: the text, or the value of the JSON that it is. A `SubagentMisused` says that it
     does not fit the type of the agent's input."""
     if agent.input is str:
         return task
     try:
-        return agent.plan.input.parse_checked(task)
+        return await read_aside(task, agent.plan.input.parse_checked)
     except InvalidArguments as invalid:
         raise SubagentMisused(f"The task of {agent.name!r} has to be JSON that fits its input. {invalid}") from invalid
 
 
-def _store_task(agent: Agent[Any, Any, Any], task: str) -> StoredValue:
-    given = input_of_task(agent, task)
+async def _store_task(agent: Agent[Any, Any, Any], task: str) -> StoredValue:
+    given = await input_of_task(agent, task)
     if not isinstance(given, CheckedValue):
         return StoredValue(task)
     try:
@@ -337,7 +338,7 @@ NO_TEAM: Final = "There is no team to join. Leave out name and team_name. (A pro
 _SHOWN_CHARS: Final = 60
 
 
-def background(
+async def background(
     delegation: Delegation,
     call: BackgroundCall,
     *,
@@ -357,7 +358,7 @@ def background(
         options["notify"] = notify
     if output is not None:
         options["output"] = output
-    id = tasks.start(_work(delegation, call), description=call.description, **options)
+    id = tasks.start(await _work(delegation, call), description=call.description, **options)
     message = f"Sub-agent {call.agent!r} works in the background as task {id}. You will be told when it ends."
     return BackgroundResult(task_id=id, description=call.description, message=message)
 
@@ -373,18 +374,15 @@ async def send_out(delegation: Delegation, call: BackgroundCall, runs: SentRuns,
     """Let a sub-agent work as a run of its own, which outlives this process, and return at once; raise a
     `SubagentMisused` if it cannot."""
     agent = delegation.find_agent(call.agent)
-    id = await runs.start(*_to_send(delegation, agent, call, stored=_store_task(agent, call.task), model=model))
+    step, sent = _to_send(delegation, agent, call, model=model)  # before anything is awaited: sends are counted
+    stored = await _store_task(agent, call.task)
+    id = await runs.start(step, replace(sent, input=stored.text, exact=stored.exact))
     message = f"Sub-agent {call.agent!r} works in the background as task {id}. You will be told when it ends."
     return BackgroundResult(task_id=id, description=call.description, message=message)
 
 
 def _to_send(
-    delegation: Delegation,
-    agent: Agent[Any, Any, Any],
-    call: BackgroundCall | TeamCall,
-    *,
-    stored: StoredValue,
-    model: str,
+    delegation: Delegation, agent: Agent[Any, Any, Any], call: BackgroundCall | TeamCall, *, model: str
 ) -> tuple[RunStep, SentRun]:
     """Return the step that sends out a run, and the run."""
     delegation.check_depth()
@@ -402,8 +400,8 @@ def _to_send(
     sent = SentRun(
         agents=tuple(names),
         definition=agent,
-        input=stored.text,
-        exact=stored.exact,
+        input=call.task,
+        exact="",
         description=call.description or call.task[:_SHOWN_CHARS],
         model=model,
         path=path,
@@ -416,12 +414,12 @@ def _to_send(
     return step, sent
 
 
-def _work(delegation: Delegation, call: BackgroundCall) -> Work:
+async def _work(delegation: Delegation, call: BackgroundCall) -> Work:
     """Return the work of a sub-agent in the background. It is made where the call is, and done elsewhere."""
     # Here, and not in the work: the model has to read what is wrong with its call.
     agent = delegation.find_agent(call.agent)
-    given = input_of_task(agent, call.task)
     assignment = delegation.assignment(call.agent, call.task, "background")
+    given = await input_of_task(agent, call.task)
     options = delegation.options(assignment)
     above = current_run.get()
     around = delegation.runtime or (DEFAULT_RUNTIME if above is None else above.options.runtime)
@@ -488,7 +486,7 @@ async def join_team(delegation: Delegation, call: TeamCall, runs: SentRuns, *, m
             f"Sub-agent {call.agent!r} cannot be a member: a member of a durable run reads texts and answers with "
             "them, and goes on after it has answered."
         )
-    step, sent = _to_send(delegation, agent, call, stored=StoredValue(call.task), model=model)
+    step, sent = _to_send(delegation, agent, call, model=model)
     try:
         id = await runs.start(step, sent)
     except TeamError as error:

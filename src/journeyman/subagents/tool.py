@@ -347,7 +347,7 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
         if runs is not None:
             return await send_out(delegation, call, runs, model=model)
         opened = output if output is None or callable(output) else in_folder(output)
-        return background(delegation, call, own_tasks=self.tasks, notify=self.notify, output=opened)
+        return await background(delegation, call, own_tasks=self.tasks, notify=self.notify, output=opened)
 
     # -- for the loop
 

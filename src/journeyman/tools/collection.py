@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 T = TypeVar("T")
+Written = TypeVar("Written", str, bytes)
 
 LONG: Final = 50_000
 """From how many characters on a text is long: it takes some milliseconds to read."""
@@ -28,7 +29,7 @@ def collecting_later() -> Generator[None]:
         gc.enable()
 
 
-async def read_aside(written: str, read: Callable[[str], T]) -> T:
+async def read_aside(written: Written, read: Callable[[Written], T]) -> T:
     """Return what `read` makes of a text: of a long one in a thread, so that the event loop is not held."""
     return read(written) if len(written) < LONG else await asyncio.to_thread(read, written)
 
