@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from journeyman.errors import InvalidArguments
 from journeyman.narrowing import is_dict, is_list_or_tuple, is_set
+from journeyman.tools.collection import collecting_later
 from journeyman.tools.collisions import each_schema
 from journeyman.tools.schema import CheckedValue, OutputSchema
 from journeyman.types import adapter_of
@@ -36,6 +37,9 @@ class StoredValue(NamedTuple):
     """JSON as its type writes it, which people read."""
     exact: str = ""
     """Its fields as they are, where `text` would be read as another value."""
+
+
+_PLAIN: Final = (str, int, bool, type(None))
 
 
 class _Inexact(Exception):
@@ -88,28 +92,39 @@ def is_loaded_as(schema: OutputSchema[Any], dumped: bytes, value: object) -> boo
 
 def _is_read_as(value: object, read: Callable[[], object]) -> bool:
     try:
-        return bool(_parts(read()) == _parts(value))
+        with collecting_later():
+            return _is_same(read(), value)
     except Exception:  # noqa: BLE001 - validators and `__eq__` of a stranger's class; it then counts as another value
         return False
 
 
-def _parts(value: object) -> object:
-    """Return the parts of a value by which it is compared: the classes count, too, and 1 is not True."""
-    kind = type(value)
-    inner: object = value
-    if isinstance(value, float):
-        inner = repr(value)  # so that NaN is NaN
-    elif is_dict(value):
-        inner = [(_parts(key), _parts(each)) for key, each in value.items()]
-    elif is_list_or_tuple(value):
-        inner = [_parts(each) for each in value]
-    elif isinstance(value, BaseModel):
-        inner = _parts([value.__dict__, value.__pydantic_extra__, value.__pydantic_private__])
-    elif is_dataclass(value) and not isinstance(value, type):
-        inner = _parts(_attributes_of(value))
-    elif kind.__eq__ is object.__eq__ and hasattr(value, "__dict__"):
-        inner = _parts(vars(value))
-    return kind, inner
+def _is_same(one: object, other: object) -> bool:
+    """Tell whether two values are the same: in their classes, too, and 1 is not True."""
+    kind, is_same = type(one), one is other
+    if is_same or kind is not type(other):
+        return is_same
+    if kind in _PLAIN:
+        is_same = one == other
+    elif isinstance(one, BaseModel) and isinstance(other, BaseModel):
+        is_same = all(_is_same(*each) for each in zip(_parts_of_model(one), _parts_of_model(other), strict=True))
+    elif is_dict(one) and is_dict(other):
+        pairs = ((one, other), (one.values(), other.values()))
+        is_same = len(one) == len(other) and all(all(map(_is_same, *each)) for each in pairs)
+    elif is_list_or_tuple(one) and is_list_or_tuple(other):
+        is_same = len(one) == len(other) and all(map(_is_same, one, other))
+    elif isinstance(one, float):
+        is_same = repr(one) == repr(other)  # NaN is NaN
+    elif is_dataclass(one) and is_dataclass(other) and not isinstance(one, type) and not isinstance(other, type):
+        is_same = _is_same(_attributes_of(one), _attributes_of(other))
+    elif kind.__eq__ is object.__eq__ and hasattr(one, "__dict__"):
+        is_same = _is_same(vars(one), vars(other))
+    else:
+        is_same = bool(one == other)
+    return is_same
+
+
+def _parts_of_model(value: BaseModel) -> tuple[object, ...]:
+    return value.__dict__, value.__pydantic_extra__, value.__pydantic_private__
 
 
 def _attributes_of(value: DataclassInstance) -> dict[str, object]:
