@@ -548,6 +548,6 @@ class KeptRuns:
             live = self._lives.get(TURN + id)
             if live is None or (is_much and live.ended is not None and not live.n_followers):
                 del self._chat_used_s[id]
-                memory.forget_session(id)
+                memory.said.forget(id)
             else:
                 self.use_chat(id)
