@@ -238,9 +238,12 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     async def _look_after(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
-            self._kept.look(self._look_at)
-            if self._memory is not None:
-                self._kept.forget_stored(self._memory, now=self.durable.hub.now())
+            try:
+                self._kept.look(self._look_at)
+                if self._memory is not None:
+                    self._kept.forget_stored(self._memory, now=self.durable.hub.now())
+            except Exception as error:  # noqa: BLE001 - without the next look no limit would hold, nothing be forgotten
+                _log.exception("The server could not look after its runs: %s", name_and_words(error))
 
     def _look_at(self, live: Live, now_s: float) -> None:
         live.wake_waiting()
