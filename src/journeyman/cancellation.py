@@ -189,7 +189,6 @@ _MOST_AGAIN: Final = 20
 """A run waits this often, and so long each time, for the runs below to be done with what they have left behind."""
 
 State: TypeAlias = Literal["armed", "stopping", "abandoned", "finished"]
-_STOPPED: Final = ("stopping", "abandoned")
 _Timer: TypeAlias = Literal["signal", "clock", "grace", "beat"]
 _ENDS_PROGRAM: Final = (KeyboardInterrupt, SystemExit)
 
@@ -251,7 +250,7 @@ class Scope:
 
     @property
     def _is_stopped(self) -> bool:
-        return self.state in _STOPPED
+        return self.state in ("stopping", "abandoned")
 
     async def carry(self, work: Coroutine[object, object, T]) -> T | None:
         """Do the work, and return what comes of it; None when it was stopped.
@@ -437,8 +436,7 @@ class Scope:
         """Tell whether a checkpoint would stop the work, or has to read a clock for that."""
         if self.deadlines or self._above is not None or (self._abort is not None and self._abort.aborted):
             return True
-        is_cancelled = self._task is not None and self._task.cancelling() > 0
-        return is_cancelled or self.state in _STOPPED or self._caller.cancelling() > self._entered_with
+        return self._is_stopped or self._is_cancelled() or self._has_cancelled_caller()
 
     async def checkpoint(self) -> None:
         """Let a cancellation through that is due, also where nothing would otherwise wait for anything."""
