@@ -23,7 +23,7 @@ from journeyman.types import RunPath
 
 UNANSWERED = "nobody answered"
 PATIENCE_S: Final = 60.0
-"""Where only those outside of the process are asked, how long a question waits when none of them looks any more."""
+"""A question that only those outside of the process are asked waits so long after the last of them has looked."""
 # Nobody tells when the last of those who look has gone, so it is asked.
 _LOOK_S: Final = 1.0
 _FIRST_KEPT: Final = 1_000

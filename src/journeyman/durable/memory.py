@@ -40,7 +40,7 @@ _FEW_WORDS: Final = 1_000
 
 
 class _Conversations:
-    """What was said in each session, and in each run by itself that has ended."""
+    """The conversations of sessions, and of runs by themselves that have ended."""
 
     def __init__(self) -> None:
         self.sessions: dict[str, SessionHead] = {}

@@ -55,7 +55,7 @@ CUT = "[Your answer broke off. The user has seen this much of it:]"
 async def announce(run: Run) -> None:
     """Tell that the run begins."""
 
-    def started() -> RunStarted:
+    def make_event() -> RunStarted:
         model, origin = run.options.runtime.model or run.agent.model, run.options.origin
         name = model if isinstance(model, str) else f"{getattr(model, 'provider', '?')}:{getattr(model, 'name', '?')}"
         return RunStarted(
@@ -69,7 +69,7 @@ async def announce(run: Run) -> None:
             description=run.agent.description,
         )
 
-    await run.tell(started)
+    await run.tell(make_event)
 
 
 # -- endings ----------------------------------------------------------------------------------------------------------

@@ -296,7 +296,7 @@ class Recordings:
         """Return the runs that fulfil a condition on the columns of `rec_runs`, in an order by these."""
         # Of each kind alone: an index gives the first of it, and no more are read.
         part = f"SELECT * FROM (SELECT * FROM ({{}}) AS runs WHERE {where} ORDER BY {order} LIMIT ?) AS part"
-        parts = [part.format(listed) for listed in self._listed(unrecorded=unrecorded)]
+        parts = [part.format(listed) for listed in self._list_queries(unrecorded=unrecorded)]
         if not parts:
             return []
         query = f"{' UNION ALL '.join(parts)} ORDER BY {order} LIMIT ?"
@@ -331,7 +331,7 @@ class Recordings:
             tables.append(f"jm_runs AS h{_NOT_IN_BOTH if self.has_any else ''}")
         return sum(self.file.rows(f"SELECT count(*) FROM {each}")[0][0] for each in tables)
 
-    def _listed(self, *, unrecorded: bool) -> Sequence[str]:
+    def _list_queries(self, *, unrecorded: bool) -> Sequence[str]:
         """Return the queries for all runs that may be listed, as the store has tables of them."""
         has_heads, parts = self.file.has("jm_runs"), list[str]()
         if self.has_any:
@@ -634,21 +634,21 @@ class _StoredFacts:
     def read(self, row: Sequence[Any]) -> JsonObject:
         """Return the facts of a row of `_EVENT`. What is not in the store is not among them, and `lost` says so."""
         run, body, refs, *message = (row[0], *row[-4:])
-        text = self._unfolded(run, body or "{}", refs, self._most)
+        text = self._unfold(run, body or "{}", refs, self._most)
         facts = _json_of(text)
         if facts is None:
             return {**_LOST}
         is_filled = SAID in facts
         if is_filled:
             if self._message[0] != (run, *message):
-                told = _json_of(self._unfolded(run, message[0] or "{}", message[1], None))
+                told = _json_of(self._unfold(run, message[0] or "{}", message[1], None))
                 self._message = (run, *message), as_object((told or {}).get("message"))
             if not fill_in(facts, self._message[1]):
                 facts |= _LOST
         most = self._most
         return shorten_object(facts, most) if most is not None and (is_filled or len(text or "") > most) else facts
 
-    def _unfolded(self, run: int, body: str, refs: bytes | None, most: int | None) -> str | None:
+    def _unfold(self, run: int, body: str, refs: bytes | None, most: int | None) -> str | None:
         texts = self._texts.setdefault((run, most), Texts(self._file, run, most=most))
         return texts.unfold(body, refs)
 

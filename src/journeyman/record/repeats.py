@@ -1,4 +1,4 @@
-"""What an event repeats of a message: the arguments of a call, and an output that the model wrote as arguments or text.
+"""The parts of an event that repeat a message: the arguments of a call, and an output that was written as such.
 
 It is left out of what is stored of the event, and filled in from the stored message as the event is read. So a long
 answer stands in a recording once, and what was taken out of the message as a secret is not in the event, either.
@@ -22,7 +22,7 @@ from journeyman.types import JsonObject, Message
 REPEATS: Final[dict[type, str]] = {ToolCalled: "tool_input", ApprovalRequested: "arguments", RunSucceeded: "output"}
 """By the class of an event, its field that repeats a message."""
 _WORTH: Final = 64
-"""How many characters a text has, at least, that is left out: to say where it stands takes nearly as many."""
+"""A text that is left out has so many characters, at least: to say where it stands takes nearly as many."""
 SAID: Final = "said"
 """In the stored facts of an event: which of them is filled in, from where, and at which places in it."""
 

@@ -44,7 +44,7 @@ from journeyman.tools.redaction import words_without_secrets
 from journeyman.types import NOTHING_USED, JsonObject, Message, RunPath, Usage, adapter_of
 
 _MOST_HOPS: Final = 64
-"""How many requests may go on from one another. As many have to be read to read the last of them. The next one goes on
+"""So many requests may go on from one another. As many have to be read to read the last of them. The next one goes on
 from that in which the last such chain began: it says again what has come since, and nothing of before."""
 _WIRE: Final = "record"
 """In `Message.wire`: the message as JSON of ours."""
@@ -209,10 +209,10 @@ class SpokenMessage:
 
 @dataclass(slots=True, eq=False)
 class ToldFacts:
-    """What the events have told of one run of a recording."""
+    """The facts that the events have told of one run of a recording."""
 
     messages: list[Message] = field(default_factory=list[Message])
-    """What a reader expects to be sent next."""
+    """The messages that a reader expects to be sent next."""
     spoken: SpokenMessage | None = None
     """The last message of the model."""
     head: tuple[Model, Prefix, ModelSettings] | None = None

@@ -54,7 +54,7 @@ class FromOutside:
         self._record = record
         self._path = path
         self.questions: PendingQuestions[Any] = PendingQuestions(self, asks_outside=is_asked)
-        """What waits for an answer; a chat has its own in place of it."""
+        """The questions that wait for an answer; a chat has its own in place of them."""
         self._released = asyncio.Event()
         self._released.set()
         self._said: dict[int, tuple[SignalRow, Receipt]] = {}

@@ -34,7 +34,7 @@ T = TypeVar("T")
 # At first soon, since most faults are over at once; then less and less often.
 _AGAIN_S, _SELDOM_S = 0.02, 0.5
 _POLL_S: Final = 1.0
-"""How often, in seconds, to look for news of which nobody has told. Nobody tells of what was said while the connection
+"""The seconds between two looks for news of which nobody has told: nobody tells of what was said while the connection
 was lost."""
 
 
@@ -167,9 +167,9 @@ class Client:
 
     def _check_open(self) -> None:
         if self.is_closed:
-            raise self._closed()
+            raise self._make_closed_error()
 
-    def _closed(self) -> StoreError:
+    def _make_closed_error(self) -> StoreError:
         return StoreError(f"{self.database.place} was closed.", hint="Open it again.")
 
     # -- what others have written
@@ -236,7 +236,7 @@ class Client:
     def _explain(self, error: Exception, what: str) -> StoreError:
         """Return what went wrong as a `StoreError`."""
         if self.is_closed:
-            return self._closed()
+            return self._make_closed_error()
         if isinstance(error, TimeoutError):
             late = f"{self.database.place} has not answered within {self._waiting.answer_s:g} s."
             return StoreError(late, hint="Look whether it runs, and what it waits for.", may_pass=True)

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from journeyman.store.client import Connection
 
 ANSWER_S: Final = 5.0
-"""How many seconds to wait for an answer of the database. It is waited for where the event loop runs, so it bounds
-how long a server of many clients stands still."""
+"""The seconds in which the database has to answer. Its answer is waited for where the event loop runs, so it bounds how
+long a server of many clients stands still."""
 _STATEMENT_MS: Final = 4_000
 """How many milliseconds the database works on one statement before it gives up by itself. Less than `ANSWER_S`: a
 server that is well then says so itself, and the connection and its lock stay."""

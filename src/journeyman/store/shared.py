@@ -81,7 +81,7 @@ _SPELLINGS: Final = (
 
 
 @lru_cache(maxsize=512)
-def _spelled(statement: str) -> str:
+def _spell_for_postgres(statement: str) -> str:
     """Return a statement as Postgres reads it."""
     for pattern, instead in _SPELLINGS:
         statement = pattern.sub(instead, statement)
@@ -152,7 +152,7 @@ class SharedStorage:
     # -- rows
 
     def rows(self, query: str, given: Sequence[object] = (), /) -> list[Any]:
-        return _restored_rows(self._do("read", lambda made: rows_of(made, _spelled(query), _values(given))))
+        return _restored_rows(self._do("read", lambda made: rows_of(made, _spell_for_postgres(query), _values(given))))
 
     def write(self, *said: Statement, tells: bool = False, is_large: bool = False) -> list[Any]:
         async def work(made: Connection) -> list[Any]:
@@ -171,7 +171,7 @@ class SharedStorage:
         return self._do("written", work, patience_s=_BRIEFLY_S if self.owner is None else PATIENCE_S)
 
     async def _send(self, made: Connection, statement: str, rows: Sequence[Sequence[object]]) -> AsyncCursor[Any]:
-        cursor, spelled = made.cursor(binary=True), _spelled(statement).encode()
+        cursor, spelled = made.cursor(binary=True), _spell_for_postgres(statement).encode()
         if len(rows) == 1:
             await cursor.execute(spelled, _values(rows[0]))
         else:

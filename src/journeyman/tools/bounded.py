@@ -58,7 +58,7 @@ _MAX_LOOKS_AT_EACH: Final = 10
 _MAX_LOOKS_AT_ALL: Final = 600_000
 """The most looks at values where types multiply, however many they are: some 50 ms."""
 _PATIENCE: Final = 10
-"""How many times as long a check may take that holds no event loop."""
+"""A check that holds no event loop may take so many times as long."""
 _MAX_VISITS: Final = 1_000
 """How often each single value may be looked at, before it is counted how many there are."""
 _MAX_LOOKS_UNCOUNTED: Final = 500_000
@@ -347,11 +347,11 @@ def _levels_of(value: object, *, opens_texts: bool = False) -> Generator[Sequenc
         yield holders
         values: list[Any] = [each.values() if is_dict(each) else each for each in holders]
         if opens_texts:
-            values = [[_opened(inner) for inner in inside] for inside in values]
+            values = [[_open_text(inner) for inner in inside] for inside in values]
         holders = [inner for inside in values for inner in inside if isinstance(inner, HOLDERS)]
 
 
-def _opened(value: object) -> object:
+def _open_text(value: object) -> object:
     """Return what a text holds, if it is JSON; anything else as it is."""
     while isinstance(value, str) and value[:1] in ("{", "[", '"'):
         try:

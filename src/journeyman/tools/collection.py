@@ -1,4 +1,4 @@
-"""How a long text is read: in a thread, and with the collection of garbage put off, which looks at each new object
+"""The reading of a long text: in a thread, and with the collection of garbage put off, which looks at each new object
 again and again, finds none to free, and takes as long as the reading itself."""
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class _SchemaReader:
     def __init__(self, root: JsonObject) -> None:
         self._root = root
         self._nulls: dict[str, bool] = {}
-        """Whether null fits what a reference leads to."""
+        """True for a reference that leads to what null fits."""
         self._places: dict[tuple[tuple[int, bool], ...], _Spot] = {}
 
     @property
