@@ -7,7 +7,7 @@ the program, a terminal, a client, or a signal from another process. The others 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, get_args
@@ -31,6 +31,9 @@ _HERE: Final = "somebody here"
 
 QuestionEvent: TypeAlias = ApprovalRequested | QuestionAsked
 """The event that tells of a question."""
+StoreAnswer: TypeAlias = "Callable[[Decision | str, str], Awaitable[tuple[Decision | str, str]]]"
+"""Stores what was answered here, and by whom; returns the answer that counts, and who gave it: somebody elsewhere may
+have been first."""
 
 
 class HearsQuestions(Protocol):
@@ -58,8 +61,8 @@ class _OpenQuestion(NamedTuple):
     """A question that waits."""
 
     asked: QuestionEvent
-    given: asyncio.Future[Decision | str | None]
-    """Its answer; None once it is known that there will be none."""
+    given: asyncio.Future[tuple[Decision | str | None, str]]
+    """Its answer, and who gave it; None once it is known that there will be none."""
 
 
 class PendingQuestions(Generic[W]):
@@ -114,14 +117,13 @@ class PendingQuestions(Generic[W]):
 
     def _take(self, waiting: _OpenQuestion, answer: Decision | str | None, who: str) -> bool:
         """Let an answer count if it is the first one, and tell whether it is."""
-        word = "nothing" if answer is None else "a text" if isinstance(answer, str) else DECISION_WORDS[type(answer)]
-        given = FirstAnswer(f"answered before: {word}, by {who}")
+        given = _describe_first(answer, who)
         # Several threads may answer at once: whoever gets it in was first.
         if self._first.setdefault(waiting.asked.id, given) is not given:
             return False
         self._open.pop(waiting.asked.id, None)
         # Only the thread of its loop may end a future. The turn may have stopped waiting since.
-        call_in(waiting.given.get_loop(), lambda: waiting.given.done() or waiting.given.set_result(answer))
+        call_in(waiting.given.get_loop(), lambda: waiting.given.done() or waiting.given.set_result((answer, who)))
         return True
 
     # -- for those who ask
@@ -133,13 +135,14 @@ class PendingQuestions(Generic[W]):
         place: Place | None = None,
         opened: Callable[[str], None] | None = None,
         beside: Approver | None = None,
+        store: StoreAnswer | None = None,
     ) -> Decision:
         """Let somebody decide about a call; `beside` is asked, too. `place` is where in its run it is asked, as far as
-        that is told. `opened` is called with the id under which it waits."""
+        that is told. `opened` is called with the id under which it waits. `store` says which answer counts."""
         if not self.asks and beside is None:
             return Deny(approval.question)
         asked = asked_event(approval, self._next("approval"), place)
-        given = await self._wait(asked, opened, None if beside is None else partial(decide, approval, beside))
+        given = await self._wait(asked, opened, None if beside is None else partial(decide, approval, beside), store)
         return Deny(f"{UNANSWERED}: {approval.question}") if given is None or isinstance(given, str) else given
 
     async def ask(
@@ -151,14 +154,15 @@ class PendingQuestions(Generic[W]):
         call: RunStep | None = None,
         opened: Callable[[str], None] | None = None,
         beside: Callable[[], Coroutine[Any, Any, str | None]] | None = None,
+        store: StoreAnswer | None = None,
     ) -> str | None:
         """Let somebody answer a question; `beside` is asked, too. None: nobody is there, or nobody has answered.
-        `opened` is called with the id under which it waits."""
+        `opened` is called with the id under which it waits. `store` says which answer counts."""
         if not self.asks:
             return None
         id, tool_use_id = self._next("question"), None if call is None else call.call
         asked = QuestionAsked(path=path, id=id, question=question, options=tuple(options), tool_use_id=tool_use_id)
-        given = await self._wait(asked, opened, beside)
+        given = await self._wait(asked, opened, beside, store)
         return given if isinstance(given, str) else None
 
     async def _wait(
@@ -166,6 +170,7 @@ class PendingQuestions(Generic[W]):
         asked: QuestionEvent,
         opened: Callable[[str], None] | None,
         beside: Callable[[], Coroutine[Any, Any, Decision | str | None]] | None,
+        store: StoreAnswer | None,
     ) -> Decision | str | None:
         """Show the question, once it can be answered, wait for the answer, and show that. None: there will be none."""
         waiting = self._open[asked.id] = _OpenQuestion(asked, asyncio.get_running_loop().create_future())
@@ -173,13 +178,18 @@ class PendingQuestions(Generic[W]):
         async def ask_here(beside: Callable[[], Coroutine[Any, Any, Decision | str | None]]) -> None:
             self._take(waiting, await beside(), _HERE)
 
-        here = None
+        here, counts = None, None
         try:
             if opened is not None:
                 opened(asked.id)
             self.watch.show(asked)
             here = None if beside is None else asyncio.create_task(ask_here(beside))
-            return await self._answer_to(waiting.given, here)
+            answer, who = await self._answer_to(waiting.given, here)
+            if answer is not None and store is not None:
+                answer, who = await store(answer, who)
+                self._first[asked.id] = _describe_first(answer, who)
+            counts = answer
+            return answer
         finally:
             self._open.pop(asked.id, None)
             if here is not None and not here.done():
@@ -187,12 +197,13 @@ class PendingQuestions(Generic[W]):
                 here.cancel(self._first.get(asked.id))
                 await asyncio.wait((here,))
             # Whoever answered was told that it counts, also where nothing waits for it any more.
-            has_answer = waiting.given.done() and not waiting.given.cancelled()
-            self.watch.show(answered_event(asked, waiting.given.result() if has_answer else None))
+            if counts is None and waiting.given.done() and not waiting.given.cancelled():
+                counts, _ = waiting.given.result()
+            self.watch.show(answered_event(asked, counts))
 
     async def _answer_to(
-        self, given: asyncio.Future[Decision | str | None], here: asyncio.Task[None] | None
-    ) -> Decision | str | None:
+        self, given: asyncio.Future[tuple[Decision | str | None, str]], here: asyncio.Task[None] | None
+    ) -> tuple[Decision | str | None, str]:
         """Wait for an answer. None: there is none, or nobody has looked for so long that none will come.
 
         As long as only those are asked who are outside, no time of the run passes.
@@ -208,13 +219,18 @@ class PendingQuestions(Generic[W]):
                 if here is not None and here.done() and not given.done():
                     here.result()  # its failure is that of the question
                 left_s = PATIENCE_S if look_s is None or self.asks else left_s - _LOOK_S
-        return given.result() if given.done() else None
+        return given.result() if given.done() else (None, "")
 
     def _next(self, kind: str) -> str:
         self._n_asked += 1
         if len(self._first) > _FIRST_KEPT:
             del self._first[next(iter(self._first))]
         return f"{kind}_{self._n_asked}"
+
+
+def _describe_first(answer: Decision | str | None, who: str) -> FirstAnswer:
+    word = "nothing" if answer is None else "a text" if isinstance(answer, str) else DECISION_WORDS[type(answer)]
+    return FirstAnswer(f"answered before: {word}, by {who}")
 
 
 def asked_event(approval: Approval, id: str, place: Place | None = None) -> ApprovalRequested:

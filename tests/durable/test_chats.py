@@ -1,6 +1,7 @@
 """Chats whose turns are durable runs, on each engine (K25): what holds of a run in many lives holds of a turn."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from journeyman import Agent, Chat, Failure, Success, run
 from journeyman.compaction import TrimTexts
 from journeyman.durable import Durable, Worker
-from journeyman.errors import ChatBusy, RunDiffers, RunOver, StoreError
+from journeyman.errors import ChatBusy, RunDiffers, StoreError
 from journeyman.events import ApprovalAnswered, ApprovalRequested, Event, TextDelta
 from journeyman.gate import Allow, Deny
 from journeyman.session import turn_name
@@ -343,13 +344,15 @@ async def test_a_chat_with_a_cut_off_turn_is_opened_by_the_same_agent_in_a_durab
 # -- asking, stopping, and all else that a chat does -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("who", ["here", "elsewhere"])
+@pytest.mark.parametrize(("at", "counts"), [("write", "here"), ("", "elsewhere"), ("signal", "elsewhere")])
 @virtual_clock
-async def test_what_a_turn_asks_is_answered_here_or_from_elsewhere(stage: Stage, who: str) -> None:
-    world, heard = World(), list[Event]()
+async def test_of_what_is_answered_here_and_elsewhere_the_first_counts_and_the_second_is_told(
+    stage: Stage, at: str, counts: str
+) -> None:
+    world, heard, process, told = World(), list[Event](), stage.process(), list[str]()
     agent = asking_agent(world)
     async with (
-        stage.durable(suspend_after_s=1.0) as durable,
+        Durable(process, now=stage.now, suspend_after_s=1.0) as durable,
         stage.durable() as other,
         Chat.open(agent, durable, id=ID, create=True, on_event=heard.append) as chat,
     ):
@@ -361,18 +364,27 @@ async def test_what_a_turn_asks_is_answered_here_or_from_elsewhere(stage: Stage,
             await other.hub.changed(0.1)
         await asyncio.sleep(60)
         assert await settled(other) == "running", "an open chat stays in memory"
-        if who == "here":
+
+        async def answer_elsewhere(called: str) -> None:
+            if called == at and not told:
+                told.append("")
+                with suppress(LookupError):
+                    await handle.approve(waits[0].question_id, Deny("not today"), who="ann")
+
+        process.before = answer_elsewhere
+        if at:
             [id] = chat.state.open_questions
             chat.answer(id, Allow())
         else:
-            await handle.approve(waits[0].question_id, Deny("not today"))
+            await answer_elsewhere("")
         assert isinstance(await turn, Success)
-        with pytest.raises((LookupError, RunOver)):
+        given = "allow, by somebody here" if counts == "here" else "deny, by ann"
+        with pytest.raises(LookupError, match=f"answered before: {given}"):
             await handle.approve(waits[0].question_id, Allow())
-    assert world.done == (["A"] if who == "here" else [])
+    assert world.done == (["A"] if counts == "here" else [])
     answers = [(event.decision, event.reason) for event in heard if isinstance(event, ApprovalAnswered)]
     assert len([event for event in heard if isinstance(event, ApprovalRequested)]) == 1
-    assert answers == [("allow", "") if who == "here" else ("deny", "not today")]
+    assert answers == [("allow", "") if counts == "here" else ("deny", "not today")]
 
 
 async def test_a_turn_is_stopped_from_elsewhere_and_streamed_and_the_model_changed(stage: Stage) -> None:

@@ -22,7 +22,7 @@ from journeyman.data import copy_with, lazy_dataclass
 from journeyman.durable.binding import Program
 from journeyman.durable.children import Here, SentOut, SignalPost, budget_of, told
 from journeyman.durable.engine import Engine
-from journeyman.durable.journal import Exit, Lease, RunJournal
+from journeyman.durable.journal import Exit, Lease, RunJournal, patiently
 from journeyman.durable.records import (
     DONE,
     OVER,
@@ -38,7 +38,7 @@ from journeyman.durable.records import (
     prints_of,
     record_of_step,
 )
-from journeyman.errors import InvalidArguments, RunBlocked, StoreError, SubagentMisused
+from journeyman.errors import InvalidArguments, RunBlocked, SubagentMisused
 from journeyman.events import SignalTaken
 from journeyman.events.noted import SignalOutcome
 from journeyman.inbox import Inbox, Receipt, text_of_signal
@@ -59,8 +59,6 @@ from journeyman.types import NOTHING_USED, Usage
 T = TypeVar("T")
 
 _log = logging.getLogger("journeyman")
-# It bounds how often a store that is away is asked by each run.
-_AGAIN_S: Final = 1.0
 _ANOTHERS: Final = "somebody else drives it now"
 _LOOK_S: Final = 1.0
 """How often a run is looked at when nothing calls for it. The store tells of most changes: this finds those that it
@@ -761,25 +759,6 @@ class RunDriver:
 
 _STATUSES: Final[dict[str, Status]] = {"blocked": "blocked", "held": "held", "released": "ready"}
 """What a run is that leaves in one of these ways."""
-
-
-async def patiently(work: Callable[[], Awaitable[T]], *, what: str) -> T:
-    """Do what has to be read or written; again, as long as what keeps it from being done may pass.
-
-    Raises:
-        StoreError: it will not pass.
-    """
-    is_said = False
-    while True:
-        try:
-            return await work()
-        except StoreError as error:
-            if not error.may_pass:
-                raise
-            if not is_said:
-                _log.warning("The store of the runs cannot be used. This is tried again: %s: %s", what, error)
-            is_said = True
-        await asyncio.sleep(_AGAIN_S)
 
 
 async def _carried(run: Run) -> Result[Any] | BaseException:

@@ -131,7 +131,7 @@ class RunHandle(Generic[Value]):
                 " denied. Nothing was sent."
             )
         if not await self._send(kind, {**body, "digest": question.question_id}, dedup=question.key, who=who, at=now):
-            raise LookupError(await self._nothing_waits(row, question_id))
+            raise LookupError(await self._find_answer(key=question.key))
         return question
 
     async def stop(self, reason: str = "cancelled", *, who: str | None = None) -> None:
@@ -188,21 +188,30 @@ class RunHandle(Generic[Value]):
         given = Signal(0, self.id, kind, dedup or secrets.token_hex(8), body, now, who or somebody())
         taken = await engine.signal(given)
         if taken == "over":
+            if kind in ("approve", "answer") and (before := await self._find_answer(key=given.dedup)) is not None:
+                raise LookupError(before)  # which the run has ended with
             row = await self._row()
             raise RunOver(row.name or row.id, row.why or "with success")
         self.hub.notify()
         return taken == "taken"
+
+    async def _find_answer(self, *, key: str = "", id: str = "") -> str | None:
+        """Say what was answered to a question, by whom and when: to that of a step, or to the last one of an id."""
+        for signal in reversed(await self.hub.engine.signals(run=self.id)):
+            has_id = id and str(signal.body.get("digest", "")).startswith(id)
+            if signal.kind in ("approve", "answer") and (has_id or signal.dedup == key):
+                decision: object = signal.body.get("decision")
+                word = decision.get("decision") if is_json_object(decision) else "a text"
+                return f"This was answered before: {word}, by {signal.who}, {self.hub.now() - signal.at:,.0f} s ago."
+        return None
 
     async def _nothing_waits(self, row: Row, question_id: str) -> str:
         if len(question_id) < _SHORTEST_DIGEST:
             return (
                 f"{quoted(question_id)} is no id of a question: give at least its first {_SHORTEST_DIGEST} characters."
             )
-        for signal in await self.hub.engine.signals(run=self.id):
-            if str(signal.body.get("digest", "")).startswith(question_id):
-                decision: object = signal.body.get("decision")
-                word = decision.get("decision") if is_json_object(decision) else "a text"
-                return f"This was answered before: {word}, by {signal.who}, {self.hub.now() - signal.at:,.0f} s ago."
+        if (before := await self._find_answer(id=question_id)) is not None:
+            return before
         waiting = [f"{each.question_id[:12]} ({each.tool})" for each in questions_of(row)]
         waits = f"It waits for {', '.join(waiting)}." if waiting else "It waits for nobody."
         return f"No question waits under {quoted(question_id[:64])} in the run {row.name or row.id!r}. {waits}"

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from json import dumps, loads
 from sys import intern
-from typing import Final, Literal, NoReturn, TypeVar
-
-from pydantic import JsonValue
+from typing import Any, Final, Literal, NoReturn, TypeVar
 
 from journeyman.cancellation import current_scope
 from journeyman.chat.questions import Questions
@@ -472,12 +470,7 @@ class RunJournal(Journal):
 
     async def wait(self, step: RunStep, approval: Approval, *, expires_s: float | None) -> Decision | None:
         question, here = _question_of_approval(step, approval), self._questions
-
-        async def decision(opened: Callable[[str], None]) -> JsonValue:
-            assert here is not None
-            return DECISION.document_of(await here.approve(approval, opened=opened))
-
-        asking = None if here is None or not here.watch.is_heard else _Here(here, decision)
+        asking = None if here is None or not here.watch.is_heard else _Here(here, partial(here.approve, approval))
         value = await self._asked(step, question, "decision", expires_s=expires_s, here=asking)
         return None if value is None else await self.decoded(step.key, decode_step(value)[1], DECISION)
 
@@ -505,12 +498,9 @@ class RunJournal(Journal):
         """Return the answer to a question, once it is there."""
         path, question, options = asked.path, asked.question, asked.options
         scope, here = current_scope.get(), self._questions
-
-        async def text(opened: Callable[[str], None]) -> JsonValue:
-            assert here is not None
-            return await here.ask(path, question, options, call=call, opened=opened)
-
-        asking = None if here is None or not here.watch.is_heard else _Here(here, text)
+        asking = None
+        if here is not None and here.watch.is_heard:
+            asking = _Here(here, partial(here.ask, path, question, options, call=call))
         async with nullcontext() if scope is None else scope.pause_deadlines():
             step = replace(call, key=asked.key, kind="answer")
             value = await self._asked(step, asked, "text", expires_s=None, here=asking)
@@ -535,7 +525,7 @@ class RunJournal(Journal):
         tape = self.tape if here is None else None
         if tape is not None:
             tape.hear(asked_event(question, question.key))
-        signal = await self._given(replace(question, expires_at=expires_at), field, here)
+        signal = await self._given(replace(question, expires_at=expires_at), here)
         if tape is not None and (answered := _answer_event(question, signal)) is not None:
             tape.hear(answered)
         life.answered.add(key)
@@ -543,30 +533,25 @@ class RunJournal(Journal):
         value = encode_step(said, StepFacts(kind=step.kind))
         self.go_live(key)
         heard = self._answers.get(key)  # also one that came too late: no later life is to hear it
-        taken = [heard.n] if heard is not None and heard.n else []
+        taken = [] if heard is None else [heard.n]
         await life.put(step, DONE, effect="pure", value=value, taken=taken)
         await life.settle(key)
         return None if signal is None else value
 
-    async def _given(self, question: PendingQuestion, field: str, here: _Here | None) -> Signal | None:
+    async def _given(self, question: PendingQuestion, here: _Here | None) -> Signal | None:
         """Ask, and wait for the answer that is given in time, here or elsewhere."""
         life, key = self.life, question.key
-
-        async def answered(here: _Here) -> None:
-            answer = await here.ask(here.opened)
-            if key not in self._answers and answer is not None:
-                self.answer(Signal(0, life.claim.row.id, "answer", key, {field: answer}, life.now(), "here"))
-
-        asking = None if here is None else asyncio.ensure_future(answered(here))
+        store = partial(self._store_answer, question)
+        asking = None if here is None else asyncio.create_task(here.ask(opened=here.opened, store=store))
         try:
             await life.ask(question)
             if here is None:
                 return await self._answer(key, question.expires_at)
             await asyncio.sleep(0)  # it is asked here before it is answered, also if the answer has come before
             signal = await self._answer(key, question.expires_at)
-            if signal is not None:
-                here.tell(signal.body.get(field), signal.who)
-                await asyncio.sleep(0)  # what was asked here is answered, and not withdrawn
+            if signal is not None and asking is not None:
+                here.tell(_answer_of(question, signal), signal.who)
+                await asyncio.wait((asking,))  # what was asked here is answered, and not withdrawn
             return signal
         except BaseException:
             life.withdraw(key)
@@ -575,6 +560,25 @@ class RunJournal(Journal):
             if asking is not None:
                 asking.cancel()
                 await asyncio.wait((asking,))
+
+    async def _store_answer(
+        self, question: PendingQuestion, answer: Decision | str, who: str
+    ) -> tuple[Decision | str, str]:
+        """Store what was answered here as a signal: the store says who was first."""
+        life, key = self.life, question.key
+        if key not in self._answers:
+            body: JsonObject = (
+                {"text": answer} if isinstance(answer, str) else {"decision": DECISION.document_of(answer)}
+            )
+            body["digest"] = question.question_id
+            given = Signal(0, life.claim.row.id, question.kind, key, body, life.now(), who)
+            try:
+                await patiently(lambda: life.engine.signal(given), what="what was answered here")
+            except StoreError as error:
+                await life.leave(Exit(how="lost", why=str(error), error=error))
+            await self.catch_up()
+        first = self._answers.get(key)
+        return (answer, who) if first is None else (_answer_of(question, first) or answer, first.who)
 
     async def _answer(self, key: str, expires_at: float | None) -> Signal | None:
         """Wait for an answer that was given in time, whenever this life comes to look at it. None: there is none."""
@@ -623,18 +627,17 @@ class _Here:
     """A question that waits here, too."""
 
     questions: Questions
-    ask: Callable[[Callable[[str], None]], Awaitable[JsonValue]]
-    """Asks, and returns the answer as JSON. It is given what to tell the id under which it waits."""
+    ask: Callable[..., Coroutine[Any, Any, Decision | str | None]]
+    """Asks. It is given what to tell the id under which it waits, and what stores the answer."""
     id: str = ""
 
     def opened(self, id: str) -> None:
         self.id = id
 
-    def tell(self, answer: JsonValue, who: str) -> None:
+    def tell(self, answer: Decision | str | None, who: str) -> None:
         """Let those who are here know what was answered elsewhere, and by whom."""
-        if self.id in self.questions.open:
-            text = answer if isinstance(answer, str) else None
-            self.questions.answer(self.id, DECISION.read(answer) if text is None else text, who=who)
+        if answer is not None and self.id in self.questions.open:
+            self.questions.answer(self.id, answer, who=who)
 
 
 def asked_event(question: PendingQuestion, id: str) -> ApprovalRequested | QuestionAsked:
@@ -667,15 +670,20 @@ def asked_event(question: PendingQuestion, id: str) -> ApprovalRequested | Quest
 def _answer_event(question: PendingQuestion, signal: Signal | None) -> ApprovalAnswered | QuestionAnswered | None:
     """Return the event that tells how a question was answered, without a signal: not in its time. None: the answer
     cannot be read, which blocks the run."""
-    body: Mapping[str, object] = {} if signal is None else signal.body
-    text = body.get("text")
-    answer: Decision | str | None = text if isinstance(text, str) else None
     try:
-        if question.kind == "approve" and signal is not None:
-            answer = DECISION.read(body.get("decision"))
+        answer = None if signal is None else _answer_of(question, signal)
     except ValueError:
         return None
     return answered_event(asked_event(question, question.key), answer)
+
+
+def _answer_of(question: PendingQuestion, signal: Signal) -> Decision | str | None:
+    """Return the answer that a signal gives to a question; None: its text is no text. A `ValueError`: it cannot be
+    read."""
+    if question.kind == "approve":
+        return DECISION.read(signal.body.get("decision"))
+    text = signal.body.get("text")
+    return text if isinstance(text, str) else None
 
 
 def _question_in_words(path: RunPath, question: str, call: RunStep) -> PendingQuestion:
@@ -767,3 +775,22 @@ class _Reserved:
         # What is said and which signals it has taken is one write: a death in between would say them twice, or never.
         taken = self.life.taking() if value is not None and self._says else ()
         return await self.life.put(self.made, state, effect=self.effect, value=value, about=about, taken=taken)
+
+
+async def patiently(work: Callable[[], Awaitable[T]], *, what: str) -> T:
+    """Do what has to be read or written; again, as long as what keeps it from being done may pass.
+
+    Raises:
+        StoreError: it will not pass.
+    """
+    is_said = False
+    while True:
+        try:
+            return await work()
+        except StoreError as error:
+            if not error.may_pass:
+                raise
+            if not is_said:
+                _log.warning("The store of the runs cannot be used. This is tried again: %s: %s", what, error)
+            is_said = True
+        await asyncio.sleep(_AGAIN_S)

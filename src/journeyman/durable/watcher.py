@@ -14,9 +14,9 @@ from typing import Any, Final, TypedDict
 
 from journeyman.cancellation import Wakeup, cancel_within
 from journeyman.durable.binding import Program
-from journeyman.durable.driver import RunDriver, patiently
+from journeyman.durable.driver import RunDriver
 from journeyman.durable.engine import Engine, result_of
-from journeyman.durable.journal import Exit
+from journeyman.durable.journal import Exit, patiently
 from journeyman.durable.records import OVER, Claim, Row, Status, load_head
 from journeyman.errors import RunDiffers, RunInUse, RunUnknown, StoreError, name_and_words
 from journeyman.events import (
