@@ -29,7 +29,7 @@ FRONT_PAGE = "__init__"
 TOP: dict[str, str] = {
     "values": "faces foreign definition data types errors endings result events content hosted version json_numbers"
     " narrowing references run_status run_view step texts",
-    "ports": "model budget cancellation closing gate journal history inbox questions session window files"
+    "ports": "model budget cancellation closing gate journal history inbox questions session signals window files"
     " descriptors environment forks needs proxies env_file startup_files secret_keys",
     "agent": "agent output output_plan prompt connect",
     "compaction": "compaction",

@@ -19,7 +19,6 @@ from journeyman.mcp_server import create_mcp_server
 from journeyman.models import RateLimitedModel
 from journeyman.models.cassette import Cassette
 from journeyman.models.openai import Endpoint, InputMedia, Reasoning
-from journeyman.record.operator import RecordedHandle
 from journeyman.serve import ServeLimits, create_app
 from journeyman.store import Store
 from journeyman.testing.scripted import ScriptedModel, call
@@ -241,8 +240,8 @@ AS_BEFORE: list[tuple[Callable[..., object], str]] = [
     *((Worker, old) for old in ("host", "slots", "equip")),
     *((each, "concurrency") for each in (RateLimitedModel, run_many)),
     *((Queue, "at_once"), (Subagents, "max_parallel"), (Durable, "linger_s"), (Durable.start, "dedup")),
-    *((each, "dedup") for each in (RunHandle.steer, RecordedHandle.steer, RecordedHandle.follow_up)),
-    *((each, "digest") for each in (RunHandle.approve, RunHandle.answer, RecordedHandle.approve)),
+    *((each, "dedup") for each in (RunHandle.steer, RunHandle.follow_up)),
+    *((each, "digest") for each in (RunHandle.approve, RunHandle.answer)),
 ]
 
 

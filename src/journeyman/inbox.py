@@ -9,7 +9,7 @@ no call is started while some waits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextvars import ContextVar
 from functools import partial
 from threading import Lock
@@ -29,12 +29,6 @@ Status: TypeAlias = Literal["queued", "delivered", "withdrawn", "kept"]
 
 Queue: TypeAlias = Literal["steering", "follow_ups"]
 """`steering`: read before the next model call. `follow_ups`: read at the next natural stop."""
-
-
-def text_of_signal(body: Mapping[str, object]) -> str | None:
-    """Return the words of a signal from outside, or why it stops a run; None: it has none."""
-    text = body.get("text") or body.get("reason")
-    return str(text) if text else None
 
 
 class Receipt:

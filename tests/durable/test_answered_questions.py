@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from journeyman import Agent, Limits, Runtime, Subagents, ask_user
-from journeyman.durable import Durable, PendingQuestion, RunHandle
+from journeyman.durable import Durable
 from journeyman.record import Recorder, Recordings
 from journeyman.testing.scripted import call
 from journeyman.view.queries import StoreReader
 from tests.durable.processes import Stage
+from tests.durable.worlds import asked
 from tests.play import Door, cancelled, following, succeeded, texts, virtual_clock
 
 
@@ -20,9 +21,7 @@ async def test_an_answered_question_is_counted_as_one_call_in_the_next_life(tmp_
     async with Durable(tmp_path / "runs.db", suspend_after_s=600) as durable:
         handle = await durable.start(agent, "Ask.", id="1")
         running = asyncio.create_task(durable.run(agent, "Ask.", id="1"))
-        while not (questions := (await handle.info()).pending):
-            await durable.hub.changed(0.01)
-        await handle.answer(questions[0].question_id, "2024")
+        await handle.answer((await asked(durable, "1")).pending[0].question_id, "2024")
         await cancelled(running, when=door.reached)
         door.opened.set()
         result = succeeded(await durable.run(agent, "Ask.", id="1"))
@@ -45,13 +44,6 @@ def leader(door: Door) -> Agent[Any, Any]:
     return Agent(name="lead", model=above, tools=[Subagents(clerk), look])
 
 
-async def _asked(durable: Durable, handle: RunHandle[Any]) -> PendingQuestion:
-    while not (questions := (await handle.info()).pending):
-        await durable.hub.changed(0.01)
-    [question] = questions
-    return question
-
-
 @virtual_clock
 async def test_a_fork_keeps_what_a_sub_agent_was_answered_only_where_its_call_was_before(stage: Stage) -> None:
     # K13
@@ -61,14 +53,14 @@ async def test_a_fork_keeps_what_a_sub_agent_was_answered_only_where_its_call_wa
     async with stage.durable(suspend_after_s=1e9) as durable:
         handle = await durable.start(agent, "Go.", id="run")
         running = asyncio.create_task(durable.run(agent, "Go.", id="run"))
-        await handle.answer((await _asked(durable, handle)).question_id, "2024")
+        await handle.answer((await asked(durable)).pending[0].question_id, "2024")
         whole = succeeded(await running)
         for iteration, is_kept in ((1, False), (2, False), (3, True)):
             branch = await durable.fork("run", (1, iteration))
             assert [each.kind for each in await branch.records() if each.kind == "answer"] == ["answer"] * is_kept
             going_on = asyncio.create_task(durable.resume(branch.id, agent))
             if not is_kept:
-                await branch.answer((await _asked(durable, branch)).question_id, "2024")
+                await branch.answer((await asked(durable, branch.id)).pending[0].question_id, "2024")
             assert succeeded(await going_on).history == whole.history
 
 
@@ -83,7 +75,7 @@ async def test_the_question_of_a_sub_agent_stands_at_its_own_place_in_a_list_the
         async with Durable(tmp_path / name, suspend_after_s=600) as durable:
             handle = await durable.start(agent, "Go.", id="1")
             running = asyncio.create_task(durable.run(agent, "Go.", id="1", runtime=Runtime(recorder=recorder)))
-            question = await _asked(durable, handle)
+            [question] = (await asked(durable, "1")).pending
             seen["list"] = {each: getattr(question, each) for each in ITS_PLACE}
             reader = StoreReader(tmp_path / name)
             seen[name] = reader.events(handle.id, after=0, limit=100, most=None)["events"]
@@ -96,5 +88,5 @@ async def test_the_question_of_a_sub_agent_stands_at_its_own_place_in_a_list_the
                 seen[name] = [each.document() for each in recordings.all_events(recordings.find(handle.id))]
     for name in ("viewer", "recording"):
         [seen[name]] = [each for each in seen[name] if each["type"] == "QuestionAsked"]
-    for name, asked in seen.items():
-        assert {each: asked[each] for each in ITS_PLACE} == ITS_PLACE, name
+    for name, told in seen.items():
+        assert {each: told[each] for each in ITS_PLACE} == ITS_PLACE, name

@@ -18,7 +18,7 @@ from tests.durable.processes import START, Process, Stage, a_signal, in_memory
 from tests.durable.talks import ID, talked
 from tests.durable.test_steps import Fives, a_tired_agent
 from tests.durable.test_too_late import send_before
-from tests.durable.worlds import UNKNOWN, World, asking_agent, do
+from tests.durable.worlds import UNKNOWN, World, asked, asking_agent, do
 from tests.play import cancelled, echo, existing, failed, following, texts, virtual_clock
 from tests.support.invariants_history import history_faults
 
@@ -357,19 +357,16 @@ async def test_of_what_is_answered_here_and_elsewhere_the_first_counts_and_the_s
         Chat.open(agent, durable, id=ID, create=True, on_event=heard.append) as chat,
     ):
         turn = chat.start("Go.")
-        while not await other.list():
-            await other.hub.changed(0.1)
+        [question] = (await asked(other, FIRST)).pending
         handle = await other.get(FIRST)
-        while not (waits := (await handle.info()).pending):
-            await other.hub.changed(0.1)
         await asyncio.sleep(60)
         assert await settled(other) == "running", "an open chat stays in memory"
 
         async def answer_elsewhere(called: str) -> None:
             if called == at and not told:
-                told.append("")
+                told.append(called)
                 with suppress(LookupError):
-                    await handle.approve(waits[0].question_id, Deny("not today"), who="ann")
+                    await handle.approve(question.question_id, Deny("not today"), who="ann")
 
         process.before = answer_elsewhere
         if at:
@@ -380,7 +377,7 @@ async def test_of_what_is_answered_here_and_elsewhere_the_first_counts_and_the_s
         assert isinstance(await turn, Success)
         given = "allow, by somebody here" if counts == "here" else "deny, by ann"
         with pytest.raises(LookupError, match=f"answered before: {given}"):
-            await handle.approve(waits[0].question_id, Allow())
+            await handle.approve(question.question_id, Allow())
     assert world.done == (["A"] if counts == "here" else [])
     answers = [(event.decision, event.reason) for event in heard if isinstance(event, ApprovalAnswered)]
     assert len([event for event in heard if isinstance(event, ApprovalRequested)]) == 1

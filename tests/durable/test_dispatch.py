@@ -14,10 +14,11 @@ from journeyman import Agent
 from journeyman.durable import Durable, InMemoryEngine, Memory, Queue, RunHandle, Worker
 from journeyman.durable.dispatch import LATE_S, Dispatcher, Requeue, ResumeRun, Ticket, may_be_handed_over, write_ticket
 from journeyman.durable.engine import Taken
-from journeyman.durable.records import Record, Row, Signal
+from journeyman.durable.records import Record, Row
 from journeyman.durable.rules import RowRule, hand_over_row, needs_ticket
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.model import Request
+from journeyman.signals import Signal
 from journeyman.testing.scripted import Answer, FunctionModel
 from tests.durable.processes import START, Process
 from tests.durable.worlds import World, do, done_twice

@@ -67,7 +67,5 @@ async def test_a_word_is_heard_although_the_store_was_away_when_it_was_to_be_rea
 
 
 async def _answering(durable: Durable) -> None:
-    while not await durable.list():
-        await durable.hub.changed(0.5)
     info = await asked(durable)
     await (await durable.get("run")).approve(info.pending[0].question_id, Allow())

@@ -13,10 +13,10 @@ import pytest
 from journeyman import Agent, Callbacks, Chat, Event, Success
 from journeyman.durable.durable import Durable
 from journeyman.durable.engine import Taken
-from journeyman.durable.records import PendingQuestion, Signal, SignalKind
 from journeyman.durable.worker import Worker
 from journeyman.errors import RunOver
 from journeyman.gate import DECISION, Allow
+from journeyman.signals import PendingQuestion, Signal, SignalKind
 from journeyman.types import JsonObject
 from tests.durable.processes import Process, Stage, a_signal
 from tests.durable.worlds import World, asked, asking_agent, do, is_cancelled, until

@@ -142,9 +142,9 @@ async def until(durable: Durable, run: str, *statuses: Status) -> RunInfo:
     return await when(durable, run, lambda info: info.status in statuses)
 
 
-async def asked(durable: Durable) -> RunInfo:
+async def asked(durable: Durable, run: str = "run") -> RunInfo:
     """Wait until the run asks something."""
-    return await when(durable, "run", lambda info: bool(info.pending))
+    return await when(durable, run, lambda info: bool(info.pending))
 
 
 async def when(durable: Durable, run: str, is_so: Callable[[RunInfo], bool]) -> RunInfo:

@@ -12,11 +12,11 @@ import pytest
 
 from journeyman import Agent, Output, Runtime, ask_user, run, tool
 from journeyman.durable import Durable
-from journeyman.durable.records import Signal
 from journeyman.errors import RunBlocked
 from journeyman.gate import Allow, Approval, Ask, Decision, Rewrite
 from journeyman.record import RecordedEvent, Recorder, Recordings
-from journeyman.record.operator import RecordedHandle, open_questions
+from journeyman.record.operator import RecordedSignals, open_questions
+from journeyman.signals import Signal, SignalHandle
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.tools import ToolContext, toolset
 from tests.play import make_gate
@@ -93,7 +93,7 @@ async def test_a_run_that_is_spoken_to_from_outside(tmp_path: Path) -> None:
         for kind in ("approve", "answer"):
             while not (found := recordings.runs()) or not (asked := open_questions(recordings, found[0])):
                 await recorder.flush()
-            handle = RecordedHandle(recordings, found[0])
+            handle = SignalHandle(found[0].id, RecordedSignals(recordings, found[0]))
             if kind == "approve":
                 await handle.steer("Be short.", who="ann", idempotency_key="s1")
                 await handle.approve(asked[0].question_id, Allow(), who="ann")
@@ -113,7 +113,7 @@ async def test_who_answers_as_the_run_ends_is_told_who_was_first(tmp_path: Path)
         while not (found := recordings.runs()) or not (asked := open_questions(recordings, found[0])):
             await recorder.flush()
         asyncio.get_running_loop().set_default_executor(thread)
-        handle, id = RecordedHandle(recordings, found[0]), asked[0].question_id
+        handle, id = SignalHandle(found[0].id, RecordedSignals(recordings, found[0])), asked[0].question_id
         late = asyncio.create_task(handle.answer(id, "this one", who="bob"))
         await asyncio.sleep(0)  # it looks at what waits; then its thread is busy until the run has ended
         thread.submit(has_ended.wait)

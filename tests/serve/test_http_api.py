@@ -353,7 +353,8 @@ async def test_the_first_answer_counts(tmp_path: Path, is_stored: bool) -> None:
         assert (question["tool"], question["arguments"]) == ("send", {"letter": "Dear Ada"})
         place = f"/runs/r/answers/{question['id']}"
         assert (await served.ask("POST", place, {"decision": "deny", "reason": "not yet"}))[0] == 202
-        assert (await served.ask("POST", place, {"decision": "allow"}))[0] == 409
+        status, late = await served.ask("POST", place, {"decision": "allow"})
+        assert (status, late["error"]["message"]) == (409, "This was answered before: deny, by you.")
         told = await served.told("GET", "/runs/r/events")
         (answered,) = [each for each in told if each["event"] == "ApprovalAnswered"]
         assert (answered["decision"], answered["reason"]) == ("deny", "not yet")

@@ -16,8 +16,9 @@ from journeyman.gate import DECISION, Allow, Approval, Ask, Decision, Deny, Gate
 from journeyman.journal import InMemoryJournal
 from journeyman.mcp_server import create_mcp_server
 from journeyman.mcp_server.server import ServedCall, served_tool
-from journeyman.record.signals import FromOutside, SignalRow
+from journeyman.record.signals import FromOutside
 from journeyman.serve.live import Live, ServeLimits
+from journeyman.signals import Signal
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, say
 from journeyman.types import JsonObject, Usage
 from tests.play import cancelled, make_gate, make_tool, virtual_clock
@@ -353,7 +354,7 @@ async def test_the_first_of_five_who_answer_is_heard_and_the_others_are_told_who
         acts: dict[str, Callable[[], object]] = {
             "HTTP": lambda: live.answer_here("q", Deny("HTTP")) or told.update(HTTP=questions.find_first(id)),
             "terminal": lambda: threads.append(asyncio.create_task(asyncio.to_thread(type_answer))),
-            "signal": lambda: outside.deliver(SignalRow(1, "r", "approve", id, decision, 0.0, "bob")),
+            "signal": lambda: outside.deliver(Signal(1, "r", "approve", id, decision, 0.0, "bob")),
             "callback": lambda: called.set_result(Deny("callback")),
             "MCP": lambda: served.questions.open and served.questions.answer("approval_1", Deny("MCP")),
         }

@@ -33,8 +33,7 @@ from journeyman.cli.show.lines import arguments, clean, one_line
 from journeyman.cli.show.screen import stderr_console
 from journeyman.durable.dispatch import Dispatcher
 from journeyman.durable.durable import Durable
-from journeyman.durable.handle import RunHandle
-from journeyman.durable.records import PendingQuestion, RunInfo, load_head
+from journeyman.durable.records import RunInfo, load_head
 from journeyman.endings import ErrorCode
 from journeyman.errors import (
     InvalidArguments,
@@ -53,9 +52,10 @@ from journeyman.gate import Allow, Decision, Deny, Rewrite
 from journeyman.journal import OpenRecords
 from journeyman.narrowing import is_json_object
 from journeyman.permission.permission import PermissionMode
-from journeyman.record.operator import OpenQuestion, RecordedHandle
+from journeyman.record.operator import RecordedSignals
 from journeyman.record.reading import Recordings
 from journeyman.result import Failure, Result
+from journeyman.signals import PendingQuestion, SignalHandle
 from journeyman.store.address import read_address
 from journeyman.store.database import without_password
 from journeyman.store.repair import StoreRepaired
@@ -232,10 +232,7 @@ def in_store(place: StorePlace, work: Callable[[Durable], Coroutine[Any, Any, T]
         return runner.run(do_work())
 
 
-AnyHandle: TypeAlias = "RunHandle[Any] | RecordedHandle"
-
-
-def say_to_recording(place: StorePlace, run: str, say: Callable[[AnyHandle], Awaitable[T]]) -> T | None:
+def say_to_recording(place: StorePlace, run: str, say: Callable[[SignalHandle], Awaitable[T]]) -> T | None:
     """Say something to a recording that is no durable run. None: there is none of that id.
 
     Raises:
@@ -246,7 +243,7 @@ def say_to_recording(place: StorePlace, run: str, say: Callable[[AnyHandle], Awa
             return None
 
         async def say_it() -> T:
-            return await say(RecordedHandle(recordings, found))
+            return await say(SignalHandle(found.id, RecordedSignals(recordings, found)))
 
         return asyncio.run(say_it())
 
@@ -290,7 +287,7 @@ def name_of(info: RunInfo) -> str:
     return info.name or info.id
 
 
-def question_line(question: PendingQuestion | OpenQuestion) -> str:
+def question_line(question: PendingQuestion) -> str:
     """Return a line for a question: the call to approve, or the words of the model."""
     given = "" if question.arguments is None else arguments(question.arguments)
     what = question.tool if question.kind == "approve" else "the model asks"
@@ -511,7 +508,7 @@ def stop_run(run: str, reason: str, shared: SharedOptions) -> int:
     Stdout()
     place = find_store(shared.store)
 
-    async def stop_recorded(handle: AnyHandle) -> bool:
+    async def stop_recorded(handle: SignalHandle) -> bool:
         await handle.stop(reason)
         return True
 
@@ -544,7 +541,7 @@ def stop_run(run: str, reason: str, shared: SharedOptions) -> int:
 
 # -- speaking to a run -------------------------------------------------------------------------------------------------
 
-Say: TypeAlias = Callable[[AnyHandle], Awaitable[str]]
+Say: TypeAlias = Callable[[SignalHandle], Awaitable[str]]
 """Says something to a run, and gives what came of it."""
 
 
@@ -626,7 +623,7 @@ def _check_words(verb: Verb, words: Sequence[str], options: Mapping[str, object]
             raise Mistake(f"{option} is for {of}, not for {verb}.", "Leave it out.")
 
 
-async def _speak(handle: AnyHandle, verb: Said, words: Sequence[str], decision: Decision, *, at_end: bool) -> str:
+async def _speak(handle: SignalHandle, verb: Said, words: Sequence[str], decision: Decision, *, at_end: bool) -> str:
     """Say it to the run, and return what came of it."""
     match verb:
         case "approve":
@@ -638,8 +635,6 @@ async def _speak(handle: AnyHandle, verb: Said, words: Sequence[str], decision: 
             answered = await handle.answer(words[0], words[1])
             return f"Answered: {one_line(answered.question, 300)}"
         case "steer" if at_end:
-            if isinstance(handle, RunHandle):
-                raise ValueError("A durable run takes nothing that is said at its end. Leave --at-end out.")
             await handle.follow_up(words[0])
             return "It is said when nothing else is left to do."
         case "steer":

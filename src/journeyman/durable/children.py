@@ -26,7 +26,6 @@ from journeyman.durable.records import (
     Above,
     Head,
     Row,
-    Signal,
     check_record,
     load_head,
     make_row,
@@ -39,6 +38,7 @@ from journeyman.inbox import Post
 from journeyman.journal import Lives, SentRun, SentRuns, StepFacts, decode_step, encode_step
 from journeyman.loop.watch import traceparent_of
 from journeyman.result import Result
+from journeyman.signals import Signal
 from journeyman.step import RunStep
 from journeyman.subagents.results import ended_task
 from journeyman.tasks.task import notice

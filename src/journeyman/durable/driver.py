@@ -29,9 +29,7 @@ from journeyman.durable.records import (
     Change,
     Claim,
     Head,
-    PendingQuestion,
     Record,
-    Signal,
     Status,
     dump_questions,
     load_head,
@@ -41,7 +39,7 @@ from journeyman.durable.records import (
 from journeyman.errors import InvalidArguments, RunBlocked, SubagentMisused
 from journeyman.events import SignalTaken
 from journeyman.events.noted import SignalOutcome
-from journeyman.inbox import Inbox, Receipt, text_of_signal
+from journeyman.inbox import Inbox, Receipt
 from journeyman.journal import RecordingSink, StepFacts, encode_step
 from journeyman.loop.finish import END_STEP
 from journeyman.loop.prepare import begin, closing_of
@@ -50,6 +48,7 @@ from journeyman.loop.run import carry_out
 from journeyman.loop.state import Options, Origin, Run, current_path, detach
 from journeyman.loop.watch import begin_tape, end_tape
 from journeyman.result import Result, Success
+from journeyman.signals import PendingQuestion, Signal
 from journeyman.store.codec import pack
 from journeyman.store.log import lines_of_messages, lines_of_step, queued
 from journeyman.tools.context import current_asker
@@ -315,7 +314,7 @@ class RunDriver:
                     who=signal.who,
                     outcome=outcome,
                     id=signal.dedup,
-                    text=text_of_signal(signal.body),
+                    text=signal.text,
                     why=why,
                 )
             )

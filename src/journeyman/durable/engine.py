@@ -23,7 +23,6 @@ from journeyman.durable.records import (
     Record,
     Row,
     RunInfo,
-    Signal,
     Status,
     info_of,
     load_head,
@@ -35,6 +34,7 @@ from journeyman.journal import END, decode_step
 from journeyman.loop.results import load_result
 from journeyman.result import Result
 from journeyman.session import Snapshot
+from journeyman.signals import Signal
 from journeyman.store.sessions import StoredSession
 
 Written: TypeAlias = Literal["written", "taken", "fenced"]

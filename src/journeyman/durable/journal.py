@@ -25,10 +25,8 @@ from journeyman.durable.records import (
     BEGUN,
     DONE,
     Claim,
-    PendingQuestion,
     Record,
     Row,
-    Signal,
     StepState,
     check_record,
     digest_question,
@@ -55,6 +53,7 @@ from journeyman.journal import (
     encode_step,
 )
 from journeyman.questions import answered_event
+from journeyman.signals import PendingQuestion, Signal
 from journeyman.step import RunStep
 from journeyman.texts import shorten_line
 from journeyman.tools.external import external_question

@@ -24,14 +24,13 @@ from journeyman.durable.records import (
     QueueState,
     Record,
     Row,
-    Signal,
-    SignalKind,
     Status,
     StepState,
 )
 from journeyman.durable.rules import FactName, RowRule, RunFacts, is_free, signal_row
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.session import Snapshot, check_session_id, turns_of
+from journeyman.signals import Signal, SignalKind
 from journeyman.store.log import NewRecord, SessionRecord, added_up, seal_records
 from journeyman.store.sessions import SessionHead, SessionRows, StoredSession, open_rows, unknown_session
 

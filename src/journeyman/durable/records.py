@@ -25,10 +25,11 @@ from journeyman.narrowing import is_list_or_tuple
 from journeyman.result import AskedQuestion, Pending, PendingCall
 from journeyman.run_status import RunStatus, StoredStatus, status_of
 from journeyman.session import TURN
+from journeyman.signals import PendingQuestion
 from journeyman.step import STEP_KINDS, RunStep
 from journeyman.store import codec
 from journeyman.store.log import NewRecord
-from journeyman.types import JsonObject, Message, RunPath, Usage, UserContent, adapter_of, canonical_json
+from journeyman.types import Message, RunPath, Usage, UserContent, adapter_of, canonical_json
 
 FORMAT: Final = 4
 """The format of what a run begins with. Stores with older ones were never released, and are not opened."""
@@ -39,9 +40,6 @@ an answer or for a moment; `held`: it waits until it is released; `blocked`: it 
 why; `done`, `failed`: it has ended."""
 OVER: Final[tuple[Status, ...]] = ("done", "failed")
 OPEN: Final[tuple[Status, ...]] = ("ready", "running", "waiting", "held", "blocked")
-
-SignalKind: TypeAlias = Literal["approve", "answer", "steer", "task_ended", "mail", "hold", "release", "stop"]
-"""The kind of a signal: what it asks of its run."""
 
 # -- one step ----------------------------------------------------------------------------------------------------------
 
@@ -433,50 +431,6 @@ class Claim(NamedTuple):
     def drives(self, row: Row) -> bool:
         """Tell whether it still holds for the run as it is now, which was not given back either."""
         return row.epoch == self.epoch and row.status == "running"
-
-
-class Signal(NamedTuple):
-    """A message to a run from any process. It is never changed; a step that takes it stores its number."""
-
-    n: int
-    """0 until it is stored."""
-    run: str
-    kind: SignalKind
-    dedup: str
-    """A second signal of the same run and kind with the same `dedup` is not stored."""
-    body: JsonObject
-    at: float
-    who: str
-
-
-QuestionKind: TypeAlias = Literal["approve", "answer"]
-"""What the question wants: a decision about a call, or a text."""
-
-
-@lazy_dataclass(frozen=True, kw_only=True)
-class PendingQuestion:
-    """A question that waits for an answer: a call waits for a decision, or the model asks for a text."""
-
-    key: str
-    """The key of the step that stores the answer."""
-    kind: QuestionKind
-    question_id: str
-    """The digest of the tool and its arguments, or of the question. The answer holds for nothing else."""
-    path: tuple[str, ...]
-    tool: str
-    arguments: JsonObject | None
-    """None: they are longer than 8,000 characters as JSON."""
-    question: str
-    options: tuple[str, ...] = ()
-    """Answers that the model offers; you may give another one."""
-    expires_at: float | None = None
-    """When it stops waiting, in seconds since 1970. None: it waits without limit."""
-    tool_use_id: str = ""
-    """The id of the call that waits for a decision, or asks."""
-    attempt: int = 0
-    """The attempt of its run in which it is asked, from 1."""
-    iteration: int = 0
-    """The iteration of that attempt."""
 
 
 def digest_question(path: RunPath, question: str) -> str:

@@ -11,7 +11,8 @@ from typing import Final, Literal, TypeAlias
 
 from journeyman.data import copy_with, lazy_dataclass
 from journeyman.durable.dispatch import may_be_handed_over
-from journeyman.durable.records import OVER, Change, Claim, Row, SignalKind, Status
+from journeyman.durable.records import OVER, Change, Claim, Row, Status
+from journeyman.signals import SignalKind
 
 MOST_DEATHS: Final = 20
 """A run that takes its process down so often in a row, before it has done a new step, is blocked. Fewer would block

@@ -39,13 +39,13 @@ from journeyman.durable.records import (
     QueueState,
     Record,
     Row,
-    Signal,
     Status,
     queue_state,
 )
 from journeyman.durable.rules import FactName, RowRule, RunFacts, signal_row
 from journeyman.errors import StoreError
 from journeyman.session import Snapshot
+from journeyman.signals import Signal
 from journeyman.store.file import Lock, WorkOutcome, is_held
 from journeyman.store.log import SessionRecord, readable_records
 from journeyman.store.repair import open_or_repair, repair_on_close

@@ -19,7 +19,7 @@ from journeyman.cancellation import call_in
 from journeyman.errors import StoreError
 from journeyman.events import ModelResponded, ModelRestarted, OutputDelta, RunFailed, RunSucceeded, SinkEvent, TextDelta
 from journeyman.record.packing import dumped
-from journeyman.record.signals import SignalRow
+from journeyman.signals import Signal
 from journeyman.store.storage import Storage
 from journeyman.tools.redaction import Redactor
 from journeyman.types import RunPath
@@ -135,7 +135,7 @@ class LiveRecordings:
             self._heard = n
             line = self._lines.get(run)
             if line is not None and line.outside is not None:
-                word = SignalRow(n, run, kind, dedup, json.loads(body), at, who)
+                word = Signal(n, run, kind, dedup, json.loads(body), at, who)
                 call_in(line.outside.loop, partial(line.outside.deliver, word))
 
     def _show(self, line: RecordingRow, now: float) -> None:

@@ -11,44 +11,23 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast
 
 from pydantic_core import from_json
 
-from journeyman.environment import somebody
-from journeyman.errors import RunOver, StoreError, quoted
+from journeyman.errors import RunOver, StoreError
 from journeyman.events import SignalTaken
-from journeyman.foreign import refuse_old_arguments
-from journeyman.gate import DECISION, Decision
-from journeyman.inbox import text_of_signal
+from journeyman.narrowing import as_object
 from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings
 from journeyman.run_view import ANSWERS, ASKS, RunViews
-from journeyman.types import JsonObject, RunPath
+from journeyman.signals import PendingQuestion, Signal, SignalKind
 
-# A shorter beginning could be that of another question.
-_SHORTEST_DIGEST: Final = 6
 # Whoever says something learns in this time what became of it; what takes longer is not waited for.
 _PATIENCE_S: Final = 1.0
 _LOOK_S: Final = 0.03
 
 ToldState: TypeAlias = Literal["waits", "taken", "withdrawn", "late"]
 """What became of a word. `late`: its run had ended, or somebody else was first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenQuestion:
-    """A question that waits for an answer: a call waits for a decision, or the model asks for a text."""
-
-    key: str
-    """Its id in the recording."""
-    kind: Literal["approve", "answer"]
-    question_id: str
-    """The digest of the tool and its arguments; for a question, its id."""
-    path: RunPath
-    tool: str
-    arguments: JsonObject | None
-    question: str
-    options: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +47,7 @@ class Told:
     """What it waits for, in words."""
 
 
-def open_questions(recordings: Recordings, run: RecordedRun) -> list[OpenQuestion]:
+def open_questions(recordings: Recordings, run: RecordedRun) -> list[PendingQuestion]:
     """Return what waits for an answer in a recording, the oldest first; nothing once it is over."""
     if run.status != "running":
         return []
@@ -79,10 +58,10 @@ def open_questions(recordings: Recordings, run: RecordedRun) -> list[OpenQuestio
     return [_question_of_event(told) for told in sorted(asked, key=lambda told: told.n)]
 
 
-def _question_of_event(event: RecordedEvent) -> OpenQuestion:
+def _question_of_event(event: RecordedEvent) -> PendingQuestion:
     facts, id = event.facts, str(event.facts.get("id"))
     given, options = facts.get("arguments"), facts.get("options")
-    return OpenQuestion(
+    return PendingQuestion(
         key=id,
         kind="approve" if event.kind == "ApprovalRequested" else "answer",
         question_id=str(facts.get("question_id") or id),
@@ -108,161 +87,66 @@ _BETWEEN: Final = frozenset(("mail", "task_ended"))
 """What runs say to one another."""
 
 
+def signals_of(recordings: Recordings, id: str) -> list[Signal]:
+    """Return what was said to the run with this id, the oldest first."""
+    query = "SELECT n, run, kind, dedup, body, at, who FROM jm_signals WHERE run = ? ORDER BY n"
+    found = recordings.file.rows(query, (id,))
+    return [Signal(n, run, kind, dedup, from_json(body), at, who) for n, run, kind, dedup, body, at, who in found]
+
+
 def told(recordings: Recordings, id: str, heard: Mapping[int, tuple[str, str]], *, is_over: bool) -> list[Told]:
     """Return what people have said to the run with this id, the oldest first."""
-    query = "SELECT n, kind, body, at, who FROM jm_signals WHERE run = ? ORDER BY n"
     found: list[Told] = []
-    for n, kind, body, at, who in recordings.file.rows(query, (id,)):
-        if kind in _BETWEEN:
+    for signal in signals_of(recordings, id):
+        if signal.kind in _BETWEEN:
             continue
-        outcome = heard.get(n, ("late" if is_over else "waits", ""))[0]
+        outcome = heard.get(signal.n, ("late" if is_over else "waits", ""))[0]
         state = {"refused": "late", "waits": "late" if is_over else "waits"}.get(outcome, outcome)
-        said: Mapping[str, Any] = from_json(body)
-        decided: Mapping[str, Any] = said.get("decision") or {}
-        answer = " ".join(filter(None, (str(decided.get("decision") or ""), str(decided.get("reason") or ""))))
-        text = answer if kind == "approve" else text_of_signal(said) or ""
-        waits_for = _WAITS_FOR.get(kind, "waits until the run hears it") if state == "waits" else None
-        made = Told(n=n, at=at, kind=kind, text=text, by=who, state=cast("ToldState", state), waits_for=waits_for)
-        found.append(made)
+        decided = as_object(signal.body.get("decision"))
+        answer = " ".join(str(decided[each]) for each in ("decision", "reason") if decided.get(each))
+        found.append(
+            Told(
+                n=signal.n,
+                at=signal.at,
+                kind=signal.kind,
+                text=answer if signal.kind == "approve" else signal.text or "",
+                by=signal.who,
+                state=cast("ToldState", state),
+                waits_for=_WAITS_FOR.get(signal.kind, "waits until the run hears it") if state == "waits" else None,
+            )
+        )
     return found
 
 
-class RecordedHandle:
-    """Says something to one recorded run, as `RunHandle` of `journeyman.durable` does to a durable run."""
+_OF_A_TEAM: Final[dict[SignalKind, str]] = {
+    **dict.fromkeys(
+        ("steer", "follow_up"), "Nobody can say something to a team from outside: say it to the program that leads it."
+    ),
+    "stop": "A team cannot be stopped from outside: stop the program that leads it.",
+}
+
+
+class RecordedSignals:
+    """The signals of a recorded run, which its recorder hears."""
 
     def __init__(self, recordings: Recordings, run: RecordedRun) -> None:
         """`recordings` stay open as long as this is used."""
-        self._recordings = recordings
-        self._run = run
+        self._recordings, self._run, self.now = recordings, run, time.time
+        self.refuses: Final = _OF_A_TEAM if run.kind == "team" else {}
 
-    @refuse_old_arguments
-    async def steer(self, text: str, *, who: str | None = None, idempotency_key: str | None = None) -> None:
-        """Say something before the next model call.
+    # In threads: a store that is busy, or far away, must not hold the event loop.
 
-        Raises:
-            ValueError: the text is blank, or the recording takes no such words.
-            RunOver: the run has ended.
-            LookupError: the words were refused; the text says why.
-        """
-        await self._say("steer", text, idempotency_key, who)
+    async def questions(self) -> Sequence[PendingQuestion]:
+        return await asyncio.to_thread(open_questions, self._recordings, self._run)
 
-    @refuse_old_arguments
-    async def follow_up(self, text: str, *, who: str | None = None, idempotency_key: str | None = None) -> None:
-        """Say something when nothing else is left to do. Raises what `steer` raises."""
-        await self._say("follow_up", text, idempotency_key, who)
+    async def sent(self) -> Sequence[Signal]:
+        return await asyncio.to_thread(signals_of, self._recordings, self._run.id)
 
-    async def _say(self, kind: str, text: str, dedup: str | None, who: str | None) -> None:
-        if not text.strip():
-            raise ValueError("The text is blank: there is nothing to say.")
-        if self._run.kind == "team":
-            raise ValueError("Nobody can say something to a team from outside: say it to the program that leads it.")
-        await self._send(kind, {"text": text}, dedup or secrets.token_hex(8), who)
-
-    @refuse_old_arguments
-    async def approve(self, question_id: str, decision: Decision, *, who: str | None = None) -> OpenQuestion:
-        """Answer the question about a call that waits, and return the question. The first answer counts.
-
-        Raises:
-            LookupError: no question waits under this id, or it was answered before. The text says by whom and when.
-            RunOver: the run has ended.
-        """
-        return await self._settle("approve", question_id, {"decision": DECISION.document_of(decision)}, who)
-
-    @refuse_old_arguments
-    async def answer(self, question_id: str, text: str, *, who: str | None = None) -> OpenQuestion:
-        """Answer a question of the model, and return it. The first answer counts.
-
-        Raises:
-            ValueError: the text is blank.
-            LookupError, RunOver: as for `approve`.
-        """
-        if not text.strip():
-            raise ValueError("The text is blank: there is nothing to say.")
-        return await self._settle("answer", question_id, {"text": text}, who)
-
-    async def stop(self, reason: str = "stopped from outside", *, who: str | None = None) -> None:
-        """End what goes on: a run, or the turn of a chat, ends as `EXECUTION_CANCELLED`.
-
-        Raises:
-            RunOver: it has ended.
-            ValueError: the recording takes no such words.
-        """
-        if self._run.kind == "team":
-            raise ValueError("A team cannot be stopped from outside: stop the program that leads it.")
-        # A chat has many turns, and each of them may be stopped.
-        # Any other run is stopped once: a second word of it is not stored.
-        dedup = secrets.token_hex(8) if self._run.kind == "chat" else "stop"
-        await self._send("stop", {"reason": reason}, dedup, who)
-
-    async def hold(self, *, who: str | None = None) -> None:
-        """Let no further model call or tool call begin until the run is released.
-
-        Raises:
-            RunOver: it has ended.
-        """
-        await self._send("hold", {}, secrets.token_hex(8), who)
-
-    async def release(self, *, who: str | None = None) -> None:
-        """Let a held run go on. Raises what `hold` raises."""
-        await self._send("release", {}, secrets.token_hex(8), who)
-
-    async def withdraw(self, n: int, *, who: str | None = None) -> None:
-        """Take back the word with this number, which waits to be said.
-
-        Raises:
-            LookupError: it no longer waits.
-            RunOver: the run has ended.
-        """
-        await self._send("withdraw", {"text": str(n)}, str(n), who)
-
-    async def _settle(
-        self, kind: Literal["approve", "answer"], question_id: str, body: JsonObject, who: str | None
-    ) -> OpenQuestion:
-        # In a thread: a store that is busy, or far away, must not hold the event loop.
-        waiting = await asyncio.to_thread(open_questions, self._recordings, self._run)
-        asked = [each for each in waiting if each.kind == kind and each.question_id == question_id] or [
-            each
-            for each in waiting
-            if each.kind == kind and len(question_id) >= _SHORTEST_DIGEST and each.question_id.startswith(question_id)
-        ]
-        if not asked:
-            raise LookupError(await asyncio.to_thread(self._nothing_waits, question_id, waiting))
-        question = asked[0]
-        bound = {} if question.question_id == question.key else {"digest": question.question_id}
-        if not await self._send(kind, {**body, **bound}, question.key, who):
-            raise LookupError(await asyncio.to_thread(self._nothing_waits, question_id, ()))
-        return question
-
-    def _find_answer(self, question_id: str) -> str | None:
-        """Say what was answered to a question from outside, by whom and when."""
-        query = (
-            "SELECT body, at, who FROM jm_signals WHERE run = ? AND kind IN ('approve', 'answer')"
-            " AND (dedup = ? OR substr(body ->> 'digest', 1, ?) = ?) ORDER BY n"
-        )
-        given = (self._run.id, question_id, max(len(question_id), _SHORTEST_DIGEST), question_id)
-        for body, at, who in self._recordings.file.rows(query, given):
-            facts: Mapping[str, Any] = from_json(body).get("decision") or {}
-            return (
-                f"This was answered before: {facts.get('decision', 'a text')}, by {who}, {time.time() - at:,.0f} s ago."
-            )
-        return None
-
-    def _nothing_waits(self, question_id: str, waiting: Sequence[OpenQuestion]) -> str:
-        if (answered := self._find_answer(question_id)) is not None:
-            return answered
-        names = ", ".join(f"{each.question_id[:12]} ({each.tool})" for each in waiting)
-        waits = f"It waits for {names}." if names else "It waits for nobody."
-        return f"No question waits under {quoted(question_id[:64])} in the recording {self._run.id}. {waits}"
-
-    async def _send(self, kind: str, body: JsonObject, dedup: str, who: str | None) -> bool:
-        """Store a word, and wait a moment for what becomes of it. False: this was said before."""
-        try:
-            n = await asyncio.to_thread(self._stored, kind, body, dedup, who or somebody())
-        except RunOver:
-            answered = await asyncio.to_thread(self._find_answer, dedup)
-            if kind in ("approve", "answer") and answered is not None:  # which the run may have ended with
-                raise LookupError(answered) from None
-            raise
+    async def send(self, signal: Signal) -> bool:
+        """Store a word, and wait a moment for what becomes of it."""
+        if signal.kind == "stop" and self._run.kind == "chat":  # it has many turns, and each of them may be stopped
+            signal = signal._replace(dedup=secrets.token_hex(8))
+        n = await asyncio.to_thread(self._put, signal)
         until = time.monotonic() + _PATIENCE_S
         while n is not None:
             run = await asyncio.to_thread(self._recordings.find, self._run.id)
@@ -280,7 +164,8 @@ class RecordedHandle:
                     break
         return n is not None
 
-    def _stored(self, kind: str, body: JsonObject, dedup: str, who: str) -> int | None:
+    def _put(self, signal: Signal) -> int | None:
+        """Put a word among the signals, and return its number. None: it was said before."""
         run = self._recordings.find(self._run.id)
         if run.kind == "durable":
             raise StoreError(
@@ -289,9 +174,7 @@ class RecordedHandle:
             )
         if run.status != "running":
             raise RunOver(run.id, run.code or run.status)
-        at, file = time.time(), self._recordings.file
-        file.say((run.id, kind, dedup, json.dumps(body), at, who))
+        self._recordings.file.say((*signal[1:4], json.dumps(signal.body), signal.at, signal.who))
         # If the answer to that was lost, it was said more than once, and stands there once.
-        query = "SELECT n FROM jm_signals WHERE (run, kind, dedup, at, who) = (?, ?, ?, ?, ?)"
-        found = file.rows(query, (run.id, kind, dedup, at, who))
-        return found[0][0] if found else None
+        stored = [each for each in signals_of(self._recordings, self._run.id) if each._replace(n=0) == signal]
+        return stored[0].n if stored else None

@@ -8,34 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from journeyman.cancellation import current_scope
 from journeyman.errors import name_and_words
 from journeyman.events import SignalTaken, SinkEvent
 from journeyman.events.noted import SignalOutcome
 from journeyman.gate import DECISION
-from journeyman.inbox import Outside, Queue, Receipt, text_of_signal
+from journeyman.inbox import Outside, Queue, Receipt
 from journeyman.questions import PendingQuestions
-from journeyman.types import JsonObject, RunPath
+from journeyman.signals import Signal
+from journeyman.types import RunPath
 
 _QUEUES: Final[dict[str, Queue]] = {"steer": "steering", "follow_up": "follow_ups"}
 _OUTCOMES: Final[dict[str, SignalOutcome]] = {"delivered": "taken", "withdrawn": "withdrawn"}
 """The outcome of a text that was to be said, by the status of its receipt."""
-
-
-class SignalRow(NamedTuple):
-    """One word from outside, as it is stored. It is never changed."""
-
-    n: int
-    run: str
-    kind: str
-    dedup: str
-    """Of one run and kind, the second with the same is not stored: of an answer, the id of what it answers."""
-    body: JsonObject
-    at: float
-    """Seconds since 1970."""
-    who: str
 
 
 class FromOutside:
@@ -57,7 +44,7 @@ class FromOutside:
         """The questions that wait for an answer; a chat has its own in place of them."""
         self._released = asyncio.Event()
         self._released.set()
-        self._said: dict[int, tuple[SignalRow, Receipt]] = {}
+        self._said: dict[int, tuple[Signal, Receipt]] = {}
         """What waits to be said, by number."""
         self._say: Callable[[str, Queue], Receipt] | None = None
         self._withdraw: Callable[[Receipt], bool] | None = None
@@ -89,7 +76,7 @@ class FromOutside:
 
     # -- words that come
 
-    def deliver(self, word: SignalRow) -> None:
+    def deliver(self, word: Signal) -> None:
         """Do what a word says, and take down what became of it."""
         try:
             outcome, why = self._obey(word)
@@ -97,7 +84,7 @@ class FromOutside:
             outcome, why = "refused", name_and_words(error)
         self._note(word, outcome, why)
 
-    def _obey(self, word: SignalRow) -> tuple[SignalOutcome, str]:
+    def _obey(self, word: Signal) -> tuple[SignalOutcome, str]:
         text = str(word.body.get("text") or "")
         match word.kind:
             case "approve" | "answer":
@@ -123,7 +110,7 @@ class FromOutside:
                 return "refused", "nobody here does that"
         return "taken", ""
 
-    def _answer_question(self, word: SignalRow, text: str) -> tuple[SignalOutcome, str]:
+    def _answer_question(self, word: Signal, text: str) -> tuple[SignalOutcome, str]:
         answer = DECISION.read(word.body.get("decision")) if word.kind == "approve" else text
         # What was asked may have been answered, and another call have come in its place, while somebody decided.
         about = str(word.body.get("digest") or "")
@@ -155,7 +142,7 @@ class FromOutside:
             self._note(word, "late", "it has ended")
         self._said.clear()
 
-    def _note(self, word: SignalRow, outcome: SignalOutcome, why: str) -> None:
+    def _note(self, word: Signal, outcome: SignalOutcome, why: str) -> None:
         says_it = outcome != "withdrawn" and word.kind in ("steer", "follow_up", "answer", "stop")
         self._record(
             SignalTaken(
@@ -165,7 +152,7 @@ class FromOutside:
                 who=word.who,
                 outcome=outcome,
                 id=word.dedup,
-                text=text_of_signal(word.body) if says_it else None,
+                text=word.text if says_it else None,
                 why=why,
             )
         )

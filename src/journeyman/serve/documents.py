@@ -13,8 +13,8 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from typing_extensions import TypedDict
 
 from journeyman.data import lazy_dataclass
-from journeyman.durable.records import QuestionKind
 from journeyman.run_status import RunStatus
+from journeyman.signals import QuestionKind
 from journeyman.types import Usage
 
 ID: Final = "^[A-Za-z0-9._~-]{1,100}$"

@@ -49,6 +49,7 @@ from journeyman.questions import answered_event
 from journeyman.serve.live import KeptRuns, Live, Past, ServeLimits
 from journeyman.serve.refusals import RETRY_S, Refusal, invalid_input, key_of, nothing, owner_of
 from journeyman.session import TURN, Snapshot, turn_name
+from journeyman.signals import AnsweredBefore
 
 Deps: TypeAlias = Callable[[str], "object | Awaitable[object]"]
 """Makes what the agents use for an owner."""
@@ -741,7 +742,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         """Answer a question. The first answer counts.
 
         Raises:
-            Refusal: nothing waits under this id, or it was answered before.
+            Refusal: nothing waits under this id, or it was answered before. The text says what was answered.
         """
         handle = await self.handle(run)
         try:
@@ -754,7 +755,11 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             is_noted = row is not None and any(each.question_id == id for each in questions_of(row))
             if not is_noted and live is not None and live.answer_here(id, answer):  # it is about to be noted
                 return
-            text = "Nothing waits for an answer under this id, or it was answered before."
+            text = "Nothing waits for an answer under this id."
+            if isinstance(error, AnsweredBefore):
+                # How the server's people are called, and their machines, is not for its clients.
+                by = "you" if error.who == who else "somebody else"
+                text = f"This was answered before: {error.word}, by {by}."
             raise Refusal(409, "NOT_WAITING", text, "Look at what it waits for.") from error
         if self._worker is not None:
             self._worker.reconsider(handle.id)

@@ -11,22 +11,21 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
 from journeyman.durable.durable import Durable
-from journeyman.durable.handle import RunHandle
 from journeyman.environment import somebody
 from journeyman.errors import RunOver, RunUnknown
 from journeyman.gate import Allow, Decision, Deny, Extent, Rewrite
-from journeyman.record.operator import RecordedHandle
+from journeyman.record.operator import RecordedSignals
 from journeyman.record.reading import RecordedRun, Recordings
+from journeyman.signals import SignalHandle
 from journeyman.types import JsonObject
 
 _REMEMBERED: Final = 1_000
 _EXTENTS: Final[dict[str, Extent]] = {"once": "once", "run": "session", "session": "session", "always": "always"}
-_AnyHandle: TypeAlias = "RunHandle[Any] | RecordedHandle"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +91,12 @@ class Steering:
         key = id, given.kind, given.idempotency_key
         async with self._alone:
             if key not in self._answers:
-                handle: _AnyHandle
+                handle: SignalHandle
                 if is_durable:
                     handle = await (await self._runs()).get(id)
                 else:
                     recordings = self._open_recordings()
-                    handle = RecordedHandle(recordings, await asyncio.to_thread(recordings.find, id))
+                    handle = SignalHandle(id, RecordedSignals(recordings, await asyncio.to_thread(recordings.find, id)))
                 try:
                     self._answers[key] = SteeringAnswer(status="taken", told=await _carry_out(handle, given))
                 except RunOver as over:
@@ -138,7 +137,7 @@ class Steering:
         return self._recordings
 
 
-async def _carry_out(handle: _AnyHandle, given: Given) -> str:
+async def _carry_out(handle: SignalHandle, given: Given) -> str:
     """Say it, and return what was done, as one sentence."""
     who = f"{somebody()} in the viewer"
     match given.kind:
@@ -164,13 +163,11 @@ async def _carry_out(handle: _AnyHandle, given: Given) -> str:
     return told
 
 
-async def _put_message(handle: _AnyHandle, given: Given, who: str) -> str:
+async def _put_message(handle: SignalHandle, given: Given, who: str) -> str:
     """Say a text, or take one back."""
     if given.kind == "steer":
         await handle.steer(given.text, who=who, idempotency_key=given.idempotency_key)
         return "It is said before the next model call."
-    if isinstance(handle, RunHandle):
-        raise ValueError("A durable run takes no follow-ups, and nothing that was said to it is taken back: steer it.")
     if given.kind == "follow_up":
         await handle.follow_up(given.text, who=who, idempotency_key=given.idempotency_key)
         return "It is said when nothing else is left to do."

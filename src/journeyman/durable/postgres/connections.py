@@ -17,8 +17,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from journeyman.durable.postgres import statements as sql
-from journeyman.durable.records import Change, Record, Row, Signal
+from journeyman.durable.records import Change, Record, Row
 from journeyman.session import Snapshot
+from journeyman.signals import Signal
 from journeyman.store.client import Client, is_read_only, rows_of, take_lock_of, wait_in_loop
 from journeyman.store.database import HELD, Database, restored, storable_value
 from journeyman.store.log import SessionRecord, readable_records, seal_records

@@ -45,7 +45,6 @@ from journeyman.durable.records import (
     QueueState,
     Record,
     Row,
-    Signal,
     Status,
     queue_state,
     wall_clock,
@@ -53,6 +52,7 @@ from journeyman.durable.records import (
 from journeyman.durable.rules import RowRule, return_row
 from journeyman.errors import StoreError
 from journeyman.session import Snapshot
+from journeyman.signals import Signal
 from journeyman.store.client import rows_of
 from journeyman.store.database import MIGRATING
 from journeyman.store.postgres import PostgresSessions
