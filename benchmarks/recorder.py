@@ -1,25 +1,39 @@
-"""What recording and telemetry cost: the loop's own time, room on the disk, and how fast recordings are found."""
+"""What recording and telemetry cost: the loop's own time, that of durable steps that are written meanwhile, room on the
+disk, and how fast recordings are found.
+
+What takes two processes starts the other one itself: `python -m benchmarks.recorder FOLDER recorded`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from random import Random
+from statistics import quantiles
 from tempfile import TemporaryDirectory
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 
 from benchmarks.measuring import Effort, Row, alone, compared, taking_turns
+from benchmarks.server import ROOT
 from benchmarks.work import MAX_ITERATIONS, PROMPT
 from journeyman import Agent, Limits, Runtime, run, tool
+from journeyman.durable import Durable
+from journeyman.events import Event, StepStored
+from journeyman.loop.finish import END_STEP
 from journeyman.model import Request, Response
 from journeyman.otel import OpenTelemetry
 from journeyman.record import Recorder, Recordings
 from journeyman.store.file import File
 from journeyman.store.recordings import EVENTS, events_path
 from journeyman.testing.scripted import FunctionModel, call, say
+from journeyman.types import Effect
 
 
 def measure(effort: Effort) -> list[Row]:
@@ -28,19 +42,23 @@ def measure(effort: Effort) -> list[Row]:
         return [
             *asyncio.run(_iterations(Path(folder) / "runs.db", effort)),
             *asyncio.run(_told(effort)),
+            *_steps_beside(effort),
             asyncio.run(_room(Path(folder) / "room.db", effort.size(200))),
             *_searches(Path(folder) / "many.db", runs=effort.size(100_000), events=effort.size(1_000_000)),
         ]
 
 
-def _reader(iterations: int) -> Agent:
+_RUNS = 20
+
+
+def _reader(iterations: int, *, effect: Effect = "idempotent") -> Agent:
     answers = [*[say(call("read", id=f"call_{turn}")) for turn in range(iterations - 1)], say("Done.")]
     chance = Random(7)
 
     async def answer(request: Request) -> Response:
         return answers[len(request.messages) // 2]
 
-    @tool(effect="idempotent")
+    @tool(effect=effect)
     async def read() -> str:
         """Read a page."""
         return chance.randbytes(1_000).hex()
@@ -82,6 +100,72 @@ async def _told(effort: Effort) -> list[Row]:
         compared(what, costs, ours="told", reference="without", unit="us CPU of the loop / iteration", scale=1e6),
         alone(f"{what}: more than without", more, unit="us CPU of the loop / iteration"),
     ]
+
+
+def _steps_beside(effort: Effort) -> list[Row]:
+    """Measure how long durable steps take to be written while all is recorded, here and in another process."""
+    late: dict[str, list[float]] = {"without": [], "recorded": [], "without, beside runs": [], "beside a recorder": []}
+    for _ in range(effort.rounds(9)):
+        for name, each in late.items():
+            with TemporaryDirectory() as folder, _others(name.partition("beside ")[2]):
+                took_s = asyncio.run(
+                    _write_steps(Path(folder), iterations=effort.size(20), is_recorded="out" not in name)
+                )
+            each.append(quantiles(took_s, n=100, method="inclusive")[98])
+    pairs = (("recorded", "without"), ("beside a recorder", "without, beside runs"))
+    return [
+        compared(
+            f"a durable step is written, {_RUNS} runs at once, {ours}: p99",
+            late,
+            **{"ours": ours, "reference": theirs},
+            unit="ms",
+            scale=1e3,
+            target="≤ 1.5",
+        )
+        for ours, theirs in pairs
+    ]
+
+
+async def _write_steps(folder: Path, *, iterations: int, is_recorded: bool) -> list[float]:
+    """Carry runs out at once, and return how long each of their steps took to be written, except for their ends: an end
+    writes the whole conversation."""
+    took_s: list[float] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, StepStored) and event.key != END_STEP.key:
+            took_s.append(event.duration_s)
+
+    agent = _reader(iterations, effect="once")
+    with Recorder(folder / "runs.db") if is_recorded else nullcontext() as recorder:
+        runtime = Runtime(recorder=recorder)
+        async with Durable(folder / "runs.db", on_event=hear) as durable:
+            await asyncio.gather(*(durable.run(agent, PROMPT, runtime=runtime) for _ in range(_RUNS)))
+    return took_s
+
+
+@contextmanager
+def _others(what: str) -> Generator[None]:
+    """Let another process carry out runs meanwhile: `runs`, or those of `a recorder`."""
+    if not what:
+        yield
+        return
+    with TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "benchmarks.recorder", folder, "recorded" if what == "a recorder" else "plain"]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as other:
+            try:
+                if other.stdout is None or not other.stdout.readline():
+                    raise RuntimeError("The other process did not start; it says why above.")
+                yield
+            finally:
+                other.kill()
+
+
+def _carry_out_runs(folder: Path, *, is_recorded: bool) -> None:
+    """Carry out one lot of runs after the other, until this process is killed."""
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    while True:
+        asyncio.run(_write_steps(folder, iterations=20, is_recorded=is_recorded))
 
 
 async def _room(path: Path, iterations: int) -> Row:
@@ -131,3 +215,7 @@ def _searches(path: Path, *, runs: int, events: int) -> list[Row]:
         alone(f"the newest of {runs:,} recordings", [listed_ms], unit="ms", target="≤ 200"),
         alone(f"a search through {events:,} events", [searched_ms], unit="ms", target="≤ 300"),
     ]
+
+
+if __name__ == "__main__":
+    _carry_out_runs(Path(sys.argv[1]), is_recorded=sys.argv[2] == "recorded")

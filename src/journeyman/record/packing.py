@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
@@ -96,9 +96,9 @@ class Folder:
         self._texts.append("".join([*parts, text[end:]]) if parts else text)
         return len(self._added) - 1
 
-    def done(self) -> list[Folded]:
-        """Return what became of each text, by its number."""
-        clean = self._redactor.redacted_texts(self._texts)
+    def done(self, pace: Callable[[Sequence[str]], Iterable[str]] = iter) -> list[Folded]:
+        """Return what became of each text, by its number. `pace` goes through the texts."""
+        clean = self._redactor.redacted_texts(pace(self._texts))
         return [
             Folded(clean[place], ()) if not strings else self._folded(clean[place], clean, strings)
             for place, strings in self._added

@@ -12,14 +12,14 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from journeyman.definition import explain_arguments
@@ -337,14 +337,19 @@ def around(url: str, headers: Mapping[str, str]) -> JsonObject:
 # and never a run.
 
 _log = logging.getLogger("journeyman")
+T = TypeVar("T")
 
 MOST_WAITING: Final = 10_000
 """The number of events that may wait to be written before runs wait for them: the memory that a slow disk costs."""
 _BATCH_S: Final = 0.05
 """The seconds for which an event waits for others. A transaction for each event would cost more than the event, and
 nobody who looks notices the delay."""
-_AT_ONCE: Final = 500
+_AT_ONCE: Final = 100
 """The most events that one transaction writes: others may want to write, too."""
+_REST_S: Final = 0.000_1
+_MOST_BEHIND: Final = MOST_WAITING // 2
+"""The thread rests for so long after each event and text, until so many events wait. While a thread computes, whoever
+needs the interpreter waits 5 ms for it; and the event loop needs it after each statement of a step that it writes."""
 _PATIENCE_S: Final = 60.0
 """The seconds for which another process may keep the file."""
 _PRUNE_S: Final = 3_600.0
@@ -535,8 +540,8 @@ class QueueWriter:
             return
         folder, lasts = Folder(self._redactor), self._keeping.lasts(time.time())
         match_answers(batch)
-        prepared = [self._rows.prepare(folder, line, item, lasts) for line, _, item in batch]
-        folded = folder.done()
+        prepared = [self._rows.prepare(folder, line, item, lasts) for line, _, item in self._with_rests(batch)]
+        folded = folder.done(self._with_rests)
         for line in {id(line): line for line, _, _ in batch if not line.n}.values():
             what = (line.id, line.kind, line.agent, self._owner, lasts.until, lasts.until, self._has_content)
             line.take_up(self._patiently((BEGIN, [(*what, line.started, line.started)]))[0])
@@ -545,6 +550,13 @@ class QueueWriter:
             for item, (numbers, spoken) in zip(batch, prepared, strict=True)
         ]
         self._patiently(*self._rows.statements(items, lasts))
+
+    def _with_rests(self, each: Iterable[T]) -> Iterator[T]:
+        """Go through something, and rest after each, unless somebody waits for what is written."""
+        for one in each:
+            yield one
+            if len(self.queue) < _MOST_BEHIND and not self._waiting and not self._is_closing:
+                time.sleep(_REST_S)
 
     def _patiently(self, *said: Statement) -> list[Any]:
         began_s = time.monotonic()

@@ -545,7 +545,7 @@ class Redactor:
         self._is_steady = all(isinstance(each, str | re.Pattern) for each in self._more)
         """False: a function of the program may say something else of the same text."""
 
-    def redacted_texts(self, texts: Sequence[str]) -> list[str]:
+    def redacted_texts(self, texts: Iterable[str]) -> list[str]:
         """Return each text as `redacted_text` does. Short ones that were clean before are not looked through again."""
         known_secrets.current()
         if known_secrets.version != self._version:
