@@ -130,15 +130,11 @@ class Agui:
         self._asked: dict[str, Interrupt] = {}
         self._tools = {each.name for each in live.agent.plan.tools.values() if each.journals_itself and each.external}
         """The client's tools."""
-        self._by_client: set[str] = set()
-        """What is asked where one of them is called."""
         self._wanted: set[str] = set()
         """The ids under which their results are waited for."""
         self._has_begun = False
-        called = [each.event for each in live.entries if segment.open and isinstance(each.event, events.ToolCalled)]
-        by_client = {external_question(each.tool_use_id) for each in called if each.tool_name in self._tools}
         for each in segment.open:
-            self._ask(each, is_by_client=each.question in by_client)
+            self._ask(each)
 
     @property
     def may_pause(self) -> bool:
@@ -190,7 +186,7 @@ class Agui:
         if isinstance(event, Ended):
             yield from self._end_events(event)
         elif isinstance(event, Wanted):
-            self._ask(event, is_by_client=event.question in self._by_client)
+            self._ask(event)
         elif isinstance(event, events.ApprovalAnswered | events.QuestionAnswered):
             self._asked.pop(event.id, None)
             self._wanted.discard(event.id)
@@ -199,11 +195,12 @@ class Agui:
         else:
             yield from self._text_events(event)
 
-    def _ask(self, event: Wanted, *, is_by_client: bool) -> None:
+    def _ask(self, event: Wanted) -> None:
         """Note what is asked, for the end of the run."""
         if event.id in self._segment.answered or event.question in self._live.early:
             return
-        if is_by_client:
+        is_external = event.tool_use_id is not None and event.question == external_question(event.tool_use_id)
+        if is_external and len(event.path) == 1:  # a call that its client was told of, and does the work of
             self._wanted.add(event.id)
         else:
             self._asked[event.id] = interrupt_of(event)
@@ -298,8 +295,6 @@ class Agui:
                     yield from self._begin_call(id, name)
                     yield ui.ToolCallArgsEvent(tool_call_id=id, delta=write_json(given).decode())
                 yield from self._close_messages()
-                if name in self._tools:
-                    self._by_client.add(external_question(id))
             case events.ToolFinished() if name in self._tools and any(
                 isinstance(each.event, events.QuestionAsked) and each.event.question == external_question(id)
                 for each in self._live.entries
