@@ -22,6 +22,13 @@ _READ: Final[Mapping[str, RunStatus]] = {
     **{"live": "running", "success": "done", "failure": "failed"},
 }
 """By the word in a row, that for its status: those of recordings differ."""
+_STORED_AS: Final[Mapping[RunStatus, RunStatus]] = {"died": "running", "cancelled": "failed"}
+"""By statuses that rows may not tell apart from another, that one: nobody can store that his own process has died."""
+
+
+def words_of(status: RunStatus) -> tuple[str, ...]:
+    """Return the words that a row may have of a run with a status. Runs with another one may have them, too."""
+    return tuple([word for word, each in _READ.items() if each in (status, _STORED_AS.get(status))])
 
 
 class StoredStatus(NamedTuple):

@@ -34,6 +34,7 @@ from tests.view.provider import Provider
 from tests.view.stores import record_crew, record_lives, record_reader, record_team
 
 LOOK = say(call("look", {"topic": "tides"}))
+LEFT = {"status": "running", "owner": "somebody"}
 COLUMNS = ("status", "code", "attempts", "iterations", "calls", "tokens", "cost", "events", "view")
 TOKENS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
 Told = Mapping[str, Mapping[str, Any]]
@@ -94,12 +95,13 @@ async def begin_runs(path: Path, recorder: Recorder) -> tuple[dict[str, Result[A
         async for _ in run_many(asking(LOOK), ["a", "b"], runtime=runtime):
             pass
         for around in (runtime, Runtime()):
-            handles = [await durable.start(asking(LOOK), "What?") for _ in range(4)]
+            handles = [await durable.start(asking(LOOK), "What?") for _ in range(5)]
             for handle in handles[1:]:
                 await durable.resume(handle.id, asking(LOOK), runtime=around)
             await handles[2].hold()
-            rule = RowRule(lambda row, _: copy_with(row, status="blocked", why="it differs"))
-            await durable.hub.engine.change(handles[3].id, rule, now=0.0)
+            for handle, facts in zip(handles[3:], ({"status": "blocked", "why": "it differs"}, LEFT), strict=True):
+                rule = RowRule(lambda row, _, facts=facts: copy_with(row, **facts))
+                await durable.hub.engine.change(handle.id, rule, now=0.0)
     return ended, heard
 
 
@@ -130,6 +132,10 @@ async def faces(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> AsyncIt
         forgotten = warm("prune", "--older-than", "0s", "--dry-run", "--store", path).stdout.split()
         assert forgotten
         assert {run["id"] for run in listed if run["status"] in GOES_ON}.isdisjoint(forgotten)
+        assert all(run["status"] in run["why"] for run in listed if not run["is_recorded"] and run["ended"] is None)
+        counted = len(listed), sum(run["status"] in ("failed", "cancelled") for run in listed)
+        assert tuple(sum(day[name] for day in reader.days(2)["days"]) for name in ("runs", "failed")) == counted
+        assert reader.store(read_only=True)["runs"] == len(listed)
         command = json.loads(warm("runs", "--json", "-n", "1000", "--store", path).stdout)
         yield {
             "result": {id: of_result(result) for id, result in ended.items()},

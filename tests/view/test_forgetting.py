@@ -25,11 +25,8 @@ LOOK = say(call("look", {"topic": "tides"}, id="c1"))
 async def recorded(place: Path | str, *names: str) -> dict[str, str]:
     """Record a run of each of these agents, the last one the newest, and return their ids."""
     for name in names:
-        (
-            await run(
-                Agent(name=name, model=ScriptedModel([say("Yes.")])), f"Go, {name}.", runtime=Runtime(recorder=place)
-            )
-        ).unwrap()
+        agent = Agent(name=name, model=ScriptedModel([say("Yes.")]))
+        (await run(agent, f"Go, {name}.", runtime=Runtime(recorder=place))).unwrap()
     with Recordings(place) as recordings:
         return {each.agent: each.id for each in recordings.runs()}
 
@@ -50,9 +47,8 @@ async def test_runs_are_forgotten_with_all_that_is_stored_of_them(place: str) ->
         assert (await desk.get("/api/store"))["runs"] == 1
         assert await desk.status(f"/api/runs/{ids['one']}/events") == 404
     with Recordings(place) as recordings:
-        assert recordings.file.rows("SELECT DISTINCT run FROM rec_events") == recordings.file.rows(
-            "SELECT n FROM rec_runs"
-        )
+        found = recordings.file.rows
+        assert found("SELECT DISTINCT run FROM rec_events") == found("SELECT n FROM rec_runs")
 
 
 async def test_while_one_of_them_goes_on_none_is_forgotten(place: str) -> None:
@@ -63,10 +59,8 @@ async def test_while_one_of_them_goes_on_none_is_forgotten(place: str) -> None:
             id = await desk.newest()
             asked = await desk.waiting(id)
             told = await desk.forget(ids["one"], id)
-            assert (told["http"], told["error"]) == (
-                409,
-                f"The run {id} of scout has not ended. Nothing was forgotten.",
-            )
+            error = f"The run {id} of scout has not ended. Nothing was forgotten."
+            assert (told["http"], told["error"]) == (409, error)
             assert told["hint"] == "Stop what goes on first, or leave it out."
             assert await shown(desk) == ["scout", "one"]
             await desk.say(id, kind="approve", decision="allow", question_id=asked["question_id"])
@@ -118,9 +112,8 @@ async def test_what_may_not_be_asked_forgets_nothing(
     [id] = (await recorded(path, "one")).values()
     told = json.dumps(body or {"runs": ["{}"]}).replace("{}", id).encode()
     async with viewing(path) as desk:
-        assert (
-            await desk.status("/api/forget", "POST", told, **{"content_type": "application/json", **headers}) == status
-        )
+        given = {"content_type": "application/json", **headers}
+        assert await desk.status("/api/forget", "POST", told, **given) == status
         assert await desk.status("/api/forget") == 404
         assert await shown(desk) == ["one"]
     async with viewing(path, read_only=True) as desk:

@@ -30,7 +30,7 @@ export interface Run {
   code: string | null; // The code of the failure; for a chat, that of its last turn.
   attempts: number; // How many attempts the outermost run made; for a chat, all its turns together.
   iterations: number; // How many model calls were made, including those of the runs inside.
-  calls: number; // How many tool calls were made, including those of the runs inside.
+  calls: number | null; // How many tool calls were made, including those of the runs inside; None: nobody has recorded them.
   children: number; // How many runs are inside.
   usage: Usage; // What all these runs used; its `cost` is None if the cost of any response is unknown.
   bytes: number; // About how many bytes it takes on the disk.
@@ -38,7 +38,6 @@ export interface Run {
   why: string | null; // Why the recording ended before the run did; None if it did not.
   is_recorded?: boolean; // False: it is a durable run that is not recorded, of which only the figures of its row are known.
   waits?: "approval" | "an answer"; // What a live run waits for from a person.
-  has_steps_only?: boolean; // True for a durable run that nobody has recorded: its events are made of its steps, and numbered like them.
 }
 
 /** Something that happened in a run: an event of `journeyman.events`, in its JSON form. */

@@ -92,7 +92,7 @@ export class Recording {
       if (events.some((event) => /^(ModelResponded|RunFailed|SignalTaken)$/.test(event.type))) this.askSoon();
     });
     heard<Run>("run", (run) => {
-      const isAnother = run.has_steps_only !== this.run?.has_steps_only;
+      const isAnother = this.run !== null && run.is_recorded !== this.run.is_recorded;
       this.run = run;
       if (isAnother) {
         // A worker has begun to record it: its events are others now, with other numbers.

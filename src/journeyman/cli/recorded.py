@@ -65,15 +65,9 @@ def open_recordings(place: StorePlace) -> Generator[Recordings]:
 
 
 def documents(infos: Sequence[RecordedRun]) -> list[dict[str, Any]]:
-    """Return recordings as JSON values. Of a run that is not recorded, nobody knows the calls."""
-    return [
-        {
-            **adapter_of(RecordedRun).dump_python(info, mode="json"),
-            "duration_s": info.duration_s,
-            **({} if info.is_recorded else {"calls": None}),
-        }
-        for info in infos
-    ]
+    """Return recordings as JSON values."""
+    dumped = adapter_of(list[RecordedRun]).dump_python([*infos], mode="json")
+    return [{**told, "duration_s": info.duration_s} for told, info in zip(dumped, infos, strict=True)]
 
 
 # -- one recording -----------------------------------------------------------------------------------------------------
@@ -348,31 +342,18 @@ FORMS: Final[dict[str, Callable[[Recordings, RecordedRun], Iterator[str]]]] = {
 # -- forgetting --------------------------------------------------------------------------------------------------------
 
 
-def prune(
-    place: StorePlace, ids: Sequence[str], *, older_s: float, ended: Ended | None, dry: bool
-) -> tuple[list[str], dict[str, bool]]:
-    """Forget recordings that have `ended`: those with these ids, or those that ended so long ago. Return their ids, and
-    those of durable runs: False where there is no recording, True where there is one, too.
+def choose_ended(
+    recordings: Recordings, ids: Sequence[str], *, older_s: float, ended: Ended | None
+) -> tuple[list[RecordedRun], dict[str, bool]]:
+    """Return recordings that have `ended`, those with these ids, or those that ended so long ago; and the ids of
+    durable runs: False where there is no recording, True where there is one, too.
 
     Raises:
         Refused: one of them goes on.
     """
-    with open_recordings(place) as recordings:
-        if ids:
-            chosen, durable = _find_named(recordings, ids)
-        else:
-            chosen, durable = [run for run in recordings.older(time.time() - older_s) if run.status not in GOES_ON], {}
-        if live := [run.id for run in chosen if run.status in GOES_ON]:
-            raise Refused(f"The recording {live[0]} goes on.", "Forget it once its run has ended.")
-        chosen = [run for run in chosen if ended in (None, "done" if run.status == "done" else "failed")]
-        if not dry and chosen and (notice := recordings.forget(chosen)) is not None:
-            tell(notice)
-    return [run.id for run in chosen], durable
-
-
-def _find_named(recordings: Recordings, ids: Sequence[str]) -> tuple[list[RecordedRun], dict[str, bool]]:
-    """Return the recordings with these ids, and the ids of durable runs, as `prune` does."""
     found, durable = list[RecordedRun](), dict[str, bool]()
+    if not ids:
+        found += [run for run in recordings.older(time.time() - older_s) if run.status not in GOES_ON]
     for id in ids:
         try:
             found.append(recordings.find(id))
@@ -382,7 +363,9 @@ def _find_named(recordings: Recordings, ids: Sequence[str]) -> tuple[list[Record
             durable[id] = False
         else:
             durable |= {found[-1].id: True} if found[-1].kind == "durable" else {}
-    return found, durable
+    if live := [run.id for run in found if run.status in GOES_ON]:
+        raise Refused(f"The recording {live[0]} goes on.", "Forget it once its run has ended.")
+    return [run for run in found if ended in (None, "done" if run.status == "done" else "failed")], durable
 
 
 # -- recording ---------------------------------------------------------------------------------------------------------

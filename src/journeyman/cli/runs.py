@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -40,7 +40,7 @@ _SHORT_IDS: Final = (18, 23, 36)
 """How much of an id is shown: as much as tells it from the others. The first 18 characters tell the moment."""
 _NAME_SHOWN: Final = 40
 _BEGINNING_SHOWN: Final = 60
-_COLUMNS: Final = ("run", "kind", "agent", "status", "at", "age", "tokens", "cost", "leases", "about")
+_COLUMNS: Final = ("run", "kind", "agent", "status", "work", "age", "tokens", "cost", "leases", "about")
 _FACTS: Final = field_names(ListedRun)
 _QUEUE_COLUMNS: Final = ("delayed", "running", "waiting", "held", "blocked")
 _INPUT_SHOWN: Final = 500
@@ -111,17 +111,15 @@ def _show_queues(place: StorePlace, *, json: bool) -> int:
 
 
 def _row(run: RecordedRun, info: RunInfo | None, id: str, now: float) -> tuple[str, ...]:
-    tokens, cost = (run.usage.total_tokens, run.usage.cost) if info is None else (info.tokens, info.cost)
-    attempt, iteration = (run.attempts, run.iterations) if info is None else (info.attempt, info.iteration)
     return (
         one_line(info.name, _NAME_SHOWN) if info is not None and info.name else id,
         run.kind,
         one_line(run.agent, _NAME_SHOWN),
         run.status if run.code is None else f"{run.status} {run.code}",
-        f"{attempt}/{iteration}" if attempt else "-",
+        f"{run.attempts}/{run.iterations}" if run.attempts else "-",
         _age(now - run.started),
-        f"{tokens:,}",
-        f"${cost:.4f}" if cost else "-",
+        f"{run.usage.total_tokens:,}",
+        f"${run.usage.cost:.4f}" if run.usage.cost else "-",
         "-" if info is None else f"{info.leases}",
         (info and one_line(_pending(info, now), _WAITS_SHOWN)) or one_line(run.input, _BEGINNING_SHOWN),
     )
@@ -406,12 +404,9 @@ def prune(
     older_s = 0.0 if older_than is None else _seconds(older_than)
     statuses: list[Literal["done", "failed"]] = [each for each in ("done", "failed") if status in (None, each)]
 
-    place = find_store(shared.store)  # nothing is forgotten before all that is named was found
-    sizes, others = recorded.prune(place, runs, older_s=older_s, ended=status, dry=True)
+    place = find_store(shared.store)
 
-    async def forget_runs(durable: Durable) -> Sequence[RunInfo]:
-        if runs and not others:
-            return ()
+    async def forget_runs(durable: Durable, others: Mapping[str, bool]) -> Sequence[RunInfo]:
         named = list[RunInfo]()
         for each, is_recorded in others.items():
             with suppress(RunUnknown) if is_recorded else nullcontext():  # its recording may be all that is left
@@ -426,13 +421,14 @@ def prune(
         except ValueError as error:  # it has not ended
             raise Refused(str(error), "Stop it first: journeyman tell RUN stop") from error
 
-    infos = in_store(place, forget_runs)
-    if sizes and not dry_run:
-        named = sizes if runs else ()
-        sizes, _ = recorded.prune(place, named, older_s=older_s, ended=status, dry=False)
-    for each in [*sizes, *[one_line(name_of(info)) for info in infos]]:
+    with recorded.open_recordings(place) as recordings:  # nothing is forgotten before all that is named was found
+        chosen, others = recorded.choose_ended(recordings, runs, older_s=older_s, ended=status)
+        infos = in_store(place, lambda durable: forget_runs(durable, others)) if others or not runs else ()
+        if chosen and not dry_run and (notice := recordings.forget(chosen)) is not None:
+            tell(notice)
+    for each in [*[run.id for run in chosen], *[one_line(name_of(info)) for info in infos]]:
         stdout.write_text(each)
-    told = count(len(infos), "run") + (f" and {count(len(sizes), 'recording')}" if sizes else "")
+    told = count(len(infos), "run") + (f" and {count(len(chosen), 'recording')}" if chosen else "")
     tell(f"{told} {'would be ' if dry_run else ''}forgotten.")
     return 0
 

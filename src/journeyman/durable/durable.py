@@ -54,7 +54,7 @@ from journeyman.loop.run import run as run_once
 from journeyman.loop.state import Options, RunOptions
 from journeyman.loop.watch import traceparent_of
 from journeyman.result import Pending, Result
-from journeyman.run_status import RunStatus
+from journeyman.run_status import RunStatus, words_of
 from journeyman.store.address import read_address
 from journeyman.tools.check import listener_problems
 from journeyman.tools.deps import deps_of_run, lacks_deps
@@ -66,8 +66,6 @@ from journeyman.version import package_version
 
 # Each time it comes back, its steps are read again: somebody who answers at once should not cost that.
 LINGER_S: Final = 5.0
-_STORED: Final = {"cancelled": "failed", "died": "running"}
-"""The words that rows have for what they do not tell apart."""
 _DAY_S: Final = 86_400.0
 _REMIND_S: Final = 60.0
 # A transaction that deletes more would keep others waiting.
@@ -489,7 +487,7 @@ class Durable:
         """Return what is known of runs, newest first, at most `limit`: of one `agent` and of these `statuses`, or of
         all where none is named."""
         self.hub.check()
-        stored: Collection[Any] = {_STORED.get(each, each) for each in statuses}
+        stored: Collection[Any] = {word for each in statuses for word in words_of(each)}
         found, place = list[RunInfo](), None
         while len(found) < limit:
             rows = await self.hub.engine.rows(statuses=stored, agent=agent, older_than=place, limit=limit)

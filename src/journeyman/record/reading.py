@@ -19,12 +19,12 @@ from journeyman.definition import explain_arguments
 from journeyman.errors import StoreError, quoted
 from journeyman.events.json_form import PLACE, RecordedEvent, document_of
 from journeyman.json_numbers import read_object
-from journeyman.narrowing import as_object, is_one_of
+from journeyman.narrowing import as_object
 from journeyman.record.packing import dumped
 from journeyman.record.repeats import SAID, fill_in, forms_of
 from journeyman.record.retention import forget
 from journeyman.record.schema import SHARED, Texts, is_there, shorten_object, storage_at, unpacked_places
-from journeyman.run_status import RunStatus, StoredStatus, status_of
+from journeyman.run_status import RunStatus, StoredStatus, status_of, words_of
 from journeyman.store.address import find_store
 from journeyman.store.recordings import unpack_piece
 from journeyman.store.storage import Storage
@@ -67,8 +67,8 @@ class RecordedRun:
     """How many attempts the outermost run made; for a chat, all its turns together."""
     iterations: int
     """How many model calls were made, including those of the runs inside."""
-    calls: int
-    """How many tool calls were made, including those of the runs inside."""
+    calls: int | None
+    """How many tool calls were made, including those of the runs inside; None: nobody has recorded them."""
     children: int
     """How many runs are inside."""
     usage: Usage
@@ -80,7 +80,8 @@ class RecordedRun:
     why: str | None
     """Why the recording ended before the run did; None if it did not."""
     is_recorded: bool = True
-    """False: it is a durable run that is not recorded, of which only the figures of its row are known."""
+    """False: it is a durable run that is not recorded, of which only the figures of its row are known. What the viewer
+    shows as its events is made of its steps, and numbered like them."""
 
     @property
     def duration_s(self) -> float:
@@ -136,25 +137,16 @@ class TextMatch:
     """The event that holds the text."""
 
 
-_WORDS: Final[dict[RunStatus, tuple[str, ...]]] = {
-    "running": ("live", "running"),
-    "died": ("live", "running"),  # nobody can store that his own process has died
-    "done": ("success", "done"),
-    "failed": ("failure", "failed"),
-    "cancelled": ("failure", "cancelled", "failed"),
-}
-"""The words that rows have for a status, of recordings and of durable runs."""
+_STATUSES: Final[tuple[RunStatus, ...]] = get_args(RunStatus)
+_FAILED: Final[frozenset[RunStatus]] = frozenset(("failed", "cancelled", "died"))
 _RUN_FACTS: Final = (
     *("id", "kind", "agent", "model", "input", "has_content", "started", "seen", "ended", "status", "code"),
     *("attempts", "iterations", "calls", "children", "bytes", "dropped", "why"),
 )
 _USED: Final = ("input_tokens", "cached_tokens", "output_tokens", "cost", "owner", "n")
-_RECORDED: Final = f"SELECT {', '.join(f'r.{name}' for name in (*_RUN_FACTS, *_USED))}"
-_ALONE: Final = (
-    f"{_RECORDED}, NULL AS head, NULL AS head_why, NULL AS head_owner, NULL AS head_ended FROM rec_runs AS r"
-)
-_WITH_HEAD: Final = (
-    f"{_RECORDED}, h.status AS head, h.why AS head_why, h.owner AS head_owner, h.ended AS head_ended"
+_HEAD: Final = "h.status AS head, h.why AS head_why, h.owner AS head_owner, h.ended AS head_ended"
+_RECORDED: Final = (
+    f"SELECT {', '.join(f'r.{name}' for name in (*_RUN_FACTS, *_USED))}, {_HEAD}"
     " FROM rec_runs AS r LEFT JOIN jm_runs AS h ON h.id = r.id"
 )
 """Recordings, and with them how those are that are durable runs of the same store."""
@@ -165,11 +157,20 @@ _UNRECORDED: Final = (
     " + CASE WHEN h.iteration = 0 OR EXISTS (SELECT 1 FROM jm_steps AS s WHERE s.run = h.id AND s.kind = 'model'"
     " AND s.state = 'done' AND s.attempt = h.attempt AND s.iteration = h.iteration) THEN 0 ELSE 1 END AS iterations,"
     " 0 AS calls, 0 AS children, 0 AS bytes, 0 AS dropped, NULL AS why,"
-    " h.tokens AS input_tokens, 0 AS cached_tokens, 0 AS output_tokens, h.cost, NULL AS owner, 0 AS n,"
-    " h.status AS head, h.why AS head_why, h.owner AS head_owner, h.ended AS head_ended FROM jm_runs AS h"
+    f" h.tokens AS input_tokens, 0 AS cached_tokens, 0 AS output_tokens, h.cost, NULL AS owner, 0 AS n, {_HEAD}"
+    " FROM jm_runs AS h"
 )
 """Durable runs in the columns of recordings. The last of their iterations may have got no answer."""
 _NOT_IN_BOTH: Final = " WHERE NOT EXISTS (SELECT 1 FROM rec_runs WHERE rec_runs.id = h.id)"
+# A durable run that is kept in the same store says itself how it is. Not by what was joined: it would be looked up for
+# each run.
+_HEAD_IS: Final = "id IN (SELECT id FROM jm_runs WHERE status {})"
+_HEADS: Final = "SELECT created AS started, status, cost FROM jm_runs"
+_ALL: Final = (
+    f"{_HEADS} UNION ALL SELECT started, status, cost FROM rec_runs AS r"
+    " WHERE NOT EXISTS (SELECT 1 FROM jm_runs WHERE jm_runs.id = r.id)"
+)
+"""What counts of runs are made of, each of which stands here once."""
 _OF_A_RUN: Final = "e.run = (SELECT n FROM rec_runs WHERE id = ?) AND e.n > ?"
 _EVENT: Final = (
     "SELECT e.run, e.n, e.at, e.path, e.kind, e.attempt, e.iteration, e.call, e.tool, e.body, e.refs, m.body, m.refs"
@@ -256,33 +257,25 @@ class Recordings:
             if value is not None:
                 where.append(condition)
                 given.append(value)
-        if status is not None:
-            if not is_one_of(status, RunStatus):
-                raise ValueError(f"No run is {status[:50]!r}: it is one of {', '.join(get_args(RunStatus))}.")
-            # A durable run that is kept in the same store says itself how it is.
-            words = ", ".join([f"'{each}'" for each in _WORDS.get(status, (status,))])
-            where.append(f"(status IN ({words}) OR {self._head_is(f'IN ({words})')})")
-        if failed:
-            own = self._head_is("IN ('failed', 'running')")
-            where.append(f"(status IN ('failure', 'cancelled', 'live') OR {own})")
+        wanted: set[RunStatus] = {*_STATUSES} if status is None else {status}
+        if not wanted.issubset(_STATUSES):
+            raise ValueError(f"No run is {str(status)[:50]!r}: it is one of {', '.join(_STATUSES)}.")
+        wanted = wanted & _FAILED if failed else wanted
+        if len(wanted) < len(_STATUSES):
+            words = ", ".join([f"'{word}'" for each in wanted for word in words_of(each)]) or "NULL"
+            where.append(f"(status IN ({words}) OR {_HEAD_IS.format(f'IN ({words})')})")
         if before is not None:
             where.append("(started, id) < (?, ?)")
             given += (before.started, before.id) if isinstance(before, RecordedRun) else before
-        found: list[RecordedRun] = []
-        wanted, page = max(1, min(limit, MOST)), list[RecordedRun]()
-        while len(found) < wanted:  # only a look at its lock tells which of those that have no end are alive
+        found, page, limit = list[RecordedRun](), list[RecordedRun](), max(1, min(limit, MOST))
+        while len(found) < limit:  # only a look at its lock tells which of those that have no end are alive
             last = [page[-1].started, page[-1].id] if page else []
             more = [*where, "(started, id) < (?, ?)"] if page else where
-            page = self.chosen(" AND ".join(more), [*given, *last], unrecorded=unrecorded, limit=wanted)
-            found += [
-                run
-                for run in page
-                if (status is None or run.status == status)
-                and not (failed and run.status not in ("failed", "cancelled", "died"))
-            ]
-            if len(page) < wanted:
+            page = self.chosen(" AND ".join(more), [*given, *last], unrecorded=unrecorded, limit=limit)
+            found += [run for run in page if run.status in wanted]
+            if len(page) < limit:
                 break
-        return found[:wanted]
+        return found[:limit]
 
     def chosen(
         self,
@@ -307,12 +300,8 @@ class Recordings:
 
     def going(self, *, limit: int) -> list[RecordedRun]:
         """Return the runs that may go on, recorded or not, the newest first."""
-        own = self._head_is("NOT IN ('done', 'failed')")
+        own = _HEAD_IS.format("NOT IN ('done', 'failed')")
         return self.chosen(f"(status = 'live' OR {own})", unrecorded=True, limit=limit)
-
-    def _head_is(self, condition: str) -> str:
-        # Not by what was joined: it would be looked up for each run.
-        return f"id IN (SELECT id FROM jm_runs WHERE status {condition})" if self.file.has("jm_runs") else "false"
 
     def heads(self, ids: Sequence[str], columns: Sequence[str]) -> list[dict[str, Any]]:
         """Return columns of the rows of durable runs with some ids, of those that are there."""
@@ -324,21 +313,32 @@ class Recordings:
             found += self.file.rows(query, some)
         return [dict(zip(columns, row, strict=True)) for row in found]
 
+    def days(self, first: int) -> list[Any]:
+        """Return for each day from one on, counted by UTC since 1970, how many runs began, recorded or not, how many of
+        them failed, and their cost."""
+        if not self.file.has("jm_runs"):
+            return []
+        words = ", ".join(f"'{word}'" for word in words_of("cancelled"))
+        query = (
+            "SELECT CAST(started / 86400 AS INTEGER), count(*),"
+            f" sum(CASE WHEN status IN ({words}) THEN 1 ELSE 0 END), coalesce(sum(cost), 0)"
+            f" FROM ({_ALL if self.has_any else _HEADS}) AS runs WHERE started >= ? GROUP BY 1"
+        )
+        return self.file.rows(query, (first * 86_400.0,))
+
     def count(self) -> int:
         """Return how many runs the store has, recorded or not."""
-        tables = ["rec_runs"] if self.has_any else []
-        if self.file.has("jm_runs"):
-            tables.append(f"jm_runs AS h{_NOT_IN_BOTH if self.has_any else ''}")
+        if not self.file.has("jm_runs"):
+            return 0
+        tables = [f"jm_runs AS h{_NOT_IN_BOTH}", "rec_runs"] if self.has_any else ["jm_runs"]
         return sum(self.file.rows(f"SELECT count(*) FROM {each}")[0][0] for each in tables)
 
     def _list_queries(self, *, unrecorded: bool) -> Sequence[str]:
         """Return the queries for all runs that may be listed, as the store has tables of them."""
-        has_heads, parts = self.file.has("jm_runs"), list[str]()
-        if self.has_any:
-            parts.append(_WITH_HEAD if has_heads else _ALONE)
-        if has_heads and unrecorded:
-            parts.append(_UNRECORDED + (_NOT_IN_BOTH if self.has_any else ""))
-        return parts
+        if not self.file.has("jm_runs"):  # which are made before those of recordings
+            return ()
+        lone = [_UNRECORDED + (_NOT_IN_BOTH if self.has_any else "")] if unrecorded else []
+        return [*([_RECORDED] if self.has_any else []), *lone]
 
     @property
     def has_any(self) -> bool:
@@ -425,23 +425,21 @@ class Recordings:
             most: Of a longer text, only so many characters of its beginning are read. The text is then `{"cut": ...,
                 "characters": about how many it has}`.
         """
-        where, given = [_OF_A_RUN], list[object]([run.id, after])
-        if path is not None:
-            where.append("e.path = ?")
-            given.append("/".join(path))
-        if kinds:
-            where.append(f"e.kind IN ({_marks(kinds)})")
-            given += kinds
-        query = f"{_EVENT} WHERE {' AND '.join(where)} ORDER BY e.n LIMIT ?"
-        return self._events(self._rows(query, [*given, max(1, min(limit, MOST))]), most)
+        more = f" AND e.kind IN ({_marks(kinds)})" if kinds else ""
+        rows = self._part(f"{_EVENT} WHERE {_OF_A_RUN}{more}", (run.id, after, *kinds), path=path, limit=limit)
+        return self._events(rows, most)
+
+    def _part(self, query: str, given: Sequence[object], *, path: RunPath | None, limit: int) -> list[Any]:
+        """Return rows of what is stored of a run, which the query calls `e`, in order."""
+        where, wanted = ("", ()) if path is None else (" AND e.path = ?", ("/".join(path),))
+        return self._rows(f"{query}{where} ORDER BY e.n LIMIT ?", (*given, *wanted, max(1, min(limit, MOST))))
 
     def event_documents(
         self, run: RecordedRun, *, after: int = 0, limit: int = MOST, most: int | None = None
     ) -> list[dict[str, Any]]:
         """Return what `events` does, each in its JSON form: for who shows thousands at once, to whom
         making objects of them would take longer than reading them."""
-        query = f"{_EVENT} WHERE {_OF_A_RUN} ORDER BY e.n LIMIT ?"
-        rows = self._rows(query, (run.id, after, max(1, min(limit, MOST))))
+        rows = self._part(f"{_EVENT} WHERE {_OF_A_RUN}", (run.id, after), path=None, limit=limit)
         stored = _StoredFacts(self.file, most)
         return [
             document_of((n, at, kind, _path_of(path)), row[5:9], stored.read(row))
@@ -533,12 +531,8 @@ class Recordings:
     ) -> list[StoredRequest]:
         """Return the requests of a run in the order in which they were sent. `after`, `path` and `limit` are as for
         `events`."""
-        where, given = [_OF_A_RUN], list[object]([run.id, after])
-        if path is not None:
-            where.append("path = ?")
-            given.append("/".join(path))
-        query = f"SELECT {_REQUEST} FROM rec_requests AS e WHERE {' AND '.join(where)} ORDER BY n LIMIT ?"
-        rows = self._rows(query, [*given, max(1, min(limit, MOST))])
+        query = f"SELECT {_REQUEST} FROM rec_requests AS e WHERE {_OF_A_RUN}"
+        rows = self._part(query, (run.id, after), path=path, limit=limit)
         texts = Texts(self.file, rows[0][0] if rows else 0)
         # Nearly all of a run were sent to the same address with the same headers.
         heads = {around: texts.find(around) for around in {row[9] for row in rows}}
@@ -676,7 +670,7 @@ def _marks(values: Sequence[object]) -> str:
 def _run_of(row: Sequence[Any], is_held: Callable[[str], bool], now: float) -> RecordedRun:
     *facts, plain, cached, out, cost, owner, n, word, why, driver, ended = row
     told = dict(zip(_RUN_FACTS, facts, strict=True))
-    told["is_recorded"] = n > 0
+    told["is_recorded"], told["calls"] = n > 0, told["calls"] if n else None
     head = None if word is None else StoredStatus(word, why, driver, ended)
     recording = StoredStatus(told["status"], told["code"], owner) if n else None
     told["status"] = status = status_of(head, recording, is_held, now=now)

@@ -381,24 +381,23 @@ class _Viewer:  # noqa: PLR0904 - one for each address
     async def say(self, request: Request) -> Response:
         """`Given` is taken; the answer is a `SteeringAnswer`."""
         id, signal = _id(request), adapter_of(Given).validate_json(await self._body(request))
-        is_durable = await self._reader.read(lambda source: source.has_row(id))
-        await self._reader.read(lambda source: source.run(id))  # who is not there is said so
-        return _json_response(await self._steering.say(id, signal, is_durable=is_durable))
+        _, durable = await self._reader.read(lambda source: source.stored([id]))  # who is not there is said so
+        return _json_response(await self._steering.say(id, signal, is_durable=bool(durable)))
 
     async def forget(self, request: Request) -> Response:
         """`Unwanted` is taken: all of these runs are forgotten, or none, where one has not ended."""
         ids = [*dict.fromkeys(adapter_of(Unwanted).validate_json(await self._body(request)).runs)]
         if len(ids) > MOST:
             raise ValueError(f"These are {len(ids):,} runs, and at most {MOST:,} are forgotten at once.")
-        stored = await self._reader.read(lambda source: source.stored(ids))  # who is not there is said so
-        if stored.going:
-            first, *others = stored.going
-            told = f"The run {first['id']} of {first['agent']}"
+        found, durable = await self._reader.read(lambda source: source.stored(ids))  # who is not there is said so
+        if going := [run for run in found if run.status in GOES_ON or (run.id in durable and run.status == "died")]:
+            first, *others = going
+            told = f"The run {first.id} of {first.agent}"
             told += f" and {count(len(others), 'other')} have" if others else " has"
             return refusal(
                 409, f"{told} not ended. Nothing was forgotten.", "Stop what goes on first, or leave it out."
             )
-        notice = await self._steering.forget(stored.recordings, stored.durable)
+        notice = await self._steering.forget([run for run in found if run.is_recorded], durable)
         return _json_response(ForgottenDocument(forgotten=len(ids), notice=notice))
 
     async def _body(self, request: Request) -> bytes:

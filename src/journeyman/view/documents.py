@@ -37,9 +37,6 @@ class RunAddition(TypedDict):
 
     waits: NotRequired[Literal["approval", "an answer"]]
     """What a live run waits for from a person."""
-    has_steps_only: NotRequired[bool]
-    """True for a durable run that nobody has recorded: its events are made of its steps, and numbered like them. How
-    many calls it made is not known: `calls` is null."""
 
 
 class RequestAddition(TypedDict):

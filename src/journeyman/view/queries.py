@@ -85,17 +85,6 @@ class Filters:
     """The name of a tool that was called."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredParts:
-    """The stored parts of some runs: recordings, durable runs, and those that still go on."""
-
-    recordings: Sequence[RecordedRun]
-    durable: Sequence[str]
-    """The ids of those that are durable."""
-    going: Sequence[RunDocument]
-    """Those that have not ended."""
-
-
 class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
     """One open store, for one reader at a time; several may be open at once."""
 
@@ -106,8 +95,6 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             StoreError: as `Recordings` says.
         """
         self.recordings: Final = Recordings(path)
-        self._tables: Final = set[str]()
-        """Those that were found: a table is made when it is first needed, and stays."""
 
     def close(self) -> None:
         """Close the store."""
@@ -182,8 +169,6 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
 
     def _holds(self, run: RunDocument, filters: Filters) -> bool:
         text, id = filters.text, run["id"]
-        if filters.status not in (None, run["status"]):
-            return False
         if filters.tool:
             query = "SELECT 1 FROM rec_events WHERE run = (SELECT n FROM rec_runs WHERE id = ?) AND tool = ? LIMIT 1"
             if not self.recordings.file.rows(query, (id, filters.tool)):
@@ -215,10 +200,15 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         Raises:
             LookupError: there is none with this id.
         """
-        found = self.recordings.chosen("id = ?", (id,), unrecorded=True)
-        if not found:
-            raise LookupError(f"{self.recordings.file.place} has no run {quoted(id[:80])}. It may have been forgotten.")
-        return self._to_document(found[0])
+        return self._to_document(self._find(id))
+
+    def _find(self, id: str) -> RecordedRun:
+        for run in self.recordings.chosen("id = ?", (id,), unrecorded=True):
+            return run
+        raise self._unknown(id)
+
+    def _unknown(self, id: str) -> LookupError:
+        return LookupError(f"{self.recordings.file.place} has no run {quoted(id[:80])}. It may have been forgotten.")
 
     def _to_document(self, run: RecordedRun) -> RunDocument:
         """Return a run as the page has it, with what it waits for from a person as far as its newest events tell."""
@@ -244,55 +234,33 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         found = self.recordings.chosen("id = ?", (id,))
         return found[0] if found else None
 
-    def row(self, id: str) -> Row:
-        """Return the durable run with exactly this id.
+    def _lone_row(self, id: str) -> Row:
+        """Return the durable run with exactly this id, of which there is no recording."""
+        for found in self.recordings.heads([id], _COLUMNS):
+            return Row(**found)
+        raise self._unknown(id)
 
-        Raises:
-            LookupError: there is none.
-        """
-        if (row := self._row(id)) is None:
-            raise LookupError(f"{self.recordings.file.place} has no run {quoted(id[:80])}. It may have been forgotten.")
-        return row
-
-    def _row(self, id: str) -> Row | None:
-        found = self.recordings.heads([id], _COLUMNS)
-        return Row(**found[0]) if found else None
-
-    def has_row(self, id: str) -> bool:
-        """Tell whether a durable run is kept in this store."""
-        return self._row(id) is not None
-
-    def stored(self, ids: Sequence[str]) -> StoredParts:
-        """Return what is stored of the runs with exactly these ids.
+    def stored(self, ids: Sequence[str]) -> tuple[Sequence[RecordedRun], Sequence[str]]:
+        """Return the runs with exactly these ids, recorded or not, and the ids of the durable runs among them.
 
         Raises:
             LookupError: one of them is not there.
         """
-        runs = [self.run(id) for id in ids]
-        rows = {id: row for id in ids if (row := self._row(id)) is not None}
-        open_ones = {id for id, row in rows.items() if row.status not in OVER}
-        return StoredParts(
-            recordings=[found for id in ids if (found := self.recording(id)) is not None],
-            durable=[*rows],
-            going=[run for run in runs if run["status"] in GOES_ON or run["id"] in open_ones],
-        )
-
-    def _has(self, table: str) -> bool:
-        """Tell whether there is a table: a database may be empty, or made by a version before it."""
-        if table not in self._tables and self.recordings.file.has(table):
-            self._tables.add(table)
-        return table in self._tables
+        return [*map(self._find, ids)], [each["id"] for each in self.recordings.heads(ids, ["id"])]
 
     def _unrecorded_document(self, run: RecordedRun) -> RunDocument:
-        document: RunDocument = {**run_document(run), "calls": None, "has_steps_only": True}
-        if (row := self._row(run.id)) is None:  # it was forgotten meanwhile
+        document: RunDocument = run_document(run)
+        try:
+            row = self._lone_row(run.id)
+        except LookupError:  # it was forgotten meanwhile
             return document
         try:
             head = load_head(row)
             model, text = head.model, " ".join(head.input[:2_000].split())[:_SHOWN]
         except RunBlocked as blocked:
             model, text = "", blocked.why[:_SHOWN]
-        waits = "" if row.status in OVER else f" It is {row.status}{f': {row.why}' if row.why else ''}."
+        how = "It has died" if run.status == "died" else f"It is {run.status}"
+        waits = "" if row.status in OVER else f" {how}{f': {row.why}' if row.why else ''}."
         why = f"It was not recorded: only its figures are known, and what it waits for.{waits}"
         return {**document, "model": model, "input": text, "why": why}
 
@@ -300,14 +268,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         """Return the counts of each of the last days, by UTC, the oldest first."""
         today = int(time.time() // 86_400)
         first = today - n_days + 1
-        found: Mapping[int, Any] = {}
-        if self.recordings.has_any:
-            query = (
-                "SELECT CAST(started / 86400 AS INTEGER), count(*),"
-                " sum(CASE WHEN status IN ('failure', 'cancelled') THEN 1 ELSE 0 END), coalesce(sum(cost), 0)"
-                " FROM rec_runs WHERE started >= ? GROUP BY 1"
-            )
-            found = {row[0]: row for row in self.recordings.file.rows(query, (first * 86_400,))}
+        found: Mapping[int, Any] = {day: (day, *sums) for day, *sums in self.recordings.days(first)}
         days = [found.get(day, (day, 0, 0, 0.0)) for day in range(first, today + 1)]
         made = (DayDocument(day=d * 86_400, runs=n, failed=bad, cost=cost) for d, n, bad, cost in days)
         return {"days": [*made]}
@@ -323,7 +284,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         """
         run = self.recording(id)
         if run is None:
-            row = self.row(id)
+            row = self._lone_row(id)
             lone = [each for each in _lone_events(row, self._find_answered(id)) if each["n"] > after][skip:]
             return {"events": lone if most is None else [shorten_object(each, most) for each in lone], "more": False}
         if skip:
@@ -362,7 +323,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         """
         run = self.recording(id)
         found = () if run is None else self.recordings.event_documents(run, after=n - 1, limit=1)
-        for each in found if run is not None else _lone_events(self.row(id), self._find_answered(id)):
+        for each in found if run is not None else _lone_events(self._lone_row(id), self._find_answered(id)):
             if each["n"] == n:
                 return each
         raise LookupError(f"The run {quoted(id[:80])} has no event {n}.")
@@ -409,7 +370,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         """
         run = self.recording(id)
         if run is None:
-            is_over = self.row(id).status in OVER
+            is_over = self._lone_row(id).status in OVER
             query = "SELECT n FROM jm_signals WHERE run = ? AND kind <> 'steer'"  # all but texts are heard at once
             heard = {n: ("taken", "") for (n,) in ([] if is_over else self.recordings.file.rows(query, (id,)))}
             return told(self.recordings, id, heard, is_over=is_over)
@@ -419,7 +380,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
 
     def words(self, id: str) -> dict[str, WordsDocument]:
         """Return the last words of the answers that are being written in a run: each text by its path."""
-        if not self._has("rec_words"):
+        if not self.recordings.has_any:
             return {}
         rows = self.recordings.file.rows("SELECT body FROM rec_words WHERE run = ?", (id,))
         return {} if not rows else {"/".join(each["path"]): each for each in from_json(rows[0][0])}
@@ -446,7 +407,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         Raises:
             StoreError: the store cannot be written.
         """
-        if not self._has("rec_words"):  # nobody who records here can show what is being written
+        if not self.recordings.has_any:  # nobody who records here can show what is being written
             return
         old = [(watcher, time.time() - 60)]
         rows = [(watcher, run, until) for run in {"", *runs}] if until else []

@@ -79,7 +79,7 @@ function Head({ runs }: { runs: [Run, Run] }) {
   const figures: [string, (run: Run) => string, string][] = [
     ["Attempts", (run) => count(run.attempts), difference(one.attempts, other.attempts, false)],
     ["Iterations", (run) => count(run.iterations), difference(one.iterations, other.iterations, false)],
-    ["Calls", (run) => count(run.calls), difference(one.calls, other.calls, false)],
+    ["Calls", (run) => count(run.calls), difference(one.calls ?? 0, other.calls ?? 0, false)],
     ["In", (run) => exact(sentTokens(run.usage)), difference(sentTokens(one.usage), sentTokens(other.usage), true)],
     ["Cached", (run) => percent(run.usage.cache_read_tokens, sentTokens(run.usage)), ""],
     ["Out", (run) => exact(run.usage.output_tokens), difference(one.usage.output_tokens, other.usage.output_tokens, true)],
