@@ -57,7 +57,9 @@ class Segment:
     until: int | None = None
     """The number of its last event, where it ended with an interrupt."""
     interrupts: Sequence[Interrupt] = ()
-    is_first: bool = True
+    begins_in: str | None = None
+    """The step of the turn that goes on where it begins, and where it ended with an interrupt."""
+    ends_in: str | None = None
     open: Sequence[Wanted] = ()
     """What had been asked before it, and is not answered by its request."""
     answered: Collection[str] = ()
@@ -77,9 +79,10 @@ class Threads:
         known = self._segments.setdefault(live, [])
         found = self.find(live, run_id)
         if found is None:
-            after = known[-1].until if known and known[-1].until is not None else live.first - 1
+            before = known[-1] if known else Segment("", live.first - 1)
+            after = live.first - 1 if before.until is None else before.until
             left = [each for each in live.open.values() if each.id not in answered]
-            found = Segment(run_id, after, is_first=not known, open=left, answered=answered)
+            found = Segment(run_id, after, begins_in=before.ends_in, open=left, answered=answered)
             known.append(found)
         return found
 
@@ -156,6 +159,7 @@ class Agui:
     def pause(self) -> bytes:
         """End the run with what waits for an answer."""
         self._segment.until, self._segment.interrupts = self._number, tuple(self._asked.values())
+        self._segment.ends_in = self._step
         return b"".join(self._number_events(list(self._pause_events(self._segment.interrupts)), self._place))
 
     def _number_events(self, told: Sequence[ui.BaseEvent], before: int = 0) -> Iterator[bytes]:
@@ -180,9 +184,9 @@ class Agui:
         if not self._has_begun:
             self._has_begun = True
             yield ui.RunStartedEvent(thread_id=self._thread_id, run_id=self._run_id, protocol_version=PROTOCOL)
-            if not self._segment.is_first and self._live_step(entry) is not None:
-                self._step = self._live_step(entry)
-                yield ui.StepStartedEvent(step_name=self._step or "")
+            if (step := self._segment.begins_in) is not None:
+                self._step = step
+                yield ui.StepStartedEvent(step_name=step)
         if isinstance(event, Ended):
             yield from self._end_events(event)
         elif isinstance(event, Wanted):
@@ -204,18 +208,6 @@ class Agui:
             self._wanted.add(event.id)
         else:
             self._asked[event.id] = interrupt_of(event)
-
-    def _live_step(self, entry: Entry) -> str | None:
-        """Return the attempt that goes on where a run of the protocol goes on with a turn."""
-        for each in reversed(self._live.before(entry)):
-            match each.event:
-                case events.AttemptStarted(path=(_,), attempt=attempt):
-                    return f"attempt {attempt}"
-                case events.AttemptCompleted(path=(_,)):
-                    return None
-                case _:
-                    continue
-        return None
 
     def _text_events(self, event: Event) -> Iterator[ui.BaseEvent]:
         match event:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, Generic, NamedTuple, Protocol
@@ -337,10 +337,6 @@ class Live(Followed[Entry]):
     def since(self, after: int) -> Sequence[Entry]:
         start = bisect_right(self.entries, after, key=lambda entry: entry.number)
         return self.entries[start : start + _MOST_AT_ONCE]
-
-    def before(self, entry: Entry) -> Sequence[Entry]:
-        """Return the events before this one, as far as they are kept."""
-        return self.entries[: bisect_left(self.entries, entry.number, key=lambda each: each.number)]
 
     def begin_life(self, base: float) -> None:
         """Note that it is gone on with here. Its events get higher numbers than those of any life before."""
