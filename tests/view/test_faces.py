@@ -144,7 +144,11 @@ async def faces(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> AsyncIt
             "list": {run["id"]: of_run(run) for run in listed},
             "page": {run["id"]: of_run(reader.run(run["id"])) for run in listed},
             "command": {run["id"]: of_run(run) for run in command["runs"]},
-            "command, durable runs": {run["id"]: of_info(run) for run in command["runs"] if run["kind"] == "durable"},
+            "command, durable runs": {
+                run["id"]: {**of_info(run), "tokens": run["tokens"], "cost": run["cost"]}
+                for run in command["runs"]
+                if run["kind"] == "durable"
+            },
             "handle": {info.id: of_info(adapter_of(RunInfo).dump_python(info)) for info in infos},
             "server": {ids[run["id"]]: of_info(run) for run in documents},
         }

@@ -31,7 +31,7 @@ from journeyman.durable.binding import Program
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import BEGUN, Head, ListedRun, QueueState, Record, RunInfo, info_of, load_head
 from journeyman.errors import InvalidArguments, RunBlocked, RunUnknown, count, quoted
-from journeyman.record.reading import RecordedRun
+from journeyman.record.reading import RecordedRun, Recordings
 from journeyman.run_status import RunStatus
 from journeyman.types import adapter_of
 
@@ -76,8 +76,7 @@ def runs(
         found = store.runs(
             agent=agent, status=status, since=since_s, over_cost=over_cost, unrecorded=True, limit=number
         )
-        heads = store.heads([run.id for run in found if run.kind == "durable"], _FACTS)
-        infos = {facts["id"]: info_of(ListedRun(**facts), store.file.is_held) for facts in heads}
+        infos = _infos(store, found)
     if shared.json:
         durable = [_run_document(infos[run.id]) if run.id in infos else {} for run in found]
         documents = [{**facts, **told} for facts, told in zip(durable, recorded.documents(found), strict=True)]
@@ -90,6 +89,18 @@ def runs(
     rows = [_COLUMNS, *[_row(run, infos.get(run.id), run.id[:length], now) for run in found]]
     stdout.write_text("\n".join(table_lines(rows)))
     return 0
+
+
+def _infos(store: Recordings, found: Sequence[RecordedRun]) -> dict[str, RunInfo]:
+    """Return what is known of the durable runs among some, by id. How each is, and what it has used so far, is told by
+    the list: the row of a run that is driven is of the time at which it was claimed."""
+    runs = {run.id: run for run in found if run.kind == "durable"}
+    infos = [info_of(ListedRun(**facts), store.file.is_held) for facts in store.heads([*runs], _FACTS)]
+    told = [(each, runs[each.id].status, runs[each.id].usage) for each in infos]
+    return {
+        each.id: replace(each, status=status, tokens=used.total_tokens, cost=used.cost or 0.0)
+        for each, status, used in told
+    }
 
 
 def _show_queues(place: StorePlace, *, json: bool) -> int:
@@ -183,7 +194,8 @@ def _show_durable(place: StorePlace, run: str, *, steps: bool, json: bool) -> in
 
     async def read(durable: Durable) -> tuple[dict[str, Any], RunInfo, Sequence[Record]]:
         row = await durable.hub.row(run)
-        [info] = await durable.hub.engine.infos([row])
+        with recorded.open_recordings(place) as store:
+            info = _infos(store, store.chosen("id = ?", (row.id,), unrecorded=True))[row.id]
         facts: dict[str, Any] = {"used_s": row.used_s}
         try:
             head = load_head(row)
@@ -191,7 +203,7 @@ def _show_durable(place: StorePlace, run: str, *, steps: bool, json: bool) -> in
         except RunBlocked as error:
             facts |= {"fault": error.why}
         records = await durable.hub.engine.records(row.id) if steps or row.status == "running" else ()
-        if row.status == "running":  # it tells where it was when somebody claimed it
+        if row.status == "running":
             attempt, iteration = max(((each.attempt, each.iteration) for each in records), default=(0, 0))
             info = replace(info, attempt=attempt, iteration=iteration)
         return facts, info, records if steps else ()
