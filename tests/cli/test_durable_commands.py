@@ -211,9 +211,8 @@ def test_a_run_that_is_driven_elsewhere_is_cancelled_there(desk: Desk) -> None:
 def test_a_changed_prompt_blocks_a_run_and_a_fork_or_acceptance_goes_on(desk: Desk) -> None:  # K13, K15
     desk.stop("clerk", "old")
     blocked = desk("resume", "old", "--agent", f"{AGENTS}:stern")
-    assert_one_error_line(
-        blocked, 4, ["'old' is blocked", "fork old --at 1/1 --agent FILE:AGENT", "resume old --accept"]
-    )
+    ways = ["'old' is blocked", "fork old --at 1/1 --agent FILE:AGENT", "resume old --accept"]
+    assert_one_error_line(blocked, 4, ways)
     assert "blocked: " in desk("show", "old").stdout
     made = desk("fork", "old", "--at", "1/3", "--agent", f"{AGENTS}:stern", "--id", "new", "--yes")
     assert (made.code, made.stdout) == (0, "new\n")
@@ -244,14 +243,12 @@ def test_a_fork_that_may_repeat_an_effect_asks_on_a_terminal_and_is_refused_with
 def test_the_steps_of_a_run_are_shown_with_effect_size_and_duration(desk: Desk) -> None:
     desk.stop("clerk", "steps")
     lines = desk("show", "steps", "--steps").stdout.splitlines()
-    assert any(
-        line.startswith("attempt/1/iteration/2/call/a ") and " once " in line and line.endswith("s") for line in lines
-    )
+    call = next(line for line in lines if line.startswith("attempt/1/iteration/2/call/a "))
+    assert (" once " in call, call[-1]) == (True, "s")
     assert lines[-1].endswith("begun, not finished")
     steps = desk.shown("steps", "--steps")["steps"]
-    assert [step["key"] for step in steps if step["effect"] == "once" and step["is_finished"]] == [
-        "attempt/1/iteration/2/call/a"
-    ]
+    finished = [step["key"] for step in steps if step["effect"] == "once" and step["is_finished"]]
+    assert finished == ["attempt/1/iteration/2/call/a"]
     assert all(step["bytes"] > 0 for step in steps[:-1])
 
 
@@ -261,9 +258,8 @@ def test_runs_are_filtered_newest_first(desk: Desk) -> None:
     desk.start("careful", "d")
     listed = json.loads(desk("runs", "--json").stdout)["runs"]
     assert [each["name"] for each in listed] == ["d", "c", "b", "a"]
-    assert [
-        each["name"] for each in json.loads(desk("runs", "--json", "-n", "1", "--agent", "clerk").stdout)["runs"]
-    ] == ["c"]
+    [last] = json.loads(desk("runs", "--json", "-n", "1", "--agent", "clerk").stdout)["runs"]
+    assert last["name"] == "c"
     waiting = desk("runs", "--status", "waiting").stdout.splitlines()
     assert waiting[1].split()[:5] == ["d", "durable", "careful", "waiting", "1/3"]
 
@@ -305,10 +301,8 @@ def test_the_store_is_found_by_one_rule(desk: Desk) -> None:
     assert desk(*words, "far", env=away).code == 0
     assert "far" in desk("runs", env=away).stdout
     assert desk(*words, "named", "--store", "sqlite:other.db", env=away).error.endswith("--store sqlite:other.db")
-    assert [line.split()[0] for line in desk("runs", "--store", "other.db", env=away).stdout.splitlines()] == [
-        "run",
-        "named",
-    ]
+    listed = desk("runs", "--store", "other.db", env=away).stdout.splitlines()
+    assert [line.split()[0] for line in listed] == ["run", "named"]
 
 
 def test_a_store_that_is_damaged_is_repaired_and_that_is_said(desk: Desk) -> None:

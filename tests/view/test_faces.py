@@ -34,6 +34,7 @@ from tests.view.provider import Provider
 from tests.view.stores import record_crew, record_lives, record_reader, record_team
 
 LOOK = say(call("look", {"topic": "tides"}))
+USED = ("tokens", "cost")
 LEFT = {"status": "running", "owner": "somebody"}
 COLUMNS = ("status", "code", "attempts", "iterations", "calls", "tokens", "cost", "events", "view")
 TOKENS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
@@ -55,10 +56,10 @@ def of_run(run: Mapping[str, Any]) -> dict[str, Any]:
     return {name: run[name] for name in COLUMNS[:5]} | {"tokens": tokens, "cost": run["usage"]["cost"]}
 
 
-def of_info(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is said of a durable run. What it used is known once it was given back."""
+def of_info(run: Mapping[str, Any], *also: str) -> dict[str, Any]:
+    """Return what is said of a durable run. What it used is known once it was given back, and `also` before."""
     if run["status"] in ("running", "died"):
-        return {"status": run["status"]}
+        return {name: run[name] for name in ("status", *also)}
     code = run.get("reason") if run["status"] in ("failed", "cancelled") else None
     return {"attempts": run.get("attempt"), "code": code, **{name: run[name] for name in ("status", "tokens", "cost")}}
 
@@ -144,11 +145,7 @@ async def faces(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> AsyncIt
             "list": {run["id"]: of_run(run) for run in listed},
             "page": {run["id"]: of_run(reader.run(run["id"])) for run in listed},
             "command": {run["id"]: of_run(run) for run in command["runs"]},
-            "command, durable runs": {
-                run["id"]: {**of_info(run), "tokens": run["tokens"], "cost": run["cost"]}
-                for run in command["runs"]
-                if run["kind"] == "durable"
-            },
+            "command, durable": {run["id"]: of_info(run, *USED) for run in command["runs"] if run["kind"] == "durable"},
             "handle": {info.id: of_info(adapter_of(RunInfo).dump_python(info)) for info in infos},
             "server": {ids[run["id"]]: of_info(run) for run in documents},
         }
