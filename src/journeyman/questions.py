@@ -7,7 +7,7 @@ the program, a terminal, a client, or a signal from another process. The others 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, get_args
@@ -31,9 +31,15 @@ _HERE: Final = "somebody here"
 
 QuestionEvent: TypeAlias = ApprovalRequested | QuestionAsked
 """The event that tells of a question."""
-StoreAnswer: TypeAlias = "Callable[[Decision | str, str], Awaitable[tuple[Decision | str, str]]]"
-"""Stores what was answered here, and by whom; returns the answer that counts, and who gave it: somebody elsewhere may
-have been first."""
+
+
+class Elsewhere(NamedTuple):
+    """Those in other processes who are asked, too. What is answered is stored, and the store says who was first."""
+
+    wait: Callable[[], Coroutine[Any, Any, Decision | str | None]]
+    """Waits for an answer from there."""
+    store: Callable[[Decision | str, str], Coroutine[Any, Any, tuple[Decision | str, str]]]
+    """Stores an answer, and who gave it, unless there is one. Returns the answer that counts, and who gave that."""
 
 
 class HearsQuestions(Protocol):
@@ -135,14 +141,16 @@ class PendingQuestions(Generic[W]):
         place: Place | None = None,
         opened: Callable[[str], None] | None = None,
         beside: Approver | None = None,
-        store: StoreAnswer | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> Decision:
         """Let somebody decide about a call; `beside` is asked, too. `place` is where in its run it is asked, as far as
-        that is told. `opened` is called with the id under which it waits. `store` says which answer counts."""
+        that is told. `opened` is called with the id under which it waits."""
         if not self.asks and beside is None:
             return Deny(approval.question)
         asked = asked_event(approval, self._next("approval"), place)
-        given = await self._wait(asked, opened, None if beside is None else partial(decide, approval, beside), store)
+        given = await self._wait(
+            asked, opened, None if beside is None else partial(decide, approval, beside), elsewhere
+        )
         return Deny(f"{UNANSWERED}: {approval.question}") if given is None or isinstance(given, str) else given
 
     async def ask(
@@ -154,15 +162,15 @@ class PendingQuestions(Generic[W]):
         call: RunStep | None = None,
         opened: Callable[[str], None] | None = None,
         beside: Callable[[], Coroutine[Any, Any, str | None]] | None = None,
-        store: StoreAnswer | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> str | None:
         """Let somebody answer a question; `beside` is asked, too. None: nobody is there, or nobody has answered.
-        `opened` is called with the id under which it waits. `store` says which answer counts."""
+        `opened` is called with the id under which it waits."""
         if not self.asks:
             return None
         id, tool_use_id = self._next("question"), None if call is None else call.call
         asked = QuestionAsked(path=path, id=id, question=question, options=tuple(options), tool_use_id=tool_use_id)
-        given = await self._wait(asked, opened, beside, store)
+        given = await self._wait(asked, opened, beside, elsewhere)
         return given if isinstance(given, str) else None
 
     async def _wait(
@@ -170,10 +178,12 @@ class PendingQuestions(Generic[W]):
         asked: QuestionEvent,
         opened: Callable[[str], None] | None,
         beside: Callable[[], Coroutine[Any, Any, Decision | str | None]] | None,
-        store: StoreAnswer | None,
+        elsewhere: Elsewhere | None,
     ) -> Decision | str | None:
         """Show the question, once it can be answered, wait for the answer, and show that. None: there will be none."""
         waiting = self._open[asked.id] = _OpenQuestion(asked, asyncio.get_running_loop().create_future())
+
+        beside = beside if elsewhere is None else elsewhere.wait
 
         async def ask_here(beside: Callable[[], Coroutine[Any, Any, Decision | str | None]]) -> None:
             self._take(waiting, await beside(), _HERE)
@@ -185,8 +195,8 @@ class PendingQuestions(Generic[W]):
             self.watch.show(asked)
             here = None if beside is None else asyncio.create_task(ask_here(beside))
             answer, who = await self._answer_to(waiting.given, here)
-            if answer is not None and store is not None:
-                answer, who = await store(answer, who)
+            if answer is not None and elsewhere is not None:
+                answer, who = await elsewhere.store(answer, who)
                 self._first[asked.id] = _describe_first(answer, who)
             counts = answer
             return answer

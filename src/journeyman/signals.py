@@ -28,6 +28,17 @@ SignalKind: TypeAlias = Literal[
 ]
 """The kind of a signal: what it asks of its run."""
 
+SAID: Final[dict[SignalKind, str]] = {
+    "steer": "It is said before the next model call.",
+    "follow_up": "It is said when nothing else is left to do.",
+    "withdraw": "It is withdrawn.",
+    "answer": "It is answered.",
+    "hold": "It is held: no further step of it begins.",
+    "release": "It is released.",
+    "stop": "It was told to stop.",
+}
+"""What whoever has said something is told, once it is stored."""
+
 
 class Signal(NamedTuple):
     """A message to a run from any process. It is never changed; a step that takes it stores its number."""

@@ -55,7 +55,7 @@ from journeyman.permission.permission import PermissionMode
 from journeyman.record.operator import RecordedSignals
 from journeyman.record.reading import Recordings
 from journeyman.result import Failure, Result
-from journeyman.signals import PendingQuestion, SignalHandle
+from journeyman.signals import SAID, PendingQuestion, SignalHandle
 from journeyman.store.address import read_address
 from journeyman.store.database import without_password
 from journeyman.store.repair import StoreRepaired
@@ -634,18 +634,12 @@ async def _speak(handle: SignalHandle, verb: Said, words: Sequence[str], decisio
         case "answer":
             answered = await handle.answer(words[0], words[1])
             return f"Answered: {one_line(answered.question, 300)}"
-        case "steer" if at_end:
-            await handle.follow_up(words[0])
-            return "It is said when nothing else is left to do."
         case "steer":
-            await handle.steer(words[0])
-            return "It is said before the next model call."
-        case "hold":
-            await handle.hold()
-            return "It is held: no further step of it begins."
-        case "release":
-            await handle.release()
-            return "It is released."
+            await (handle.follow_up if at_end else handle.steer)(words[0])
+            return SAID["follow_up" if at_end else verb]
+        case "hold" | "release":
+            await (handle.hold if verb == "hold" else handle.release)()
+            return SAID[verb]
 
 
 def _decide(arguments: str | None, deny: str | None) -> Decision:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from json import dumps, loads
 from sys import intern
-from typing import Any, Final, Literal, NoReturn, TypeVar
+from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar
 
 from journeyman.cancellation import current_scope
 from journeyman.chat.questions import Questions
@@ -52,7 +52,7 @@ from journeyman.journal import (
     decode_step,
     encode_step,
 )
-from journeyman.questions import answered_event
+from journeyman.questions import Elsewhere, answered_event
 from journeyman.signals import PendingQuestion, Signal
 from journeyman.step import RunStep
 from journeyman.texts import shorten_line
@@ -60,6 +60,8 @@ from journeyman.tools.external import external_question
 from journeyman.types import Effect, JsonObject, Message, RunPath
 
 T = TypeVar("T")
+_AskHere: TypeAlias = Callable[..., Coroutine[Any, Any, Decision | str | None]]
+"""Asks the user of a chat who is here; it is given those who are asked elsewhere."""
 
 _log = logging.getLogger("journeyman")
 # It bounds how often a store that is away is asked.
@@ -469,7 +471,7 @@ class RunJournal(Journal):
 
     async def wait(self, step: RunStep, approval: Approval, *, expires_s: float | None) -> Decision | None:
         question, here = _question_of_approval(step, approval), self._questions
-        asking = None if here is None or not here.watch.is_heard else _Here(here, partial(here.approve, approval))
+        asking = None if here is None or not here.watch.is_heard else partial(here.approve, approval)
         value = await self._asked(step, question, "decision", expires_s=expires_s, here=asking)
         return None if value is None else await self.decoded(step.key, decode_step(value)[1], DECISION)
 
@@ -499,14 +501,14 @@ class RunJournal(Journal):
         scope, here = current_scope.get(), self._questions
         asking = None
         if here is not None and here.watch.is_heard:
-            asking = _Here(here, partial(here.ask, path, question, options, call=call))
+            asking = partial(here.ask, path, question, options, call=call)
         async with nullcontext() if scope is None else scope.pause_deadlines():
             step = replace(call, key=asked.key, kind="answer")
             value = await self._asked(step, asked, "text", expires_s=None, here=asking)
         return None if value is None else str(loads(decode_step(value)[1]))
 
     async def _asked(
-        self, step: RunStep, question: PendingQuestion, field: str, *, expires_s: float | None, here: _Here | None
+        self, step: RunStep, question: PendingQuestion, field: str, *, expires_s: float | None, here: _AskHere | None
     ) -> bytes | None:
         """Wait for the answer to a question, and return the step of that field of it, as it is stored; None: time is
         up."""
@@ -537,28 +539,26 @@ class RunJournal(Journal):
         await life.settle(key)
         return None if signal is None else value
 
-    async def _given(self, question: PendingQuestion, here: _Here | None) -> Signal | None:
+    async def _given(self, question: PendingQuestion, here: _AskHere | None) -> Signal | None:
         """Ask, and wait for the answer that is given in time, here or elsewhere."""
-        life, key = self.life, question.key
-        store = partial(self._store_answer, question)
-        asking = None if here is None else asyncio.create_task(here.ask(opened=here.opened, store=store))
+        key, found = question.key, list[Signal | None]()
+
+        async def wait_elsewhere() -> Decision | str | None:
+            await self.life.ask(question)
+            found.append(await self._answer(key, question.expires_at))
+            with suppress(ValueError):  # what cannot be read blocks the run, once it is stored
+                return None if found[0] is None else _answer_of(question, found[0])
+            return None
+
         try:
-            await life.ask(question)
             if here is None:
-                return await self._answer(key, question.expires_at)
-            await asyncio.sleep(0)  # it is asked here before it is answered, also if the answer has come before
-            signal = await self._answer(key, question.expires_at)
-            if signal is not None and asking is not None:
-                here.tell(_answer_of(question, signal), signal.who)
-                await asyncio.wait((asking,))  # what was asked here is answered, and not withdrawn
-            return signal
+                await wait_elsewhere()
+            else:
+                await here(elsewhere=Elsewhere(wait_elsewhere, partial(self._store_answer, question)))
+            return found[0] if found else await self._answer(key, question.expires_at)
         except BaseException:
-            life.withdraw(key)
+            self.life.withdraw(key)
             raise
-        finally:
-            if asking is not None:
-                asking.cancel()
-                await asyncio.wait((asking,))
 
     async def _store_answer(
         self, question: PendingQuestion, answer: Decision | str, who: str
@@ -619,24 +619,6 @@ class RunJournal(Journal):
 
 
 _EXPIRED: Final = b"null"
-
-
-@lazy_dataclass()
-class _Here:
-    """A question that waits here, too."""
-
-    questions: Questions
-    ask: Callable[..., Coroutine[Any, Any, Decision | str | None]]
-    """Asks. It is given what to tell the id under which it waits, and what stores the answer."""
-    id: str = ""
-
-    def opened(self, id: str) -> None:
-        self.id = id
-
-    def tell(self, answer: Decision | str | None, who: str) -> None:
-        """Let those who are here know what was answered elsewhere, and by whom."""
-        if answer is not None and self.id in self.questions.open:
-            self.questions.answer(self.id, answer, who=who)
 
 
 def asked_event(question: PendingQuestion, id: str) -> ApprovalRequested | QuestionAsked:

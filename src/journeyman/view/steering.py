@@ -21,7 +21,7 @@ from journeyman.errors import RunOver, RunUnknown
 from journeyman.gate import Allow, Decision, Deny, Extent, Rewrite
 from journeyman.record.operator import RecordedSignals
 from journeyman.record.reading import RecordedRun, Recordings
-from journeyman.signals import SignalHandle
+from journeyman.signals import SAID, SignalHandle
 from journeyman.types import JsonObject
 
 _REMEMBERED: Final = 1_000
@@ -145,36 +145,23 @@ async def _carry_out(handle: SignalHandle, given: Given) -> str:
             decision = _decision(given)
             await handle.approve(given.question_id, decision, who=who)
             with_others = ", with other arguments" if isinstance(decision, Rewrite) else ""
-            told = "It is denied." if isinstance(decision, Deny) else f"It is allowed{with_others}."
+            return "It is denied." if isinstance(decision, Deny) else f"It is allowed{with_others}."
         case "answer":
             await handle.answer(given.question_id, given.text, who=who)
-            told = "It is answered."
         case "stop":
             await handle.stop(given.text.strip() or "stopped by somebody in the viewer", who=who)
-            told = "It was told to stop."
         case "hold":
             await handle.hold(who=who)
-            told = "It is held: no further step of it begins."
         case "release":
             await handle.release(who=who)
-            told = "It is released."
+        case "withdraw":
+            if not given.text.isdecimal():
+                raise ValueError("The text of a withdrawal is the number of what is withdrawn.")
+            await handle.withdraw(int(given.text), who=who)
         case _:
-            told = await _put_message(handle, given, who)
-    return told
-
-
-async def _put_message(handle: SignalHandle, given: Given, who: str) -> str:
-    """Say a text, or take one back."""
-    if given.kind == "steer":
-        await handle.steer(given.text, who=who, idempotency_key=given.idempotency_key)
-        return "It is said before the next model call."
-    if given.kind == "follow_up":
-        await handle.follow_up(given.text, who=who, idempotency_key=given.idempotency_key)
-        return "It is said when nothing else is left to do."
-    if not given.text.isdecimal():
-        raise ValueError("The text of a withdrawal is the number of what is withdrawn.")
-    await handle.withdraw(int(given.text), who=who)
-    return "It is withdrawn."
+            say = handle.steer if given.kind == "steer" else handle.follow_up
+            await say(given.text, who=who, idempotency_key=given.idempotency_key)
+    return SAID[given.kind]
 
 
 def _decision(given: Given) -> Decision:
