@@ -21,13 +21,12 @@ from journeyman.model import (
     Model,
     Part,
     Request,
+    RequestUnderWay,
     Response,
     Restarted,
     Retried,
     Tap,
-    current_tap,
     facts_of,
-    paid_max_tokens,
     read_unfinished_text,
 )
 from journeyman.tools.redaction import words_without_secrets
@@ -114,11 +113,12 @@ async def respond(
             await pause.over(model.provider)
         # For each request and not once: a repetition must not use up a multiple of what was reserved for the call.
         paid = request if isinstance(request, Request) else await request()
-        reserve, unpaid = None if isinstance(request, Request) else request, paid_max_tokens.set(None)
+        reserve = None if isinstance(request, Request) else request
         try:
-            tap = None if asked is None else asked(model, paid)
-            asking = _ask_once(model, paid, spent=spent, on_part=on_part, on_cut=on_cut, reserve=reserve)
-            return await (asking if tap is None else _ask_with_tap(tap, asking))
+            with RequestUnderWay() as under_way:
+                tap = under_way.tap = None if asked is None else asked(model, paid)
+                asking = _ask_once(model, paid, under_way, spent=spent, on_part=on_part, on_cut=on_cut, reserve=reserve)
+                return await (asking if tap is None else _tell_tap(tap, asking))
         except ProviderError as error:
             # Before it is known whether this run asks again: the others of the batch have to pause even when this one
             # gives up.
@@ -133,21 +133,16 @@ async def respond(
             if on_part is not None:
                 on_part(Restarted())
                 await asyncio.sleep(0)  # who hears of it may stop the run
-        finally:
-            paid_max_tokens.reset(unpaid)
     raise AssertionError("unreachable: the last request returns or raises")
 
 
-async def _ask_with_tap(tap: Tap, asking: Awaitable[Response]) -> Response:
-    """Make a request that `tap` hears, and tell the tap how it ended."""
-    token = current_tap.set(tap)
+async def _tell_tap(tap: Tap, asking: Awaitable[Response]) -> Response:
+    """Make a request, and tell its tap how it ended."""
     try:
         response = await asking
     except BaseException as error:
         tap.note_failure(error)
         raise
-    finally:
-        current_tap.reset(token)
     tap.note_response(response)
     return response
 
@@ -157,6 +152,7 @@ class _Asking:
     """One request under way, or one after the other of those that a model around models makes."""
 
     request: Request
+    under_way: RequestUnderWay
     price: Price | None
     spent: Callable[[Usage], None]
     reserve: _Reserve | None
@@ -177,13 +173,14 @@ class _Asking:
         self.collector, self.is_asked = Collector(self.request.max_tokens or self.request.settings.max_tokens), False
         if self.reserve is not None:
             # Who waits inside of a model may hold what others need to go on: a place of a `RateLimitedModel`.
-            paid_max_tokens.set((await self.reserve(waits=False)).max_tokens)
+            self.under_way.paid_max_tokens = (await self.reserve(waits=False)).max_tokens
         self.is_asked = True
 
 
 async def _ask_once(
     model: Model,
     request: Request,
+    under_way: RequestUnderWay,
     *,
     spent: Callable[[Usage], None],
     on_part: Callable[[Part], None] | None,
@@ -191,7 +188,7 @@ async def _ask_once(
     reserve: _Reserve | None,
 ) -> Response:
     collector = Collector(request.max_tokens or request.settings.max_tokens)
-    asking, parts = _Asking(request, facts_of(model).price, spent, reserve, collector), None
+    asking, parts = _Asking(request, under_way, facts_of(model).price, spent, reserve, collector), None
     try:
         async with model.stream(request) as parts:
             async for part in parts:

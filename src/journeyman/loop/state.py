@@ -174,6 +174,8 @@ class Attempt:
     """What validation has said so far."""
     open_layer: Layer | None = None
     """The layer that is judging."""
+    checking: Checking | None = None
+    """What the validators that are judging may know."""
     asked_max_tokens: int = 0
     """The longest answer that the last request asked for."""
     asked_by: CutBy = "max_tokens"
@@ -616,6 +618,18 @@ class Finished:
 
     output: Any
     terminal_result: str | None
+
+
+@lazy_dataclass(frozen=True, kw_only=True)
+class Checking:
+    """The circumstances of a check, for a validator that takes them besides the output."""
+
+    input: object
+    """The run's input, in a copy of its own."""
+    attempt: int
+    max_attempts: int
+    abort: Abort | None
+    """The caller's signal, for a check that takes long."""
 
 
 @lazy_dataclass()

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast
 
 from pydantic_core import from_json
 
-from journeyman.cancellation import Abort, is_awaited, is_failure
+from journeyman.cancellation import is_awaited, is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.endings import CancelledContext, ErrorInfo, ValidationContext
 from journeyman.errors import InvalidArguments, Rejected, log_caught, place_of, words_of
@@ -22,7 +21,7 @@ from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.journal import as_json
 from journeyman.loop.output_functions import Made, make_output
 from journeyman.loop.replay import decide_once
-from journeyman.loop.state import Candidate, Layer, Run, attempt_place, call_with_deps
+from journeyman.loop.state import Candidate, Checking, Layer, Run, attempt_place, call_with_deps, current_run
 from journeyman.narrowing import is_group, is_partial
 from journeyman.output_plan import ArgumentsSchema, OutputMember
 from journeyman.result import LayerOutcome, ValidationReport
@@ -157,7 +156,7 @@ async def _validators(run: Run, candidate: Candidate, value: object, validators:
     facts = Checking(
         input=own_copy(run.input), attempt=run.attempt.number, max_attempts=run.max_attempts, abort=run.abort
     )
-    token = _checking.set(facts)
+    run.attempt.checking = facts
     try:
         for number, validator in enumerate(validators):
             step = run.attempt.outer_step("verdict", f"verdict/{number}")
@@ -167,7 +166,7 @@ async def _validators(run: Run, candidate: Candidate, value: object, validators:
             if not (await _run_layer(run, layer)).passed:
                 return
     finally:
-        _checking.reset(token)
+        run.attempt.checking = None
 
 
 async def _judge_value(
@@ -207,28 +206,18 @@ async def complete_layer(run: Run, outcome: LayerOutcome) -> None:
 # -- one validator -----------------------------------------------------------------------------------------------------
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class Checking:
-    """The circumstances of a check, for a validator that takes them besides the output."""
-
-    input: object
-    """The run's input, in a copy of its own."""
-    attempt: int
-    max_attempts: int
-    abort: Abort | None
-    """The caller's signal, for a check that takes long."""
-
-
-_checking: ContextVar[Checking] = ContextVar("journeyman_checking")
-
-
 def validation_context() -> Checking:
     """Return what a running validator may know besides the output.
 
     Raises:
         LookupError: no validator is running here.
     """
-    return _checking.get()
+    run = current_run.get()
+    while run is not None:
+        if run.attempt.checking is not None:
+            return run.attempt.checking
+        run = run.above
+    raise LookupError("No validator is running here.")
 
 
 class ValidatorBroken(Exception):

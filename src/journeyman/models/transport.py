@@ -343,7 +343,7 @@ class _Posted(AbstractAsyncContextManager[HttpAnswer]):
     _response: aiohttp.ClientResponse = field(init=False)
 
     async def __aenter__(self) -> HttpAnswer:
-        tap = current_tap.get()
+        tap = current_tap()
         if tap is not None:
             tap.note_request(self._exchange.url, self._exchange.headers, self._body or b"")
         self._connections = await _connections()

@@ -240,7 +240,7 @@ def is_marked_inside(block: Block) -> bool:
 def join_body(pieces: Sequence[bytes]) -> bytes:
     """Return a request's body, joined from pieces that are mostly those of the request before. The tap, if there is
     one, is given both."""
-    body, tap = b"".join(pieces), current_tap.get()
+    body, tap = b"".join(pieces), current_tap()
     if tap is not None:
         tap.note_body(body, pieces)
     return body

@@ -30,9 +30,9 @@ from journeyman.model import (
     Restarted,
     Retried,
     UsageSeen,
+    current_request,
     facts_of,
     opened,
-    paid_max_tokens,
     read_unfinished_text,
 )
 from journeyman.models.requests import UNKNOWN_MAX_TOKENS
@@ -202,9 +202,9 @@ class _FirstToAnswer:
         model = self._left.pop(0)
         self._price = facts_of(model).price
         self._collector = Collector()
-        paid, request = paid_max_tokens.get(), self._request
-        if paid is not None:
-            request = replace(request, max_tokens=paid)
+        request, under_way = self._request, current_request.get()
+        if under_way is not None and under_way.paid_max_tokens is not None:
+            request = replace(request, max_tokens=under_way.paid_max_tokens)
         self._parts = await self._stack.enter_async_context(_announce_model(model, request))
         return self._parts
 

@@ -14,7 +14,6 @@ import re
 import threading
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
 from decimal import Decimal
 from functools import cached_property, partial
 from sys import hash_info
@@ -85,6 +84,7 @@ class BoundedValidator(Generic[T]):
         self._verdicts: dict[Origin, SchemaValidator] = {}
         self._explainers: dict[Origin, SchemaValidator] = {}
         self._bounds = _ExplanationBounds()
+        self._digits = _Digits()
         self._exact: dict[bool, SchemaValidator] = {}
         """Those whose decimals keep their digits: the one that keeps every error, and the one that keeps none."""
 
@@ -129,9 +129,9 @@ class BoundedValidator(Generic[T]):
         if "decimal" not in self._kinds or not may_be_rounded(input_json):
             return (self._validator if is_cheap else self._verdict("json")).validate_json(input_json)
         if is_cheap not in self._exact:
-            schema = reading_digits(self._core, _copy_schema)
+            schema = self._digits.read_by(self._core)
             self._exact[is_cheap] = _build_validator(schema) if is_cheap else _judging(schema, "json")
-        with written_numbers(input_json, in_texts="json" in self._kinds):
+        with self._digits.of_text(input_json, in_texts="json" in self._kinds):
             return self._exact[is_cheap].validate_json(input_json)
 
     def check_python(self, value: object, subject: str) -> T:
@@ -642,7 +642,6 @@ class _Explaining:
 _Numbers = Mapping[float, Decimal | None]
 """The numbers of a text, by the double of each; None where several became one."""
 
-_numbers: ContextVar[_Numbers | None] = ContextVar("journeyman_numbers", default=None)
 _TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?', re.DOTALL)
 _IS_FRACTION: Final = re.compile(r"[.eE]")
 
@@ -652,30 +651,44 @@ def kinds_in(schema: CoreSchema) -> frozenset[str]:
     return frozenset([kind for each in each_schema(schema) if isinstance(kind := each.get("type"), str)])
 
 
-def reading_digits(schema: _Json, copied: Callable[[_Json, Callable[[_Json], _Json]], _Json]) -> _Json:
-    """Return a core schema that takes the same values, and whose decimals have the digits of `numbers_of` a text.
+class _Digits(threading.local):
+    """Gives decimals the digits of the text that is checked; of each thread, since several may check by one type."""
 
-    `copied` returns a copy of a schema, with all that it holds changed by a function.
-    """
-    if schema["type"] != "decimal":
-        return copied(schema, lambda held: reading_digits(held, copied))
-    reference = {"ref": schema["ref"]} if "ref" in schema else {}
-    # Without "strict": of JSON, a strict decimal takes the same, but behind a function it is given Python's objects.
-    inner = {key: each for key, each in schema.items() if key != "ref"} | {"strict": False}
-    function = {"type": "no-info", "function": _with_digits}
-    return {"type": "function-before", "function": function, "schema": inner, **reference}
+    def __init__(self) -> None:
+        self._numbers: _Numbers = {}
 
+    def read_by(self, schema: _Json) -> _Json:
+        """Return a core schema that takes the same values, and whose decimals have those digits."""
+        if schema["type"] != "decimal":
+            return _copy_schema(schema, self.read_by)
+        reference = {"ref": schema["ref"]} if "ref" in schema else {}
+        # Without "strict": of JSON, a strict decimal takes the same, but behind a function it gets Python's objects.
+        inner = {key: each for key, each in schema.items() if key != "ref"} | {"strict": False}
+        function = {"type": "no-info", "function": self._find}
+        return {"type": "function-before", "function": function, "schema": inner, **reference}
 
-def _with_digits(value: object) -> object:
-    written = _numbers.get()
-    if not isinstance(value, float) or written is None or value not in written:
-        return value
-    found = written[value]
-    if found is None:
-        raise PydanticCustomError(
-            "number_ambiguous", "should be a text that holds the number: another one here differs in its last digits"
-        )
-    return found
+    def _find(self, value: object) -> object:
+        if not isinstance(value, float) or value not in self._numbers:
+            return value
+        found = self._numbers[value]
+        if found is None:
+            raise PydanticCustomError(
+                "number_ambiguous",
+                "should be a text that holds the number: another one here differs in its last digits",
+            )
+        return found
+
+    @contextmanager
+    def of_text(self, input_json: str | bytes, *, in_texts: bool) -> Generator[None]:
+        """In the block, decimals have the digits of this text. `in_texts`: texts that hold JSON are read, too."""
+        text = input_json if isinstance(input_json, str) else input_json.decode("utf-8", "replace")
+        found: dict[float, Decimal | None] = {}
+        _find_numbers(text, found, in_texts=in_texts)
+        before, self._numbers = self._numbers, found
+        try:
+            yield
+        finally:
+            self._numbers = before
 
 
 def may_be_rounded(input_json: str | bytes) -> bool:
@@ -683,19 +696,6 @@ def may_be_rounded(input_json: str | bytes) -> bool:
     return holds_long_numbers(
         input_json.encode("utf-8", "surrogatepass") if isinstance(input_json, str) else input_json
     )
-
-
-@contextmanager
-def written_numbers(input_json: str | bytes, *, in_texts: bool) -> Generator[None]:
-    """In the block, decimals have the digits of this text. `in_texts`: texts that hold JSON are read, too."""
-    text = input_json if isinstance(input_json, str) else input_json.decode("utf-8", "replace")
-    found: dict[float, Decimal | None] = {}
-    _find_numbers(text, found, in_texts=in_texts)
-    token = _numbers.set(found)
-    try:
-        yield
-    finally:
-        _numbers.reset(token)
 
 
 def _find_numbers(text: str, found: dict[float, Decimal | None], *, in_texts: bool) -> None:

@@ -20,7 +20,7 @@ import orjson
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import ProviderError
-from journeyman.model import Facts, ModelSettings, OutputFormat, Part, Request, ThinkingLevel, current_tap
+from journeyman.model import Facts, ModelSettings, OutputFormat, Part, Request, RequestUnderWay, ThinkingLevel
 from journeyman.models.answers import RequestedStream
 from journeyman.models.decoding import Decoder
 from journeyman.models.openai.endpoint import (
@@ -347,24 +347,22 @@ class OwnServer:
         if known.asked_at_s is not None and now_s - known.asked_at_s < _KEPT_S:
             return
         root = root_of(self.base_url)
-        token = current_tap.set(None)  # it is no request to a model
         try:
-            match self.endpoint.server:
-                case "llama.cpp":  # the window of each slot
-                    props = await _fetch_document(self.opening, f"{root}/props?model={quote(self.name, safe='')}")
-                    window = _whole(as_object(props.get("default_generation_settings")).get("n_ctx"))
-                    has_tools = as_object(props.get("chat_template_caps")).get("supports_tools")
-                    known.has_tools = has_tools if isinstance(has_tools, bool) else known.has_tools
-                case "Ollama":
-                    window = await _ask_ollama(root, self.name, self.opening)
-                case _:
-                    window = await _ask_for_list(self.base_url, self.name, self.opening)
+            with RequestUnderWay():  # it is none to a model: nobody hears it
+                match self.endpoint.server:
+                    case "llama.cpp":  # the window of each slot
+                        props = await _fetch_document(self.opening, f"{root}/props?model={quote(self.name, safe='')}")
+                        window = _whole(as_object(props.get("default_generation_settings")).get("n_ctx"))
+                        has_tools = as_object(props.get("chat_template_caps")).get("supports_tools")
+                        known.has_tools = has_tools if isinstance(has_tools, bool) else known.has_tools
+                    case "Ollama":
+                        window = await _ask_ollama(root, self.name, self.opening)
+                    case _:
+                        window = await _ask_for_list(self.base_url, self.name, self.opening)
         except ProviderError as error:
             if error.kind in ("timeout", "stream_idle"):
                 known.asked_at_s = now_s
             return
-        finally:
-            current_tap.reset(token)
         if window is not None and window > 0:
             known.window_tokens, known.asked_at_s = window, now_s
 
@@ -465,13 +463,10 @@ class PatientStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
         """Wait until the server has loaded its model, or is gone."""
         server, delay_s = self.server, _FIRST_LOOK_S
         _progress.info("%s:%s is waited for: its server loads the model.", server.endpoint.provider, server.name)
-        token = current_tap.set(None)
-        try:
+        with RequestUnderWay():
             while await _status(server.opening(f"{root_of(server.base_url)}/health", body=None)) == 503:
                 await asyncio.sleep(delay_s)
                 delay_s = min(2 * delay_s, _LONGEST_LOOK_S)
-        finally:
-            current_tap.reset(token)
         await asyncio.sleep(delay_s)  # a proxy may answer for the server that still loads
         await server.learn()
 
