@@ -13,10 +13,11 @@ from collections.abc import Callable, Collection
 from contextvars import ContextVar
 from functools import partial
 from threading import Lock
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from journeyman.cancellation import call_in
-from journeyman.questions import PendingQuestions
+from journeyman.data import lazy_dataclass
+from journeyman.questions import Asker, PendingQuestions
 from journeyman.types import Text, TextOrigin
 
 __all__ = ["Inbox", "Queue", "Receipt"]
@@ -311,8 +312,27 @@ def _deliver(taken: list[Receipt], mail: list[str]) -> tuple[Text, ...]:
     )
 
 
-current_inbox: ContextVar[Inbox | None] = ContextVar("journeyman_inbox", default=None)
-"""The inbox of the chat whose turn goes on here: what is put into its follow-ups is read when nothing else is left."""
+@lazy_dataclass(frozen=True, kw_only=True)
+class Conversation:
+    """The conversation in which something goes on."""
+
+    inbox: Inbox | None = None
+    """That of the chat: what is put into its follow-ups is read when nothing else is left."""
+    questions: PendingQuestions[Any] | None = None
+    """Where a turn of the chat asks its user."""
+    asker: Asker | None = None
+    """Where tools ask the user; None: nobody is there."""
+    member: object = None
+    """The member of a team whose turns these are, if any."""
+
+
+_NO_CONVERSATION: Final = Conversation()
+current_conversation: ContextVar[Conversation] = ContextVar("journeyman_conversation", default=_NO_CONVERSATION)
+
+
+def enter_conversation(conversation: Conversation) -> None:
+    """Let what goes on in this context belong to a conversation from now on."""
+    current_conversation.set(conversation)
 
 
 # -- from outside of the process ---------------------------------------------------------------------------------------

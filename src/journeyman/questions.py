@@ -58,6 +58,19 @@ class HearsQuestions(Protocol):
 W = TypeVar("W", bound=HearsQuestions)
 
 
+class Asker(Protocol):
+    """A port that puts a tool's question to the user: of the chat in which it is called, or of the durable run."""
+
+    async def ask(
+        self, path: tuple[str, ...], question: str, options: Sequence[str], *, call: RunStep | None = None
+    ) -> str | None:
+        """Return the user's answer, which need not be one of the options. None: nobody is there.
+
+        `call` says which call it is, if that may be made again in another life of the run: one that only asks.
+        """
+        ...
+
+
 class FirstAnswer(str):
     """The answer that counts, and who gave it: `answered before: allow, by Ann`. Whoever is asked beside is cancelled
     with it."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from journeyman import Agent, Chat, Runtime, Tasks, ToolContext, ToolResult, Usage, tool
 from journeyman.events import Identity, TaskInfo
-from journeyman.inbox import Inbox, current_inbox
+from journeyman.inbox import Conversation, Inbox, enter_conversation
 from journeyman.permission.taint import TaintGate
 from journeyman.tasks.task import LONGEST, notice
 from journeyman.testing.scripted import ScriptedModel, call, say
@@ -126,7 +126,7 @@ async def test_a_chat_that_cannot_take_the_notice_breaks_nothing() -> None:
 
     inbox = Inbox()
     async with Tasks() as tasks:
-        current_inbox.set(inbox)
+        enter_conversation(Conversation(inbox=inbox))
         await ended(tasks, work)
         assert tasks.get("bg-1").status == "completed"
         assert [str(error.error) for error in tasks.errors] == ["the store is full"]

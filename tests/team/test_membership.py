@@ -9,8 +9,9 @@ import pytest
 from journeyman import Agent, Chat, Tasks, Team
 from journeyman.errors import TeamError
 from journeyman.events import Identity, ToolFinished
+from journeyman.inbox import current_conversation
 from journeyman.team import ShutdownResult
-from journeyman.team.members import current_member
+from journeyman.team.members import Member
 from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.tools.tools import AnyTool, tool
 from tests.play import Door, Recorder, cancelled, existing, virtual_clock
@@ -121,14 +122,15 @@ async def test_who_a_member_is_can_be_asked_in_its_tools_only() -> None:
 
     @tool(thread=False)
     def look() -> str:
-        member = existing(current_member.get())
+        member = current_conversation.get().member
+        assert isinstance(member, Member)
         seen.append(existing(member.task).info.identity)
         return "looked"
 
     async with Crew() as team:
         await done_by(team, "ada", [call("look"), "Done."], look)
     assert seen == [Identity("ada", "crew")]
-    assert current_member.get() is None
+    assert current_conversation.get().member is None
 
 
 # -- letting members go ------------------------------------------------------------------------------------------------

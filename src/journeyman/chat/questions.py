@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from typing import Annotated, Final, TypeAlias
 
 from pydantic import Field
 
 from journeyman.gate import current_guard
+from journeyman.inbox import current_conversation
 from journeyman.loop.watch import Watch
 from journeyman.questions import PendingQuestions
-from journeyman.tools.context import ToolContext, current_asker
+from journeyman.tools.context import ToolContext
 from journeyman.tools.tools import tool
 from journeyman.types import Text, ToolResult
 
 Questions: TypeAlias = PendingQuestions[Watch]
 """The questions of a chat, or of a team. A turn that ends answers what is still open with a denial. Where nobody
 listens, nothing is asked."""
-
-current_questions: ContextVar[Questions | None] = ContextVar("journeyman_questions", default=None)
-"""Where the turn that goes on here asks its user."""
 
 
 NOBODY: Final = "Nobody is there to answer. Decide by yourself, and say in your answer what you assumed."
@@ -36,7 +33,7 @@ async def ask_user(
     options: Annotated[list[str] | None, Field(description=_OPTIONS)] = None,
 ) -> str | ToolResult:
     """Ask the user, and wait for the answer. Ask only for what you cannot find out yourself."""
-    asker = current_asker.get()
+    asker = current_conversation.get().asker
     # Its step is the same in each life of a durable run, so that a question is asked once.
     answer = None if asker is None else await asker.ask(context.path, question, options or (), call=context.step)
     if answer is None:

@@ -15,14 +15,14 @@ from itertools import count
 from typing import Any, Final
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
-from journeyman.chat.questions import Questions, current_questions
+from journeyman.chat.questions import Questions
 from journeyman.chat.turn import Turn
 from journeyman.chat.writer import DurableSession, SessionWriter, TurnLife, first_difference
 from journeyman.connect import connect
 from journeyman.errors import InvalidArguments, StoreError
 from journeyman.events import Callbacks, ContextCompacted, Listener
 from journeyman.history import History
-from journeyman.inbox import Inbox, Queue, Receipt, current_inbox
+from journeyman.inbox import Inbox, Queue, Receipt, current_conversation, enter_conversation
 from journeyman.journal import Digests, RecordingSink, Section, SharedTape
 from journeyman.loop.prepare import begin, closing_of
 from journeyman.loop.request import compact
@@ -31,7 +31,6 @@ from journeyman.loop.state import Options, Run, current_path, current_run
 from journeyman.model import Model
 from journeyman.result import Result
 from journeyman.session import Session, TurnStart
-from journeyman.tools.context import current_asker
 from journeyman.types import NOTHING_USED, Message, RunPath, Usage
 from journeyman.window import CompactedView
 
@@ -141,9 +140,8 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         self.input = input
         current_path.set(self._above)
         current_run.set(self._run_above)
-        current_questions.set(self._questions)
-        current_asker.set(self._questions)
-        current_inbox.set(self.inbox)
+        asks = self._questions
+        enter_conversation(replace(current_conversation.get(), inbox=self.inbox, questions=asks, asker=asks))
         turn.run = begin(self.agent, input, self._options(turn, goes_on=goes_on))
         try:
             result = await carry_out(turn.run)

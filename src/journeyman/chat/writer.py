@@ -15,10 +15,10 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from journeyman.agent import Agent, Runtime
 from journeyman.cancellation import Abort
-from journeyman.chat.questions import Questions, current_questions
+from journeyman.chat.questions import Questions
 from journeyman.data import lazy_dataclass
 from journeyman.history import History
-from journeyman.inbox import Inbox, Queue, Receipt, current_inbox
+from journeyman.inbox import Conversation, Inbox, Queue, Receipt
 from journeyman.loop.prepare import closing_of
 from journeyman.loop.state import Options, Run
 from journeyman.model import Prefix
@@ -271,11 +271,9 @@ class TurnLife:
             given = replace(given, going_on=tuple if has_begun else self.inbox.hand_over)
         return self.around(given)
 
-    def enter(self) -> None:
-        """Let what begins in this context belong to the chat."""
-        if self.questions is not None:
-            current_questions.set(self.questions)
-            current_inbox.set(self.inbox)
+    def place(self, around: Conversation) -> Conversation:
+        """Return the conversation of what begins in the chat."""
+        return around if self.questions is None else replace(around, inbox=self.inbox, questions=self.questions)
 
     def make_last_step(self, used: Usage) -> tuple[Step | None, Callable[[], None]]:
         """Return what it adds to its session, and what notes that this is written."""

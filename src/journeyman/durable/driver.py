@@ -39,7 +39,7 @@ from journeyman.durable.records import (
 from journeyman.errors import InvalidArguments, RunBlocked, SubagentMisused
 from journeyman.events import SignalTaken
 from journeyman.events.noted import SignalOutcome
-from journeyman.inbox import Inbox, Receipt
+from journeyman.inbox import Inbox, Receipt, current_conversation, enter_conversation
 from journeyman.journal import RecordingSink, StepFacts, encode_step
 from journeyman.loop.finish import END_STEP
 from journeyman.loop.prepare import begin, closing_of
@@ -51,7 +51,6 @@ from journeyman.result import Result, Success
 from journeyman.signals import PendingQuestion, Signal
 from journeyman.store.codec import pack
 from journeyman.store.log import lines_of_messages, lines_of_step, queued
-from journeyman.tools.context import current_asker
 from journeyman.tools.exact import StoredValue, load_value
 from journeyman.types import NOTHING_USED, Usage
 
@@ -207,9 +206,7 @@ class RunDriver:
         except BaseException:
             await self._gone(None, Exit(how="released"))
             raise
-        enter(current_asker.set, self.journal)  # whoever asks the user asks through it
         if self.turn is not None:
-            enter(self.turn.enter)
             self.inbox.posts = (*self.inbox.posts, self.post)
         carrying: asyncio.Task[Any] | None = None
         try:
@@ -420,6 +417,8 @@ class RunDriver:
         if head.above is not None:
             current_path.set(head.above.path)
             program.guard(head, head.above, self.abort.abort)
+        conversation = replace(current_conversation.get(), asker=self.journal)
+        enter_conversation(conversation if self.turn is None else self.turn.place(conversation))
         run = begin(program.agent, given, options)
         if self.turn is not None:
             self.turn.told(run, self.turn.history)

@@ -18,13 +18,13 @@ from journeyman.cancellation import wait_until_ended
 from journeyman.endings import InvalidInputContext
 from journeyman.errors import name_and_words
 from journeyman.gate import Approval, Decision
+from journeyman.inbox import current_conversation, enter_conversation
 from journeyman.journal import About, Codec, InMemoryJournal, StoredStep
 from journeyman.loop.prepare import begin
 from journeyman.loop.state import Options, Run
 from journeyman.narrowing import is_mapping
 from journeyman.result import AskedQuestion, Failure, Pending, PendingCall, Result, fail_before_start
 from journeyman.step import RunStep
-from journeyman.tools.context import current_asker
 from journeyman.types import Effect, JsonObject, ToolResult
 
 T = TypeVar("T")
@@ -198,12 +198,13 @@ async def run_or_pause(
     if wrong:
         return _refuse(wrong)
     journal.is_running = True
-    asked = current_asker.set(journal)
-    try:
-        begun = begin(agent, journal.input, replace(options, runtime=replace(options.runtime, journal=journal)))
-        running: asyncio.Task[Result[Any]] = asyncio.create_task(carry_out(begun))
-    finally:
-        current_asker.reset(asked)
+    begun = begin(agent, journal.input, replace(options, runtime=replace(options.runtime, journal=journal)))
+
+    async def ask_through_journal() -> Result[Any]:
+        enter_conversation(replace(current_conversation.get(), asker=journal))
+        return await carry_out(begun)
+
+    running = asyncio.create_task(ask_through_journal())
     waiting = asyncio.create_task(journal.settle_down())
     try:
         await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)

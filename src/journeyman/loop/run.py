@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Unpack, overload
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
@@ -26,6 +27,7 @@ from journeyman.errors import name_and_words, told_here
 from journeyman.events import AttemptStarted, Callbacks, Listener, ValidationFailed
 from journeyman.foreign import refuse_old_arguments
 from journeyman.gate import guarding
+from journeyman.inbox import current_conversation, enter_conversation
 from journeyman.journal import TypedCodec
 from journeyman.loop.calls import finish
 from journeyman.loop.finish import announce, conclude, failed_inside, known_end, left_behind
@@ -54,7 +56,7 @@ from journeyman.model import facts_of, opened
 from journeyman.prompt import ErrorPromptContext, PromptBlank, PromptFailed, default_error_prompt, make_content
 from journeyman.result import Failure, Pending, Result, fail_before_start
 from journeyman.tools.check import n_taken
-from journeyman.tools.context import current_asker, isolated
+from journeyman.tools.context import isolated
 from journeyman.types import Content, Message, Text, ToolResult
 
 _log = logging.getLogger("journeyman")
@@ -252,8 +254,9 @@ async def carry_out(run: Run) -> Result[Any]:
 async def _run_to_end(run: Run) -> Finished | ErrorInfo:
     """Do the whole run, and return its end. A failure that is raised on the way becomes an `ErrorInfo`."""
     # Not where somebody can be asked already: the user of a chat is nearer than whoever watches the recording.
-    if run.tape is not None and run.tape.outside is not None and current_asker.get() is None:
-        current_asker.set(run.tape.outside.questions)
+    around = current_conversation.get()
+    if run.tape is not None and run.tape.outside is not None and around.asker is None:
+        enter_conversation(replace(around, asker=run.tape.outside.questions))
     try:
         await announce(run)
         with ANYWHERE if run.watch is None else run.watch.active():

@@ -22,6 +22,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from journeyman.cancellation import flatten_error, wait_until_ended
 from journeyman.errors import McpUnavailable, Rejected, count
+from journeyman.inbox import current_conversation
 from journeyman.mcp.elicitation import CallQuestions
 from journeyman.mcp.oauth import SignIn
 from journeyman.mcp.pins import Definition, Offer, changes
@@ -29,7 +30,6 @@ from journeyman.mcp.sampling import CallSampling
 from journeyman.mcp.servers import Http, Server, Stdio
 from journeyman.mcp.transports import HttpTransport, StdioTransport
 from journeyman.texts import shorten_line
-from journeyman.tools.context import current_asker
 from journeyman.tools.redaction import scrub_secrets
 from journeyman.types import Text, ToolResult
 
@@ -178,7 +178,7 @@ class ServerConnection:
         """Send a request, and answer what the server asks the user meanwhile, or before it goes on."""
         from mcp.types import InputRequiredResult
 
-        questions = CallQuestions(self.name, current_asker.get(), path, self._scrub)
+        questions = CallQuestions(self.name, current_conversation.get().asker, path, self._scrub)
         sampling = CallSampling(self.name, self._server.sampling, path, self._scrub)
         self._asking.append(questions)
         self._sampling.append(sampling)

@@ -25,7 +25,7 @@ from journeyman.cancellation import Abort
 from journeyman.errors import InvalidArguments, SubagentMisused, TeamError, log_caught, name_and_words, words_of
 from journeyman.events import Event, Listener, MessageCommitted, ModelResponded, ToolCalled, ToolFinished
 from journeyman.history import History
-from journeyman.inbox import current_inbox
+from journeyman.inbox import current_conversation
 from journeyman.journal import Journal, Section, SentRun, SentRuns
 from journeyman.json_numbers import read_json, write_json
 from journeyman.loop.prepare import begin
@@ -350,7 +350,7 @@ async def background(
     tasks = own_tasks or (None if delegation.context is None else delegation.context.tasks)
     if tasks is None:
         raise SubagentMisused(NO_TASKS)
-    if own_tasks is None and notify is None and current_inbox.get() is None:
+    if own_tasks is None and notify is None and current_conversation.get().inbox is None:
         raise SubagentMisused(NO_RECIPIENT)
     delegation.check_depth()
     options = TaskOptions(kind="agent", agent=call.agent)

@@ -27,7 +27,7 @@ from journeyman.definition import explain_arguments, is_zero_or_amount, raise_pr
 from journeyman.errors import Problem, Rejected
 from journeyman.events import PREFIXES, Delivery, Listener, TaskInfo, TaskMessaged, TaskStarted
 from journeyman.history import NO_OUTPUT
-from journeyman.inbox import current_inbox
+from journeyman.inbox import current_conversation
 from journeyman.journal import SentRuns
 from journeyman.loop.state import current_path, current_run, sent_runs
 from journeyman.loop.watch import Watch
@@ -156,7 +156,7 @@ class Tasks:
         )
 
     def _register(self, host: TaskHost, work: Work, info: TaskInfo, options: TaskOptions) -> RunningTask:
-        inbox = current_inbox.get()
+        inbox = current_conversation.get().inbox
         made = RunningTask(
             context=TaskContext(info),
             work=work,

@@ -21,13 +21,13 @@ from journeyman.data import lazy_dataclass
 from journeyman.endings import ErrorCode
 from journeyman.errors import JourneymanError, TeamError, name_and_words
 from journeyman.events import Identity, TeamMessage
-from journeyman.inbox import Inbox
+from journeyman.inbox import Inbox, current_conversation, enter_conversation
 from journeyman.loop.state import current_path, sent_runs
 from journeyman.prompt import SystemPrompt
 from journeyman.result import Failure, Result
 from journeyman.tasks.tasks import Tasks
 from journeyman.team.mail import call_hook
-from journeyman.team.members import LEADER, Member, current_member
+from journeyman.team.members import LEADER, Member
 from journeyman.team.messages import PostOffice
 from journeyman.team.spawn import TeamSpawnRequest
 from journeyman.tools.background import TaskContext
@@ -84,8 +84,7 @@ class MemberLoop:
         member.task = task
         # The chat adds the member's own name.
         current_path.set(member.path[:-1])
-        current_member.set(member)
-
+        enter_conversation(replace(current_conversation.get(), member=member))
         inbox = Inbox(member.box)
         chat = Chat(
             self.agent, runtime=self.runtime, history=self.request.history, inbox=inbox, questions=self.questions

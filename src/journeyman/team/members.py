@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -172,10 +171,6 @@ class Member:
 
     def __repr__(self) -> str:
         return f"<Member {self.name!r}, number {self.incarnation}, {self.liveness}>"
-
-
-current_member: ContextVar[Member | None] = ContextVar("journeyman_member", default=None)
-"""The member of a team whose turn goes on here, if any."""
 
 
 class Registry:

@@ -28,9 +28,10 @@ from journeyman.events import (
     MemberStatus,
     TeamMessage,
 )
+from journeyman.inbox import current_conversation
 from journeyman.loop.watch import Watch
 from journeyman.team.mail import Mailbox, TeamHooks, Waiters
-from journeyman.team.members import EVERYBODY, LEADER, Member, Registry, TeamSnapshot, current_member
+from journeyman.team.members import EVERYBODY, LEADER, Member, Registry, TeamSnapshot
 from journeyman.types import RunPath
 
 REMEMBERED_IDS: Final = 10_000
@@ -69,8 +70,8 @@ class PostOffice:
 
     def sender(self) -> Member | None:
         """Return the member of this team whose turn goes on here. None: it is the leader's, or a program."""
-        member = current_member.get()
-        return member if member is not None and member.registry is self.registry else None
+        member = current_conversation.get().member
+        return member if isinstance(member, Member) and member.registry is self.registry else None
 
     # -- sending
 

@@ -13,12 +13,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from journeyman.agent import DEFAULT_RUNTIME, Runtime
-from journeyman.chat.questions import Questions, current_questions
+from journeyman.chat.questions import Questions
 from journeyman.definition import explain_arguments
 from journeyman.errors import TeamError
 from journeyman.events import DeadLetter, Listener, TeamMessage
 from journeyman.gate import Decision
-from journeyman.inbox import Inbox, current_inbox
+from journeyman.inbox import Inbox, current_conversation
 from journeyman.journal import RecordingSink, Section, SentRuns, SharedTape
 from journeyman.loop.state import current_path, current_run, sent_runs
 from journeyman.loop.watch import Watch, begin_tape, end_tape
@@ -234,10 +234,10 @@ class Team:
 
     def _lead(self) -> None:
         """Let the chat whose turn goes on here, if any, be the leader from now on."""
-        inbox = current_inbox.get()
+        conversation = current_conversation.get()
+        inbox, questions, run = conversation.inbox, conversation.questions, current_run.get()
         if self._post.sender() is not None or (inbox is None and self._inbox is not None):
             return
-        questions, run = current_questions.get(), current_run.get()
         self._post.path = current_path.get()
         self._asks = questions or self._questions
         self._watch.above = questions.watch if questions is not None else run.watch if run is not None else None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import field, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -66,23 +65,6 @@ class BackgroundTasks(Protocol):
     def start(self, work: Work, *, description: str, **options: Unpack[TaskOptions]) -> str:
         """Start `work(task)` and return the id of its task."""
         ...
-
-
-class Asker(Protocol):
-    """A port that puts a tool's question to the user: of the chat in which it is called, or of the durable run."""
-
-    async def ask(
-        self, path: tuple[str, ...], question: str, options: Sequence[str], *, call: RunStep | None = None
-    ) -> str | None:
-        """Return the user's answer, which need not be one of the options. None: nobody is there.
-
-        `call` says which call it is, if that may be made again in another life of the run: one that only asks.
-        """
-        ...
-
-
-current_asker: ContextVar[Asker | None] = ContextVar("journeyman_asker", default=None)
-"""Where the tools that are called here ask the user; None outside a chat."""
 
 
 class RefusedThing(Protocol):

@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
 from journeyman.definition import Problem, explain_arguments, raise_problems
+from journeyman.inbox import current_conversation
 from journeyman.model import ToolSpec
 from journeyman.narrowing import is_list_or_tuple
+from journeyman.questions import Asker
 from journeyman.step import RunStep
-from journeyman.tools.context import Asker, ToolContext, current_asker
+from journeyman.tools.context import ToolContext
 from journeyman.tools.dicts import read_tool_dict
 from journeyman.tools.tools import AnyTool, Tool, tool_problems
 from journeyman.tools.toolsets import Toolset
@@ -41,7 +43,7 @@ def external_question(tool_use_id: str) -> str:
 
 
 async def _ask_caller(context: ToolContext[Any], arguments: dict[str, object]) -> object:
-    call, asker = context.step, current_asker.get()
+    call, asker = context.step, current_conversation.get().asker
     if isinstance(asker, GivesResults):
         return await asker.give_result(context.path, context.tool_name, arguments, call=call)
     question = external_question(context.tool_use_id)

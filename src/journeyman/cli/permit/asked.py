@@ -23,7 +23,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import unified_diff
 from functools import partial
 from itertools import islice
@@ -41,10 +41,10 @@ from journeyman.cli.show.screen import PlainScreen, is_dumb
 from journeyman.errors import InvalidArguments, count, visible, visible_json, with_its_end
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Approval, Decision, Deny, Extent, Rewrite, Stop
+from journeyman.inbox import current_conversation, enter_conversation
+from journeyman.questions import Asker as AsksUser
 from journeyman.questions import FirstAnswer, asked_event
 from journeyman.step import RunStep
-from journeyman.tools.context import Asker as AsksUser
-from journeyman.tools.context import current_asker
 from journeyman.types import JsonObject, RunPath
 
 _ROWS_SHOWN: Final = 30
@@ -412,7 +412,7 @@ def asking(
 
 async def asked_by(asker: AsksUser | None, work: Coroutine[Any, Any, T]) -> T:
     """Do some work in which this one is asked what a model wants to know."""
-    current_asker.set(asker)
+    enter_conversation(replace(current_conversation.get(), asker=asker))
     return await work
 
 
