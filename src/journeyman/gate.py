@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Collection, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from copy import deepcopy
 from dataclasses import field, fields, replace
 from typing import Any, Final, Literal, Protocol, TypeAlias, cast, get_args, runtime_checkable
@@ -528,7 +528,7 @@ class Guard:
             if not gates:
                 return Deny("no gate judges startup files")
         verdict = await consult(gates, request, approve)
-        _current_call.set((request.path, request.tool_use_id))
+        _enter(call=(request.path, request.tool_use_id))
         if isinstance(verdict, Stop):
             self.stop(verdict.reason)
         return verdict
@@ -538,7 +538,8 @@ class Guard:
     ) -> CommandBox | None:
         """Return the box of a call's command, narrowed as the gates and the tool's own ones say."""
         gates = (*self.gates, *own)
-        may_change_files.set(not any(isinstance(gate, NarrowsBoxes) and gate.narrows_boxes() for gate in gates))
+        narrows = any(isinstance(gate, NarrowsBoxes) and gate.narrows_boxes() for gate in gates)
+        _enter(may_change_files=not narrows)
         return await find()
 
     def hear(self, content: Iterable[Block]) -> None:
@@ -661,7 +662,7 @@ def guard_for(
 ) -> Guard | None:
     """Return the guard of a run that is about to begin here. `takes_deps` holds the `id` of each gate that decides with
     `deps`: those of this run, also about the calls of runs in it."""
-    above = current_guard.get()
+    above = current_guard()
     inherited = () if above is None else above.posts
     known = [given for given, _ in inherited]
     posts: list[tuple[object, Gate]] = []
@@ -692,40 +693,61 @@ class _Informed:
         return await self.asked.decide(request, self.deps)
 
 
-current_guard: ContextVar[Guard | None] = ContextVar("journeyman_guard", default=None)
-"""What guards the run that is going on here."""
+@lazy_dataclass(frozen=True)
+class _Guarded:
+    """A place where code runs, as gates know it."""
+
+    guard: Guard | None = None
+    """What guards the run that goes on here."""
+    call: tuple[tuple[str, ...], str] | None = None
+    """The run and the `tool_use_id` of the call that was let through last here."""
+    may_change_files: bool = True
+    """False: the call that is judged or made here has a box in which no file may be changed."""
+
+
+_UNGUARDED: Final = _Guarded()
+_here: ContextVar[_Guarded] = ContextVar("journeyman_guard", default=_UNGUARDED)
+
+
+def current_guard() -> Guard | None:
+    """Return what guards the run that goes on here."""
+    return _here.get().guard
+
+
+def may_change_files() -> bool:
+    """Tell whether the call that is judged or made here may change files in its box."""
+    return _here.get().may_change_files
+
+
+def _enter(**changes: Any) -> Token[_Guarded]:
+    return _here.set(replace(_here.get(), **changes))
+
+
+def enter_guard(guard: Guard | None) -> None:
+    """Let a guard guard what goes on in this context from now on."""
+    _enter(guard=guard)
 
 
 def guarding(guard: Guard | None) -> AbstractContextManager[None]:
     """Let the runs that are started in this block pass the guard of this run, too. None: that of the run above."""
-    return _UNGUARDED if guard is None else _guarding(guard)
-
-
-_current_call: ContextVar[tuple[tuple[str, ...], str] | None] = ContextVar("journeyman_call", default=None)
-"""The run and the `tool_use_id` of the call that was let through last here."""
-
-
-may_change_files: ContextVar[bool] = ContextVar("journeyman_may_change_files", default=True)
-"""False: the call that is judged or made here has a box in which no file may be changed."""
+    return nullcontext() if guard is None else _guarding(guard)
 
 
 def make_path_hider(use: Use, base: str) -> Callable[[str], bool] | None:
     """Return a function that tells of each path whether this call must not touch it, nor show its name. None: no gate
     `Hides`. `base` is the folder that relative paths of the tool belong to."""
-    guard, call = current_guard.get(), _current_call.get()
+    here = _here.get()
+    guard, call = here.guard, here.call
     gates = [gate for gate in (() if guard is None else guard.gates) if isinstance(gate, Hides)]
     if not gates or call is None:
         return None
     return lambda path: any(gate.hides(path, call=call, use=use, base=base) for gate in gates)
 
 
-_UNGUARDED: Final = nullcontext()
-
-
 @contextmanager
 def _guarding(guard: Guard) -> Generator[None]:
-    token = current_guard.set(guard)
+    token = _enter(guard=guard)
     try:
         yield
     finally:
-        current_guard.reset(token)
+        _here.reset(token)

@@ -38,7 +38,7 @@ async def ask_user(
     answer = None if asker is None else await asker.ask(context.path, question, options or (), call=context.step)
     if answer is None:
         return ToolResult(NOBODY, is_error=True)
-    guard = current_guard.get()
+    guard = current_guard()
     if guard is not None:  # the model has asked, but it is the user who speaks
         guard.hear([Text(answer)])
     return answer

@@ -14,7 +14,7 @@ from journeyman.data import lazy_dataclass
 from journeyman.durable.records import Above, Head, gates_of
 from journeyman.errors import SubagentMisused
 from journeyman.events import Callbacks, Listener
-from journeyman.gate import current_guard, guard_for
+from journeyman.gate import enter_guard, guard_for
 from journeyman.subagents.tool import Subagents
 from journeyman.team.life import TurnLimit, in_team
 from journeyman.team.team import member_tools
@@ -136,4 +136,4 @@ class Program:
             made = guard_for(gates, None, path=path, stop=stop, deps=deps, takes_deps=taking)
             if made is not None:
                 made.hear((Text(head.input, origin="mail"),))
-            current_guard.set(made)
+            enter_guard(made)

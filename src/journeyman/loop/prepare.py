@@ -160,7 +160,7 @@ def _rules_without_effect(
     """Return the complaints of a run's gates about rules for tools that neither the run nor an agent below it has.
     Gates of the run above are left out: their rules may be about its own tools. `asked` are the tools of the run, where
     its toolsets were asked for them."""
-    guard = current_guard.get()
+    guard = current_guard()
     given = [agent.gate, host_gate if guard is None else None]
     known = [] if guard is None else [id(each) for each, _ in guard.posts]
     gates = [each for each in _list_gates(given) if isinstance(each, ChecksTools) and id(each) not in known]

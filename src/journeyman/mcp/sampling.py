@@ -95,7 +95,7 @@ class CallSampling:
 
     async def _consult_gates(self, wanted: CreateMessageRequestParams) -> str:
         """Return why the gates do not let the model be asked; empty if they do."""
-        guard = current_guard.get()
+        guard = current_guard()
         if guard is None:
             return ""
         asked: dict[str, Any] = wanted.model_dump(mode="json", by_alias=True, exclude_none=True)

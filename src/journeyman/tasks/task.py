@@ -17,7 +17,7 @@ from typing import Final, Literal
 from journeyman.cancellation import call_in, is_awaited, is_done_for
 from journeyman.errors import Rejected, count, is_ours, log_caught, name_and_words
 from journeyman.events import Delivery, TaskEnded, TaskInfo, TaskMessaged
-from journeyman.gate import current_guard
+from journeyman.gate import current_guard, enter_guard
 from journeyman.history import NOTICE
 from journeyman.inbox import Inbox
 from journeyman.journal import RecordingSink
@@ -295,9 +295,8 @@ def outlive(context: TaskContext) -> None:
     """Let what goes on in these context variables outlive its caller: its path and its gates stay, its end does not."""
     detach()
     current_background.set(context)
-    guard = current_guard.get()
-    if guard is not None:
-        current_guard.set(replace(guard, stop=context.abort.abort))
+    if (guard := current_guard()) is not None:
+        enter_guard(replace(guard, stop=context.abort.abort))
 
 
 # -- the notification -------------------------------------------------------------------------------------------------

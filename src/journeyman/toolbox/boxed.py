@@ -146,7 +146,7 @@ class WorkspaceBox:
 
     def _find(self) -> Box | None:
         with self._opening:
-            wish = _Wish(changes=may_change_files.get())
+            wish = _Wish(changes=may_change_files())
             used = self._open_boxes.get(wish)
             if used is not None and used.is_busy and used.opened.is_open:
                 return used.opened.box if self._chosen().holds().is_enough else None
@@ -200,7 +200,7 @@ class WorkspaceBox:
         """
         if needs and not self.may_widen:
             raise ToolRefused("not_available", "No command of this workspace can be given more than its box.")
-        wish = _Wish(tuple(sorted({*needs})), may_change_files.get())
+        wish = _Wish(tuple(sorted({*needs})), may_change_files())
         try:
             found = None if wish.needs == ("outside",) else await asyncio.to_thread(self._open, wish)
             self.given.update(dict.fromkeys(needs))
@@ -263,7 +263,7 @@ class WorkspaceBox:
             return HeldFile(refusal.what, "", refusal.detail).describe()
         is_read_only = refusal.cause == "write" and Path(refusal.what).is_relative_to(self.root)
         told = _READ_ONLY if is_read_only else _REFUSED[refusal.cause]
-        can_be_asked = self.may_widen and may_change_files.get() and refusal.need is not None
+        can_be_asked = self.may_widen and may_change_files() and refusal.need is not None
         asked = f' Ask with needs=["{printable(refusal.need or "")}"].' if can_be_asked else ""
         return told.format(printable(refusal.what)) + asked
 
