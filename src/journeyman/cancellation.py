@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterator
 from contextlib import asynccontextmanager
@@ -20,9 +21,11 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 from typing_extensions import TypeIs
 
 from journeyman.definition import explain_arguments
+from journeyman.errors import HOW_TO_SEE_MORE, Told, name_and_words, place_of
 from journeyman.narrowing import is_group
 
 T = TypeVar("T")
+_log = logging.getLogger("journeyman")
 
 Cause: TypeAlias = Literal["abort", "deadline", "attempt_deadline"]
 
@@ -155,6 +158,24 @@ def is_failure(error: BaseException) -> bool:
     return not isinstance(error, KeyboardInterrupt | GeneratorExit | SystemExit)
 
 
+def log_caught(what: str, error: BaseException, *, level: int = logging.WARNING, told: Told | None = None) -> None:
+    """Log what other people's code raised and nobody else sees: its class, file and line. The words and the traceback
+    may hold content, so they are logged for debugging only.
+
+    In a run and those below it the same error is logged once: their scopes remember it, or `told` for what outlives
+    a run.
+    """
+    scope, place = current_scope.get(), place_of(error)
+    told = scope.told if told is None and scope is not None else told
+    if told is not None:
+        if (what, place) in told:
+            return
+        told.add((what, place))
+    where = f" at {place}" if place else ""
+    _log.log(level, "%s raised %s%s. %s", what, type(error).__name__, where, HOW_TO_SEE_MORE)
+    _log.debug("%s raised %s", what, name_and_words(error), exc_info=error)
+
+
 def is_cancellation(error: BaseException | None) -> bool:
     """Tell whether this is a cancellation, alone or in a group with failures."""
     if is_group(error):
@@ -175,9 +196,6 @@ def flatten_error(error: BaseException) -> Iterator[BaseException]:
 current_scope: ContextVar[Scope | None] = ContextVar("journeyman_scope", default=None)
 """What stops the run that is going on here."""
 
-
-current_call: ContextVar[Scope | None] = ContextVar("journeyman_call", default=None)
-"""What limits the time of the tool call that goes on here."""
 
 GRACE_S: Final = 10.0
 """How many seconds stopped work has to end by itself before it is left behind."""
@@ -214,11 +232,13 @@ class Scope:
         deadline: float | None = None,
         *,
         above: Scope | None = None,
+        call: Scope | None = None,
         grace_s: float = GRACE_S,
         replays: Callable[[], bool] | None = None,
     ) -> None:
-        """`deadline` is a reading of the event loop's clock, in seconds; `above` is what stops the run above. While the
-        work `replays`, no deadline stops it: it would end without what it has done before."""
+        """`deadline` is a reading of the event loop's clock, in seconds; `above` is what stops the run above, and
+        `call` what limits the time of the tool call in which it began. While the work `replays`, no deadline stops it:
+        it would end without what it has done before."""
         self.state: State = "armed"
         self.cause: Cause | None = None
         self.reason: str | None = None
@@ -229,7 +249,9 @@ class Scope:
         self._clock: Final = _PausableClock()
         self._abort, self._above, self._grace_s, self._replays = abort, above, grace_s, replays
         self._below: Final[set[Scope]] = set()
-        self._call = current_call.get()
+        self._call = call
+        self.told: Final[Told] = set() if above is None else above.told
+        """What was logged already of the run, and of those above and below it."""
         # Only until the work has ended: a task holds its context, in which this scope stands, and what is held in a
         # circle is freed only when garbage is collected, which stops every run for a while.
         self._task: asyncio.Task[Any] | None = None

@@ -32,17 +32,15 @@
     └── RunError              `Failure.unwrap()` was called
 
 A run itself raises none of them but `DefinitionError`: it returns a `Failure`. Where other people's code raises and
-nobody else would see it, `log_caught` logs it.
+nobody else would see it, `cancellation.log_caught` logs it.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import traceback
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from journeyman.definition import DefinitionError as DefinitionError
@@ -113,16 +111,12 @@ _PYTHONS: Final = os.path.dirname(os.__file__) + os.sep
 _INSTALLED: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 HOW_TO_SEE_MORE: Final = "Set the logger 'journeyman' to DEBUG for its words and the traceback."
 """Ends each line about what was caught; the command line has another way."""
-_log = logging.getLogger("journeyman")
 
 
 # -- what is caught and not raised ------------------------------------------------------------------------------------
 
 Told: TypeAlias = "set[tuple[str, str]]"
 """What was logged already: what raised, and where."""
-
-told_here: ContextVar[Told | None] = ContextVar("journeyman_told", default=None)
-"""What was logged already of the run that goes on here, and of those below it; None: outside of any run."""
 
 
 def frames_of(error: BaseException) -> list[tuple[str, int]]:
@@ -157,22 +151,6 @@ def place_of(error: BaseException) -> str:
 def is_ours(error: BaseException) -> bool:
     """Tell whether this package raised an exception of its own: no bug of a user's code."""
     return type(error).__module__.startswith("journeyman.")
-
-
-def log_caught(what: str, error: BaseException, *, level: int = logging.WARNING, told: Told | None = None) -> None:
-    """Log what other people's code raised and nobody else sees: its class, file and line. The words and the traceback
-    may hold content, so they are logged for debugging only.
-
-    In one run the same error is logged once: `told_here` remembers it, or `told` for what outlives a run.
-    """
-    told, place = told_here.get() if told is None else told, place_of(error)
-    if told is not None:
-        if (what, place) in told:
-            return
-        told.add((what, place))
-    where = f" at {place}" if place else ""
-    _log.log(level, "%s raised %s%s. %s", what, type(error).__name__, where, HOW_TO_SEE_MORE)
-    _log.debug("%s raised %s", what, name_and_words(error), exc_info=error)
 
 
 def count(number: int, noun: str) -> str:

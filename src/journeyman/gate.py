@@ -22,9 +22,9 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, cast, get_args, run
 from pydantic import ValidationError
 from typing_extensions import TypeVar
 
-from journeyman.cancellation import is_awaited, is_failure
+from journeyman.cancellation import is_awaited, is_failure, log_caught
 from journeyman.data import lazy_dataclass
-from journeyman.errors import Problem, log_caught, name_and_words
+from journeyman.errors import Problem, name_and_words
 from journeyman.events.chat import DecisionWord
 from journeyman.hosted.calls import HostedCall, hosted_calls
 from journeyman.json_numbers import holds_written_numbers, read_json, read_object, write_json

@@ -11,9 +11,9 @@ from journeyman import Abort, Agent, Failure, Rejected, Runtime, Tasks, ToolCont
 from journeyman.cancellation import current_scope
 from journeyman.events import Event, Identity, TaskEnded, TaskInfo, TaskKind, TaskMessaged, TaskStarted
 from journeyman.gate import Allow, Approval, Ask, Decision, Stop
-from journeyman.loop.state import current_path
+from journeyman.loop.state import surroundings
 from journeyman.testing.scripted import ScriptedModel, call
-from journeyman.tools.background import TaskContext, current_background
+from journeyman.tools.background import TaskContext
 from tests.play import Door, Recorder, cancelled, make_gate, make_tool, on_virtual_clock, raising, virtual_clock
 from tests.tasks.works import Told, ended, giving, heeding, sleeping, stubborn
 
@@ -74,7 +74,8 @@ async def test_a_detached_task_keeps_the_variables_of_its_caller_but_not_its_end
         assert ctx.tasks is not None
 
         async def work(task: TaskContext) -> None:
-            seen.extend((folder.get(), current_path.get(), current_scope.get(), current_background.get() is task))
+            around = surroundings.get()
+            seen.extend((folder.get(), around.path, current_scope.get(), around.task is task))
             await asyncio.sleep(100)
             seen.append("outlived it")
 

@@ -11,7 +11,7 @@ from journeyman.errors import ProviderError, TeamError
 from journeyman.events import ApprovalRequested, TeamMessage
 from journeyman.gate import Allow, Ask
 from journeyman.journal import InMemoryJournal
-from journeyman.loop.state import current_path
+from journeyman.loop.state import enter
 from journeyman.team import TeamHooks
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call
 from tests.play import Door, Recorder, Report, Stage, make_gate, make_tool, transcript, virtual_clock
@@ -307,13 +307,12 @@ async def test_each_member_has_a_part_of_the_journal_to_itself() -> None:
 
 async def test_a_member_cannot_be_deeper_than_five_runs() -> None:  # S16.11
     async with Crew() as team:
-        token = current_path.set(("a", "b", "c", "d", "e"))
+        enter(path=("a", "b", "c", "d", "e"))
         made = await team.spawn(wanted(member_of(["Done."])))
         assert team.member(made.name).depth == 5
-        current_path.set(("a", "b", "c", "d", "e", "f"))
+        enter(path=("a", "b", "c", "d", "e", "f"))
         with pytest.raises(TeamError, match="A member would be at depth 6, and 5 is the last"):
             await join(team, "max", ["Done."])
-        current_path.reset(token)
 
 
 async def test_a_stopped_task_is_a_killed_member_and_the_leader_is_told(door: Door) -> None:  # S16.6

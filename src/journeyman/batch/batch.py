@@ -33,9 +33,8 @@ from journeyman.errors import JourneymanError, Problem, name_and_words
 from journeyman.events import BatchEvent, BatchPaused, Callbacks, InputFinished, Listener
 from journeyman.foreign import refuse_old_arguments
 from journeyman.loop.prepare import begin
-from journeyman.loop.retry import RatePause, rate_pause
 from journeyman.loop.run import carry_out
-from journeyman.loop.state import Options, Origin, RunOptions, current_path, current_run
+from journeyman.loop.state import Options, Origin, RatePause, RunOptions, enter, surroundings
 from journeyman.result import Failure, Metadata, Result, fail_before_start
 from journeyman.tools.check import budget_problems, signal_problems
 from journeyman.types import NOTHING_USED, Content, Message, RunPath, Usage
@@ -356,7 +355,8 @@ class BatchWork(Generic[Given, Handed]):
     def begin(self) -> None:
         """Begin to take inputs."""
         loop = running_loop()
-        self._path, above = current_path.get(), current_run.get()
+        around = surroundings.get()
+        self._path, above = around.path, around.run
         budget, given = self._spending, self._options.runtime.budget
         around = given if given is not None or above is None else above.attempt.budget
         self._budget = given if budget is None else budget if around is None else budget.beside(around)
@@ -420,7 +420,7 @@ class BatchWork(Generic[Given, Handed]):
     # -- taking inputs
 
     async def _take_all(self) -> None:
-        rate_pause.set(self._pause)  # in the context of this task, and so of the runs that it begins
+        enter(pause=self._pause)  # in the context of this task, and so of the runs that it begins
         take_next = self._source()
         while True:
             # The first bounds how much goes on at once, the second how much is held in memory.

@@ -27,7 +27,7 @@ from journeyman.journal import Digests, RecordingSink, Section, SharedTape
 from journeyman.loop.prepare import begin, closing_of
 from journeyman.loop.request import compact
 from journeyman.loop.run import carry_out
-from journeyman.loop.state import Options, Run, current_path, current_run
+from journeyman.loop.state import Options, Run, enter, surroundings
 from journeyman.model import Model
 from journeyman.result import Result
 from journeyman.session import Session, TurnStart
@@ -85,11 +85,12 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         """Records the whole chat."""
         self._numbers = count(1)
         self._above: RunPath = ()
-        self._run_above = current_run.get()
+        self._run_above = surroundings.get().run
 
     def enter(self, model: Model | None) -> RunPath:
         """Make the runs part of the run that goes on here, if any. Return the path of the chat."""
-        self._above, self._run_above = current_path.get(), current_run.get()
+        around = surroundings.get()
+        self._above, self._run_above = around.path, around.run
         self.runtime = replace(self.runtime, model=model)
         if self._durable is None:  # else the answer may come from elsewhere, too
             self.runtime = replace(self.runtime, approver=self.runtime.approver or self._questions.approve)
@@ -138,8 +139,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
                 return await self.resume(turn)
         self.n_runs += 1
         self.input = input
-        current_path.set(self._above)
-        current_run.set(self._run_above)
+        enter(path=self._above, run=self._run_above)
         asks = self._questions
         enter_conversation(replace(current_conversation.get(), inbox=self.inbox, questions=asks, asker=asks))
         turn.run = begin(self.agent, input, self._options(turn, goes_on=goes_on))
@@ -194,7 +194,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         life.around = lambda options: replace(
             options, callbacks=self._callbacks, listeners=self.listeners, abort_note=lambda: turn.note
         )
-        current_path.set(self._above)
+        enter(path=self._above)
         try:
             runtime = self.runtime if self.tape is None else replace(self.runtime, recorder=SharedTape(self.tape))
             result, stored = await durable.carry(life, runtime=runtime, abort=turn.signal)
@@ -263,8 +263,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         """Make what is sent of the conversation shorter now."""
         # The number names the place in the journal: no other run may have it.
         self.n_runs += 1
-        current_path.set(self._above)
-        current_run.set(self._run_above)
+        enter(path=self._above, run=self._run_above)
         run = begin(self.agent, self.input, self._options(Turn(self.agent.name), goes_on=True))
         model = self.runtime.model or self.agent.model
         run.model = connect(model) if isinstance(model, str) else model

@@ -45,7 +45,7 @@ from journeyman.loop.finish import END_STEP
 from journeyman.loop.prepare import begin, closing_of
 from journeyman.loop.results import dump_result
 from journeyman.loop.run import carry_out
-from journeyman.loop.state import Options, Origin, Run, current_path, detach
+from journeyman.loop.state import Options, Origin, Run, detach, enter
 from journeyman.loop.watch import begin_tape, end_tape
 from journeyman.result import Result, Success
 from journeyman.signals import PendingQuestion, Signal
@@ -415,7 +415,7 @@ class RunDriver:
             raise RunBlocked(self.claim.row.id, why) from invalid
         detach()
         if head.above is not None:
-            current_path.set(head.above.path)
+            enter(path=head.above.path)
             program.guard(head, head.above, self.abort.abort)
         conversation = replace(current_conversation.get(), asker=self.journal)
         enter_conversation(conversation if self.turn is None else self.turn.place(conversation))

@@ -18,8 +18,8 @@ from functools import partial
 from itertools import count as count_from
 from typing import Any, Final, TypeAlias, cast
 
-from journeyman.cancellation import Scope, call_in, current_call, is_awaited, is_failure
-from journeyman.errors import InvalidArguments, OutcomeUnknown, Rejected, StepTooLarge, count, log_caught
+from journeyman.cancellation import Scope, call_in, is_awaited, is_failure, log_caught
+from journeyman.errors import InvalidArguments, OutcomeUnknown, Rejected, StepTooLarge, count
 from journeyman.events import (
     ApproverAnswered,
     CallAbandoned,
@@ -53,7 +53,7 @@ from journeyman.loop.replay import (
     recall_runs,
     take_step,
 )
-from journeyman.loop.state import Call, Outcome, Run, StepTally, current_tally, iteration_place, wait_while_held
+from journeyman.loop.state import Call, Outcome, Run, StepTally, current_tally, enter, iteration_place, wait_while_held
 from journeyman.loop.watch import ANYWHERE
 from journeyman.result import ToolKind
 from journeyman.tools.collection import read_aside
@@ -241,11 +241,8 @@ async def _run_call(run: Run, use: ToolUse, reservation: Reservation | None) -> 
     if reservation is None:
         return await _made_call(run, use, None)
     tool, _ = _resolve_call(run, use)
-    around = current_tally.set(StepTally(run, run.calls.tally, is_stored=tool is not None and tool.journals_itself))
-    try:
+    with StepTally(run, run.calls.tally, is_stored=tool is not None and tool.journals_itself):
         return await _made_call(run, use, reservation)
-    finally:
-        current_tally.reset(around)
 
 
 async def _made_call(run: Run, use: ToolUse, reservation: Reservation | None) -> Call:
@@ -623,11 +620,11 @@ class _TimedOut(Exception):
 async def _within(run: Run, use: ToolUse, seconds: float, work: Coroutine[object, object, ToolResult]) -> ToolResult:
     # The same machine as for a run: a tool that swallows its cancellation is left behind, too.
     scope = Scope(None, run.scope.loop.time() + seconds, grace_s=run.options.runtime.grace_s)
-    above = current_call.set(scope)
+    leave = enter(call=scope)
     try:
         result = await scope.carry(work)
     finally:
-        current_call.reset(above)
+        leave()
         if scope.state == "abandoned":
             _show_abandoned(run, use)
     if result is None:

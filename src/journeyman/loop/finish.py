@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
-from journeyman.cancellation import Cause, is_awaited, is_failure
+from journeyman.cancellation import Cause, is_awaited, is_failure, log_caught
 from journeyman.data import lazy_dataclass
 from journeyman.endings import (
     BudgetContext,
@@ -24,7 +24,7 @@ from journeyman.endings import (
     PromptContext,
     ValidationContext,
 )
-from journeyman.errors import InvalidArguments, is_ours, log_caught
+from journeyman.errors import InvalidArguments, is_ours
 from journeyman.events import CallAbandoned, RunFailed, RunStarted, RunSucceeded
 from journeyman.history import History
 from journeyman.journal import END, Journal, TypedCodec

@@ -19,7 +19,7 @@ from journeyman.loop.calls import (
     recall_outcome,
     settle_outcome,
 )
-from journeyman.loop.state import Candidate, Outcome, Run, StepTally, current_tally, wait_while_held
+from journeyman.loop.state import Candidate, Outcome, Run, StepTally, wait_while_held
 from journeyman.output_plan import OutputMember
 from journeyman.tools.exact import StoredValue, load_value, store_value
 from journeyman.tools.tools import AnyTool, watch_calls
@@ -54,7 +54,6 @@ async def make_output(run: Run, member: OutputMember, candidate: Candidate) -> M
     if journal is not None:
         step, effect = run.attempt.outer_step("call", "output"), effect_of(run, function)
         place = journal.reserve(step, effect=effect, about=lambda: about_call(use))
-    around = current_tally.set(StepTally(run, run.calls.tally, hands_in=True))
     returned: list[object] = []
     kept: list[object] = []
 
@@ -68,7 +67,7 @@ async def make_output(run: Run, member: OutputMember, candidate: Candidate) -> M
         outcome.made = None if journal is None else _store(member, kept[0])
         return outcome
 
-    try:
+    with StepTally(run, run.calls.tally, hands_in=True):
         if place is not None and place.is_known:
             outcome = await recall_outcome(run, use, place)
         else:
@@ -77,8 +76,6 @@ async def make_output(run: Run, member: OutputMember, candidate: Candidate) -> M
             outcome = await call_through_gates(run, function, use, place, execute=execute)
             if outcome.error in DECIDED:
                 await settle_outcome(run, place, outcome)
-    finally:
-        current_tally.reset(around)
     if kept or outcome.made is None:
         return Made(outcome, kept[0] if kept else None)
     return Made(outcome, load_value(member.made, outcome.made).value)

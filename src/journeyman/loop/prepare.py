@@ -45,13 +45,13 @@ from journeyman.loop.state import (
     Clock,
     Options,
     Run,
+    Surroundings,
     call_with_deps,
     content_of,
-    current_path,
-    current_run,
     current_tally,
     input_for_functions,
     iteration_place,
+    surroundings,
 )
 from journeyman.loop.submission import hand_in_of
 from journeyman.loop.toolsets import ToolsetFailed, ask_toolsets, describe_tools, is_asked_again, retired_tools
@@ -89,13 +89,14 @@ no request without it, and refuses one above the model's own maximum."""
 def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
     """Open the record of one run. Nothing of it has happened yet."""
     options, wrong = (options, list[str]()) if options.is_checked else _sound(options)
-    above, origin = current_run.get(), options.origin
+    around, origin = surroundings.get(), options.origin
+    above = around.run
     number = None if origin is None else origin.number
     name = agent.name if number is None else f"{agent.name}#{number}"
     is_callers = origin is None or origin.mode == "batch"
     if number is None or is_callers:  # an input's number is no number among the runs that the one above has started
         number = 0 if above is None else next(above.children.numbers)
-    path = (*current_path.get(), name)
+    path = (*around.path, name)
     clock = running_loop().time
     started_s = clock()
     n_wrong = len(wrong)
@@ -122,7 +123,7 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
         number=number,
         children=Children(options.numbers or count(1)),
         clock=Clock(clock, started_s),
-        scope=_scope(budget, options, above),
+        scope=_scope(budget, options, around),
         watch=_watch(agent, options, path, None if above is None else above.watch),
         budget=budget,
         ledger=Ledger(None if above is None else above.ledger, beside=options.ledger_beside),
@@ -326,13 +327,20 @@ def _budget_above(given: Budget | None, above: Run | None) -> Budget | None:
     return spending if given is None or spending.draws_on(given) else given
 
 
-def _scope(budget: Budget, options: Options, above: Run | None) -> Scope:
+def _scope(budget: Budget, options: Options, around: Surroundings) -> Scope:
     """Return the scope that stops a run. A deadline of the run above is not its own: that one's scope stops both."""
+    above = around.run
     inherited = above is not None and budget.parent is not None and budget.parent is above.attempt.budget
     deadline = budget.own_deadline if inherited else budget.deadline
-    above_scope, journal = None if above is None else above.scope, options.runtime.journal
-    replays = journal.is_replaying if journal is not None and journal.is_replaying() else None
-    return Scope(options.abort, deadline, above=above_scope, grace_s=options.runtime.grace_s, replays=replays)
+    journal = options.runtime.journal
+    return Scope(
+        options.abort,
+        deadline,
+        above=None if above is None else above.scope,
+        call=around.call,
+        grace_s=options.runtime.grace_s,
+        replays=journal.is_replaying if journal is not None and journal.is_replaying() else None,
+    )
 
 
 CLOSING: Final[Mapping[Effect, str]] = {

@@ -20,7 +20,7 @@ from journeyman.data import lazy_dataclass
 from journeyman.errors import quoted
 from journeyman.events import CallOutcome
 from journeyman.journal import Codec, Journal, Reservation, StepFacts, TypedCodec, as_json, decode_step, encode_step
-from journeyman.loop.state import Outcome, Run, StepTally, current_tally, iteration_place
+from journeyman.loop.state import Outcome, Run, StepTally, iteration_place
 from journeyman.step import RunStep, StepKind
 from journeyman.tools.exact import StoredValue
 from journeyman.types import NOTHING_USED, JsonObject, Text, ToolResult, ToolUse, Usage, UserContent, adapter_of
@@ -80,18 +80,16 @@ async def take_step(
     run: Run, place: Reservation, work: Callable[[], Awaitable[T]], *, kind: StepKind, codec: Codec[T]
 ) -> T:
     """Do a step, or take it from the journal, together with the runs that began in it."""
-    step, is_done = StepCodec(kind, codec, StepTally(run, run.calls.tally)), False
+    tally, is_done = StepTally(run, run.calls.tally), False
+    step = StepCodec(kind, codec, tally)
 
     async def do_work() -> T:
         nonlocal is_done
         is_done = True
         return await work()
 
-    around = current_tally.set(step.tally)
-    try:
+    with tally:
         value = await place.step(do_work, codec=step)
-    finally:
-        current_tally.reset(around)
     if step.known is not None and not is_done:
         recall_runs(run, step.known)
     return value

@@ -13,18 +13,10 @@ from functools import partial
 from typing import Final, Literal
 
 from journeyman.budget import Grant
-from journeyman.cancellation import is_failure
+from journeyman.cancellation import is_failure, log_caught
 from journeyman.data import lazy_dataclass
 from journeyman.endings import TruncatedContext
-from journeyman.errors import (
-    BudgetRefused,
-    DefinitionError,
-    Problem,
-    ProviderError,
-    ProviderErrorKind,
-    log_caught,
-    name_and_words,
-)
+from journeyman.errors import BudgetRefused, DefinitionError, Problem, ProviderError, ProviderErrorKind, name_and_words
 from journeyman.events import CompactionStep, ContextCompacted, StepRecalled
 from journeyman.history import SUMMARY_MARK, encodable
 from journeyman.journal import Journal, Reservation, StepFacts, TypedCodec, decode_step, encode_step

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
 from typing import Final, Protocol
 
 from journeyman.cancellation import is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.errors import BudgetRefused, ProviderError
+from journeyman.loop.state import surroundings
 from journeyman.model import (
     Collector,
     Model,
@@ -40,40 +40,6 @@ LONGEST_WAIT_S: Final = 60.0
 """The longest wait by back-off. A provider that asks for more is not asked again. Providers count requests and
 tokens by the minute: whoever is refused for longer has used up something else, and a run should end rather than
 sleep."""
-
-
-LONGEST_PAUSE_S: Final = 3_600.0
-"""The longest that the runs of a batch pause together, whatever a provider asks for. It bounds a wrong header:
-without it, one answer could stop a batch of thousands for days."""
-
-
-class RatePause:
-    """The pauses that the runs of a batch share: when a provider limits the rate of one, none of them asks it for a
-    while."""
-
-    def __init__(self, told: Callable[[str, float], object]) -> None:
-        """`told` is called with the provider and the seconds of each pause, when it begins or becomes longer."""
-        self._told = told
-        self._ends: dict[str, float] = {}
-        """When the pause of each provider ends, on the event loop's clock."""
-
-    def begin(self, provider: str, seconds: float) -> None:
-        """Let nobody ask the provider for so many seconds; a longer pause that goes on stays."""
-        ends = asyncio.get_running_loop().time() + min(seconds, LONGEST_PAUSE_S)
-        if seconds > 0 and ends > self._ends.get(provider, 0.0):
-            self._ends[provider] = ends
-            self._told(provider, min(seconds, LONGEST_PAUSE_S))
-
-    async def over(self, provider: str) -> None:
-        """Wait until the provider may be asked."""
-        left_s = self._ends.get(provider, 0.0) - asyncio.get_running_loop().time()
-        if left_s > 0:
-            await asyncio.sleep(left_s)
-            await self.over(provider)  # it may be longer by now
-
-
-rate_pause: ContextVar[RatePause | None] = ContextVar("journeyman_rate_pause", default=None)
-"""What the runs of the batch share that goes on here; None outside a batch."""
 
 
 class _Reserve(Protocol):
@@ -107,7 +73,7 @@ async def respond(
         ProviderError: of the last request.
         BudgetRefused: the next request is not paid for.
     """
-    requests, pause = retries + 1, rate_pause.get()
+    requests, pause = retries + 1, surroundings.get().pause
     for number in range(1, requests + 1):
         if pause is not None:
             await pause.over(model.provider)

@@ -14,7 +14,7 @@ from typing import Any, Literal, Unpack, overload
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
 from journeyman.budget import open_budget
-from journeyman.cancellation import Abort, current_scope, is_awaited, is_cancellation, is_failure
+from journeyman.cancellation import Abort, is_awaited, is_cancellation, is_failure
 from journeyman.endings import (
     AttemptsContext,
     ErrorCode,
@@ -23,7 +23,7 @@ from journeyman.endings import (
     IterationsContext,
     PromptContext,
 )
-from journeyman.errors import name_and_words, told_here
+from journeyman.errors import name_and_words
 from journeyman.events import AttemptStarted, Callbacks, Listener, ValidationFailed
 from journeyman.foreign import refuse_old_arguments
 from journeyman.gate import guarding
@@ -46,8 +46,7 @@ from journeyman.loop.state import (
     RunOptions,
     attempt_place,
     call_with_deps,
-    current_path,
-    current_run,
+    enter,
     input_for_functions,
 )
 from journeyman.loop.validation import Verdict, validate
@@ -205,9 +204,7 @@ def _no_agent(given: object) -> Failure:
 
 async def carry_out(run: Run) -> Result[Any]:
     """Do the run that was begun, and return how it ended."""
-    path, scope, above = current_path.set(run.path), current_scope.set(run.scope), current_run.set(run)
-    # One set for the whole tree of runs: a sub-agent that fails like the one before it is logged once.
-    told = told_here.set(set() if run.above is None else told_here.get())
+    leave = enter(path=run.path, run=run)
     code: ErrorCode | None = ErrorCode.EXECUTION_CANCELLED
     watch, result = run.watch, None
     try:
@@ -240,10 +237,7 @@ async def carry_out(run: Run) -> Result[Any]:
             raise asyncio.CancelledError from error
         raise
     finally:
-        told_here.reset(told)
-        current_path.reset(path)
-        current_scope.reset(scope)
-        current_run.reset(above)
+        leave()
         run.end(code)
         # After the run's own last event, which the tape still has to hear.
         if watch is not None and watch.tape is not None and watch.owns_tape:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import field, replace
-from typing import Any, Literal, Protocol, TypedDict, TypeVar, cast
+from typing import Any, Final, Literal, Protocol, Self, TypedDict, TypeVar, cast
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.budget import Budget, Ledger
-from journeyman.cancellation import Abort, Scope, current_call, current_scope
+from journeyman.cancellation import Abort, Scope, current_scope
 from journeyman.data import lazy_dataclass
 from journeyman.endings import START, Context, CutBy, ErrorCode, ErrorInfo, Phase, Place
 from journeyman.events import AttemptCompleted, Callbacks, Event, Listener, MessageCommitted
@@ -29,6 +28,7 @@ from journeyman.output import OutputMode, StopGuard
 from journeyman.output_plan import OutputMember
 from journeyman.result import AttemptRecord, ChildRecord, LayerKind, LayerOutcome, Result, ToolKind, ValidationReport
 from journeyman.step import RunStep, StepKind, iteration_key
+from journeyman.tools.background import TaskContext
 from journeyman.tools.context import States, own_copy
 from journeyman.tools.exact import StoredValue
 from journeyman.tools.tools import AnyTool
@@ -220,6 +220,15 @@ class StepTally:
     background: list[Usage] = field(default_factory=list[Usage])
     n_sent: int = 0
     """How many runs of their own a tool's code has sent out in it."""
+    _around: Token[StepTally | None] = field(init=False)
+
+    def __enter__(self) -> Self:
+        """Count the runs that begin in the block."""
+        self._around = current_tally.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        current_tally.reset(self._around)
 
     def count_call(self) -> None:
         """Count a call, here and above."""
@@ -510,39 +519,78 @@ class _Told:
 _TOLD = _Told()
 
 
-current_path: ContextVar[RunPath] = ContextVar("journeyman_path", default=())
-"""The run that is going on here, from the root down."""
-
-current_run: ContextVar[Run | None] = ContextVar("journeyman_run", default=None)
-"""The run that is going on here: the one above the next that begins here."""
+LONGEST_PAUSE_S: Final = 3_600.0
+"""The longest that the runs of a batch pause together, whatever a provider asks for. It bounds a wrong header:
+without it, one answer could stop a batch of thousands for days."""
 
 
+class RatePause:
+    """The pauses that the runs of a batch share: when a provider limits the rate of one, none of them asks it for a
+    while."""
+
+    def __init__(self, told: Callable[[str, float], object]) -> None:
+        """`told` is called with the provider and the seconds of each pause, when it begins or becomes longer."""
+        self._told = told
+        self._ends: dict[str, float] = {}
+        """When the pause of each provider ends, on the event loop's clock."""
+
+    def begin(self, provider: str, seconds: float) -> None:
+        """Let nobody ask the provider for so many seconds; a longer pause that goes on stays."""
+        ends = asyncio.get_running_loop().time() + min(seconds, LONGEST_PAUSE_S)
+        if seconds > 0 and ends > self._ends.get(provider, 0.0):
+            self._ends[provider] = ends
+            self._told(provider, min(seconds, LONGEST_PAUSE_S))
+
+    async def over(self, provider: str) -> None:
+        """Wait until the provider may be asked."""
+        left_s = self._ends.get(provider, 0.0) - asyncio.get_running_loop().time()
+        if left_s > 0:
+            await asyncio.sleep(left_s)
+            await self.over(provider)  # it may be longer by now
+
+
+@lazy_dataclass(kw_only=True)
+class Surroundings:
+    """The place where code runs, as the loop knows it. Nobody changes one."""
+
+    path: RunPath = ()
+    """The run that goes on here, from the root down."""
+    run: Run | None = None
+    """The run that goes on here: the one above the next that begins here."""
+    call: Scope | None = None
+    """What limits the time of the tool call that goes on here."""
+    task: TaskContext | None = None
+    """The background task that goes on here."""
+    pause: RatePause | None = None
+    """What the runs of the batch share that goes on here."""
+
+
+_NOTHING_AROUND: Final = Surroundings()
+surroundings: ContextVar[Surroundings] = ContextVar("journeyman_surroundings", default=_NOTHING_AROUND)
 current_tally: ContextVar[StepTally | None] = ContextVar("journeyman_tally", default=None)
 """What counts the runs that begin in the step that is done here."""
 
 
-def detach() -> None:
+def enter(**changes: object) -> Callable[[], None]:
+    """Change the surroundings of what goes on in this context, and return a function that changes them back."""
+    around = replace(surroundings.get(), **changes)
+    scope = None if around.run is None else around.run.scope
+    before, above = surroundings.set(around), current_scope.set(scope)
+
+    def leave() -> None:
+        current_scope.reset(above)
+        surroundings.reset(before)
+
+    return leave
+
+
+def detach(**changes: object) -> Callable[[], None]:
     """Let the runs that begin here be nobody's children: what goes on in this task outlives the run it came from.
 
-    They keep its path and its gates.
+    They keep its path and its gates. The other surroundings change as `enter` says.
     """
-    # Three variables: a child would be stopped with the run above, be counted in it, or be cut by the time limit of the
-    # call.
-    current_run.set(None)
-    current_scope.set(None)
-    current_call.set(None)
-
-
-@contextmanager
-def detach_runs() -> Generator[None]:
-    """Let the runs and tasks that begin in this block be nobody's children, as `detach` does."""
-    run, scope, timeout = current_run.set(None), current_scope.set(None), current_call.set(None)
-    try:
-        yield
-    finally:
-        current_call.reset(timeout)
-        current_run.reset(run)
-        current_scope.reset(scope)
+    # Else they would be stopped with the run above, be counted in it, or be cut by the time limit of the call.
+    return enter(run=None, call=None, **changes)
 
 
 # -- what its steps leave behind --------------------------------------------------------------------------------------
@@ -684,7 +732,7 @@ class HandInTool:
 
 def sent_runs() -> SentRuns | None:
     """Return the runs that the durable run which goes on here has sent out; None where there is no such run."""
-    run = current_run.get()
+    run = surroundings.get().run
     return None if run is None or run.options.runtime.journal is None else run.options.runtime.journal.sent
 
 

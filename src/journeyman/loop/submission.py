@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any, Final, cast
 
 from journeyman.agent import Agent
-from journeyman.cancellation import is_awaited, is_failure
+from journeyman.cancellation import is_awaited, is_failure, log_caught
 from journeyman.data import lazy_dataclass
 from journeyman.endings import ErrorInfo, InvalidResponseContext, RefusedContext, StopGuardContext, SubmitContext
-from journeyman.errors import InvalidArguments, Rejected, log_caught, name_and_words
+from journeyman.errors import InvalidArguments, Rejected, name_and_words
 from journeyman.history import turn_text
 from journeyman.journal import END, Journal, TypedCodec
 from journeyman.loop.calls import finish
@@ -32,7 +32,7 @@ from journeyman.loop.state import (
     Outcome,
     Run,
     call_with_deps,
-    current_run,
+    surroundings,
 )
 from journeyman.loop.validation import SCHEMA_LAYER, ValidatorBroken, broken_code
 from journeyman.model import facts_of
@@ -127,7 +127,7 @@ class ToolHandIn:
         return result
 
     async def _show_draft(self, use: ToolUse, proposed: _Draft) -> ToolResult:
-        run, schema = cast("Run", current_run.get()), proposed.member.schema  # whose call it is
+        run, schema = cast("Run", surroundings.get().run), proposed.member.schema  # whose call it is
         try:
             draft = await read_aside(proposed.raw, schema.parse)
         except InvalidArguments as invalid:

@@ -13,15 +13,15 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from pydantic_core import from_json
 
-from journeyman.cancellation import is_awaited, is_failure
+from journeyman.cancellation import is_awaited, is_failure, log_caught
 from journeyman.data import lazy_dataclass
 from journeyman.endings import CancelledContext, ErrorInfo, ValidationContext
-from journeyman.errors import InvalidArguments, Rejected, log_caught, place_of, words_of
+from journeyman.errors import InvalidArguments, Rejected, place_of, words_of
 from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.journal import as_json
 from journeyman.loop.output_functions import Made, make_output
 from journeyman.loop.replay import decide_once
-from journeyman.loop.state import Candidate, Checking, Layer, Run, attempt_place, call_with_deps, current_run
+from journeyman.loop.state import Candidate, Checking, Layer, Run, attempt_place, call_with_deps, surroundings
 from journeyman.narrowing import is_group, is_partial
 from journeyman.output_plan import ArgumentsSchema, OutputMember
 from journeyman.result import LayerOutcome, ValidationReport
@@ -212,7 +212,7 @@ def validation_context() -> Checking:
     Raises:
         LookupError: no validator is running here.
     """
-    run = current_run.get()
+    run = surroundings.get().run
     while run is not None:
         if run.attempt.checking is not None:
             return run.attempt.checking

@@ -14,11 +14,11 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Final, ParamSpec
 
 from journeyman.agent import Runtime
-from journeyman.cancellation import is_awaited, is_failure
+from journeyman.cancellation import is_awaited, is_failure, log_caught
 from journeyman.connect import recorder_at
 from journeyman.data import lazy_dataclass
 from journeyman.endings import Place
-from journeyman.errors import Told, log_caught, name_and_words
+from journeyman.errors import Told, name_and_words
 from journeyman.events import (
     AttemptCompleted,
     AttemptStarted,

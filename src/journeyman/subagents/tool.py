@@ -19,15 +19,15 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 from pydantic import TypeAdapter
 
 from journeyman.agent import Agent, Limits, Runtime
-from journeyman.cancellation import Abort
+from journeyman.cancellation import Abort, log_caught
 from journeyman.definition import COUNT_OR_NONE, explain_arguments, raise_problems, value_problems
-from journeyman.errors import DefinitionError, Problem, SubagentMisused, log_caught, name_and_words
+from journeyman.errors import DefinitionError, Problem, SubagentMisused, name_and_words
 from journeyman.events import Listener
 from journeyman.faces import load_function
 from journeyman.foreign import refuse_old_arguments
 from journeyman.hosted.tools import CodeExecution
 from journeyman.loop.prepare import runtime_problems
-from journeyman.loop.state import current_run
+from journeyman.loop.state import surroundings
 from journeyman.model import Model
 from journeyman.narrowing import is_list_or_tuple, is_set
 from journeyman.result import Result
@@ -288,7 +288,7 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
         if problems:
             raise SubagentMisused(" ".join(map(str, problems)))
         listeners = () if on_event is None else (on_event,)
-        above = current_run.get()
+        above = surroundings.get().run
         made = Delegation(
             agents=self._agents,
             context=None,

@@ -14,24 +14,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, Literal
 
-from journeyman.cancellation import call_in, is_awaited, is_done_for
-from journeyman.errors import Rejected, count, is_ours, log_caught, name_and_words
+from journeyman.cancellation import call_in, is_awaited, is_done_for, log_caught
+from journeyman.errors import Rejected, count, is_ours, name_and_words
 from journeyman.events import Delivery, TaskEnded, TaskInfo, TaskMessaged
 from journeyman.gate import current_guard, enter_guard
 from journeyman.history import NOTICE
 from journeyman.inbox import Inbox
 from journeyman.journal import RecordingSink
-from journeyman.loop.state import detach
+from journeyman.loop.state import detach, surroundings
 from journeyman.loop.watch import Watch
-from journeyman.tools.background import (
-    Notify,
-    OutputFactory,
-    Receive,
-    TaskContext,
-    TaskResult,
-    Work,
-    current_background,
-)
+from journeyman.tools.background import Notify, OutputFactory, Receive, TaskContext, TaskResult, Work
 from journeyman.tools.results import to_result
 from journeyman.types import TextOrigin
 
@@ -98,7 +90,7 @@ class RunningTask:
 
     def is_here(self) -> bool:
         """Tell whether this is called from the work, or from the notification, of the task itself."""
-        return current_background.get() is self.context or any(map(is_done_for, (self._carrier, self._notifying)))
+        return surroundings.get().task is self.context or any(map(is_done_for, (self._carrier, self._notifying)))
 
     # -- from outside, any thread
 
@@ -293,8 +285,7 @@ class RunningTask:
 
 def outlive(context: TaskContext) -> None:
     """Let what goes on in these context variables outlive its caller: its path and its gates stay, its end does not."""
-    detach()
-    current_background.set(context)
+    detach(task=context)
     if (guard := current_guard()) is not None:
         enter_guard(replace(guard, stop=context.abort.abort))
 

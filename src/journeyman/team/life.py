@@ -22,7 +22,7 @@ from journeyman.endings import ErrorCode
 from journeyman.errors import JourneymanError, TeamError, name_and_words
 from journeyman.events import Identity, TeamMessage
 from journeyman.inbox import Inbox, current_conversation, enter_conversation
-from journeyman.loop.state import current_path, sent_runs
+from journeyman.loop.state import enter, sent_runs
 from journeyman.prompt import SystemPrompt
 from journeyman.result import Failure, Result
 from journeyman.tasks.tasks import Tasks
@@ -83,7 +83,7 @@ class MemberLoop:
             raise RuntimeError("A member lives in a task: start it through Tasks.")
         member.task = task
         # The chat adds the member's own name.
-        current_path.set(member.path[:-1])
+        enter(path=member.path[:-1])
         enter_conversation(replace(current_conversation.get(), member=member))
         inbox = Inbox(member.box)
         chat = Chat(

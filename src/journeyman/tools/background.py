@@ -11,16 +11,15 @@ import json
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from contextvars import ContextVar
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final, Protocol, TypeAlias, TypedDict
 
-from journeyman.cancellation import Abort, is_awaited
+from journeyman.cancellation import Abort, is_awaited, log_caught
 from journeyman.data import lazy_dataclass
-from journeyman.errors import count, log_caught, name_and_words
+from journeyman.errors import count, name_and_words
 from journeyman.events import Identity, MemberStatus, TaskInfo, TaskKind
 from journeyman.files import make_private_folder, private
 from journeyman.inbox import Inbox
@@ -141,9 +140,6 @@ class TaskResult:
 
 Work: TypeAlias = Callable[[TaskContext], Awaitable[object]]
 """What a task does. What it returns is the result; what it raises, the reason why the task failed."""
-
-current_background: ContextVar[TaskContext | None] = ContextVar("journeyman_background", default=None)
-"""The background task that goes on here, if any."""
 
 
 # -- the output --------------------------------------------------------------------------------------------------------
