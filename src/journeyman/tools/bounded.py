@@ -28,14 +28,7 @@ from journeyman.json_numbers import holds_long_numbers
 from journeyman.narrowing import is_dict, is_list, is_list_or_tuple, is_str_dict
 from journeyman.texts import shorten_line
 from journeyman.tools.collection import collecting_later, holds_loop
-from journeyman.tools.collisions import (
-    TooManyCollide,
-    bounded_collisions,
-    counting_collisions,
-    counts_numbers,
-    each_schema,
-    hashes_numbers,
-)
+from journeyman.tools.collisions import CollisionBound, TooManyCollide, counts_numbers, each_schema, hashes_numbers
 from journeyman.tools.issues import Fault, Rank, faults_of, issue_lines
 from journeyman.tools.shape import HOLDERS, MAX_STEPS, Shape
 
@@ -84,6 +77,7 @@ class BoundedValidator(Generic[T]):
         self._verdicts: dict[Origin, SchemaValidator] = {}
         self._explainers: dict[Origin, SchemaValidator] = {}
         self._bounds = _ExplanationBounds()
+        self._bound = CollisionBound()
         self._digits = _Digits()
         self._exact: dict[bool, SchemaValidator] = {}
         """Those whose decimals keep their digits: the one that keeps every error, and the one that keeps none."""
@@ -274,7 +268,7 @@ class BoundedValidator(Generic[T]):
         return Shape(self._adapter.core_schema)
 
     def _collisions(self) -> AbstractContextManager[None]:
-        return bounded_collisions() if self._hashes_numbers else nullcontext()
+        return self._bound.bound() if self._hashes_numbers else nullcontext()
 
     @cached_property
     def _hashes_numbers(self) -> bool:
@@ -284,7 +278,7 @@ class BoundedValidator(Generic[T]):
     def _core(self) -> _Json:
         """The schema of the type, with a look at what is put into sets."""
         core = cast("_Json", self._adapter.core_schema)
-        return counting_collisions(core, _copy_schema) if self._hashes_numbers else core
+        return self._bound.in_schema(core, _copy_schema) if self._hashes_numbers else core
 
     @cached_property
     def _validator(self) -> SchemaValidator:

@@ -4,9 +4,9 @@ their number. Each value is looked at before it gets there, as it is by then."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from sys import hash_info
 from typing import Any, Final
 
@@ -53,46 +53,6 @@ def _has_open_items(schema: _Json) -> bool:
     return is_set and schema.get("items_schema", {}).get("type") not in _WITH_SECRET_HASHES
 
 
-def counting_collisions(schema: _Json, copied: Callable[[_Json, Callable[[_Json], _Json]], _Json]) -> _Json:
-    """Return a core schema that takes the same values, and raises `TooManyCollide` in `bounded_collisions`.
-
-    `copied` returns a copy of a schema, with all that it holds changed by a function.
-    """
-    new = copied(schema, lambda held: counting_collisions(held, copied))
-    if _has_open_items(schema):
-        new["items_schema"] = _count_values(new.get("items_schema", {"type": "any"}))
-    elif _has_open_keys(schema):
-        new["keys_schema"] = _count_values(new["keys_schema"])
-    return new
-
-
-def _count_values(schema: _Json) -> _Json:
-    return {"type": "function-after", "function": {"type": "no-info", "function": _count}, "schema": schema}
-
-
-def counts_numbers(schema: _Json) -> bool:
-    """Tell whether a schema counts integers of any size."""
-    counts = schema["type"] == "function-after" and schema["function"]["function"] is _count
-    return counts and schema["schema"]["type"] == "int" and schema["schema"].keys().isdisjoint({"gt", "lt"})
-
-
-@contextmanager
-def bounded_collisions() -> Generator[None]:
-    """Bound how often the values that are checked in this block are compared for their hashes.
-
-    Raises:
-        TooManyCollide: it is too often, whatever else is raised.
-    """
-    tally = _HashTally()
-    token = _tally.set(tally)
-    try:
-        yield
-    finally:
-        _tally.reset(token)
-        if tally.is_full:  # pydantic may have taken what was raised for a value that does not fit
-            raise TooManyCollide
-
-
 class _HashTally:
     """The values of one check by their hashes, and how often they had to be compared."""
 
@@ -118,16 +78,59 @@ class _HashTally:
         return self._n_comparisons > _MOST_COMPARISONS
 
 
-_tally: ContextVar[_HashTally | None] = ContextVar("journeyman_tally_of_hashes", default=None)
+class CollisionBound(threading.local):
+    """Bounds how often the values of one check are compared for their hashes; of each thread, since several may check
+    by one type."""
 
+    def __init__(self) -> None:
+        self._tally: _HashTally | None = None
 
-def _count(value: object) -> object:
-    if type(value) is str or (type(value) is int and abs(value) < hash_info.modulus):
-        return value  # a secret hash, or that of no other such number
-    tally = _tally.get()
-    if tally is not None:
+    def in_schema(self, schema: _Json, copied: Callable[[_Json, Callable[[_Json], _Json]], _Json]) -> _Json:
+        """Return a core schema that takes the same values, and raises `TooManyCollide` inside of `bound`.
+
+        `copied` returns a copy of a schema, with all that it holds changed by a function.
+        """
+        new = copied(schema, lambda held: self.in_schema(held, copied))
+        if _has_open_items(schema):
+            new["items_schema"] = self._count_values(new.get("items_schema", {"type": "any"}))
+        elif _has_open_keys(schema):
+            new["keys_schema"] = self._count_values(new["keys_schema"])
+        return new
+
+    def _count_values(self, schema: _Json) -> _Json:
+        return {"type": "function-after", "function": {"type": "no-info", "function": self.count}, "schema": schema}
+
+    def count(self, value: object) -> object:
+        """Count a value that is put into a set, and return it."""
+        if type(value) is str or (type(value) is int and abs(value) < hash_info.modulus):
+            return value  # a secret hash, or that of no other such number
+        if self._tally is not None:
+            try:
+                self._tally.count(value)
+            except TypeError:  # it has no hash, and whoever makes the set says so
+                return value
+        return value
+
+    @contextmanager
+    def bound(self) -> Generator[None]:
+        """Bound how often the values that are checked in this block are compared for their hashes.
+
+        Raises:
+            TooManyCollide: it is too often, whatever else is raised.
+        """
+        before, tally = self._tally, _HashTally()
+        self._tally = tally
         try:
-            tally.count(value)
-        except TypeError:  # it has no hash, and whoever makes the set says so
-            return value
-    return value
+            yield
+        finally:
+            self._tally = before
+            if tally.is_full:  # pydantic may have taken what was raised for a value that does not fit
+                raise TooManyCollide
+
+
+def counts_numbers(schema: _Json) -> bool:
+    """Tell whether a schema counts integers of any size."""
+    called = getattr(schema["function"]["function"], "__func__", None) if schema["type"] == "function-after" else None
+    if called is not CollisionBound.count:
+        return False
+    return schema["schema"]["type"] == "int" and schema["schema"].keys().isdisjoint({"gt", "lt"})
