@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import field, replace
-from typing import Final, Literal, Protocol, Self, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from journeyman.content.media import MediaSupport
 from journeyman.data import lazy_dataclass
@@ -331,23 +331,13 @@ class Tap(Protocol):
 
 
 class RequestUnderWay:
-    """A request that is made inside of its block, as whoever helps to make it finds it."""
+    """A request that is made here, as whoever helps to make it finds it."""
 
-    __slots__ = ("_token", "paid_max_tokens", "tap")
-
-    def __init__(self) -> None:
-        self.tap: Tap | None = None
-        """Who hears the request."""
-        self.paid_max_tokens: int | None = None
-        """The longest answer that a budget pays for now, for a model that asks another one within the same call. None:
-        the request says it."""
-
-    def __enter__(self) -> Self:
-        self._token = current_request.set(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        current_request.reset(self._token)
+    tap: Tap | None = None
+    """Who hears the request."""
+    paid_max_tokens: int | None = None
+    """The longest answer that a budget pays for now, for a model that asks another one within the same call. None: the
+    request says it."""
 
 
 current_request: ContextVar[RequestUnderWay | None] = ContextVar("journeyman_request", default=None)

@@ -26,6 +26,7 @@ from journeyman.model import (
     Restarted,
     Retried,
     Tap,
+    current_request,
     facts_of,
     read_unfinished_text,
 )
@@ -80,11 +81,12 @@ async def respond(
         # For each request and not once: a repetition must not use up a multiple of what was reserved for the call.
         paid = request if isinstance(request, Request) else await request()
         reserve = None if isinstance(request, Request) else request
+        under_way = RequestUnderWay()
+        around = current_request.set(under_way)
         try:
-            with RequestUnderWay() as under_way:
-                tap = under_way.tap = None if asked is None else asked(model, paid)
-                asking = _ask_once(model, paid, under_way, spent=spent, on_part=on_part, on_cut=on_cut, reserve=reserve)
-                return await (asking if tap is None else _tell_tap(tap, asking))
+            tap = under_way.tap = None if asked is None else asked(model, paid)
+            asking = _ask_once(model, paid, under_way, spent=spent, on_part=on_part, on_cut=on_cut, reserve=reserve)
+            return await (asking if tap is None else _tell_tap(tap, asking))
         except ProviderError as error:
             # Before it is known whether this run asks again: the others of the batch have to pause even when this one
             # gives up.
@@ -99,6 +101,8 @@ async def respond(
             if on_part is not None:
                 on_part(Restarted())
                 await asyncio.sleep(0)  # who hears of it may stop the run
+        finally:
+            current_request.reset(around)
     raise AssertionError("unreachable: the last request returns or raises")
 
 

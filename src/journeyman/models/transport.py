@@ -313,17 +313,18 @@ def open_stream(
     timeouts: Timeouts,
     network: Network = _USUAL_NETWORK,
     owner: object = None,
+    is_heard: bool = True,
 ) -> AbstractAsyncContextManager[HttpAnswer]:
     """Post `body`, or get what is there if it is None, and hand out the answer, whatever its status. Leaving the block
     closes the request.
 
     The connection is one of the `owner`'s; None: one of the event loop's. Where the process may have no more of them,
-    the request waits until another one is closed.
+    the request waits until another one is closed. `is_heard`: it is one to a model, which a tap may hear.
 
     Raises:
         ProviderError: on entering, there was no answer.
     """
-    return _Posted(Exchange(url, headers), body, timeouts, network, owner)
+    return _Posted(Exchange(url, headers), body, timeouts, network, owner, is_heard)
 
 
 @lazy_dataclass(repr=False, eq=False)
@@ -338,12 +339,13 @@ class _Posted(AbstractAsyncContextManager[HttpAnswer]):
     _timeouts: Timeouts
     _network: Network
     _owner: object
+    _is_heard: bool
     _connections: _Connections = field(init=False)
     _pool: _Pool = field(init=False)
     _response: aiohttp.ClientResponse = field(init=False)
 
     async def __aenter__(self) -> HttpAnswer:
-        tap = current_tap()
+        tap = current_tap() if self._is_heard else None
         if tap is not None:
             tap.note_request(self._exchange.url, self._exchange.headers, self._body or b"")
         self._connections = await _connections()

@@ -20,7 +20,7 @@ import orjson
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import ProviderError
-from journeyman.model import Facts, ModelSettings, OutputFormat, Part, Request, RequestUnderWay, ThinkingLevel
+from journeyman.model import Facts, ModelSettings, OutputFormat, Part, Request, ThinkingLevel
 from journeyman.models.answers import RequestedStream
 from journeyman.models.decoding import Decoder
 from journeyman.models.openai.endpoint import (
@@ -116,7 +116,9 @@ class OpenAIStyleModel(OverHttp, ABC):
         server = None
         if endpoint.server is not None:
             base_url, patience = (self.base_url or endpoint.base_url or "").rstrip("/"), facts_timeouts(self.timeouts)
-            opening = partial(open_stream, headers=self._headers, timeouts=patience, network=self.network)
+            opening = partial(
+                open_stream, headers=self._headers, timeouts=patience, network=self.network, is_heard=False
+            )
             server = OwnServer(endpoint, self.name, base_url, opening, known_server(self.url, self.name))
         object.__setattr__(self, "_server", server)
 
@@ -348,17 +350,16 @@ class OwnServer:
             return
         root = root_of(self.base_url)
         try:
-            with RequestUnderWay():  # it is none to a model: nobody hears it
-                match self.endpoint.server:
-                    case "llama.cpp":  # the window of each slot
-                        props = await _fetch_document(self.opening, f"{root}/props?model={quote(self.name, safe='')}")
-                        window = _whole(as_object(props.get("default_generation_settings")).get("n_ctx"))
-                        has_tools = as_object(props.get("chat_template_caps")).get("supports_tools")
-                        known.has_tools = has_tools if isinstance(has_tools, bool) else known.has_tools
-                    case "Ollama":
-                        window = await _ask_ollama(root, self.name, self.opening)
-                    case _:
-                        window = await _ask_for_list(self.base_url, self.name, self.opening)
+            match self.endpoint.server:
+                case "llama.cpp":  # the window of each slot
+                    props = await _fetch_document(self.opening, f"{root}/props?model={quote(self.name, safe='')}")
+                    window = _whole(as_object(props.get("default_generation_settings")).get("n_ctx"))
+                    has_tools = as_object(props.get("chat_template_caps")).get("supports_tools")
+                    known.has_tools = has_tools if isinstance(has_tools, bool) else known.has_tools
+                case "Ollama":
+                    window = await _ask_ollama(root, self.name, self.opening)
+                case _:
+                    window = await _ask_for_list(self.base_url, self.name, self.opening)
         except ProviderError as error:
             if error.kind in ("timeout", "stream_idle"):
                 known.asked_at_s = now_s
@@ -463,10 +464,9 @@ class PatientStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
         """Wait until the server has loaded its model, or is gone."""
         server, delay_s = self.server, _FIRST_LOOK_S
         _progress.info("%s:%s is waited for: its server loads the model.", server.endpoint.provider, server.name)
-        with RequestUnderWay():
-            while await _status(server.opening(f"{root_of(server.base_url)}/health", body=None)) == 503:
-                await asyncio.sleep(delay_s)
-                delay_s = min(2 * delay_s, _LONGEST_LOOK_S)
+        while await _status(server.opening(f"{root_of(server.base_url)}/health", body=None)) == 503:
+            await asyncio.sleep(delay_s)
+            delay_s = min(2 * delay_s, _LONGEST_LOOK_S)
         await asyncio.sleep(delay_s)  # a proxy may answer for the server that still loads
         await server.learn()
 
