@@ -74,8 +74,7 @@ async def test_a_detached_task_keeps_the_variables_of_its_caller_but_not_its_end
         assert ctx.tasks is not None
 
         async def work(task: TaskContext) -> None:
-            around = surroundings.get()
-            seen.extend((folder.get(), around.path, current_scope.get(), around.task is task))
+            seen.extend((folder.get(), surroundings.get().path, current_scope.get(), surroundings.get().task is task))
             await asyncio.sleep(100)
             seen.append("outlived it")
 

@@ -123,8 +123,7 @@ async def test_who_a_member_is_can_be_asked_in_its_tools_only() -> None:
     @tool(thread=False)
     def look() -> str:
         member = current_conversation.get().member
-        assert isinstance(member, Member)
-        seen.append(existing(member.task).info.identity)
+        seen.append(isinstance(member, Member) and existing(member.task).info.identity)
         return "looked"
 
     async with Crew() as team:
