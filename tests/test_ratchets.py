@@ -22,12 +22,6 @@ GOAL_PERCENT = 3
 PARTICIPLES: dict[str, int] = {"durable": 12, "record": 11, "store": 15}
 """The percentage of functions in each room beyond the goal whose name is a bare participle: `told`, `_sent_by`."""
 
-QUESTIONS: dict[str, int] = {}
-"""The percentage of documented classes in each room beyond the goal whose docstring begins with "What", "Who", …"""
-
-COUNTS: dict[str, int] = {"casts": 114, "repeated_classes": 0, "repeated_names": 6, "suppressions": 116}
-"""What is counted in the whole package, and how much of it there is at most."""
-
 KEYS_TAKEN_APART: dict[str, int] = {
     "cli.cassettes": 1,  # the id of a call, which the lines of cassettes do not have beside their key
     "cli.durable": 1,  # no key: a place that a user types
@@ -69,6 +63,10 @@ PARTICIPLE = re.compile(
     r"|(?!(?:bed|embed|exceed|feed|heed|need|proceed|red|seed|shed|speed|succeed)$)\w\w+ed"
 )
 PARTICLE = re.compile(r"again|apart|at|away|by|down|far|for|from|here|in|of|off|on|once|out|over|so|to|up|with")
+
+VARIABLE = re.compile(r"^(\w+)\b.* = ContextVar\(", re.MULTILINE)
+BYSTANDER = re.compile(r"\b(?:kept_)?(?:guard|journal|outside|recorder|reservation|tape|watch) is (?:not )?None\b")
+TABLE = re.compile(r"\b(?:FROM|INTO|JOIN|TABLE|UPDATE)\s+(?:IF (?:NOT )?EXISTS\s+)?((?:jm|rec)_\w+)")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -123,12 +121,9 @@ def casts(modules: Sequence[Module]) -> int:
 
 def repeated_names(modules: Sequence[Module]) -> int:
     """Count the names of functions and classes that stand at the top of three modules or more."""
-    homes = Counter(name for module in modules for name in {*_top_names(module)})
+    tops = [{node.name for node in each.tree.body if isinstance(node, Function | ast.ClassDef)} for each in modules]
+    homes = Counter(name for names in tops for name in names)
     return sum(n_modules >= 3 for n_modules in homes.values())
-
-
-def _top_names(module: Module) -> Iterator[str]:
-    return (node.name for node in module.tree.body if isinstance(node, Function | ast.ClassDef))
 
 
 def repeated_classes(modules: Sequence[Module]) -> int:
@@ -182,15 +177,35 @@ def kinds_as_texts(modules: Sequence[Module]) -> dict[str, int]:
     }
 
 
-MEASURES: Mapping[str, Callable[[Sequence[Module]], int]] = {
-    each.__name__: each for each in (casts, repeated_classes, repeated_names, suppressions)
+def context_variables(modules: Sequence[Module]) -> int:
+    """Count the variables of the context, and each place beyond the first that sets one."""
+    names = {name for module in modules for name in VARIABLE.findall(module.source)}
+    sets = Counter(name for module in modules for name in re.findall(r"(\w+)\.set\(", module.source) if name in names)
+    return len(names) + sum(n - 1 for n in sets.values())
+
+
+def bystander_questions(modules: Sequence[Module]) -> int:
+    """Count where the loop asks whether there is somebody who watches, records, keeps or guards a run."""
+    return sum(len(BYSTANDER.findall(module.source)) for module in modules if room_of(module.name) == "loop")
+
+
+def tables_named_elsewhere(modules: Sequence[Module]) -> int:
+    """Count, for each table, the rooms beyond the first that name it."""
+    found = {(name, room_of(module.name)) for module in modules for name in TABLE.findall(module.source)}
+    return len(found) - len({name for name, _ in found})
+
+
+COUNTS: Mapping[Callable[[Sequence[Module]], int], int] = {
+    **{bystander_questions: 94, casts: 114, context_variables: 8, repeated_classes: 0, repeated_names: 6},
+    **{suppressions: 115, tables_named_elsewhere: 17},
 }
+"""What is counted in the whole package, and how much of it there is at most."""
 
 
 # -- the ceilings -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("measure", "above"), [(functions_of, PARTICIPLES), (docstrings_of, QUESTIONS)])
+@pytest.mark.parametrize(("measure", "above"), [(functions_of, PARTICIPLES), (docstrings_of, {})])
 def test_no_room_gets_above_its_ceiling(measure: Callable[[Module], Iterator[bool]], above: Mapping[str, int]) -> None:
     found = percentages(measure, package_modules())
     assert {room: percent for room, percent in found.items() if percent > above.get(room, GOAL_PERCENT)} == {}
@@ -198,9 +213,9 @@ def test_no_room_gets_above_its_ceiling(measure: Callable[[Module], Iterator[boo
     assert reached == set(), "Remove these rooms: they have reached the goal."
 
 
-@pytest.mark.parametrize("name", MEASURES)
-def test_no_number_gets_above_its_ceiling(name: str) -> None:
-    assert MEASURES[name](package_modules()) <= COUNTS[name]
+@pytest.mark.parametrize("measure", COUNTS)
+def test_no_number_gets_above_its_ceiling(measure: Callable[[Sequence[Module]], int]) -> None:
+    assert measure(package_modules()) <= COUNTS[measure]
 
 
 @pytest.mark.parametrize(("measure", "most"), [(keys_taken_apart, KEYS_TAKEN_APART), (kinds_as_texts, KINDS_AS_TEXTS)])
@@ -213,32 +228,16 @@ def test_no_module_gets_above_its_ceiling(
     assert lower == {}, "Lower these ceilings: the modules have got below them."
 
 
-def test_every_number_has_a_ceiling() -> None:
-    assert [*COUNTS] == [*MEASURES] == sorted(COUNTS)
+BARE = "told _sent _asked_in parsed __kept needed_by"
 
 
-@pytest.mark.parametrize(
-    ("name", "is_found"),
-    [
-        ("told", True),
-        ("_sent", True),
-        ("_asked_in", True),
-        ("parsed", True),
-        ("__kept", True),
-        ("_tell_listeners", False),
-        ("sent_request", False),
-        ("needed_by", True),
-        ("need", False),
-        ("_embed", False),
-        ("is_closed", False),
-    ],
-)
-def test_a_planted_participle_is_found(name: str, is_found: bool) -> None:
+@pytest.mark.parametrize("name", f"{BARE} _tell_listeners sent_request need _embed is_closed".split())
+def test_a_planted_participle_is_found(name: str) -> None:
     clean = Module("loop.calls", "def run(): pass\n" * 3)
     planted = Module(
         "loop.replay", f"class A:\n    async def {name}(self): pass\n    @property\n    def sent(self): pass"
     )
-    assert percentages(functions_of, [clean, planted]) == {"loop": 20 if is_found else 0}
+    assert percentages(functions_of, [clean, planted]) == {"loop": 20 if name in BARE.split() else 0}
 
 
 def test_a_planted_question_is_found() -> None:
@@ -289,9 +288,13 @@ def test_planted_suppressions_casts_and_names_are_counted() -> None:
     line = "x = cast(int, 1), typing.cast(int, 1), broadcast(1), 'cast(int)'  # noqa: E501\n"
     source = f"{line}def _text():\n    def inner(): pass\nclass A:\n    def run(self): pass\n"
     modules = [Module(f"loop.{name}", source) for name in ("one", "two", "three")]
-    numbers = {name: measure(modules) for name, measure in MEASURES.items()}
-    assert numbers == {"casts": 6, "repeated_classes": 1, "repeated_names": 2, "suppressions": 3}
-    assert {name: measure(modules[:2]) for name, measure in MEASURES.items() if "repeated" in name} == {
-        "repeated_classes": 1,
-        "repeated_names": 0,
-    }
+    measures = (casts, repeated_classes, repeated_names, suppressions)
+    assert [measure(modules) for measure in measures] == [6, 1, 2, 3]
+    assert [measure(modules[:2]) for measure in measures[1:3]] == [1, 0]
+
+
+def test_planted_variables_questions_and_tables_are_counted() -> None:
+    planted = "here: ContextVar[int] = ContextVar('x')\nhere.set(1)\nrun.tape is not None\n'JOIN jm_x'"
+    modules = [Module("loop.run", planted), Module("view.page", "here.set(2)\ntape is None\n'JOIN jm_x'")]
+    measures = (context_variables, bystander_questions, tables_named_elsewhere)
+    assert [measure(modules) for measure in measures] == [2, 1, 1]

@@ -694,7 +694,7 @@ class _Informed:
 
 
 @lazy_dataclass(frozen=True)
-class _Guarded:
+class _GuardedPlace:
     """A place where code runs, as gates know it."""
 
     guard: Guard | None = None
@@ -705,8 +705,8 @@ class _Guarded:
     """False: the call that is judged or made here has a box in which no file may be changed."""
 
 
-_UNGUARDED: Final = _Guarded()
-_here: ContextVar[_Guarded] = ContextVar("journeyman_guard", default=_UNGUARDED)
+_UNGUARDED: Final = _GuardedPlace()
+_here: ContextVar[_GuardedPlace] = ContextVar("journeyman_guard", default=_UNGUARDED)
 
 
 def current_guard() -> Guard | None:
@@ -719,7 +719,7 @@ def may_change_files() -> bool:
     return _here.get().may_change_files
 
 
-def _enter(**changes: Any) -> Token[_Guarded]:
+def _enter(**changes: Any) -> Token[_GuardedPlace]:
     return _here.set(replace(_here.get(), **changes))
 
 

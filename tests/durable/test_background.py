@@ -15,7 +15,7 @@ from journeyman.durable.records import Change, load_head
 from journeyman.errors import SubagentMisused
 from journeyman.gate import Allow, Deny, GateRequest, Verdict
 from journeyman.journal import SentRun
-from journeyman.loop.state import surroundings
+from journeyman.loop.state import run_context
 from journeyman.model import Request
 from journeyman.step import RunStep
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call
@@ -251,7 +251,7 @@ async def test_whoever_sends_out_what_another_process_would_not_find_hears_why_a
     @tool(effect="once")
     async def send() -> str:
         """Send out runs that the program has not given to this agent."""
-        here = existing(surroundings.get().run)
+        here = existing(run_context.get().run)
         journal = existing(here.options.runtime.journal)
         assert journal.sent is not None
         for names, definition in ((("nobody",), known), (("payer",), other)):

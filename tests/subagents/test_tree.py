@@ -22,7 +22,7 @@ from journeyman.events import (
 )
 from journeyman.gate import Allow, Ask, Deny, GateRequest, Verdict
 from journeyman.journal import InMemoryJournal
-from journeyman.loop.state import surroundings
+from journeyman.loop.state import run_context
 from journeyman.loop.watch import Watch
 from journeyman.model import ModelSettings, Request
 from journeyman.team.spawn import MAX_DEPTH
@@ -228,7 +228,7 @@ async def test_where_nobody_listens_children_make_no_events(stage: Stage) -> Non
 
     @tool
     async def peek() -> str:
-        execution = surroundings.get().run
+        execution = run_context.get().run
         watches.append(None if execution is None else execution.watch)
         return "ok"
 

@@ -13,7 +13,7 @@ from typing import get_args
 from journeyman import ErrorCode, Failure, Success, Usage, endings
 from journeyman import events as kinds
 from journeyman.cancellation import GRACE_S
-from journeyman.result import LayerOutcome, Metadata, ToolStats
+from journeyman.result import ToolStats
 from tests.support import invariants_events, invariants_history
 from tests.support.invariants_events import own_events
 from tests.support.run_record import AnyResult, RunRecord
@@ -96,7 +96,8 @@ def _fits(record: RunRecord, failure: Failure) -> bool:
 def _success_faults(record: RunRecord, success: Success[object]) -> Iterator[str]:
     """The output passed the schema and every validator, and is what was handed in."""
     plan = record.agent.plan
-    layers = _layers(success.metadata)
+    report = success.metadata.attempts[-1].report if success.metadata.attempts else None
+    layers = () if report is None else report.layers
     n_layers = len(record.agent.validators) + (plan.output is not None)
     if len(layers) != n_layers or not all(layer.passed for layer in layers):
         yield f"success, and the layers said {layers}"
@@ -109,11 +110,6 @@ def _success_faults(record: RunRecord, success: Success[object]) -> Iterator[str
     if plan.output.dump(plan.output.parse(written)) != plan.output.dump(success.output):
         yield f"the output is {success.output!r}, and {written} was handed in"
     plan.output.check(success.output)
-
-
-def _layers(metadata: Metadata) -> tuple[LayerOutcome, ...]:
-    report = metadata.attempts[-1].report if metadata.attempts else None
-    return () if report is None else report.layers
 
 
 def left_over(record: RunRecord) -> Iterator[str]:

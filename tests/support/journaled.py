@@ -26,7 +26,7 @@ from journeyman.durable.sqlite import SqliteEngine
 from journeyman.journal import new_id
 from journeyman.loop import run as of_the_loop
 from journeyman.loop.prepare import begin
-from journeyman.loop.state import Options, Run, surroundings
+from journeyman.loop.state import Options, Run, run_context
 from journeyman.store.client import run_now
 from journeyman.subagents import delegation as of_subagents
 from tests.support.clock import VirtualClock
@@ -66,7 +66,7 @@ class Journals:
     def begin(self, agent: Agent[Any, Any], input: object, options: Options) -> Run:
         """Open the record of a run, with a journal."""
         is_sound = isinstance(options.runtime, Runtime)  # pyright: ignore[reportUnnecessaryIsInstance] - tests give others
-        if is_sound and options.runtime.journal is None and surroundings.get().run is None:
+        if is_sound and options.runtime.journal is None and run_context.get().run is None:
             options = replace(options, runtime=replace(options.runtime, journal=self.made(agent.name)))
         return begin(agent, input, options)
 

@@ -249,10 +249,6 @@ def _circles(form: Sequence[Json]) -> Iterator[str]:
     return (name for name in definitions if name in reached(definitions[name], frozenset()))
 
 
-def _pictures(request: Request) -> Iterator[Item]:
-    return (block.under("source") for block in request.blocks("image"))
-
-
 def _owner(block: Item, role: str) -> str:
     if block.type == "tool_result":
         return "user"
@@ -401,7 +397,7 @@ RULES: tuple[Rule[Request], ...] = (
     # Files
     Rule(
         "A picture has at most 5 MB as Base64 (P vision)",
-        lambda r: (source for source in _pictures(r) if len(source.text("data")) > MAX_CHARS),
+        lambda r: (b for b in r.blocks("image") if len(b.under("source").text("data")) > MAX_CHARS),
         on("images", {"messages.0.content.0.source.data": "A" * (MAX_CHARS + 4)}),
     ),
     # Thinking

@@ -107,7 +107,8 @@ def _block(given: Json) -> parts.Block:  # noqa: PLR0911 - a table
     block = {name: value for name, value in given.items() if name != "cache_control"}
     match as_text(block.get("type")):
         case "text":
-            return parts.Text(as_text(block["text"]), extra=_extra(block))
+            beside = {name: value for name, value in block.items() if name not in ("type", "text")}
+            return parts.Text(as_text(block["text"]), extra=cast("parts.JsonObject", beside) or None)
         case "thinking":
             return parts.Thinking(as_text(block["thinking"]), as_text(block.get("signature")) or None)
         case "redacted_thinking":
@@ -122,11 +123,6 @@ def _block(given: Json) -> parts.Block:  # noqa: PLR0911 - a table
             return parts.Document(_source(block), as_text(block.get("title")) or None)
         case _:
             return parts.Opaque("anthropic", orjson.dumps(block).decode())
-
-
-def _extra(block: Json) -> parts.JsonObject | None:
-    beside = {name: value for name, value in block.items() if name not in ("type", "text")}
-    return cast("parts.JsonObject", beside) or None
 
 
 def _result(block: Json) -> parts.ToolResult:

@@ -120,7 +120,8 @@ def _faults(validator: Draft202012Validator, body: Json) -> list[str]:
     """Return what the schema has against this body, each fault with its path."""
     if validator.is_valid(body):
         return []
-    return list(dict.fromkeys(map(_explain, _leaves(validator.iter_errors(body)))))
+    errors = _leaves(validator.iter_errors(body))
+    return list(dict.fromkeys([f"{'.'.join(map(str, e.instance_path)) or 'body'}: {e.message[:300]}" for e in errors]))
 
 
 def _let_the_assistant_speak(definitions: Json) -> None:
@@ -146,15 +147,7 @@ def _drop_from_unions(node: object, models: set[str]) -> None:
     for child in as_list(node):
         _drop_from_unions(child, models)
     options = as_list(as_object(node).get("anyOf"))
-    options[:] = [option for option in options if _target(option) not in models]
-
-
-def _target(option: object) -> str:
-    return as_text(as_object(option).get("$ref")).rpartition("/")[2]
-
-
-def _explain(error: ValidationError) -> str:
-    return f"{'.'.join(map(str, error.instance_path)) or 'body'}: {error.message[:300]}"
+    options[:] = [each for each in options if as_text(as_object(each).get("$ref")).rpartition("/")[2] not in models]
 
 
 def _intended(error: ValidationError) -> list[ValidationError]:

@@ -11,7 +11,7 @@ from journeyman import Abort, Agent, Failure, Rejected, Runtime, Tasks, ToolCont
 from journeyman.cancellation import current_scope
 from journeyman.events import Event, Identity, TaskEnded, TaskInfo, TaskKind, TaskMessaged, TaskStarted
 from journeyman.gate import Allow, Approval, Ask, Decision, Stop
-from journeyman.loop.state import surroundings
+from journeyman.loop.state import run_context
 from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.tools.background import TaskContext
 from tests.play import Door, Recorder, cancelled, make_gate, make_tool, on_virtual_clock, raising, virtual_clock
@@ -74,7 +74,7 @@ async def test_a_detached_task_keeps_the_variables_of_its_caller_but_not_its_end
         assert ctx.tasks is not None
 
         async def work(task: TaskContext) -> None:
-            seen.extend((folder.get(), surroundings.get().path, current_scope.get(), surroundings.get().task is task))
+            seen.extend((folder.get(), run_context.get().path, current_scope.get(), run_context.get().task is task))
             await asyncio.sleep(100)
             seen.append("outlived it")
 

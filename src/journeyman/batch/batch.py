@@ -34,7 +34,7 @@ from journeyman.events import BatchEvent, BatchPaused, Callbacks, InputFinished,
 from journeyman.foreign import refuse_old_arguments
 from journeyman.loop.prepare import begin
 from journeyman.loop.run import carry_out
-from journeyman.loop.state import Options, Origin, RatePause, RunOptions, enter, surroundings
+from journeyman.loop.state import Options, Origin, RatePause, RunOptions, enter, run_context
 from journeyman.result import Failure, Metadata, Result, fail_before_start
 from journeyman.tools.check import budget_problems, signal_problems
 from journeyman.types import NOTHING_USED, Content, Message, RunPath, Usage
@@ -355,7 +355,7 @@ class BatchWork(Generic[Given, Handed]):
     def begin(self) -> None:
         """Begin to take inputs."""
         loop = running_loop()
-        around = surroundings.get()
+        around = run_context.get()
         self._path, above = around.path, around.run
         budget, given = self._spending, self._options.runtime.budget
         around = given if given is not None or above is None else above.attempt.budget

@@ -27,7 +27,7 @@ from journeyman.journal import Digests, RecordingSink, Section, SharedTape
 from journeyman.loop.prepare import begin, closing_of
 from journeyman.loop.request import compact
 from journeyman.loop.run import carry_out
-from journeyman.loop.state import Options, Run, enter, surroundings
+from journeyman.loop.state import Options, Run, enter, run_context
 from journeyman.model import Model
 from journeyman.result import Result
 from journeyman.session import Session, TurnStart
@@ -85,11 +85,11 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         """Records the whole chat."""
         self._numbers = count(1)
         self._above: RunPath = ()
-        self._run_above = surroundings.get().run
+        self._run_above = run_context.get().run
 
     def enter(self, model: Model | None) -> RunPath:
         """Make the runs part of the run that goes on here, if any. Return the path of the chat."""
-        around = surroundings.get()
+        around = run_context.get()
         self._above, self._run_above = around.path, around.run
         self.runtime = replace(self.runtime, model=model)
         if self._durable is None:  # else the answer may come from elsewhere, too

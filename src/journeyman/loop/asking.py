@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from journeyman.agent import Agent
 from journeyman.budget import Limits
 from journeyman.loop.run import run
-from journeyman.loop.state import surroundings
+from journeyman.loop.state import run_context
 from journeyman.model import ModelSettings
 from journeyman.result import Result
 from journeyman.types import Message, UserContent
@@ -31,7 +31,7 @@ async def ask_model(
         RuntimeError: no run goes on here.
         ValueError: there is no message, or the last is not the user's.
     """
-    above = surroundings.get().run
+    above = run_context.get().run
     if above is None:
         raise RuntimeError("No run goes on here, so there is no model to ask. Call ask_model from a tool.")
     agent = Agent(

@@ -45,13 +45,13 @@ from journeyman.loop.state import (
     Clock,
     Options,
     Run,
-    Surroundings,
+    RunContext,
     call_with_deps,
     content_of,
     current_tally,
     input_for_functions,
     iteration_place,
-    surroundings,
+    run_context,
 )
 from journeyman.loop.submission import hand_in_of
 from journeyman.loop.toolsets import ToolsetFailed, ask_toolsets, describe_tools, is_asked_again, retired_tools
@@ -89,7 +89,7 @@ no request without it, and refuses one above the model's own maximum."""
 def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
     """Open the record of one run. Nothing of it has happened yet."""
     options, wrong = (options, list[str]()) if options.is_checked else _sound(options)
-    around, origin = surroundings.get(), options.origin
+    around, origin = run_context.get(), options.origin
     above = around.run
     number = None if origin is None else origin.number
     name = agent.name if number is None else f"{agent.name}#{number}"
@@ -327,7 +327,7 @@ def _budget_above(given: Budget | None, above: Run | None) -> Budget | None:
     return spending if given is None or spending.draws_on(given) else given
 
 
-def _scope(budget: Budget, options: Options, around: Surroundings) -> Scope:
+def _scope(budget: Budget, options: Options, around: RunContext) -> Scope:
     """Return the scope that stops a run. A deadline of the run above is not its own: that one's scope stops both."""
     above = around.run
     inherited = above is not None and budget.parent is not None and budget.parent is above.attempt.budget

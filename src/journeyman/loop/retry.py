@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from journeyman.cancellation import is_failure
 from journeyman.data import lazy_dataclass
 from journeyman.errors import BudgetRefused, ProviderError
-from journeyman.loop.state import surroundings
+from journeyman.loop.state import run_context
 from journeyman.model import (
     Collector,
     Model,
@@ -74,7 +74,7 @@ async def respond(
         ProviderError: of the last request.
         BudgetRefused: the next request is not paid for.
     """
-    requests, pause = retries + 1, surroundings.get().pause
+    requests, pause = retries + 1, run_context.get().pause
     for number in range(1, requests + 1):
         if pause is not None:
             await pause.over(model.provider)

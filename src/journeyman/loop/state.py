@@ -550,7 +550,7 @@ class RatePause:
 
 
 @lazy_dataclass(kw_only=True)
-class Surroundings:
+class RunContext:
     """The place where code runs, as the loop knows it. Nobody changes one."""
 
     path: RunPath = ()
@@ -565,21 +565,21 @@ class Surroundings:
     """What the runs of the batch share that goes on here."""
 
 
-_NOTHING_AROUND: Final = Surroundings()
-surroundings: ContextVar[Surroundings] = ContextVar("journeyman_surroundings", default=_NOTHING_AROUND)
+_NO_RUN: Final = RunContext()
+run_context: ContextVar[RunContext] = ContextVar("journeyman_surroundings", default=_NO_RUN)
 current_tally: ContextVar[StepTally | None] = ContextVar("journeyman_tally", default=None)
 """What counts the runs that begin in the step that is done here."""
 
 
 def enter(**changes: object) -> Callable[[], None]:
-    """Change the surroundings of what goes on in this context, and return a function that changes them back."""
-    around = replace(surroundings.get(), **changes)
+    """Change the place of what goes on here, and return a function that changes them back."""
+    around = replace(run_context.get(), **changes)
     scope = None if around.run is None else around.run.scope
-    before, above = surroundings.set(around), current_scope.set(scope)
+    before, above = run_context.set(around), current_scope.set(scope)
 
     def leave() -> None:
         current_scope.reset(above)
-        surroundings.reset(before)
+        run_context.reset(before)
 
     return leave
 
@@ -587,7 +587,7 @@ def enter(**changes: object) -> Callable[[], None]:
 def detach(**changes: object) -> Callable[[], None]:
     """Let the runs that begin here be nobody's children: what goes on in this task outlives the run it came from.
 
-    They keep its path and its gates. The other surroundings change as `enter` says.
+    They keep its path and its gates. The rest changes as `enter` says.
     """
     # Else they would be stopped with the run above, be counted in it, or be cut by the time limit of the call.
     return enter(run=None, call=None, **changes)
@@ -732,7 +732,7 @@ class HandInTool:
 
 def sent_runs() -> SentRuns | None:
     """Return the runs that the durable run which goes on here has sent out; None where there is no such run."""
-    run = surroundings.get().run
+    run = run_context.get().run
     return None if run is None or run.options.runtime.journal is None else run.options.runtime.journal.sent
 
 

@@ -32,7 +32,7 @@ from journeyman.loop.state import (
     Outcome,
     Run,
     call_with_deps,
-    surroundings,
+    run_context,
 )
 from journeyman.loop.validation import SCHEMA_LAYER, ValidatorBroken, broken_code
 from journeyman.model import facts_of
@@ -127,7 +127,7 @@ class ToolHandIn:
         return result
 
     async def _show_draft(self, use: ToolUse, proposed: _Draft) -> ToolResult:
-        run, schema = cast("Run", surroundings.get().run), proposed.member.schema  # whose call it is
+        run, schema = cast("Run", run_context.get().run), proposed.member.schema  # whose call it is
         try:
             draft = await read_aside(proposed.raw, schema.parse)
         except InvalidArguments as invalid:

@@ -21,7 +21,7 @@ from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.journal import as_json
 from journeyman.loop.output_functions import Made, make_output
 from journeyman.loop.replay import decide_once
-from journeyman.loop.state import Candidate, Checking, Layer, Run, attempt_place, call_with_deps, surroundings
+from journeyman.loop.state import Candidate, Checking, Layer, Run, attempt_place, call_with_deps, run_context
 from journeyman.narrowing import is_group, is_partial
 from journeyman.output_plan import ArgumentsSchema, OutputMember
 from journeyman.result import LayerOutcome, ValidationReport
@@ -212,7 +212,7 @@ def validation_context() -> Checking:
     Raises:
         LookupError: no validator is running here.
     """
-    run = surroundings.get().run
+    run = run_context.get().run
     while run is not None:
         if run.attempt.checking is not None:
             return run.attempt.checking

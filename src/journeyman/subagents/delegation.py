@@ -30,7 +30,7 @@ from journeyman.journal import Journal, Section, SentRun, SentRuns
 from journeyman.json_numbers import read_json, write_json
 from journeyman.loop.prepare import begin
 from journeyman.loop.run import carry_out
-from journeyman.loop.state import Options, Origin, Run, current_tally, detach, surroundings
+from journeyman.loop.state import Options, Origin, Run, current_tally, detach, run_context
 from journeyman.model import Model
 from journeyman.narrowing import is_list, is_mapping
 from journeyman.result import COUNTED, Result, Success
@@ -114,13 +114,13 @@ class Delegation:
 
     def assignment(self, agent: str, task: str, mode: DelegationMode, *, place: int = 0) -> Assignment:
         """Return a task, with the next number. Call it in the order of the tasks."""
-        above = surroundings.get().run
+        above = run_context.get().run
         number = None if above is None else next(above.children.numbers)
         return Assignment(agent=agent, task=task, mode=mode, place=place, number=number)
 
     def check_depth(self) -> None:
         """Raise a `SubagentMisused` if one more run in a run would be too deep."""
-        depth = len(surroundings.get().path)
+        depth = len(run_context.get().path)
         if depth > MAX_DEPTH:
             raise SubagentMisused(
                 f"A sub-agent here would be at depth {depth}, and the deepest is {MAX_DEPTH}. Do the task yourself."
@@ -155,7 +155,7 @@ class Delegation:
 
     def _host_of(self, given: Assignment) -> Runtime:
         """Return what surrounds the run of a task: what surrounds the run above, except its model and its budget."""
-        above = surroundings.get().run
+        above = run_context.get().run
         runtime = self.runtime or (DEFAULT_RUNTIME if above is None else above.options.runtime)
         journal = self.section(runtime.journal, given)
         # In a run, what the run above may spend holds without being given.
@@ -365,7 +365,7 @@ async def background(
 
 def runs_of_journal(delegation: Delegation) -> SentRuns | None:
     """Return the port by which the durable run around the call sends out other runs. None: there is no such run."""
-    above = surroundings.get().run
+    above = run_context.get().run
     journal = None if above is None or delegation.context is None else above.options.runtime.journal
     return None if journal is None else journal.sent
 
@@ -386,7 +386,7 @@ def _to_send(
 ) -> tuple[RunStep, SentRun]:
     """Return the step that sends out a run, and the run."""
     delegation.check_depth()
-    run, context, names = surroundings.get().run, delegation.context, [call.agent]
+    run, context, names = run_context.get().run, delegation.context, [call.agent]
     member, team = (call.name, call.team_name or "team") if isinstance(call, TeamCall) else ("", "")
     assignment = delegation.assignment(call.agent, call.task, "background")
     if run is None or context is None:
@@ -421,7 +421,7 @@ async def _work(delegation: Delegation, call: BackgroundCall) -> Work:
     assignment = delegation.assignment(call.agent, call.task, "background")
     given = await input_of_task(agent, call.task)
     options = delegation.options(assignment)
-    above = surroundings.get().run
+    above = run_context.get().run
     around = delegation.runtime or (DEFAULT_RUNTIME if above is None else above.options.runtime)
     if above is not None:
         # Without the deadline, which this work outlives.

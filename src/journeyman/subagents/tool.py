@@ -27,7 +27,7 @@ from journeyman.faces import load_function
 from journeyman.foreign import refuse_old_arguments
 from journeyman.hosted.tools import CodeExecution
 from journeyman.loop.prepare import runtime_problems
-from journeyman.loop.state import surroundings
+from journeyman.loop.state import run_context
 from journeyman.model import Model
 from journeyman.narrowing import is_list_or_tuple, is_set
 from journeyman.result import Result
@@ -288,7 +288,7 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
         if problems:
             raise SubagentMisused(" ".join(map(str, problems)))
         listeners = () if on_event is None else (on_event,)
-        above = surroundings.get().run
+        above = run_context.get().run
         made = Delegation(
             agents=self._agents,
             context=None,

@@ -21,7 +21,7 @@ from journeyman.gate import current_guard, enter_guard
 from journeyman.history import NOTICE
 from journeyman.inbox import Inbox
 from journeyman.journal import RecordingSink
-from journeyman.loop.state import detach, surroundings
+from journeyman.loop.state import detach, run_context
 from journeyman.loop.watch import Watch
 from journeyman.tools.background import Notify, OutputFactory, Receive, TaskContext, TaskResult, Work
 from journeyman.tools.results import to_result
@@ -90,7 +90,7 @@ class RunningTask:
 
     def is_here(self) -> bool:
         """Tell whether this is called from the work, or from the notification, of the task itself."""
-        return surroundings.get().task is self.context or any(map(is_done_for, (self._carrier, self._notifying)))
+        return run_context.get().task is self.context or any(map(is_done_for, (self._carrier, self._notifying)))
 
     # -- from outside, any thread
 

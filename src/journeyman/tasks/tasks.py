@@ -29,7 +29,7 @@ from journeyman.events import PREFIXES, Delivery, Listener, TaskInfo, TaskMessag
 from journeyman.history import NO_OUTPUT
 from journeyman.inbox import current_conversation
 from journeyman.journal import SentRuns
-from journeyman.loop.state import sent_runs, surroundings
+from journeyman.loop.state import run_context, sent_runs
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.tasks.task import RunningTask, TaskHost, outlive
@@ -127,7 +127,7 @@ class Tasks:
         begun = TaskStarted(path=made.context.info.path, info=made.info)
         # Told before it begins, since it may end in its first step.
         self._watch.show(begun)
-        run = surroundings.get().run
+        run = run_context.get().run
         made.tape = None if run is None else run.tape
         if made.tape is not None:
             made.tape.hear(begun)
@@ -147,7 +147,7 @@ class Tasks:
             kind=kind,
             description=description,
             started=now,
-            path=surroundings.get().path,
+            path=run_context.get().path,
             agent=options.get("agent", ""),
             command=options.get("command", ""),
             identity=identity,
@@ -232,7 +232,7 @@ class Tasks:
         found = self._all.get(id)
         if found is not None:
             return found.message(text, origin)
-        self._watch.show(TaskMessaged(path=surroundings.get().path, id=id, text=text, delivery="unknown"))
+        self._watch.show(TaskMessaged(path=run_context.get().path, id=id, text=text, delivery="unknown"))
         return "unknown"
 
     def stop(self, id: str, reason: str = "stopped") -> bool:

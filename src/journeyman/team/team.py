@@ -20,7 +20,7 @@ from journeyman.events import DeadLetter, Listener, TeamMessage
 from journeyman.gate import Decision
 from journeyman.inbox import Inbox, current_conversation
 from journeyman.journal import RecordingSink, Section, SentRuns, SharedTape
-from journeyman.loop.state import sent_runs, surroundings
+from journeyman.loop.state import run_context, sent_runs
 from journeyman.loop.watch import Watch, begin_tape, end_tape
 from journeyman.result import CallbackError
 from journeyman.tasks.tasks import Tasks
@@ -146,7 +146,7 @@ class Team:
             DefinitionError: its agent has another tool with the name of one of the team's.
         """
         tasks, registry = self._open_tasks(), self._post.registry
-        path = (*surroundings.get().path, request.name or request.agent.name)
+        path = (*run_context.get().path, request.name or request.agent.name)
         # First: a request that is refused changes nothing.
         self._check(request, path)
         self._take_name(request.team_name)
@@ -235,10 +235,10 @@ class Team:
     def _lead(self) -> None:
         """Let the chat whose turn goes on here, if any, be the leader from now on."""
         conversation = current_conversation.get()
-        inbox, questions, run = conversation.inbox, conversation.questions, surroundings.get().run
+        inbox, questions, run = conversation.inbox, conversation.questions, run_context.get().run
         if self._post.sender() is not None or (inbox is None and self._inbox is not None):
             return
-        self._post.path = surroundings.get().path
+        self._post.path = run_context.get().path
         self._asks = questions or self._questions
         self._watch.above = questions.watch if questions is not None else run.watch if run is not None else None
         if self._watch.above is not None and self._watch.above.tape is not None:

@@ -25,7 +25,7 @@ from journeyman.cli.show.screen import stderr_console
 from journeyman.endings import Place
 from journeyman.errors import DefinitionError, count
 from journeyman.gate import Approval, Decision, Deny, GateRequest
-from journeyman.loop.state import surroundings
+from journeyman.loop.state import run_context
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action, classify
 from journeyman.permission.permission import Permission, PermissionMode
@@ -150,7 +150,7 @@ class Policy(Permission):
 def find_watched_run() -> tuple[PendingQuestions[Any], Place] | None:
     """Return where the run that this is done for asks those who follow it in the viewer, and its place; None: nobody
     does."""
-    run = surroundings.get().run
+    run = run_context.get().run
     outside = None if run is None or run.tape is None else run.tape.outside
     is_followed = outside is not None and outside.questions.asks_outside()
     return (outside.questions, run.place) if run is not None and outside is not None and is_followed else None
