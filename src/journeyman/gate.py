@@ -659,7 +659,7 @@ def guard_for(
     stop: Callable[[str], None],
     deps: object = None,
     takes_deps: Container[int] = (),
-) -> Guard | None:
+) -> Guard:
     """Return the guard of a run that is about to begin here. `takes_deps` holds the `id` of each gate that decides with
     `deps`: those of this run, also about the calls of runs in it."""
     above = current_guard()
@@ -673,8 +673,6 @@ def guard_for(
     posts += [(given, _enter_gate(asked, path)) for given, asked in inherited]
     if above is not None:
         return Guard(posts=tuple(posts), approve=above.approve or approve, stop=above.stop)
-    if not posts and approve is None:
-        return None
     return Guard(posts=tuple(posts), approve=approve, stop=stop)
 
 
@@ -723,14 +721,18 @@ def _enter(**changes: Any) -> Token[_GuardedPlace]:
     return _here.set(replace(_here.get(), **changes))
 
 
+NO_GUARD: Final = Guard(posts=(), approve=None, stop=lambda _: None)
+"""The guard of a run that has not begun, or was left behind."""
+
+
 def enter_guard(guard: Guard | None) -> None:
     """Let a guard guard what goes on in this context from now on."""
     _enter(guard=guard)
 
 
-def guarding(guard: Guard | None) -> AbstractContextManager[None]:
-    """Let the runs that are started in this block pass the guard of this run, too. None: that of the run above."""
-    return nullcontext() if guard is None else _guarding(guard)
+def guarding(guard: Guard) -> AbstractContextManager[None]:
+    """Let the runs that are started in this block pass the guard of this run, too."""
+    return _guarding(guard) if guard.posts or guard.approve is not None else nullcontext()
 
 
 def make_path_hider(use: Use, base: str) -> Callable[[str], bool] | None:

@@ -165,7 +165,7 @@ class Reservation(Protocol):
     @property
     def is_known(self) -> bool:
         """True when `step` does no work: the step was finished, or begun and must not be done twice."""
-        ...
+        return False
 
     async def step(self, work: Callable[[], Awaitable[T]], *, codec: Codec[T]) -> T:
         """Return the stored value of this step, or do `work` and store what it returns.
@@ -331,6 +331,22 @@ class Journal(Protocol):
         for each life that has died since the last step of the run, except for the first of all its deaths, as far as
         they are known."""
         return 0
+
+
+class _NoJournal(Journal, Reservation):
+    """The journal of a run that has none, and the place of each of its steps: nothing is kept."""
+
+    def reserve(self, step: RunStep, *, effect: Effect, about: About | None = None) -> Reservation:
+        return self
+
+    async def step(self, work: Callable[[], Awaitable[T]], *, codec: Codec[T]) -> T:
+        return await work()
+
+    async def settle(self, value: T, *, codec: Codec[T]) -> None:
+        return None
+
+
+NO_JOURNAL: Final = _NoJournal()
 
 
 # -- what a step answers ----------------------------------------------------------------------------------------------

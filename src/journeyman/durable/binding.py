@@ -134,6 +134,5 @@ class Program:
             gates = () if given is None else cast("Sequence[Any]", given if isinstance(given, Sequence) else (given,))
             path, taking = above.path[: depth + 1], agent.plan.takes_deps
             made = guard_for(gates, None, path=path, stop=stop, deps=deps, takes_deps=taking)
-            if made is not None:
-                made.hear((Text(head.input, origin="mail"),))
-            enter_guard(made)
+            made.hear((Text(head.input, origin="mail"),))
+            enter_guard(made if made.posts else None)

@@ -37,12 +37,11 @@ from journeyman.gate import (
     Decision,
     Deny,
     GateRequest,
-    Guard,
     Stop,
     answer,
     make_seen_result,
 )
-from journeyman.journal import Journal, Reservation, TypedCodec, about_call
+from journeyman.journal import NO_JOURNAL, Journal, Reservation, TypedCodec, about_call
 from journeyman.json_numbers import read_object, write_json
 from journeyman.loop.replay import (
     OutcomeCodec,
@@ -53,7 +52,17 @@ from journeyman.loop.replay import (
     recall_runs,
     take_step,
 )
-from journeyman.loop.state import Call, Outcome, Run, StepTally, current_tally, enter, iteration_place, wait_while_held
+from journeyman.loop.state import (
+    Call,
+    Outcome,
+    Run,
+    StepTally,
+    current_tally,
+    enter,
+    iteration_place,
+    outside_of,
+    wait_while_held,
+)
 from journeyman.loop.watch import ANYWHERE
 from journeyman.result import ToolKind
 from journeyman.tools.collection import read_aside
@@ -105,8 +114,8 @@ async def run_calls(run: Run, uses: Sequence[ToolUse]) -> tuple[Call, ...]:
 async def _take_all(run: Run, uses: Sequence[ToolUse]) -> None:
     """Reserve calls of the run's limits for all calls of a response at once, or refuse all of them. A call that an
     earlier life of the run has begun is counted already."""
-    budget, journal = run.attempt.budget, run.options.runtime.journal
-    known = set[str]() if journal is None else {key for key, _ in journal.stored(run.key("call/"))}
+    budget = run.attempt.budget
+    known = {key for key, _ in run.options.journal.stored(run.key("call/"))}
     counted = [use for use in uses if use.name in run.calls.tools and use.name not in run.hand_in.tools]
     n_open = len([use for use in counted if run.key(f"call/{use.id}") not in known])
     is_taken = False
@@ -170,7 +179,7 @@ def _called_event(run: Run, use: ToolUse) -> ToolCalled:
 async def _run_together(run: Run, group: Sequence[ToolUse]) -> list[Call]:
     places = asyncio.Semaphore(run.agent.limits.max_concurrency)
 
-    async def in_place(use: ToolUse, reservation: Reservation | None) -> Call:
+    async def in_place(use: ToolUse, reservation: Reservation) -> Call:
         async with places:
             return await _run_call(run, use, reservation)
 
@@ -223,11 +232,11 @@ def _is_found(run: Run, tool: AnyTool) -> bool:
     )
 
 
-def _reserve(run: Run, use: ToolUse) -> Reservation | None:
+def _reserve(run: Run, use: ToolUse) -> Reservation:
     """Reserve the call's place in the journal, in the order of the calls."""
-    journal = run.options.runtime.journal
-    if journal is None:
-        return None
+    journal = run.options.journal
+    if journal is NO_JOURNAL:
+        return NO_JOURNAL
     tool, _ = _resolve_call(run, use)
     effect = run.calls.effects.get(use.name) or ("pure" if tool is None else effect_of(run, tool))
     step = run.attempt.step("call", f"call/{use.id}", call=use.id)
@@ -237,17 +246,17 @@ def _reserve(run: Run, use: ToolUse) -> Reservation | None:
 # -- one call ---------------------------------------------------------------------------------------------------------
 
 
-async def _run_call(run: Run, use: ToolUse, reservation: Reservation | None) -> Call:
-    if reservation is None:
-        return await _made_call(run, use, None)
+async def _run_call(run: Run, use: ToolUse, reservation: Reservation) -> Call:
+    if reservation is NO_JOURNAL:
+        return await _made_call(run, use, reservation)
     tool, _ = _resolve_call(run, use)
     with StepTally(run, run.calls.tally, is_stored=tool is not None and tool.journals_itself):
         return await _made_call(run, use, reservation)
 
 
-async def _made_call(run: Run, use: ToolUse, reservation: Reservation | None) -> Call:
+async def _made_call(run: Run, use: ToolUse, reservation: Reservation) -> Call:
     inbox, own, started = run.options.inbox, run.hand_in.tools.get(use.name), run.clock.now()
-    if reservation is not None and reservation.is_known:
+    if reservation.is_known:
         outcome: Outcome | None = await recall_outcome(run, use, reservation)
     elif run.calls.stop is not None:
         outcome = await settle_outcome(run, reservation, Outcome.failure("skipped", STOPPED))
@@ -276,10 +285,7 @@ async def _made_call(run: Run, use: ToolUse, reservation: Reservation | None) ->
 def _is_begun(run: Run, use: ToolUse) -> bool:
     """Tell whether an earlier life of the run has begun something below a call, or has asked something: that goes on,
     whatever was said since."""
-    journal = run.options.runtime.journal
-    if journal is None:
-        return False
-    return any(True for _ in journal.stored(run.key(f"call/{use.id}/")))
+    return any(True for _ in run.options.journal.stored(run.key(f"call/{use.id}/")))
 
 
 async def recall_outcome(run: Run, use: ToolUse, reservation: Reservation) -> Outcome:
@@ -288,26 +294,25 @@ async def recall_outcome(run: Run, use: ToolUse, reservation: Reservation) -> Ou
     async def never() -> Outcome:
         raise AssertionError("A step that is known was to be done again.")
 
-    journal, step = run.options.runtime.journal, _codec_of(run)
+    step = _codec_of(run)
     try:
         outcome = await reservation.step(never, codec=step)
     except OutcomeUnknown as unknown:
         return await settle_outcome(run, reservation, Outcome.failure("interrupted", f"Error: {unknown}"))
     # Neither its tool nor its approver is asked again.
-    asked = () if journal is None else journal.stored(run.key(f"call/{use.id}/approval/"))
+    asked = run.options.journal.stored(run.key(f"call/{use.id}/approval/"))
     recall_runs(run, *[facts_of_step(stored) for _, stored in asked], *([] if step.known is None else [step.known]))
     return outcome
 
 
-async def settle_outcome(run: Run, reservation: Reservation | None, outcome: Outcome) -> Outcome:
+async def settle_outcome(run: Run, reservation: Reservation, outcome: Outcome) -> Outcome:
     """Store the outcome of a call that was not made. Another life of the run could decide otherwise, and must find this
     one."""
-    if reservation is not None:
-        await reservation.settle(outcome, codec=_codec_of(run))
+    await reservation.settle(outcome, codec=_codec_of(run))
     return outcome
 
 
-async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> Outcome:
+async def _outcome(run: Run, use: ToolUse, reservation: Reservation) -> Outcome:
     """Return the outcome of one call. It is refused if its tool is unknown or has failed too often, or if no call is
     left."""
     most, (tool, use) = run.agent.limits.tool_failures, _resolve_call(run, use)
@@ -329,7 +334,7 @@ async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> O
     else:
         if run.calls.tally is not None:
             run.calls.tally.count_call()
-        outcome = await call_through_gates(run, tool, use, None if tool.journals_itself else reservation)
+        outcome = await call_through_gates(run, tool, use, NO_JOURNAL if tool.journals_itself else reservation)
     is_decided = outcome.error in DECIDED or (tool.journals_itself and outcome.error == "timeout")
     if is_decided:
         return await settle_outcome(run, reservation, outcome)
@@ -368,7 +373,7 @@ def effect_of(run: Run, tool: AnyTool) -> Effect:
 
 
 async def call_through_gates(
-    run: Run, tool: AnyTool, use: ToolUse, reservation: Reservation | None, *, execute: Execute | None = None
+    run: Run, tool: AnyTool, use: ToolUse, reservation: Reservation, *, execute: Execute | None = None
 ) -> Outcome:
     """Validate the arguments, ask the gates, and run the tool with what they let through."""
     work = execute or execute_call
@@ -379,18 +384,12 @@ async def call_through_gates(
         told = quoting(refused.text, use.malformed, may_be_quoted=tool.may_be_quoted)
         return Outcome(replace(refused, content=told), "invalid_input")
     guard = run.guard
-    if guard is None and tool.call_path.gates:
-        guard = Guard(posts=(), approve=None, stop=run.scope.stop)
-    if guard is None or not (guard.gates or tool.call_path.gates):
+    if not (guard.gates or tool.call_path.gates):
         return await _do_as_step(run, reservation, lambda: work(run, tool, use, arguments))
     box = None if tool.find_box is None else await guard.find_box(tool.find_box, own=tool.call_path.gates)
     asked = replace(_request_of(run, tool, use), box=box)
-    approve = _approver(run, guard)
-    if approve is not None and run.tape is not None:
-        approve = _note_answers(run, approve)
-    allowed = await guard.consult(asked, approve, own=tool.call_path.gates)
-    if run.tape is not None:
-        run.tape.hear(_decided_event(run, asked, allowed))
+    allowed = await guard.consult(asked, _approver(run), own=tool.call_path.gates)
+    run.record(lambda: _decided_event(run, asked, allowed))
     if isinstance(allowed, Deny | Stop):
         return Outcome.failure("denied", f"Error: denied: {allowed.reason}")
     # The very object: a gate that changes nothing hands on what it was given, and then nothing has to be parsed again.
@@ -427,20 +426,17 @@ def _request_of(run: Run, tool: AnyTool, use: ToolUse) -> GateRequest:
 
 async def _may_keep(run: Run, tool: AnyTool, use: ToolUse, startup_files: Sequence[str]) -> bool:
     """Ask the gates of a call that goes on whether startup files that its command has made get their names back."""
-    guard = run.guard or Guard(posts=(), approve=None, stop=run.scope.stop)
     asked = replace(_request_of(run, tool, use), startup_files=tuple(startup_files))
     # The step of the call holds what comes of the answer. To wait there for one from elsewhere would lose the output of
     # the command with this process.
-    approve = _approver(run, guard, is_in_step=True)
-    if approve is not None and run.tape is not None:
-        approve = _note_answers(run, approve)
-    allowed = await guard.consult(asked, approve, own=tool.call_path.gates)
+    approve = _approver(run, is_in_step=True)
+    allowed = await run.guard.consult(asked, approve, own=tool.call_path.gates)
     return not isinstance(allowed, Deny | Stop) and allowed.digest == asked.digest
 
 
-async def _do_as_step(run: Run, reservation: Reservation | None, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
+async def _do_as_step(run: Run, reservation: Reservation, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
     """Do the work of a call as a step of the journal. It begins here, when nobody has to be asked any more."""
-    if reservation is None:
+    if reservation is NO_JOURNAL:
         return await work()
     stop: str | None = None
 
@@ -457,18 +453,17 @@ async def _do_as_step(run: Run, reservation: Reservation | None, work: Callable[
         return await settle_outcome(run, reservation, replace(outcome, stop=stop))
 
 
-def _approver(run: Run, guard: Guard, *, is_in_step: bool = False) -> Approver | None:
-    """Return the approver for what a gate asks, held to the time that the limits give. Where the program names none, a
-    journal may wait for an answer from elsewhere, and stores it."""
-    approve, seconds, journal = guard.approve, run.agent.limits.approval_seconds, run.options.runtime.journal
-    if journal is not None and journal.waits and not is_in_step:
-        return _stored_approver(run, journal, approve, seconds)
-    outside = None if run.tape is None else run.tape.outside
+def _approver(run: Run, *, is_in_step: bool = False) -> Approver | None:
+    """Return the approver for what a gate asks, held to the time that the limits give; its answers are recorded. Where
+    the program names none, a journal may wait for an answer from elsewhere, and stores it."""
+    approve, seconds, outside = run.guard.approve, run.agent.limits.approval_seconds, outside_of(run)
+    if run.options.journal.waits and not is_in_step:
+        return _note_answers(run, _stored_approver(run, run.options.journal, approve, seconds))
     if approve is None and outside is not None and outside.questions.asks_outside():
         approve = partial(outside.questions.approve, place=run.place)
-    if approve is None or seconds is None:
-        return approve
-    return _timely(run, approve, seconds)
+    if approve is not None and seconds is not None:
+        approve = _timely(run, approve, seconds)
+    return None if approve is None else _note_answers(run, approve)
 
 
 def _note_answers(run: Run, approve: Approver) -> Approver:
@@ -476,20 +471,19 @@ def _note_answers(run: Run, approve: Approver) -> Approver:
 
     async def ask_and_note(approval: Approval) -> Decision:
         decision = await answer(approval, approve)
-        if run.tape is not None:
-            run.tape.hear(
-                ApproverAnswered(
-                    **iteration_place(run),
-                    tool_use_id=approval.request.tool_use_id,
-                    tool_name=approval.request.tool_name,
-                    question=approval.question,
-                    rule=approval.rule,
-                    question_id=approval.question_id,
-                    decision=DECISION_WORDS[type(decision)],
-                    reason=getattr(decision, "reason", ""),
-                    extent=getattr(decision, "extent", None),
-                )
+        run.record(
+            lambda: ApproverAnswered(
+                **iteration_place(run),
+                tool_use_id=approval.request.tool_use_id,
+                tool_name=approval.request.tool_name,
+                question=approval.question,
+                rule=approval.rule,
+                question_id=approval.question_id,
+                decision=DECISION_WORDS[type(decision)],
+                reason=getattr(decision, "reason", ""),
+                extent=getattr(decision, "extent", None),
             )
+        )
         return decision
 
     return ask_and_note
@@ -633,7 +627,7 @@ async def _within(run: Run, use: ToolUse, seconds: float, work: Coroutine[object
 
 
 def _context(run: Run, tool: AnyTool, use: ToolUse) -> ToolContext[Any]:
-    step, journal = run.attempt.step("call", f"call/{use.id}", call=use.id), run.options.runtime.journal
+    step = run.attempt.step("call", f"call/{use.id}", call=use.id)
     return ToolContext(
         tool=tool,
         tool_use_id=use.id,
@@ -649,8 +643,8 @@ def _context(run: Run, tool: AnyTool, use: ToolUse) -> ToolContext[Any]:
         refuse=lambda sandbox, refused: call_in(run.scope.loop, partial(_show_refusal, run, use, sandbox, refused)),
         judge=partial(_may_keep, run, tool, use),
         tasks=run.options.runtime.tasks,
-        name=None if journal is None else lambda: journal.name(step),
-        step=step if journal is None else journal.whole(step),
+        name=lambda: run.options.journal.name(step),
+        step=run.options.journal.whole(step),
     )
 
 
@@ -781,7 +775,7 @@ async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float 
         result = replace(result, untrusted=True)
     # As it will be sent, not as it was made: gates and listeners have to see the model's words.
     result = run.history.answer(result)
-    if run.guard is not None and run.guard.memories and kind == "tool":
+    if run.guard.memories and kind == "tool":
         seen = make_seen_result(
             _resolve_call(run, use)[1],
             result,

@@ -26,6 +26,7 @@ from journeyman.endings import (
 )
 from journeyman.errors import InvalidArguments, is_ours
 from journeyman.events import CallAbandoned, RunFailed, RunStarted, RunSucceeded
+from journeyman.gate import NO_GUARD
 from journeyman.history import History
 from journeyman.journal import END, Journal, TypedCodec
 from journeyman.loop.calls import finish
@@ -112,7 +113,7 @@ def left_behind(run: Run) -> Run:
     rest = copy(run)
     # The work goes on with the old object, and cannot be stopped from writing into it. It gets a history that nobody
     # reads.
-    run.history, run.watch, run.tape, run.guard = History(), None, None, None
+    run.history, run.watch, run.tape, run.guard = History(), None, None, NO_GUARD
     run.options = replace(run.options, store_step=None, inbox=None)
     calls = tuple(rest.calls.announced.values())
     for id, name in [(use.id, use.name) for use in calls] or [(None, None)]:
@@ -272,10 +273,9 @@ _ENDS: Final = TypedCodec[_End | str](_End | str)
 async def known_end(run: Run) -> Result[Any] | None:
     """Return how a run ended in an earlier life of the run above, and count what it took. None: it has not ended, or
     nothing waits for it."""
-    journal = run.options.runtime.journal
-    if journal is None or run.above is None or not journal.is_replaying():
+    if run.above is None or not run.options.journal.is_replaying():
         return None
-    place = journal.reserve(END_STEP, effect="pure")
+    place = run.options.journal.reserve(END_STEP, effect="pure")
     if not place.is_known:
         return None
 
@@ -302,7 +302,7 @@ async def known_end(run: Run) -> Result[Any] | None:
 async def _note_end(run: Run, result: Success[Any] | Failure) -> None:
     """Note in the journal that the run has ended, so that nobody is told of it in a later life. One that was stopped
     has not, unless its own time was up: it may go on."""
-    journal, scope = run.kept_journal, run.scope
+    journal, scope = run.options.kept_journal, run.scope
     if run.options.settle is not None:  # whoever settles it stores its end
         return
     is_late = scope.cause in ("deadline", "attempt_deadline") and scope.source is scope

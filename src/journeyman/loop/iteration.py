@@ -121,8 +121,7 @@ async def _tell_hosted(run: Run, response: Response) -> None:
     turn = takewhile(lambda message: message.role == "assistant", reversed(run.history.messages))
     before = [block for message in reversed([*turn][1:]) for block in message.content]
     for call in hosted_calls(response.content, before=before):
-        if run.guard is not None:
-            run.guard.see(make_seen_hosted_call(call, n_model_calls=run.ledger.n_model_calls - 1))
+        run.guard.see(make_seen_hosted_call(call, n_model_calls=run.ledger.n_model_calls - 1))
         await run.tell(partial(HostedToolRan, **iteration_place(run), call=call))
 
 
@@ -130,7 +129,7 @@ async def _begin_iteration(run: Run) -> None:
     """Put what is staged into the history, after it what the user said meanwhile, and count the iteration."""
     options, attempt, ledger = run.options, run.attempt, run.ledger
     inbox = options.inbox
-    if inbox is not None and run.history.may_say and (inbox.has_news or run.kept_journal is not None):
+    if inbox is not None and run.history.may_say and (inbox.has_news or run.options.kept_journal is not None):
         await _hear(run, inbox)
     # Stored before the model is asked, so that nothing is answered that a death of the process could lose.
     committed = run.history.commit()
@@ -160,17 +159,13 @@ async def _hear(run: Run, inbox: Inbox) -> None:
     async def take(_: Run) -> tuple[UserContent, ...]:
         return inbox.take_steering()
 
-    step, journal, is_said = run.attempt.next_said(), run.options.runtime.journal, inbox.has_news
-    if journal is not None and not journal.reserve(step, effect="pure").is_known:
+    step, is_said = run.attempt.next_said(), True
+    if not run.options.journal.reserve(step, effect="pure").is_known:
         # What waits now was not there when the model answered in an earlier life: it is said later.
         answers = iteration_key(step.attempt, step.iteration, "model")
-        is_said = is_said and not any(True for _ in journal.stored(answers))
-    elif journal is not None:
-        is_said = True
+        is_said = inbox.has_news and not any(True for _ in run.options.journal.stored(answers))
     if is_said:
-        said = run.history.say(*await decide_once(run, step, take, codec=CONTENT))
-        if run.guard is not None:
-            run.guard.hear(said)
+        run.guard.hear(run.history.say(*await decide_once(run, step, take, codec=CONTENT)))
 
 
 def _answer_unrun(run: Run, response: Response) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from journeyman.data import lazy_dataclass
 from journeyman.errors import InvalidArguments
-from journeyman.journal import about_call
+from journeyman.journal import NO_JOURNAL, about_call
 from journeyman.loop.calls import (
     DECIDED,
     Arguments,
@@ -44,16 +44,14 @@ async def make_output(run: Run, member: OutputMember, candidate: Candidate) -> M
     Raises:
         InvalidArguments: it returned what is not of the type that it declares.
     """
-    function, journal = member.function, run.options.runtime.journal
+    function = member.function
     if function is None:
         raise AssertionError(f"The output {member.name!r} has no function.")
     run.attempt.doing = f"making the output with {member.name}"
     id = f"output-{run.attempt.number}" if candidate.call is None else candidate.call.id
     use = ToolUse(id, member.name, candidate.raw)
-    place = None
-    if journal is not None:
-        step, effect = run.attempt.outer_step("call", "output"), effect_of(run, function)
-        place = journal.reserve(step, effect=effect, about=lambda: about_call(use))
+    step, effect = run.attempt.outer_step("call", "output"), effect_of(run, function)
+    place = run.options.journal.reserve(step, effect=effect, about=lambda: about_call(use))
     returned: list[object] = []
     kept: list[object] = []
 
@@ -64,15 +62,14 @@ async def make_output(run: Run, member: OutputMember, candidate: Candidate) -> M
         if not returned:  # a middleware answered instead
             return Outcome.failure("raised", _NOT_CALLED.format(told=outcome.result.text))
         kept.append(member.made.check(returned[-1]))
-        outcome.made = None if journal is None else _store(member, kept[0])
+        outcome.made = None if place is NO_JOURNAL else _store(member, kept[0])
         return outcome
 
     with StepTally(run, run.calls.tally, hands_in=True):
-        if place is not None and place.is_known:
+        if place.is_known:
             outcome = await recall_outcome(run, use, place)
         else:
-            if run.tape is not None:
-                await wait_while_held(run)
+            await wait_while_held(run)
             outcome = await call_through_gates(run, function, use, place, execute=execute)
             if outcome.error in DECIDED:
                 await settle_outcome(run, place, outcome)

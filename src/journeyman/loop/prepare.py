@@ -51,6 +51,7 @@ from journeyman.loop.state import (
     current_tally,
     input_for_functions,
     iteration_place,
+    outside_of,
     run_context,
 )
 from journeyman.loop.submission import hand_in_of
@@ -107,7 +108,6 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
         options = replace(options, runtime=replace(options.runtime, journal=None))
     # The time of earlier lives counts: a limit of seconds is one on work, whatever was between the lives.
     started_s -= used_s
-    journal = options.runtime.journal
     history, wrong_history = _history_of(options.history, agent)
     if wrong_history is not None:
         wrong.append(_wrong_history(options.history, wrong_history))
@@ -136,10 +136,11 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
         calls=Calls(agent.plan.tools, tally=None if above is None else current_tally.get()),
     )
     run.tape = None if run.watch is None else run.watch.tape
-    if run.watch is not None and run.watch.owns_tape and run.tape is not None and run.tape.outside is not None:
-        _hear_outside(run, run.tape.outside)
-    if run.watch is not None and journal is not None and journal.is_replaying():
-        run.watch.is_muted = _mute_of(run, run.watch, journal)
+    outside = outside_of(run)
+    if run.watch is not None and run.watch.owns_tape and outside is not None:
+        _hear_outside(run, outside)
+    if run.watch is not None and run.options.journal.is_replaying():
+        run.watch.is_muted = _mute_of(run, run.watch, run.options.journal)
     if run.watch is not None and agent.on_message is not None:
         run.watch.on_message = _message_listener(run, agent.on_message)
     return run
@@ -457,7 +458,7 @@ async def prepare(run: Run) -> None:
         deps=run.deps,
         takes_deps=run.agent.plan.takes_deps,
     )
-    if run.guard is not None:
+    if run.guard.memories:
         known = run.calls.tools
         run.guard.recall(run.history.messages, lambda name: name not in known or bool(known[name].untrusted))
         run.guard.hear([text for text in system if text.origin is not None])
@@ -506,8 +507,7 @@ async def choose_output(run: Run) -> None:
     chosen = await decide_once(run, step, choose, codec=TypedCodec[str](str))
     mode = _MODES[chosen]
     _log.info("%s: %s:%s hands in by mode=%r", run.path[-1], run.model.provider, run.model.name, mode)
-    if run.tape is not None:
-        run.tape.hear(OutputModeChosen(path=run.path, mode=mode))
+    run.record(lambda: OutputModeChosen(path=run.path, mode=mode))
     if mode != "tool":
         run.hand_in = hand_in_of(run.agent, mode)
         before, hands_in = run.view.prefix, run.agent.plan.outputs.hands_in

@@ -70,7 +70,7 @@ async def decide_once(run: Run, step: RunStep, work: Callable[[Run], Awaitable[T
     """Return the decision of code outside of the loop; in a run that goes on, the one that was made in its earlier
     life."""
     # What is said tells the journal's life which signals it has taken, also where nothing is kept of it.
-    journal = run.options.runtime.journal if step.kind == "said" else run.kept_journal
+    journal = run.options.runtime.journal if step.kind == "said" else run.options.kept_journal
     if journal is None:
         return await work(run)
     return await take_step(run, journal.reserve(step, effect="pure"), lambda: work(run), kind=step.kind, codec=codec)
@@ -149,7 +149,7 @@ class _RunHead:
 
 async def difference(run: Run) -> str | None:
     """Return the reason why the journal is not that of this run; None if it is, or if there is none."""
-    if run.kept_journal is None:
+    if run.options.kept_journal is None:
         return None
     codec = TypedCodec[_RunHead](_RunHead)
     # Through the codec and back: what it cannot store as it is, such as half a surrogate pair, would look like another
@@ -215,7 +215,7 @@ async def first_state(
     """Return the state that a run, or an attempt, begins with. A function that does not declare its type is asked in
     each life: nothing else would tell how to read what calls have made of it."""
     codec = StateCodec(make)
-    if run.kept_journal is None or declared_type(make) is not None:
+    if run.options.kept_journal is None or declared_type(make) is not None:
         return await decide_once(run, step, work, codec=codec)
     state = await work(run)
     codec.check(state)
@@ -292,7 +292,7 @@ def note_outcome(run: Run, use: ToolUse, outcome: Outcome) -> None:
     """Record what no event tells of a call: the kind of its failure, and the states that have changed with it."""
     states, calls = run.states, run.calls
     known, calls.recorded_states = calls.recorded_states, (states.run, states.attempt)
-    if run.tape is None or (outcome.error is None and states.run is known[0] and states.attempt is known[1]):
+    if outcome.error is None and states.run is known[0] and states.attempt is known[1]:
         return
     changed: JsonObject = {}
     lost: str | None = None
@@ -304,8 +304,8 @@ def note_outcome(run: Run, use: ToolUse, outcome: Outcome) -> None:
             except (TypeError, ValueError, PydanticSchemaGenerationError) as error:
                 # It is missing in the recording only, which says so; the run has its state.
                 lost = f"the state of the {name}: {error}"
-    run.tape.hear(
-        CallOutcome(
+    run.record(
+        lambda: CallOutcome(
             **iteration_place(run),
             tool_use_id=use.id,
             tool_name=use.name,

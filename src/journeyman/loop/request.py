@@ -93,7 +93,7 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
     journal, n_cut = run.options.runtime.journal, 0
     if journal is None:
         return await _ask_and_pay(run, call)
-    if run.kept_journal is None:
+    if run.options.kept_journal is None:
         return await journal.reserve(run.attempt.step(call.kind, step), effect="idempotent").step(
             lambda: _ask_and_pay(run, call), codec=_RESPONSE
         )
@@ -109,8 +109,8 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
     # reserved.
     if run.attempt.budget.limits_spending and journal.is_replaying() and not place.is_known:
         n_cut = journal.n_cut_calls()
-    if run.tape is not None and place.is_known:
-        run.tape.hear(StepRecalled(**iteration_place(run), key=run.key(step)))
+    if place.is_known:
+        run.record(lambda: StepRecalled(**iteration_place(run), key=run.key(step)))
     answer = await place.step(work, codec=codec)
     # The answer is an earlier life's, and so is its use: the limits count both lives together.
     if codec.known is not None and not call.used:
@@ -123,7 +123,7 @@ _RESPONSE: Final = TypedCodec[Response](Response)
 
 async def note_failure(run: Run, call: ModelCall, error: ProviderError | BudgetRefused, *, step: str) -> None:
     """Store that a call failed, and that the run goes on nevertheless: no later life asks again."""
-    journal = run.kept_journal
+    journal = run.options.kept_journal
     if journal is None:
         return
     # The digest of the whole conversation is made only by a journal that compares.

@@ -48,6 +48,7 @@ from journeyman.loop.state import (
     call_with_deps,
     enter,
     input_for_functions,
+    outside_of,
 )
 from journeyman.loop.validation import Verdict, validate
 from journeyman.loop.watch import ANYWHERE
@@ -248,9 +249,9 @@ async def carry_out(run: Run) -> Result[Any]:
 async def _run_to_end(run: Run) -> Finished | ErrorInfo:
     """Do the whole run, and return its end. A failure that is raised on the way becomes an `ErrorInfo`."""
     # Not where somebody can be asked already: the user of a chat is nearer than whoever watches the recording.
-    around = current_conversation.get()
-    if run.tape is not None and run.tape.outside is not None and around.asker is None:
-        enter_conversation(replace(around, asker=run.tape.outside.questions))
+    around, outside = current_conversation.get(), outside_of(run)
+    if outside is not None and around.asker is None:
+        enter_conversation(replace(around, asker=outside.questions))
     try:
         await announce(run)
         with ANYWHERE if run.watch is None else run.watch.active():
@@ -319,8 +320,7 @@ async def _begin_attempt(run: Run, attempt: int) -> None:
     if each is not None:
         budget = open_budget(each, scope="attempt", parent=run.budget)
         budget.begin(now)
-        if run.options.runtime.journal is not None:
-            recall(budget, run.options.runtime.journal, f"attempt/{attempt}/")
+        recall(budget, run.options.journal, f"attempt/{attempt}/")
         run.scope.limit_attempt(each.seconds)
     run.attempt = Attempt(attempt, now, budget, phase="iteration", is_open=True)
     await run.tell(lambda: AttemptStarted(**attempt_place(run)))

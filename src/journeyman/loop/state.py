@@ -18,10 +18,10 @@ from journeyman.cancellation import Abort, Scope, current_scope
 from journeyman.data import lazy_dataclass
 from journeyman.endings import START, Context, CutBy, ErrorCode, ErrorInfo, Phase, Place
 from journeyman.events import AttemptCompleted, Callbacks, Event, Listener, MessageCommitted
-from journeyman.gate import Guard
+from journeyman.gate import NO_GUARD, Guard
 from journeyman.history import History
 from journeyman.inbox import Inbox
-from journeyman.journal import Digests, Journal, RecordingSink, SentRuns
+from journeyman.journal import NO_JOURNAL, Digests, Journal, Outside, RecordingSink, SentRuns, SinkEvent
 from journeyman.loop.watch import NO_CALLBACKS, Watch
 from journeyman.model import Model, Response, ToolSpec
 from journeyman.output import OutputMode, StopGuard
@@ -123,6 +123,17 @@ class Options:
     """True: whoever gives them has checked them, or made them."""
     keeps_steps: bool = True
     """False: the run has one life, and what the journal stores of its steps is read in no other."""
+
+    @property
+    def journal(self) -> Journal:
+        """The journal of the run; one that keeps nothing, if `runtime` names none."""
+        given = self.runtime.journal
+        return NO_JOURNAL if given is None else given
+
+    @property
+    def kept_journal(self) -> Journal | None:
+        """The journal, if another life of the run may read its steps."""
+        return self.runtime.journal if self.keeps_steps else None
 
 
 # -- one run ----------------------------------------------------------------------------------------------------------
@@ -357,8 +368,8 @@ class Run:
     """The longest answer to ask for, before a budget lowers it."""
     view: View = field(init=False)
     """What is sent of the history."""
-    guard: Guard | None = None
-    """What guards the calls; None: there is neither a gate nor an approver."""
+    guard: Guard = field(default_factory=lambda: NO_GUARD)
+    """What guards the calls."""
     stop_guard: StopGuard[Any] | None = None
     """May veto a normal stop of an agent that answers with text."""
     states: States = field(default_factory=States)
@@ -399,11 +410,6 @@ class Run:
         return self.above.abort
 
     @property
-    def kept_journal(self) -> Journal | None:
-        """The journal, if another life of the run may read its steps."""
-        return self.options.runtime.journal if self.options.keeps_steps else None
-
-    @property
     def report(self) -> ValidationReport | None:
         """The last report of validation, in this attempt or an earlier one; None when it never ran."""
         reports = [self.attempt.report, *[record.report for record in reversed(self.records)]]
@@ -441,6 +447,11 @@ class Run:
         """Show listeners, and no callback, what happens here. The event is made only for somebody."""
         if self.watch is not None:
             self.watch.show(event())
+
+    def record(self, event: Callable[[], SinkEvent]) -> None:
+        """Record what no listener hears. The event is made only for a recording."""
+        if self.tape is not None:
+            self.tape.hear(event())
 
     def tell_message(self, message: Message | None) -> Awaitable[None]:
         """Tell of the message that has just become the last of the history; None: none has."""
@@ -733,11 +744,16 @@ class HandInTool:
 def sent_runs() -> SentRuns | None:
     """Return the runs that the durable run which goes on here has sent out; None where there is no such run."""
     run = run_context.get().run
-    return None if run is None or run.options.runtime.journal is None else run.options.runtime.journal.sent
+    return None if run is None else run.options.journal.sent
+
+
+def outside_of(run: Run) -> Outside | None:
+    """Return those outside of the process who follow the recording of a run."""
+    return None if run.tape is None else run.tape.outside
 
 
 async def wait_while_held(run: Run) -> None:
     """Wait while the run is held from outside."""
-    outside = None if run.tape is None else run.tape.outside
+    outside = outside_of(run)
     if outside is not None and outside.is_held:
         await outside.wait_until_released()

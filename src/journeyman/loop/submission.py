@@ -321,7 +321,7 @@ async def _is_said_more(run: Run) -> bool:
     # No iteration is left in which the model could read more.
     if options.more is None or attempt.iteration >= run.agent.limits.iterations:
         return False
-    if (journal := run.kept_journal) is not None and (known := _was_said_more(run, journal)) is not None:
+    if (journal := run.options.kept_journal) is not None and (known := _was_said_more(run, journal)) is not None:
         return known
     # A chat's user may think for hours: that time is not the run's.
     async with run.scope.pause_deadlines():

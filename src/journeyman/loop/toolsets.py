@@ -92,7 +92,7 @@ async def show_tools(run: Run) -> None:
 
 def describe_tools(run: Run) -> None:
     """Tell the gates what the model reads of the tools that strangers describe, once of each."""
-    if run.guard is None or not run.guard.memories:
+    if not run.guard.memories:
         return
     for each in run.calls.tools.values():
         if each.untrusted == "throughout" and not (each.deferred or each.is_proxy):
@@ -179,8 +179,7 @@ def _tell_difference(run: Run, known: Sequence[ToolFacts], now: Sequence[ToolFac
         run.calls.differs = True
         differences = tuple(_differences(known, now))
         told = ", ".join(differences)
-        if run.tape is not None:
-            run.tape.hear(ToolsDiffer(**iteration_place(run), differences=differences))
+        run.record(lambda: ToolsDiffer(**iteration_place(run), differences=differences))
         _log.warning(
             "The toolsets of the agent %r give other tools than when the run was here in an earlier life: %s. The model"
             " is shown those of that life; a call of one that is gone is answered as unknown.",
