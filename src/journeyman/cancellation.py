@@ -336,8 +336,7 @@ class Scope:
         self._timers["beat"] = self.loop.call_later(_BEAT_S, self._beat).cancel
 
     def _wake(self, _: object = None) -> None:
-        if self._news is not None and not self._news.done():
-            self._news.set_result(None)
+        end_wait(self._news)
 
     def stop(self, reason: str) -> None:
         """Stop the work as the caller's signal would."""
@@ -618,14 +617,14 @@ class Wakeup:
     def call(self, _: object = None) -> None:
         """Wake whoever waits; a callback of tasks and futures may do so, too."""
         self._is_called = True
-        _end_wait(self._waiting)
+        end_wait(self._waiting)
 
     async def wait(self, seconds: float | None = None) -> None:
         """Wait for the next call, at most so long."""
         if not self._is_called:
             loop = asyncio.get_running_loop()
             waiting = self._waiting = loop.create_future()
-            timer = None if seconds is None else loop.call_later(seconds, _end_wait, waiting)
+            timer = None if seconds is None else loop.call_later(seconds, end_wait, waiting)
             try:
                 await waiting
             finally:
@@ -634,7 +633,8 @@ class Wakeup:
         self._is_called = False
 
 
-def _end_wait(waiting: asyncio.Future[None] | None) -> None:
+def end_wait(waiting: asyncio.Future[None] | None) -> None:
+    """Wake whoever waits for a future, unless that is done, or its waiter was cancelled."""
     if waiting is not None and not waiting.done():
         waiting.set_result(None)
 

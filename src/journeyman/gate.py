@@ -12,9 +12,8 @@ no `Guard` at all.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Collection, Container, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar, Token
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import field, fields, replace
 from typing import Any, Final, Literal, Protocol, TypeAlias, cast, get_args, runtime_checkable
@@ -717,22 +716,19 @@ def may_change_files() -> bool:
     return _here.get().may_change_files
 
 
-def _enter(**changes: Any) -> Token[_GuardedPlace]:
-    return _here.set(replace(_here.get(), **changes))
+def _enter(**changes: Any) -> None:
+    _here.set(replace(_here.get(), **changes))
 
 
 NO_GUARD: Final = Guard(posts=(), approve=None, stop=lambda _: None)
 """The guard of a run that has not begun, or was left behind."""
 
 
-def enter_guard(guard: Guard | None) -> None:
-    """Let a guard guard what goes on in this context from now on."""
-    _enter(guard=guard)
-
-
-def guarding(guard: Guard) -> AbstractContextManager[None]:
-    """Let the runs that are started in this block pass the guard of this run, too."""
-    return _guarding(guard) if guard.posts or guard.approve is not None else nullcontext()
+def enter_guard(guard: Guard) -> None:
+    """Let a guard with gates or an approver guard what goes on in this context, and the runs that begin in it, from now
+    on."""
+    if guard.posts or guard.approve is not None:
+        _enter(guard=guard)
 
 
 def make_path_hider(use: Use, base: str) -> Callable[[str], bool] | None:
@@ -744,12 +740,3 @@ def make_path_hider(use: Use, base: str) -> Callable[[str], bool] | None:
     if not gates or call is None:
         return None
     return lambda path: any(gate.hides(path, call=call, use=use, base=base) for gate in gates)
-
-
-@contextmanager
-def _guarding(guard: Guard) -> Generator[None]:
-    token = _enter(guard=guard)
-    try:
-        yield
-    finally:
-        _here.reset(token)

@@ -15,7 +15,7 @@ from functools import partial
 from threading import Lock
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from journeyman.cancellation import call_in
+from journeyman.cancellation import call_in, end_wait
 from journeyman.data import lazy_dataclass
 from journeyman.questions import Asker, PendingQuestions
 from journeyman.types import Text, TextOrigin
@@ -76,16 +76,10 @@ class Receipt:
             waiting, self._waiting = self._waiting, []
         for future in waiting:
             # A future may be set in the thread of its own loop only.
-            call_in(future.get_loop(), partial(_wake, future))
+            call_in(future.get_loop(), partial(end_wait, future))
 
     def __repr__(self) -> str:
         return f"<Receipt {self._status} {self.text!r}>"
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    # Whoever waited may have been cancelled.
-    if not future.done():
-        future.set_result(None)
 
 
 class Post(Protocol):

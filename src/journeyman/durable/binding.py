@@ -135,4 +135,4 @@ class Program:
             path, taking = above.path[: depth + 1], agent.plan.takes_deps
             made = guard_for(gates, None, path=path, stop=stop, deps=deps, takes_deps=taking)
             made.hear((Text(head.input, origin="mail"),))
-            enter_guard(made if made.posts else None)
+            enter_guard(made)

@@ -45,7 +45,7 @@ from journeyman.loop.finish import END_STEP
 from journeyman.loop.prepare import begin, closing_of
 from journeyman.loop.results import dump_result
 from journeyman.loop.run import carry_out
-from journeyman.loop.state import Options, Origin, Run, detach, enter
+from journeyman.loop.state import Options, Origin, Run, enter
 from journeyman.loop.watch import begin_tape, end_tape
 from journeyman.result import Result, Success
 from journeyman.signals import PendingQuestion, Signal
@@ -413,7 +413,7 @@ class RunDriver:
         except InvalidArguments as invalid:
             why = f"its input no longer fits the agent's type: {'; '.join(invalid.issues)}"
             raise RunBlocked(self.claim.row.id, why) from invalid
-        detach()
+        enter(run=None, call=None)
         if head.above is not None:
             enter(path=head.above.path)
             program.guard(head, head.above, self.abort.abort)

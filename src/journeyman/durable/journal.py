@@ -17,7 +17,7 @@ from json import dumps, loads
 from sys import intern
 from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar
 
-from journeyman.cancellation import current_scope
+from journeyman.cancellation import current_scope, end_wait
 from journeyman.chat.questions import Questions
 from journeyman.data import lazy_dataclass
 from journeyman.durable.engine import Engine, Written
@@ -605,9 +605,7 @@ class RunJournal(Journal):
         """Give the answer to a question."""
         self._answers[signal.dedup] = signal
         self.life.answered.add(signal.dedup)
-        waiting = self._waiting.get(signal.dedup)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(None)
+        end_wait(self._waiting.get(signal.dedup))
 
     async def decoded(self, key: str, value: bytes, codec: Codec[T]) -> T:
         """Return the value of a step. What does not fit what this program takes it for blocks the run."""

@@ -262,9 +262,9 @@ async def _made_call(run: Run, use: ToolUse, reservation: Reservation) -> Call:
         outcome = await settle_outcome(run, reservation, Outcome.failure("skipped", STOPPED))
     elif run.calls.refusal:
         outcome = await settle_outcome(run, reservation, Outcome.failure("over_budget", run.calls.refusal))
-    # Not what an earlier life has begun: the model would be told that it was not made, and its effects would come
-    # twice.
-    elif inbox is not None and inbox.has_steering and not _is_begun(run, use):
+    # Not what an earlier life has begun, or has asked about: the model would be told that it was not made, and its
+    # effects would come twice.
+    elif inbox is not None and inbox.has_steering and not any(run.options.journal.stored(run.key(f"call/{use.id}/"))):
         outcome = await settle_outcome(run, reservation, Outcome.failure("skipped", SKIPPED))
     elif own is None:
         if run.tape is not None:
@@ -280,12 +280,6 @@ async def _made_call(run: Run, use: ToolUse, reservation: Reservation) -> Call:
         if run.options.store_step is not None:
             await run.options.store_step()
     return Call(use, outcome)
-
-
-def _is_begun(run: Run, use: ToolUse) -> bool:
-    """Tell whether an earlier life of the run has begun something below a call, or has asked something: that goes on,
-    whatever was said since."""
-    return any(True for _ in run.options.journal.stored(run.key(f"call/{use.id}/")))
 
 
 async def recall_outcome(run: Run, use: ToolUse, reservation: Reservation) -> Outcome:

@@ -200,15 +200,15 @@ def _budget(
 ) -> tuple[Budget, float]:
     """Return the budget of a run, and how many seconds it has worked in earlier lives; both count what the journal
     knows of them. Say in `wrong` why it cannot be read."""
-    journal, used_s = options.runtime.journal, 0.0
-    parent = _budget_above(options.runtime.budget, above)
+    journal, used_s = options.journal, 0.0
+    parent = options.runtime.budget  # unless the run above draws on that one itself
+    if above is not None and (parent is None or above.attempt.budget.draws_on(parent)):
+        parent = above.attempt.budget
     budget = open_budget(agent.limits, scope="run", parent=parent)
     try:
-        if journal is not None and above is None:
-            used_s = journal.begin_life()
-        if journal is not None:
-            recall(budget, journal, is_root=above is None)
-            journal.is_replaying()  # which is asked all the time
+        used_s = 0.0 if above is not None else journal.begin_life()
+        recall(budget, journal, is_root=above is None)
+        journal.is_replaying()  # which is asked all the time
     except Exception as error:  # noqa: BLE001 - of a file, or of a journal of the user's
         wrong.append(f"the journal cannot be used ({name_and_words(error)})")
     budget.begin(now, used_s=used_s)
@@ -320,27 +320,18 @@ _OF_JOURNALS: Final = (
 )
 
 
-def _budget_above(given: Budget | None, above: Run | None) -> Budget | None:
-    """Return the budget that a run draws on: its caller's, unless the run above draws on that one itself."""
-    if above is None:
-        return given
-    spending = above.attempt.budget
-    return spending if given is None or spending.draws_on(given) else given
-
-
 def _scope(budget: Budget, options: Options, around: RunContext) -> Scope:
     """Return the scope that stops a run. A deadline of the run above is not its own: that one's scope stops both."""
     above = around.run
     inherited = above is not None and budget.parent is not None and budget.parent is above.attempt.budget
     deadline = budget.own_deadline if inherited else budget.deadline
-    journal = options.runtime.journal
     return Scope(
         options.abort,
         deadline,
         above=None if above is None else above.scope,
         call=around.call,
         grace_s=options.runtime.grace_s,
-        replays=journal.is_replaying if journal is not None and journal.is_replaying() else None,
+        replays=options.journal.is_replaying if options.journal.is_replaying() else None,
     )
 
 

@@ -26,7 +26,7 @@ from journeyman.endings import (
 from journeyman.errors import name_and_words
 from journeyman.events import AttemptStarted, Callbacks, Listener, ValidationFailed
 from journeyman.foreign import refuse_old_arguments
-from journeyman.gate import guarding
+from journeyman.gate import enter_guard
 from journeyman.inbox import current_conversation, enter_conversation
 from journeyman.journal import TypedCodec
 from journeyman.loop.calls import finish
@@ -115,7 +115,9 @@ async def run(  # noqa: PLR0913 - one for each option, all by name
         asyncio.CancelledError: the surrounding task was cancelled. Nothing that the run started is alive by then.
     """
     if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
-        return _no_agent(agent)
+        model = repr(agent) if isinstance(agent, str) and ":" in agent else "…"
+        wrong = f"the agent is {agent!r}. Pass an Agent(name='assistant', model={model})"
+        return fail_before_start(InvalidInputContext(issues=(wrong,)))
     options = Options(
         deps=deps,
         max_attempts=max_attempts,
@@ -197,12 +199,6 @@ def _has_loop() -> bool:
     return True
 
 
-def _no_agent(given: object) -> Failure:
-    model = repr(given) if isinstance(given, str) and ":" in given else "…"
-    wrong = f"the agent is {given!r}. Pass an Agent(name='assistant', model={model})"
-    return fail_before_start(InvalidInputContext(issues=(wrong,)))
-
-
 async def carry_out(run: Run) -> Result[Any]:
     """Do the run that was begun, and return how it ended."""
     leave = enter(path=run.path, run=run)
@@ -260,8 +256,8 @@ async def _run_to_end(run: Run) -> Finished | ErrorInfo:
                 await choose_output(run)  # the server may have told whether it shows the model any tools
                 longest = facts_of(run.model).max_output_tokens or UNKNOWN_MAX_TOKENS
                 run.max_tokens = run.agent.settings.max_tokens or longest
-                with guarding(run.guard):
-                    return await _attempts(run)
+                enter_guard(run.guard)
+                return await _attempts(run)
     except Unprepared as unprepared:
         return unprepared.ending
     except BaseException as error:

@@ -583,7 +583,11 @@ current_tally: ContextVar[StepTally | None] = ContextVar("journeyman_tally", def
 
 
 def enter(**changes: object) -> Callable[[], None]:
-    """Change the place of what goes on here, and return a function that changes them back."""
+    """Change the place of what goes on in this context, and return a function that changes it back.
+
+    Without a run and a call, the runs that begin here are nobody's children, and outlive the run they came from: they
+    are not stopped with it, not counted in it, and not cut by a call's limit of time. They keep its path and its gates.
+    """
     around = replace(run_context.get(), **changes)
     scope = None if around.run is None else around.run.scope
     before, above = run_context.set(around), current_scope.set(scope)
@@ -593,15 +597,6 @@ def enter(**changes: object) -> Callable[[], None]:
         run_context.reset(before)
 
     return leave
-
-
-def detach(**changes: object) -> Callable[[], None]:
-    """Let the runs that begin here be nobody's children: what goes on in this task outlives the run it came from.
-
-    They keep its path and its gates. The rest changes as `enter` says.
-    """
-    # Else they would be stopped with the run above, be counted in it, or be cut by the time limit of the call.
-    return enter(run=None, call=None, **changes)
 
 
 # -- what its steps leave behind --------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import ConfigDict, ValidationError
 
-from journeyman.cancellation import call_in
+from journeyman.cancellation import call_in, end_wait
 from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
 from journeyman.errors import ApprovalsUnreadable
@@ -94,7 +94,7 @@ class Approvals:
                 self._withdraw(digest, first)
                 first.decision = decision
                 stored.pending[digest] = replace(asked, expires_at=until)  # it was in time, also if the run is slow
-                call_in(first.woken.get_loop(), partial(_wake, first.woken))
+                call_in(first.woken.get_loop(), partial(end_wait, first.woken))
             else:
                 del stored.pending[digest]
                 stored.answers[digest] = stored_answer(decision, until)
@@ -242,11 +242,6 @@ class _Waiting:
     woken: asyncio.Future[None]
     decision: Decision | None = None
     """Set by whoever answers, in whichever thread, while the lock is held."""
-
-
-def _wake(woken: asyncio.Future[None]) -> None:
-    if not woken.done():
-        woken.set_result(None)
 
 
 # -- what is stored ---------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from journeyman.journal import Journal, Section, SentRun, SentRuns
 from journeyman.json_numbers import read_json, write_json
 from journeyman.loop.prepare import begin
 from journeyman.loop.run import carry_out
-from journeyman.loop.state import Options, Origin, Run, current_tally, detach, run_context
+from journeyman.loop.state import Options, Origin, Run, current_tally, enter, run_context
 from journeyman.model import Model
 from journeyman.narrowing import is_list, is_mapping
 from journeyman.result import COUNTED, Result, Success
@@ -446,7 +446,7 @@ async def _work(delegation: Delegation, call: BackgroundCall) -> Work:
                 n_calls = sum([ledger.own_calls for ledger in ledgers])
                 task.count(n_calls=n_calls, usage=Usage.total([ledger.usage for ledger in ledgers]))
 
-        leave = detach()
+        leave = enter(run=None, call=None)
         try:
             result = await one_more(first)
             while isinstance(result, Success) and result.terminal_result is None and task.inbox.pick_up():

@@ -21,7 +21,7 @@ from journeyman.gate import current_guard, enter_guard
 from journeyman.history import NOTICE
 from journeyman.inbox import Inbox
 from journeyman.journal import RecordingSink
-from journeyman.loop.state import detach, run_context
+from journeyman.loop.state import enter, run_context
 from journeyman.loop.watch import Watch
 from journeyman.tools.background import Notify, OutputFactory, Receive, TaskContext, TaskResult, Work
 from journeyman.tools.results import to_result
@@ -285,7 +285,7 @@ class RunningTask:
 
 def outlive(context: TaskContext) -> None:
     """Let what goes on in these context variables outlive its caller: its path and its gates stay, its end does not."""
-    detach(task=context)
+    enter(run=None, call=None, task=context)
     if (guard := current_guard()) is not None:
         enter_guard(replace(guard, stop=context.abort.abort))
 

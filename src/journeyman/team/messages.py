@@ -14,7 +14,7 @@ from itertools import count
 from threading import Lock, get_ident
 from typing import Final
 
-from journeyman.cancellation import call_in
+from journeyman.cancellation import call_in, end_wait
 from journeyman.data import lazy_dataclass
 from journeyman.errors import TeamError
 from journeyman.events import (
@@ -244,8 +244,7 @@ class PostOffice:
         self.change(member, "gone")
         self.bury([mail for mail in left if mail.kind != "shutdown"], "unread")
         self._tell_of_end(member)
-        if not member.gone.done():
-            member.gone.set_result(None)
+        end_wait(member.gone)
 
     def _tell_of_end(self, member: Member) -> None:
         # Whoever asked it to end waits for that, and needs no mail about it.
