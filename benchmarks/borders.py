@@ -13,15 +13,23 @@ import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
 from benchmarks import ours
+from benchmarks.measuring import Contender
+from benchmarks.work import PROMPT
+from journeyman.agent import Runtime
+from journeyman.durable import Durable
+from journeyman.record import Recorder
 from tests.test_architecture import FRONT_PAGE, room_of
 
 ITERATIONS: Final = 5
 MOST_ROOM_BORDERS: Final = 200
 """What the run may cross at most, between rooms."""
+MOST_WITH_ONE_CALL: Final = {"plain": (209, 123), "durable and recorded": (740, 457)}
+"""What a run with one call crosses at most, between modules and between rooms. These only fall."""
 
 Pair = tuple[str, str]
 """Who calls, and who is called."""
@@ -70,9 +78,16 @@ def _caller(frame: FrameType) -> str | None:
     return None if above is None else module_of(above)
 
 
-async def count(iterations: int = ITERATIONS) -> Crossings:
+async def count_stored(folder: Path, iterations: int) -> Crossings:
+    """Count what a durable run crosses that is recorded. What its threads do is not counted."""
+    agent = ours.counter(iterations)
+    async with Durable(folder / "runs.db") as durable:
+        with Recorder(folder / "recorded.db") as recorder:
+            return await count(lambda: durable.run(agent, PROMPT, runtime=Runtime(recorder=recorder)))
+
+
+async def count(work: Contender) -> Crossings:
     """Let an agent work, and count what the run crosses."""
-    work = ours.in_process(iterations)
     await work()
     found = Crossings()
     sys.setprofile(found.note)
@@ -105,7 +120,7 @@ def _listed(pairs: Mapping[Pair, int]) -> list[str]:
 
 def main() -> int:
     """Count, and print."""
-    print(shown(asyncio.run(count())))
+    print(shown(asyncio.run(count(ours.in_process(ITERATIONS)))))
     return 0
 
 

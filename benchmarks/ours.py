@@ -36,14 +36,19 @@ def contender(made: Agent[Report]) -> Contender:
 
 
 def in_process(iterations: int, function: Function = add) -> Contender:
-    """Return a run on a model that is a function, for `iterations` model calls. Its answers are made beforehand."""
+    """Return a run on a model that is a function, for `iterations` model calls."""
+    return contender(counter(iterations, function))
+
+
+def counter(iterations: int, function: Function = add) -> Agent[Report]:
+    """Return an agent on a model that is a function, for `iterations` model calls. Its answers are made beforehand."""
     answers = [say(call("add", {"x": 1}, id=f"call_{turn}")) for turn in range(iterations - 1)]
     answers.append(say(call("output", {"total": 3.0}, id=f"call_{iterations - 1}")))
 
     def answer(request: Request) -> Response:
         return answers[len(request.messages) // 2]
 
-    return contender(agent(FunctionModel(answer), function))
+    return agent(FunctionModel(answer), function)
 
 
 @asynccontextmanager

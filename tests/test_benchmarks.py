@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AfterValidator
 
-from benchmarks import borders, checks
+from benchmarks import borders, checks, ours
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.growth import Windows
 from benchmarks.measuring import Effort, alone, compared, taking_turns
@@ -145,3 +145,9 @@ def test_the_borders_of_a_run_are_printed_the_most_frequent_first(capsys: pytest
     for pairs in (rooms, modules):
         counts = [int(line.split()[0]) for line in pairs.splitlines()[1:]]
         assert counts == sorted(counts, reverse=True) != []
+
+
+async def test_a_run_with_one_call_crosses_no_more_borders_than_it_may(tmp_path: Path) -> None:
+    plain, stored = await borders.count(ours.in_process(2)), await borders.count_stored(tmp_path, 2)
+    for found, most in zip((plain, stored), borders.MOST_WITH_ONE_CALL.values(), strict=True):
+        assert (found.modules.total() <= most[0], found.rooms.total() <= most[1]) == (True, True)

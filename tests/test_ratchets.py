@@ -65,7 +65,7 @@ PARTICIPLE = re.compile(
 PARTICLE = re.compile(r"again|apart|at|away|by|down|far|for|from|here|in|of|off|on|once|out|over|so|to|up|with")
 
 VARIABLE = re.compile(r"^(\w+)\b.* = ContextVar\(", re.MULTILINE)
-BYSTANDER = re.compile(r"\b(?:kept_)?(?:guard|journal|outside|recorder|reservation|tape|watch) is (?:not )?None\b")
+BYSTANDER = re.compile(r"\b(?:kept_)?(?:guard|journal|outside|recorder|reservation|tape|watch) is (?:not )?N[Oo]\w+")
 TABLE = re.compile(r"\b(?:FROM|INTO|JOIN|TABLE|UPDATE)\s+(?:IF (?:NOT )?EXISTS\s+)?((?:jm|rec)_\w+)")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -196,7 +196,7 @@ def tables_named_elsewhere(modules: Sequence[Module]) -> int:
 
 
 COUNTS: Mapping[Callable[[Sequence[Module]], int], int] = {
-    **{bystander_questions: 94, casts: 114, context_variables: 8, repeated_classes: 0, repeated_names: 6},
+    **{bystander_questions: 57, casts: 114, context_variables: 8, repeated_classes: 0, repeated_names: 6},
     **{suppressions: 115, tables_named_elsewhere: 17},
 }
 """What is counted in the whole package, and how much of it there is at most."""

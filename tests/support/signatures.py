@@ -22,17 +22,14 @@ def named_only_in_signatures() -> dict[str, str]:
     while waiting:
         for place, path in _named_by(waiting.pop(0)):
             kind = final(package()[path.removeprefix("journeyman.")])
-            if kind.path in known or kind.name.startswith("_") or kind.is_function or _is_variable(kind):
+            is_variable = isinstance(kind, griffe.Attribute) and str(kind.value).startswith(("TypeVar", "ParamSpec"))
+            if kind.path in known or kind.name.startswith("_") or kind.is_function or is_variable:
                 continue
             known.add(kind.path)
             found[kind.path] = place
             if isinstance(kind, griffe.Attribute):  # an alias names others
                 waiting.append(kind)
     return found
-
-
-def _is_variable(kind: griffe.Object) -> bool:
-    return isinstance(kind, griffe.Attribute) and str(kind.value).startswith(("TypeVar", "ParamSpec"))
 
 
 def _named_by(target: griffe.Object) -> Iterator[tuple[str, str]]:

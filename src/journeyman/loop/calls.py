@@ -234,8 +234,8 @@ def _is_found(run: Run, tool: AnyTool) -> bool:
 
 def _reserve(run: Run, use: ToolUse) -> Reservation:
     """Reserve the call's place in the journal, in the order of the calls."""
-    journal = run.options.journal
-    if journal is NO_JOURNAL:
+    journal = run.options.runtime.journal
+    if journal is None:
         return NO_JOURNAL
     tool, _ = _resolve_call(run, use)
     effect = run.calls.effects.get(use.name) or ("pure" if tool is None else effect_of(run, tool))

@@ -32,7 +32,7 @@ from journeyman.endings import (
 from journeyman.errors import InvalidArguments, ModelUnavailable, Problem, name_and_words
 from journeyman.events import Input, Listener, MessageCommitted, OutputModeChosen, RunResumed
 from journeyman.events.json_form import plain
-from journeyman.gate import ChecksTools, Gate, GateWithDeps, current_guard, guard_for
+from journeyman.gate import NO_GUARD, ChecksTools, Gate, GateWithDeps, current_guard, guard_for
 from journeyman.history import History
 from journeyman.inbox import Inbox, Outside
 from journeyman.journal import Journal, TypedCodec
@@ -111,7 +111,8 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
     history, wrong_history = _history_of(options.history, agent)
     if wrong_history is not None:
         wrong.append(_wrong_history(options.history, wrong_history))
-    wrong += _rules_without_effect(agent, options.runtime.gate)
+    if agent.gate is not None or options.runtime.gate is not None:
+        wrong += _rules_without_effect(agent, options.runtime.gate)
     default_retries = 2 if len(path) == 1 and is_callers else 0  # no run inside another repeats a request
     run = Run(
         agent=agent,
@@ -133,16 +134,17 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
         hand_in=hand_in_of(agent),
         retries=default_retries if agent.limits.request_retries is None else agent.limits.request_retries,
         attempt=Attempt(0, started_s, budget),
+        guard=NO_GUARD,  # until it is known what guards the calls
         calls=Calls(agent.plan.tools, tally=None if above is None else current_tally.get()),
     )
-    run.tape = None if run.watch is None else run.watch.tape
-    outside = outside_of(run)
-    if run.watch is not None and run.watch.owns_tape and outside is not None:
-        _hear_outside(run, outside)
-    if run.watch is not None and run.options.journal.is_replaying():
-        run.watch.is_muted = _mute_of(run, run.watch, run.options.journal)
-    if run.watch is not None and agent.on_message is not None:
-        run.watch.on_message = _message_listener(run, agent.on_message)
+    if (watch := run.watch) is not None:
+        run.tape, journal = watch.tape, options.journal
+        if watch.owns_tape and (outside := outside_of(run)) is not None:
+            _hear_outside(run, outside)
+        if journal.is_replaying():
+            watch.is_muted = _mute_of(run, watch, journal)
+        if agent.on_message is not None:
+            watch.on_message = _message_listener(run, agent.on_message)
     return run
 
 
@@ -200,15 +202,16 @@ def _budget(
 ) -> tuple[Budget, float]:
     """Return the budget of a run, and how many seconds it has worked in earlier lives; both count what the journal
     knows of them. Say in `wrong` why it cannot be read."""
-    journal, used_s = options.journal, 0.0
+    journal, used_s = options.runtime.journal, 0.0
     parent = options.runtime.budget  # unless the run above draws on that one itself
     if above is not None and (parent is None or above.attempt.budget.draws_on(parent)):
         parent = above.attempt.budget
     budget = open_budget(agent.limits, scope="run", parent=parent)
     try:
-        used_s = 0.0 if above is not None else journal.begin_life()
-        recall(budget, journal, is_root=above is None)
-        journal.is_replaying()  # which is asked all the time
+        if journal is not None:
+            used_s = 0.0 if above is not None else journal.begin_life()
+            recall(budget, journal, is_root=above is None)
+            journal.is_replaying()  # which is asked all the time
     except Exception as error:  # noqa: BLE001 - of a file, or of a journal of the user's
         wrong.append(f"the journal cannot be used ({name_and_words(error)})")
     budget.begin(now, used_s=used_s)
@@ -325,13 +328,14 @@ def _scope(budget: Budget, options: Options, around: RunContext) -> Scope:
     above = around.run
     inherited = above is not None and budget.parent is not None and budget.parent is above.attempt.budget
     deadline = budget.own_deadline if inherited else budget.deadline
+    journal = options.runtime.journal
     return Scope(
         options.abort,
         deadline,
         above=None if above is None else above.scope,
         call=around.call,
         grace_s=options.runtime.grace_s,
-        replays=options.journal.is_replaying if options.journal.is_replaying() else None,
+        replays=journal.is_replaying if journal is not None and journal.is_replaying() else None,
     )
 
 
@@ -422,7 +426,7 @@ async def prepare(run: Run) -> None:
     # A copy: functions of the agent get it, and the caller still holds the object.
     run.input = own_copy(_checked_input(run))
     run.model = _resolved_model(run)
-    run.stop_guard = await _stop_guard(run)
+    run.stop_guard, plan = await _stop_guard(run), run.agent.plan
     # Before any step is taken from the journal: another run's steps would answer this one.
     other = await difference(run)
     if other is not None:
@@ -430,7 +434,7 @@ async def prepare(run: Run) -> None:
     run.states = States(run=await _run_state(run))
     system = await (
         decide_once(run, RunStep(key="system", kind="system"), _system_texts, codec=TEXTS)
-        if callable(run.agent.plan.system)
+        if callable(plan.system)
         else _system_texts(run)
     )
     prompt = await _said_first(run)
@@ -438,7 +442,7 @@ async def prepare(run: Run) -> None:
         # Anthropic refuses a user's text while its own tool still waits for a result.
         run.history.forget_server_calls()
         prompt = run.history.say(*prompt)
-    specs = await _specs_of_toolsets(run) if run.agent.plan.sources else run.agent.plan.specs
+    specs = await _specs_of_toolsets(run) if plan.sources else plan.specs
     run.view = view_of(run, _prefix(run, system, specs))
     gates: list[Gate | GateWithDeps[Any]] = _list_gates((run.agent.gate, run.options.runtime.gate))
     run.guard = guard_for(
@@ -447,7 +451,7 @@ async def prepare(run: Run) -> None:
         path=run.path,
         stop=run.scope.stop,
         deps=run.deps,
-        takes_deps=run.agent.plan.takes_deps,
+        takes_deps=plan.takes_deps,
     )
     if run.guard.memories:
         known = run.calls.tools
@@ -476,12 +480,12 @@ async def _specs_of_toolsets(run: Run) -> tuple[ToolSpec, ...]:
 
 def _prefix(run: Run, system: tuple[Text, ...], specs: Sequence[ToolSpec]) -> Prefix:
     """Return what each request begins with, for the way in which the output is handed in."""
-    outputs, mode = run.agent.plan.outputs, run.hand_in.mode
+    plan, mode = run.agent.plan, run.hand_in.mode
     return Prefix(
-        system=(*system, outputs.words) if mode == "prompted" else system,
+        system=(*system, plan.outputs.words) if mode == "prompted" else system,
         tools=sent_tools(specs, loads_tools=facts_of(run.model).loads_tools) or retired_tools(run.history),
-        output=outputs.format if mode == "native" else None,
-        is_shared=not (callable(run.agent.plan.system) or run.agent.plan.sources),
+        output=plan.outputs.format if mode == "native" else None,
+        is_shared=not (callable(plan.system) or plan.sources),
     )
 
 

@@ -18,7 +18,7 @@ from journeyman.cancellation import Abort, Scope, current_scope
 from journeyman.data import lazy_dataclass
 from journeyman.endings import START, Context, CutBy, ErrorCode, ErrorInfo, Phase, Place
 from journeyman.events import AttemptCompleted, Callbacks, Event, Listener, MessageCommitted
-from journeyman.gate import NO_GUARD, Guard
+from journeyman.gate import Guard
 from journeyman.history import History
 from journeyman.inbox import Inbox
 from journeyman.journal import NO_JOURNAL, Digests, Journal, Outside, RecordingSink, SentRuns, SinkEvent
@@ -368,7 +368,7 @@ class Run:
     """The longest answer to ask for, before a budget lowers it."""
     view: View = field(init=False)
     """What is sent of the history."""
-    guard: Guard = field(default_factory=lambda: NO_GUARD)
+    guard: Guard
     """What guards the calls."""
     stop_guard: StopGuard[Any] | None = None
     """May veto a normal stop of an agent that answers with text."""
