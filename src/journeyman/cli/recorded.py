@@ -149,11 +149,6 @@ def _words_of(event: RecordedEvent) -> str | None:
     return f"  {event.kind} {to_json(facts).decode() if facts else ''}".rstrip()
 
 
-def _describe_failure(event: RecordedEvent, facts: dict[str, Any]) -> str:
-    error: dict[str, Any] = facts.get("error", {})
-    return f"failure: {error.get('code')}: {text_of_value(error.get('message'))} {text_of_value(error.get('hint'))}"
-
-
 _OF_ANSWERS: Final = ("stop_reason", "text")
 _SILENT: Final = frozenset(
     (
@@ -181,7 +176,9 @@ _WORDS: Final[dict[str, Callable[[RecordedEvent, dict[str, Any]], str]]] = {
     "ModelRetried": lambda _, facts: f"    again, since {text_of_value(facts.get('message'))}",
     "ValidationFailed": lambda _, facts: f"  rejected: {text_of_value(facts.get('feedback'))}",
     "RunSucceeded": lambda _, facts: f"success: {text_of_value(facts.get('output'))}",
-    "RunFailed": _describe_failure,
+    "RunFailed": lambda _, facts: "failure: {}: {} {}".format(
+        *[text_of_value(facts.get("error", {}).get(name)) for name in ("code", "message", "hint")]
+    ),
 }
 
 

@@ -287,11 +287,14 @@ class Recordings:
         limit: int = MOST,
     ) -> list[RecordedRun]:
         """Return the runs that fulfil a condition on the columns of `rec_runs`, in an order by these."""
+        listed = [_RECORDED] if self.has_any else []
+        if unrecorded:
+            listed.append(_UNRECORDED + (_NOT_IN_BOTH if self.has_any else ""))
+        if not (listed and self.file.has("jm_runs")):  # which are made before those of recordings
+            return []
         # Of each kind alone: an index gives the first of it, and no more are read.
         part = f"SELECT * FROM (SELECT * FROM ({{}}) AS runs WHERE {where} ORDER BY {order} LIMIT ?) AS part"
-        parts = [part.format(listed) for listed in self._list_queries(unrecorded=unrecorded)]
-        if not parts:
-            return []
+        parts = [part.format(each) for each in listed]
         query = f"{' UNION ALL '.join(parts)} ORDER BY {order} LIMIT ?"
         rows = self.file.rows(query, [*[*given, limit] * len(parts), limit])
         # Each look at a lock asks the system or the database, and most rows have the same few owners.
@@ -332,13 +335,6 @@ class Recordings:
             return 0
         tables = [f"jm_runs AS h{_NOT_IN_BOTH}", "rec_runs"] if self.has_any else ["jm_runs"]
         return sum(self.file.rows(f"SELECT count(*) FROM {each}")[0][0] for each in tables)
-
-    def _list_queries(self, *, unrecorded: bool) -> Sequence[str]:
-        """Return the queries for all runs that may be listed, as the store has tables of them."""
-        if not self.file.has("jm_runs"):  # which are made before those of recordings
-            return ()
-        lone = [_UNRECORDED + (_NOT_IN_BOTH if self.has_any else "")] if unrecorded else []
-        return [*([_RECORDED] if self.has_any else []), *lone]
 
     @property
     def has_any(self) -> bool:
