@@ -21,9 +21,9 @@ from journeyman.definition import join_sentences
 from journeyman.endings import ErrorCode
 from journeyman.errors import count
 from journeyman.loop.finish import CUT
-from journeyman.result import Failure, Metadata
+from journeyman.result import Failure
 from journeyman.run_view import RunView
-from journeyman.types import NOTHING_USED, Message, Text, ToolResult, ToolUse, Usage
+from journeyman.types import Message, Text, ToolResult, ToolUse, Usage
 
 _SHOWN_HERE: Final = (
     *(events.RunStarted, events.MessageCommitted, events.IterationStarted, events.TextDelta, events.ModelResponded),
@@ -54,9 +54,8 @@ class ChatTree:
         self._blocks = Blocks()
         """What the model is writing, when words of this response were shown as they came."""
         self._has_words = False
-        self._usage: Usage | None = NOTHING_USED
-        """What this turn's runs have used so far; None when they do not count."""
         self._seconds = 0.0
+        """How long this turn's runs took so far."""
 
     @property
     def growing(self) -> list[Line]:
@@ -78,16 +77,16 @@ class ChatTree:
             case events.IterationStarted() | events.TextDelta() | events.ModelRestarted() | events.ModelResponded():
                 yield from self._words(event)
             case events.RunSucceeded(output=output, metadata=metadata):
-                self._count(metadata)
+                self._seconds += metadata.latency_s
                 if self._shows_answers and not (self._takes_text and isinstance(output, str)):
                     for row in output_text(self._agent, output).split("\n"):  # it is no text of the model's
                         pieces = [row[at : at + _LONGEST_PIECE] for at in range(0, max(len(row), 1), _LONGEST_PIECE)]
                         yield from [Line(text=piece, rows=_MANY_ROWS) for piece in pieces]
             case events.RunFailed(metadata=metadata):
-                self._count(metadata)
+                self._seconds += metadata.latency_s
                 yield from self._break_off()
-            case events.TurnEnded(result=result):
-                yield from self._end_lines(result)
+            case events.TurnEnded(result=result, usage=usage):
+                yield from self._end_lines(result, usage if self._agent.track_tokens else None)
             case _:
                 pass
 
@@ -116,12 +115,7 @@ class ChatTree:
             yield Line(text="(broken off)", style="dim")
         self._blocks, self._has_words = Blocks(), False
 
-    def _count(self, metadata: Metadata) -> None:
-        if self._usage is not None:
-            self._usage = None if metadata.usage is None else self._usage + metadata.usage
-        self._seconds += metadata.latency_s
-
-    def _end_lines(self, result: object) -> Iterator[Line]:
+    def _end_lines(self, result: object, usage: Usage | None) -> Iterator[Line]:
         if isinstance(result, Failure):
             if result.code is ErrorCode.EXECUTION_CANCELLED:
                 yield Line(mark="stopped", name="stopped")
@@ -130,10 +124,10 @@ class ChatTree:
                 yield Line(mark="failed", name=str(result.code), text=text, rows=_ERROR_ROWS)
         elif result is None:
             yield Line(mark="stopped", name="cancelled")
-        text = f"{usage_sentence(self._usage)} · {duration(self._seconds)}"
+        text = f"{usage_sentence(usage)} · {duration(self._seconds)}"
         yield Line(indent=2, text=text, style="dim", rows=2)
         yield EMPTY
-        self._usage, self._seconds = NOTHING_USED, 0.0
+        self._seconds = 0.0
 
 
 def model_lines(blocks: Iterable[Block], *, is_first: bool = True) -> Iterator[Line]:
