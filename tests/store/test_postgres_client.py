@@ -12,6 +12,8 @@ from journeyman import Agent, Chat, Runtime, run
 from journeyman.durable import Durable, schema_sql
 from journeyman.errors import StoreError
 from journeyman.record import Recorder
+from journeyman.store.client import Client, rows_of, take_lock_of, wait_in_loop
+from journeyman.store.database import Database
 from tests.play import echo
 from tests.support import tamper
 from tests.support.postgres import DeafSocket, PostgresServer
@@ -111,3 +113,20 @@ async def test_who_may_not_make_the_tables_is_told_how_another_role_does(postgre
     await use(url)
     postgres.drop(database)
     postgres.execute(f"DROP ROLE guest_{database}")
+
+
+async def test_an_owner_takes_its_lock_from_its_own_lost_connection(postgres: PostgresServer, emptied: str) -> None:
+    async with DeafSocket(postgres, str(conninfo_to_dict(emptied)["dbname"]), leaves_server=True) as line:
+        client = Client(Database(line.url), waiting=wait_in_loop(2.0), take=lambda made: take_lock_of("pa11", made))
+        lost = await client.hold()
+        line.swallow(0)  # here the connection is lost, and there it lives on
+        with pytest.raises(psycopg.OperationalError):
+            await rows_of(lost, "SELECT 1")
+        assert await rows_of(await client.hold(), "SELECT 1") == [(1,)]
+        client.close()
+
+
+async def test_who_is_closed_while_it_connects_holds_no_connection(emptied: str) -> None:
+    client = Client(Database(emptied), waiting=wait_in_loop(2.0), take=lambda _: asyncio.to_thread(client.close))
+    with pytest.raises(StoreError, match="was closed"):
+        await client.hold()

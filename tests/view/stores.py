@@ -187,6 +187,14 @@ async def record_reader(recorder: Recorder, provider: Provider) -> None:
 
 
 @asynccontextmanager
+async def mending(folder: Path) -> AsyncGenerator[None]:
+    """Record a chat of `mender` in the store of a folder."""
+    with Recorder(folder / "runs.db") as recorder:
+        async with Provider() as provider, mender(recorder, provider, folder / "docs"):
+            yield
+
+
+@asynccontextmanager
 async def mender(recorder: Recorder, provider: Provider, folder: Path) -> AsyncGenerator[Waiting]:
     """Record a chat that asks whether it may edit a file; it waits as long as the block."""
     folder.mkdir(parents=True, exist_ok=True)

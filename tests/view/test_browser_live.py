@@ -19,9 +19,8 @@ from tests.cli.program import Done, Running, Warm, running
 from tests.cli.terminal import PATIENCE_S, terminal
 from tests.view.agents import FIRST_WORDS
 from tests.view.conftest import Opened, Serve, clicked
-from tests.view.provider import Provider
 from tests.view.served import STEERABLE
-from tests.view.stores import mender
+from tests.view.stores import mending
 
 pytestmark = pytest.mark.browser
 
@@ -230,44 +229,33 @@ async def test_what_was_said_is_withdrawn_and_a_follow_up_is_said_at_the_end(flo
     assert "And the last?" in done.stdout
     assert "Only the first page." not in done.stdout
     await page.get_by_role("treeitem").filter(has_text="Ending").click()
-    told = page.get_by_role("region", name="Who did what")
-    await expect(told).to_contain_text("steered “Only the first page.”, withdrawn")
+    await expect(page.get_by_label("Who did what")).to_contain_text("steered “Only the first page.”, withdrawn")
 
 
 async def test_an_edit_is_approved_as_a_diff_and_nothing_has_focus_by_itself(
     tmp_path: Path, serve: Serve, open_page: Opened
 ) -> None:
-    with Recorder(tmp_path / "runs.db") as recorder:
-        async with (
-            Provider() as provider,
-            mender(recorder, provider, tmp_path / "docs"),
-            serve(tmp_path / "runs.db") as url,
-        ):
-            page = await open_page(url)
-            await shown(page, "mender")
-            await expect(page.locator(".approval")).to_contain_text("May it edit tools.md?")
-            assert await page.locator(".would mark").all_inner_texts() == ["permission", "permissions"]
-            assert await page.evaluate("document.activeElement.tagName") == "BODY"
-            await expect(page.get_by_role("button", name="Approve", exact=False)).to_be_enabled()
-            await page.keyboard.press("y")
-            await expect(page.get_by_text("The link is mended.").first).to_be_visible()
+    async with mending(tmp_path), serve(tmp_path / "runs.db") as url:
+        page = await open_page(url)
+        await shown(page, "mender")
+        await expect(page.locator(".approval")).to_contain_text("May it edit tools.md?")
+        assert await page.locator(".would mark").all_inner_texts() == ["permission", "permissions"]
+        assert await page.evaluate("document.activeElement.tagName") == "BODY"
+        await expect(page.get_by_role("button", name="Approve", exact=False)).to_be_enabled()
+        await page.keyboard.press("y")
+        await expect(page.get_by_text("The link is mended.").first).to_be_visible()
     assert "permissions.md" in (tmp_path / "docs" / "tools.md").read_text(encoding="utf-8")
 
 
 async def test_on_a_telephone_the_answer_is_pinned(tmp_path: Path, serve: Serve, open_page: Opened) -> None:
-    with Recorder(tmp_path / "runs.db") as recorder:
-        async with (
-            Provider() as provider,
-            mender(recorder, provider, tmp_path / "docs"),
-            serve(tmp_path / "runs.db") as url,
-        ):
-            page = await open_page(url, width=400, height=860)
-            await page.get_by_role("link", name="mender").click()
-            button = page.get_by_role("button", name="Approve once")
-            await expect(button).to_be_in_viewport(ratio=1)
-            await expect(page.locator(".would")).to_be_visible()
-            await clicked(button)
-            await expect(page.get_by_text("The link is mended.").first).to_be_visible()
+    async with mending(tmp_path), serve(tmp_path / "runs.db") as url:
+        page = await open_page(url, width=400, height=860)
+        await page.get_by_role("link", name="mender").click()
+        button = page.get_by_role("button", name="Approve once")
+        await expect(button).to_be_in_viewport(ratio=1)
+        await expect(page.locator(".would")).to_be_visible()
+        await clicked(button)
+        await expect(page.get_by_text("The link is mended.").first).to_be_visible()
 
 
 # -- several people ----------------------------------------------------------------------------------------------------

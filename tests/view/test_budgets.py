@@ -7,12 +7,11 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from journeyman import Agent, Limits, Runtime, run
-from journeyman.record import Recorder, Recordings
+from journeyman.record import Recordings
 from journeyman.testing.scripted import ScriptedModel, call, say
 from tests.view.conftest import Opened, Serve, Site
 from tests.view.desk import look
-from tests.view.provider import Provider
-from tests.view.stores import mender
+from tests.view.stores import mending
 
 pytestmark = pytest.mark.browser
 
@@ -90,14 +89,9 @@ async def test_calls_have_a_gauge_where_they_are_limited_and_time_none_where_it_
 async def test_a_live_run_says_what_it_may_cost_and_how_long_it_may_take(
     tmp_path: Path, serve: Serve, open_page: Opened
 ) -> None:
-    with Recorder(tmp_path / "runs.db") as recorder:
-        async with (
-            Provider() as provider,
-            mender(recorder, provider, tmp_path / "docs"),
-            serve(tmp_path / "runs.db") as url,
-        ):
-            page = await open_page(url)
-            await page.get_by_role("link", name="mender").click()
-            head = page.get_by_role("region", name="This run")
-            await expect(head).to_contain_text(re.compile(r"cost \$0\.\d{4} of \$0\.25for"))
-            await expect(head).to_contain_text(re.compile(r"for [\d.]+ m?s\s+began"))
+    async with mending(tmp_path), serve(tmp_path / "runs.db") as url:
+        page = await open_page(url)
+        await page.get_by_role("link", name="mender").click()
+        head = page.get_by_role("region", name="This run")
+        await expect(head).to_contain_text(re.compile(r"cost \$0\.\d{4} of \$0\.25for"))
+        await expect(head).to_contain_text(re.compile(r"for [\d.]+ m?s\s+began"))
