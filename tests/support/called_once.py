@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from tests.test_architecture import Module, package_modules
 
-MOST_SHORT: Final = 154
+MOST_SHORT: Final = 148
 """So many short helpers are called once at most. Whoever folds some back lowers the number."""
 
 SHORT_LINES: Final = 4

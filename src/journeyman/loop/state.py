@@ -577,7 +577,7 @@ class RunContext:
 
 
 _NO_RUN: Final = RunContext()
-run_context: ContextVar[RunContext] = ContextVar("journeyman_surroundings", default=_NO_RUN)
+run_context: ContextVar[RunContext] = ContextVar("journeyman_run_context", default=_NO_RUN)
 current_tally: ContextVar[StepTally | None] = ContextVar("journeyman_tally", default=None)
 """What counts the runs that begin in the step that is done here."""
 
