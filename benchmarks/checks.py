@@ -31,7 +31,7 @@ from typing_extensions import TypedDict, TypeForm
 
 from benchmarks.measuring import Effort, Row, alone
 from journeyman.errors import InvalidArguments
-from journeyman.tools.collection import read_aside
+from journeyman.tools.collection import do_aside
 from journeyman.tools.schema import Fields, Parameter
 from tests.support.stopwatch import longest_stall
 
@@ -42,53 +42,53 @@ _CLEAR_REFS: Final = Path("/proc/self/clear_refs")
 _STATUS: Final = Path("/proc/self/status")
 
 
-class _All(BaseModel):
-    all: list[_All | _Any | _Not | str]
+class All(BaseModel):
+    all: list[All | Any | Not | str]
 
 
-class _Any(BaseModel):
-    any: list[_All | _Any | _Not | str]
+class Any(BaseModel):
+    any: list[All | Any | Not | str]
 
 
-class _Not(BaseModel):
-    all: list[_All | _Any | _Not | str]
+class Not(BaseModel):
+    all: list[All | Any | Not | str]
     why: str = ""
 
 
-class _Level(BaseModel):
-    items: list[_Level | int]
+class Level(BaseModel):
+    items: list[Level | int]
 
 
-class _Binary(BaseModel):
+class Binary(BaseModel):
     value: int
-    left: _Binary | None = None
-    right: _Binary | None = None
+    left: Binary | None = None
+    right: Binary | None = None
 
 
-class _Row(BaseModel):
+class Product(BaseModel):
     number: int
     name: str = ""
     size: float = 0
 
 
-class _Closed(BaseModel):
+class Closed(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    number: int
+    number: int = 0
     name: str = ""
 
 
-class _Person(BaseModel):
+class Person(BaseModel):
     kind: Literal["person"]
     age: int
 
 
-class _Firm(BaseModel):
+class Firm(BaseModel):
     kind: Literal["firm"]
     name: str
 
 
 @dataclass
-class _Point:
+class Point:
     x: int
     y: int = 0
 
@@ -113,7 +113,7 @@ _TWENTY: Final = [
     create_model(f"Model{n}", **cast("dict[str, Never]", {f"f{n}": (int, ...), "x": (list[int], [])}))
     for n in range(20)
 ]
-_ONE_OF_TWENTY: Final = cast("TypeForm[object]", Union[tuple(_TWENTY)])  # noqa: UP007 - of a list
+ONE_OF_TWENTY: Final = cast("TypeForm[object]", Union[tuple(_TWENTY)])  # noqa: UP007 - of a list
 
 
 class _Item(NamedTuple):
@@ -153,22 +153,22 @@ _ITEMS: Final[dict[str, _Item]] = {
     "frozenset": _Item(frozenset[str], '["a"]', "[1]"),
     "deque": _Item(deque[int], "[1]", '["x"]'),
     "Counter": _Item(Counter[str], '{"a":1}', '{"a":"x"}'),
-    "model": _Item(_Row, '{"number":1}', '{"number":"x"}'),
-    "closed model": _Item(_Closed, '{"number":1}', '{"number":"x"}'),
-    "dataclass": _Item(_Point, '{"x":1}', '{"x":"x"}'),
+    "model": _Item(Product, '{"number":1}', '{"number":"x"}'),
+    "closed model": _Item(Closed, '{"number":1}', '{"number":"x"}'),
+    "dataclass": _Item(Point, '{"x":1}', '{"x":"x"}'),
     "TypedDict": _Item(_Place, '{"x":1,"y":[1]}', '{"x":1,"y":["x"]}'),
     "NamedTuple": _Item(_Pair, '{"x":1}', '{"x":"x"}'),
-    "models": _Item(_Row | _Person | _Firm | None, '{"number":1}', '{"number":"x"}'),
+    "models": _Item(Product | Person | Firm | None, '{"number":1}', '{"number":"x"}'),
     "tagged models": _Item(
-        Annotated[_Person | _Firm, Field(discriminator="kind")],
+        Annotated[Person | Firm, Field(discriminator="kind")],
         '{"kind":"person","age":1}',
         '{"kind":"person","age":"x"}',
     ),
-    "twenty models": _Item(_ONE_OF_TWENTY, '{"f3":1,"x":[1]}', '{"f3":1,"x":["x"]}'),
-    "JSON in a text": _Item(Json[_Row], json.dumps('{"number":1}'), json.dumps('{"number":"x"}')),
-    "Level": _Item(_Level | int, '{"items":[1]}', '{"items":["x"]}'),
-    "Binary": _Item(_Binary, '{"value":1,"left":{"value":2}}', '{"value":1,"left":{"value":"x"}}'),
-    "recursive union": _Item(_All | _Any | _Not | str, '{"all":["x"]}', '{"all":[1]}'),
+    "twenty models": _Item(ONE_OF_TWENTY, '{"f3":1,"x":[1]}', '{"f3":1,"x":["x"]}'),
+    "JSON in a text": _Item(Json[Product], json.dumps('{"number":1}'), json.dumps('{"number":"x"}')),
+    "Level": _Item(Level | int, '{"items":[1]}', '{"items":["x"]}'),
+    "Binary": _Item(Binary, '{"value":1,"left":{"value":2}}', '{"value":1,"left":{"value":"x"}}'),
+    "recursive union": _Item(All | Any | Not | str, '{"all":["x"]}', '{"all":[1]}'),
 }
 
 
@@ -181,61 +181,61 @@ class Shape(NamedTuple):
     is_right: bool
 
 
-def _many(item: str, *last: str, size: int = _SIZE) -> str:
+def many(item: str, *last: str, size: int = _SIZE) -> str:
     return f"[{','.join([*[item] * (size // (len(item) + 1)), *last])}]"
 
 
-def _nested(depth: int, leaf: str, name: str) -> str:
+def nested(depth: int, leaf: str, name: str = "all") -> str:
     return f'{{"{name}":[' * depth + leaf + "]}" * depth
 
 
 def _listed(item: _Item) -> dict[str, str]:
     """Return texts for a list of a type, each wrong in one way."""
     texts = {
-        "wrong at the end": _many(item.right, item.wrong),
-        "wrong at first": f"[{item.wrong},{_many(item.right)[1:]}",
-        "wrong everywhere": _many(item.wrong),
-        "of another type": _many('[{"a":[]}]'),
-        "empty objects": _many("{}", "[1]"),
-        "deep": _many("[" * 60 + "]" * 60, "0,false,[[0]]"),
+        "wrong at the end": many(item.right, item.wrong),
+        "wrong at first": f"[{item.wrong},{many(item.right)[1:]}",
+        "wrong everywhere": many(item.wrong),
+        "of another type": many('[{"a":[]}]'),
+        "empty objects": many("{}", "[1]"),
+        "deep": many("[" * 60 + "]" * 60, "0,false,[[0]]"),
         "an object": "{" + ",".join([f'"n{n}":{item.right}' for n in range(_SIZE // (len(item.right) + 9))]) + "}",
         "one long text": json.dumps("x" * _SIZE),
-        "JSON in a text": json.dumps(_many(item.right)),
+        "JSON in a text": json.dumps(many(item.right)),
     }
     if item.right.startswith("{"):
-        texts["an unknown name"] = _many(item.right, f'{{"z":1,{item.right[1:]}', "7.5")
-        texts["unknown names"] = _many(f'{{"z":1,{item.right[1:]}', "7.5")
+        texts["an unknown name"] = many(item.right, f'{{"z":1,{item.right[1:]}', "7.5")
+        texts["unknown names"] = many(f'{{"z":1,{item.right[1:]}', "7.5")
         wide = ",".join([f'"n{n}":1' for n in range(_SIZE // 10)])
         texts["one wide object"] = f"[{{{wide}}},7.5]"
-        texts["absent nulls"] = _many(f'{item.right[:-1]},"name":null,"size":null,"y":null}}', "7.5")
+        texts["absent nulls"] = many(f'{item.right[:-1]},"name":null,"size":null,"y":null}}', "7.5")
     return texts
 
 
 def _shapes() -> Iterator[Shape]:
     for name, item in _ITEMS.items():
         listed = cast("TypeForm[object]", list.__class_getitem__(item.type))
-        yield Shape(f"{name}: right", listed, _many(item.right), is_right=True)
+        yield Shape(f"{name}: right", listed, many(item.right), is_right=True)
         for how, text in _listed(item).items():
             yield Shape(f"{name}: {how}", listed, text, is_right=False)
-    rows = cast("TypeForm[object]", list[_Row])
-    yield Shape("model: right, with absent nulls", rows, _many('{"number":1,"size":null}'), is_right=True)
+    rows = cast("TypeForm[object]", list[Product])
+    yield Shape("model: right, with absent nulls", rows, many('{"number":1,"size":null}'), is_right=True)
     unions: dict[str, tuple[TypeForm[object], TypeForm[object], str]] = {
-        "recursive union": (_All | _Any | _Not | str, Json[_All | _Any | _Not | str], "any"),
-        "level": (_Level, Json[_Level], "items"),
+        "recursive union": (All | Any | Not | str, Json[All | Any | Not | str], "any"),
+        "level": (Level, Json[Level], "items"),
     }
     for name, (union, inside, key) in unions.items():
         leaf, wrong = ('"x"', "1") if key == "any" else ("1", '"x"')
         for depth in (1, 8, 40):
-            within = _many(leaf, size=_SIZE)[1:-1]
-            yield Shape(f"{name}, {depth} deep: right", union, _nested(depth, within, key), is_right=True)
-            text = _nested(depth, f"{within},{wrong}", key)
+            within = many(leaf, size=_SIZE)[1:-1]
+            yield Shape(f"{name}, {depth} deep: right", union, nested(depth, within, key), is_right=True)
+            text = nested(depth, f"{within},{wrong}", key)
             yield Shape(f"{name}, {depth} deep: wrong", union, text, is_right=False)
             yield Shape(f"{name} in a text, {depth} deep: wrong", inside, json.dumps(text), is_right=False)
     tree = '{"value":1,"left":null,"right":null}'
     while len(tree) < _SIZE // 2:
         tree = f'{{"value":1,"left":{tree},"right":{tree}}}'
-    yield Shape("binary tree: right", _Binary, tree, is_right=True)
-    yield Shape("binary tree: wrong", _Binary, tree.replace("1", '"x"'), is_right=False)
+    yield Shape("binary tree: right", Binary, tree, is_right=True)
+    yield Shape("binary tree: wrong", Binary, tree.replace("1", '"x"'), is_right=False)
 
 
 class Cost(NamedTuple):
@@ -290,7 +290,7 @@ def _measure_here(shape: Shape, results: Connection) -> None:
 
     async def check() -> None:
         try:
-            taken.append(await read_aside(written, lambda text: fields.parse(text, "arguments")))
+            taken.append(await do_aside(written, lambda text: fields.parse(text, "arguments")))
         except InvalidArguments:
             return
 

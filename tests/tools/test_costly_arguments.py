@@ -13,7 +13,8 @@ from datetime import date
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
-from ipaddress import IPv4Address
+from functools import partial
+from pathlib import Path
 from sys import hash_info
 from typing import Annotated, Literal, NamedTuple, Never, Union, cast
 from uuid import UUID
@@ -35,45 +36,25 @@ from pydantic import (
 )
 from typing_extensions import TypedDict, TypeForm
 
-from journeyman import Agent, Output, Success, run, tool
+from benchmarks import checks
+from benchmarks.checks import ONE_OF_TWENTY, All, Any, Binary, Closed, Firm, Level, Not, Person, Point, Product, nested
+from journeyman import Agent, Output, Subagents, Success, run, tool
+from journeyman.durable import Durable
 from journeyman.errors import InvalidArguments, SubagentMisused
 from journeyman.mcp_server.server import served_tool
 from journeyman.serve.bodies import input_of_body
 from journeyman.subagents.delegation import input_of_task
-from journeyman.testing import ScriptedModel
+from journeyman.testing import FunctionModel, ScriptedModel
 from journeyman.testing.scripted import call
-from journeyman.tools.collection import read_aside
+from journeyman.tools.collection import do_aside
 from journeyman.tools.raw_schema import RawSchema
 from journeyman.tools.schema import CheckedValue, Fields, Parameter, output_schema
 from tests.support.stopwatch import STALL_S, longest_stall
 from tests.tools.test_schema import ANNOTATIONS, VALUES, Frozen
 
 MANY = 3_000
+many = partial(checks.many, size=200_000)
 TOO_FAR = "it does not fit, and is too long to say where: look for unknown names, or send less at a time"
-
-
-class All(BaseModel):
-    all: list[All | Any | Not | str]
-
-
-class Any(BaseModel):
-    any: list[All | Any | Not | str]
-
-
-class Not(BaseModel):
-    all: list[All | Any | Not | str]
-    why: str = ""
-
-
-class Closed(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    number: int = 0
-
-
-class Binary(BaseModel):
-    value: int
-    left: Binary | None = None
-    right: Binary | None = None
 
 
 class Chosen(TypedDict):
@@ -105,20 +86,13 @@ def issues(check: Callable[[], object]) -> tuple[str, ...]:
     return tuple(caught.value.issues)
 
 
-def nested(depth: int, leaf: str, name: str = "all") -> str:
-    return f'{{"{name}": [' * depth + leaf + "]}" * depth
-
-
 def binary(depth: int, value: str) -> str:
     below = binary(depth - 1, value) if depth else "null"
     return f'{{"value": {value}, "left": {below}, "right": {below}}}'
 
 
+MANY_OF_TWENTY = cast("TypeForm[object]", list.__class_getitem__(ONE_OF_TWENTY))
 HUNDREDS = cast("TypeForm[object]", list.__class_getitem__(Enum("Hundreds", {f"m{n}": f"v{n}" for n in range(900)})))
-
-
-def many(item: str, size: int = 200_000) -> str:
-    return f"[{','.join([item] * (size // (len(item) + 1)))}]"
 
 
 def named(item: str, size: int = 200_000) -> str:
@@ -140,35 +114,9 @@ def test_what_would_cost_much_is_refused(annotation: TypeForm[object], written: 
     assert told.startswith("checking them by their types would take too long")
 
 
-class Person(BaseModel):
-    kind: Literal["person"]
-    age: int
-
-
-class Firm(BaseModel):
-    kind: Literal["firm"]
-    name: str
-
-
-class Level(BaseModel):
-    items: list[Level | int]
-
-
-class Row(BaseModel):
-    number: int
-    name: str = ""
-    size: float = 0
-
-
 @dataclass
 class Degrees(float):
     value: float
-
-
-@dataclass
-class Point:
-    x: int
-    y: int = 0
 
 
 def refuse(value: object) -> object:
@@ -203,9 +151,6 @@ def pairs_of_one_hash() -> list[tuple[int, int]]:
 
 
 PAIRS = pairs_of_one_hash()
-models = [create_model(f"M{n}", **cast("dict[str, Never]", {f"f{n}": (int, ...), "x": list[int]})) for n in range(20)]
-Twenty = cast("TypeForm[object]", Union[tuple(models)])  # noqa: UP007 - of a list
-
 # of a size at which a fault takes several times as long as it may
 HOSTILE: dict[str, tuple[TypeForm[object], str]] = {
     "a flat union": (list[int | bool | None], many("1.5")),
@@ -217,7 +162,7 @@ HOSTILE: dict[str, tuple[TypeForm[object], str]] = {
     "40 missing names": (Wide, '{"rows":' + many('{"a":1}') + "}"),
     "unknown names of many": (list[Closed], many('{"n":1}')),
     "unknown tags": (list[Annotated[Person | Firm, Field(discriminator="kind")]], many('{"kind":"x"}')),
-    "a TypedDict": (list[Chosen], many('{"here":"x"}', 60_000)),
+    "a TypedDict": (list[Chosen], many('{"here":"x"}', size=60_000)),
     "a dataclass": (list[Point], many('{"x":"x"}')),
     "an enum": (HUNDREDS, many('"x"')),
     **{str(kind): (kind, many('"x"')) for kind in (set[int], tuple[int, ...], deque[int])},
@@ -227,11 +172,11 @@ HOSTILE: dict[str, tuple[TypeForm[object], str]] = {
     "JSON in a text": (Json[list[int]], json.dumps(many('"x"'))),
     "a type that holds itself, in a text": (Json[Level], json.dumps(f'{{"items":{many("[]")}}}')),
     "a list with numbers, deep": (Level, nested(80, "1," * 200_000 + '"x"', "items")),
-    "a recursive union, many": (list[All | Any | Not | str], many('{"all":[1]}', 150_000)),
+    "a recursive union, many": (list[All | Any | Not | str], many('{"all":[1]}', size=150_000)),
     "other numbers in a set": (set[int], f'[{",".join(map(str, range(140_000)))},"x"]'),
     "nulls that may stand": (Binary, binary(13, '""')),
-    "nulls that may not be absent": (list[Row], many('{"number":null,"size":null}', 100_000)),
-    "nulls that are absent": (list[Row], many('{"number":1,"size":null}', 50_000)[:-1] + ",{}]"),
+    "nulls that may not be absent": (list[Product], many('{"number":null,"size":null}', size=100_000)),
+    "nulls that are absent": (list[Product], many('{"number":1,"size":null}', size=50_000)[:-1] + ",{}]"),
     "one long text": (int, json.dumps("9" * 1_000_000 + "x")),
     "numbers of one hash": (set[int], f"[{','.join(map(str, OF_ONE_HASH))}]"),
     "keys of one hash": (dict[int, int], json.dumps(dict.fromkeys(map(str, OF_ONE_HASH), 1))),
@@ -242,8 +187,8 @@ HOSTILE: dict[str, tuple[TypeForm[object], str]] = {
     "models of one hash": (set[TwoNumbers], json.dumps([{"a": a, "b": b} for a, b in PAIRS])),
     "few of one hash, very often": (set[int], json.dumps([*OF_ONE_HASH[:499], *OF_ONE_HASH[498:499] * 30_000])),
     "numbers of one hash behind a fault": (Marked, json.dumps({"mark": "x", "numbers": OF_ONE_HASH})),
-    "twenty models around much": (Twenty, '{"x":' + many("1")[:-1] + ',"x"]}'),
-    "twenty models of many": (cast("TypeForm[object]", list.__class_getitem__(Twenty)), many('{"f3":1,"x":["x"]}')),
+    "twenty models around much": (ONE_OF_TWENTY, '{"x":' + many("1")[:-1] + ',"x"]}'),
+    "twenty models of many": (MANY_OF_TWENTY, many('{"f3":1,"x":["x"]}')),
 }
 
 
@@ -296,14 +241,11 @@ def test_what_is_wrong_far_behind_is_told_only_where_it_is_cheap_to_look_for() -
 
 
 RIGHT: dict[str, tuple[TypeForm[object], str]] = {
-    "models": (list[Row], many('{"number":1}', 1_000_000)),
-    "dataclasses": (list[Point], many('{"x":1}', 1_000_000)),
-    "lists in lists": (list[list[list[int]]], many("[[1]]", 1_000_000)),
-    "decimals": (list[Decimal], many("1.5", 1_000_000)),
-    "addresses": (list[IPv4Address], many('"10.0.0.1"', 1_000_000)),
-    "twenty models": (cast("TypeForm[object]", list.__class_getitem__(Twenty)), many('{"f3":1,"x":[1]}', 1_000_000)),
-    "a recursive union, wide": (list[All | Any | Not | str], many('{"all":["x"]}', 1_000_000)),
-    "a recursive union, deep and long": (All | Any | Not | str, nested(40, many('"x"', 1_000_000)[1:-1], "any")),
+    "models": (list[Product], many('{"number":1}', size=1_000_000)),
+    "decimals": (list[Decimal], many("1.5", size=1_000_000)),
+    "twenty models": (MANY_OF_TWENTY, many('{"f3":1,"x":[1]}', size=1_000_000)),
+    "a recursive union, wide": (list[All | Any | Not | str], many('{"all":["x"]}', size=1_000_000)),
+    "a recursive union, deep and long": (All | Any | Not | str, nested(40, many('"x"', size=1_000_000)[1:-1], "any")),
     "a recursive union, deep": (All | Any, nested(60, f'"{"x" * 1_000_000}"', "any")),
 }
 
@@ -314,7 +256,7 @@ async def test_a_megabyte_that_is_right_is_taken_beside_the_loop(annotation: Typ
     issues(lambda: fields.parse('{"it": 7.5}', "it"))  # the first time, validators are made
 
     async def check() -> None:
-        taken[:] = [await read_aside(f'{{"it": {written}}}', lambda text: fields.parse(text, "it"))]
+        taken[:] = [await do_aside(f'{{"it": {written}}}', lambda text: fields.parse(text, "it"))]
 
     assert await longest_stall(check) < STALL_S
     is_the_same = taken == [{"it": TypeAdapter(annotation).validate_json(written)}]
@@ -323,7 +265,7 @@ async def test_a_megabyte_that_is_right_is_taken_beside_the_loop(annotation: Typ
 
 @pytest.mark.parametrize("total", ["1", '"x"'], ids=["right", "wrong"])
 async def test_a_megabyte_of_input_is_checked_beside_the_loop(total: str) -> None:
-    agent, rows = Agent(name="a", model=ScriptedModel([]), input=Report), many('{"number":1}', 1_000_000)
+    agent, rows = Agent(name="a", model=ScriptedModel([]), input=Report), many('{"number":1}', size=1_000_000)
     written = f'{{"rows": {rows}, "total": {total}}}'
     value = json.loads(written)
     checks: list[Callable[[], Awaitable[object]]] = [
@@ -337,10 +279,32 @@ async def test_a_megabyte_of_input_is_checked_beside_the_loop(total: str) -> Non
         assert await longest_stall(lambda check=check: asyncio.gather(check(), return_exceptions=True)) < STALL_S
 
 
+async def test_a_run_on_what_is_large_and_to_what_is_large_leaves_the_loop_to_others(tmp_path: Path) -> None:
+    plain = {"rows": [{"number": 1, "size": 0.5}] * 20_000, "total": 1}
+    report, written = Report.model_validate(plain), call("output", plain)
+    agent = Agent(
+        name="a",
+        model=FunctionModel(lambda _: written),
+        input=Report,
+        prompt=lambda _: "Copy it.",
+        output=Output(Report, validators=[lambda copy: None]),
+    )
+    async with Durable(tmp_path / "runs.sqlite") as durable:
+        works: list[Callable[[], Awaitable[object]]] = [
+            lambda: run(agent, report, on_event=lambda event: None),
+            lambda: run(agent, cast("Report", plain)),
+            lambda: durable.run(agent, report),
+            lambda: Subagents(agent).run("a", report),
+        ]
+        for work in works:
+            assert isinstance(await work(), Success)
+            assert await longest_stall(work) < STALL_S
+
+
 async def test_checks_side_by_side_are_told_the_same_faults() -> None:
     fields = Fields([Parameter(name="it", annotation=Closed)])
     written = json.dumps({"it": {f"n{n}": 1 for n in range(20_000)}})
-    checks = [read_aside(written, lambda text: issues(lambda: fields.parse(text, "it"))) for _ in range(16)]
+    checks = [do_aside(written, lambda text: issues(lambda: fields.parse(text, "it"))) for _ in range(16)]
     assert {len(each) for each in await asyncio.gather(*checks)} == {21}
 
 
@@ -393,7 +357,7 @@ def test_an_object_that_is_a_number_too_stays_what_it_is_in_a_long_value() -> No
 
 
 class Report(BaseModel):
-    rows: list[Row]
+    rows: list[Product]
     total: int
 
 
@@ -488,7 +452,7 @@ def trees() -> st.SearchStrategy[object]:
 
 def types() -> st.SearchStrategy[TypeForm[object]]:
     """Return types made of others: of those that hold themselves, of models, of scalars."""
-    models: list[object] = [All, Any, Not, Binary, Closed, Renamed, Chosen, Point, Row, NamedHolder, Queued]
+    models: list[object] = [All, Any, Not, Binary, Closed, Renamed, Chosen, Point, Product, NamedHolder, Queued]
     scalars: list[object] = [int, str, float, bool, None, Literal["x", 1], Decimal, date, bytes]
 
     def holders(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:

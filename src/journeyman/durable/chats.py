@@ -9,9 +9,10 @@ turn's run says who drives the turn, as for every run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from journeyman.agent import Agent, Runtime
@@ -30,6 +31,7 @@ from journeyman.journal import new_id
 from journeyman.result import Result
 from journeyman.session import TURN, Snapshot, Step, turn_name
 from journeyman.store.sessions import StoredSession
+from journeyman.tools.collection import do_aside
 from journeyman.tools.exact import StoredValue, load_value
 
 T = TypeVar("T")
@@ -48,7 +50,7 @@ class TurnSuspended(JourneymanError):
 class ChatSession:
     """A session whose turns are durable runs."""
 
-    def __init__(self, hub: Hub, session: StoredSession, *, head: Callable[..., Head], app: str) -> None:
+    def __init__(self, hub: Hub, session: StoredSession, *, head: Callable[..., Awaitable[Head]], app: str) -> None:
         """`head` makes what a run is begun with, of an agent and its input."""
         self._hub, self._session, self._head, self._app = hub, session, head, app
         self.leaves_turns = False
@@ -93,9 +95,10 @@ class ChatSession:
     ) -> None:
         if runtime.journal is not None:
             raise ValueError("The runtime has a journal; a durable chat has its own. Leave Runtime.journal out.")
-        head = self._head(agent, input, max_attempts=None, history=(), runtime=runtime)
+        head = await self._head(agent, input, max_attempts=None, history=(), runtime=runtime)
         now = self._hub.now()
-        row = make_row(
+        make = partial(
+            make_row,
             replace(head, session=self.id, number=number, goes_on=goes_on),
             id=new_id(now),
             name=turn_name(self.id, number),
@@ -104,6 +107,7 @@ class ChatSession:
             status="ready",
             wake=now + LATE_S,  # until then no worker begins it: it is driven here
         )
+        row = await do_aside(head.exact or head.input, lambda _: make())
         if (await self._hub.engine.add(row, is_queued=False)).id != row.id:
             hint = "Open it again to go on from what is stored."
             raise StoreError(f"Session {self.id} was changed elsewhere: it has a turn {row.name}.", hint=hint)
@@ -127,7 +131,7 @@ class ChatSession:
         input: object = head.input
         with suppress(InvalidArguments):  # if it fits no more, whoever drives the turn says so
             stored = StoredValue(head.input, head.exact)
-            input = head.input if agent.input is str else load_value(agent.plan.input, stored)
+            input = head.input if agent.input is str else await load_value(agent.plan.input, stored)
         return input, head.goes_on
 
     async def carry(self, life: TurnLife, *, runtime: Runtime, abort: Abort) -> tuple[Result[Any], Snapshot | None]:

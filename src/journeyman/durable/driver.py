@@ -197,7 +197,7 @@ class RunDriver:
             life = self.life = await self._life(head)
             life.stored, life.keeps_steps = self.stored, self.keeps_steps
             options = await self._options(head, life)
-            run = self.run = enter(self._begun, head, options)
+            run = self.run = enter(self._begin, head, await self._read_input(head), options)
             # Before the first step: a stop or a hold that came while nobody drove the run is obeyed before anything is
             # done.
             await self._catch_up()
@@ -404,15 +404,18 @@ class RunDriver:
         self.journal.ask_here = None if (asks := turn.questions) is None else lambda: asks
         return turn.options(options, said=said, has_begun="prompt" in life.known)
 
-    def _begun(self, head: Head, options: Options) -> Run:
-        program = self.program
+    async def _read_input(self, head: Head) -> object:
+        agent = self.program.agent
+        if agent.input is str:
+            return head.content or head.input
         try:
-            is_text, schema = program.agent.input is str, program.agent.plan.input
-            stored = StoredValue(head.input, head.exact)
-            given = (head.content or head.input) if is_text else load_value(schema, stored)
+            return await load_value(agent.plan.input, StoredValue(head.input, head.exact))
         except InvalidArguments as invalid:
             why = f"its input no longer fits the agent's type: {'; '.join(invalid.issues)}"
             raise RunBlocked(self.claim.row.id, why) from invalid
+
+    def _begin(self, head: Head, given: object, options: Options) -> Run:
+        program = self.program
         enter(run=None, call=None)
         if head.above is not None:
             enter(path=head.above.path)
@@ -627,7 +630,11 @@ class RunDriver:
     async def _end(self, run: Run, life: Lease, head: Head, ending: PendingEnd) -> Exit | None:
         """Store how the run has ended, unless something came before that: then that is obeyed first. Whoever sends
         something once it is stored is told that the run is over."""
-        turn, result = self.turn, ending.result
+        turn, result, body = self.turn, ending.result, None
+        # Of a run with one life, to which nobody belongs, whoever drives it keeps the result.
+        if self.keeps_steps or turn is not None or head.above is not None:
+            said = await dump_result(result, self.program.agent, written=run.hand_in.last_raw, keeps_history=False)
+            body = pack(encode_step(said, StepFacts(kind=END_STEP.kind)))
         if life.at_edge is not None:
             # A stop that came while the run went through old steps holds now, also where it ends before it has come to
             # new ones.
@@ -645,15 +652,14 @@ class RunDriver:
         posts = told(self.claim.row, head, self.program.agent, result, now=self.now()) if turn is None else None
         step, note = (None, None) if turn is None else turn.make_last_step(run.ledger.usage)
         unsaid = [n for n, receipt in self.receipts.items() if receipt.status == "queued"]
-        # Of a run with one life, to which nobody belongs, whoever drives it keeps the result.
-        if self.keeps_steps or turn is not None or head.above is not None:
+        if body is not None:
             lines = [] if step is None else [*lines_of_step(step)]
             if turn is None:
                 lines += lines_of_messages(result.history)
             else:
                 lines += [queued(self.receipts[n].text, "steering") for n in unsaid]
             said_in = head.session or self.claim.row.id
-            change = replace(change, end=self._last_step(run, life, result), conversation=said_in, lines=lines)
+            change = replace(change, end=self._last_step(life, body), conversation=said_in, lines=lines)
         began_s = asyncio.get_running_loop().time()
         # Not if something came that was not looked at: whoever has sent it was told that the run has taken it.
         if not await self._settled(change, n_signals=len(self.seen), posts=posts):
@@ -670,9 +676,8 @@ class RunDriver:
         ending.is_stored.set_result(True)
         return None
 
-    def _last_step(self, run: Run, life: Lease, result: Result[Any]) -> Record:
+    def _last_step(self, life: Lease, body: bytes) -> Record:
         """Return the step in which a run ends."""
-        said = dump_result(result, self.program.agent, written=run.hand_in.last_raw, keeps_history=False)
         return record_of_step(
             self.claim.row.id,
             END_STEP,
@@ -683,7 +688,7 @@ class RunDriver:
             epoch=self.claim.epoch,
             at=self.now(),
             used_s=life.used_s(),
-            body=pack(encode_step(said, StepFacts(kind=END_STEP.kind))),
+            body=body,
         )
 
     def _tell_late(self, unsaid: Sequence[int]) -> None:

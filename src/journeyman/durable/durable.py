@@ -11,6 +11,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, Unpack, cast, overload
@@ -57,10 +58,11 @@ from journeyman.result import Pending, Result
 from journeyman.run_status import RunStatus, words_of
 from journeyman.store.address import read_address
 from journeyman.tools.check import listener_problems
+from journeyman.tools.collection import do_aside
 from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.tools.exact import StoredValue, store_value
 from journeyman.tools.results import encodable
-from journeyman.tools.schema import RefusedValue
+from journeyman.tools.schema import CheckedValue, RefusedValue
 from journeyman.types import Content, Message, UserContent
 from journeyman.version import package_version
 
@@ -239,7 +241,7 @@ class Durable:
             given = self._usable(given)
         if not misuse and not lacks_deps(deps_of_run(deps, agent.deps), agent.deps):
             try:
-                head = self._head(agent, input, max_attempts=max_attempts, history=history, runtime=runtime)
+                head = await self._head(agent, input, max_attempts=max_attempts, history=history, runtime=runtime)
             except InvalidArguments as invalid:
                 input = cast("Any", RefusedValue(invalid))
         if head is None:  # it ends before anything is done or stored, and says why as any run does
@@ -254,7 +256,7 @@ class Durable:
                 history=history,
                 runtime=runtime,
             )
-        return await self._drive_to_end(await self._add_run(self._make_row(head, id=id), is_queued=False), given)
+        return await self._drive_to_end(await self._add_run(await self._make_row(head, id=id), is_queued=False), given)
 
     async def _drive_to_end(self, row: Row, program: Program) -> Result[Any] | Pending:
         """Drive a run, and wait for whoever goes on with it, unless it is left then."""
@@ -334,7 +336,7 @@ class Durable:
             RunDiffers: there is another run with this id.
             StoreError: the store cannot be written.
         """
-        head = self._head(
+        head = await self._head(
             agent,
             input,
             max_attempts=max_attempts,
@@ -344,7 +346,7 @@ class Durable:
         if target or model or mode:
             head = replace(head, target=target, model=model, mode=mode)
         wake = self.hub.now() + after_s if after_s > 0 else None
-        made = self._make_row(head, id=id, queue=queue, priority=priority, wake=wake, dedup=idempotency_key)
+        made = await self._make_row(head, id=id, queue=queue, priority=priority, wake=wake, dedup=idempotency_key)
         row = await self._add_run(made, is_queued=True)
         return RunHandle(self.hub, row.id, agent)
 
@@ -358,12 +360,13 @@ class Durable:
         Raises:
             InvalidArguments, RunDiffers, StoreError: as for `start`.
         """
-        head, hub = self._head(agent, input, max_attempts=None, history=(), runtime=runtime), self.hub
+        hub = self.hub
+        head = await self._head(agent, input, max_attempts=None, history=(), runtime=runtime)
         if hub.keeps_steps:
             options: dict[str, Any] = {"wake": hub.now() + LATE_S}
         else:
             options = {"status": "running", "owner": hub.engine.owner, "epoch": 1, "gen": 1, "lives": 1}
-        made = self._make_row(head, id=id, **options)
+        made = await self._make_row(head, id=id, **options)
         row = await self._add_run(made, is_queued=False)
         if row.id != made.id:
             return row, None
@@ -459,10 +462,10 @@ class Durable:
         if agent is not None:
             head = replace(head, agent=agent.name, prints=prints_of(agent))
         if input is not None:
-            stored, content = _stored_input(agent, input)
+            stored, content = await _stored_input(agent, input)
             head = replace(head, input=stored.text, exact=stored.exact, content=content)
         head = replace(head, target=head.target if target is None else target)
-        made = self._make_row(head, id=id, status="ready", parent=row.id)
+        made = await self._make_row(head, id=id, status="ready", parent=row.id)
         # Another agent has its own system prompt: with the old one stored, it would never be asked.
         kept = [each for each in records if is_before(each, at) and (agent is None or not is_own_system(each))]
         stored = await self.hub.engine.add(made, copied(made, head, kept))
@@ -617,7 +620,7 @@ class Durable:
         program.is_checked = True  # for its misuse, before
         return program
 
-    def _head(
+    async def _head(
         self,
         agent: Agent[Any, Any, Any],
         input: object,
@@ -630,7 +633,7 @@ class Durable:
         if max_attempts is not None and not is_count(max_attempts):
             wrong = f"max_attempts is {max_attempts!r}, not a whole number of at least 1"
             raise InvalidArguments("the options of a run", [wrong])
-        stored, content = _stored_input(agent, input)
+        stored, content = await _stored_input(agent, input)
         return Head(
             agent=agent.name,
             input=stored.text,
@@ -644,7 +647,7 @@ class Durable:
             traceparent=traceparent_of(runtime, agent.name) or None,
         )
 
-    def _make_row(self, head: Head, *, id: str | None, status: Status = "ready", **options: Any) -> Row:
+    async def _make_row(self, head: Head, *, id: str | None, status: Status = "ready", **options: Any) -> Row:
         if id is not None and (fault := name_fault(id)) is not None:
             raise ValueError(f"The id {quoted(id[:80])} cannot be used: {fault}.")
         for name, given in (("queue", "queue"), ("idempotency_key", "dedup")):
@@ -653,7 +656,8 @@ class Durable:
             if text is not None and encodable(text) != text:
                 raise ValueError(f"The {name} {quoted(text[:80])} cannot be used: it has half of a surrogate pair.")
         now = self.hub.now()
-        return make_row(head, id=new_id(now), name=id, app=self._app, created=now, status=status, **options)
+        make = partial(make_row, head, id=new_id(now), name=id, app=self._app, created=now, status=status, **options)
+        return await do_aside(head.exact or head.input, lambda _: make())
 
     async def _add_run(self, made: Row, *, is_queued: bool) -> Row:
         """Return the row of a new run, or of the same one that is there already."""
@@ -689,7 +693,9 @@ def _misuse(program: Program, *, max_attempts: int | None = None, history: Seque
     )
 
 
-def _stored_input(agent: Agent[Any, Any, Any] | None, input: object) -> tuple[StoredValue, tuple[UserContent, ...]]:
+async def _stored_input(
+    agent: Agent[Any, Any, Any] | None, input: object
+) -> tuple[StoredValue, tuple[UserContent, ...]]:
     """Return an input as it is stored: a text as it is, content as its words and its blocks, any other input as JSON.
 
     Raises:
@@ -700,9 +706,9 @@ def _stored_input(agent: Agent[Any, Any, Any] | None, input: object) -> tuple[St
             raise ValueError("The new input is not a text, so the agent must say how it is stored: give agent=…, too.")
         return StoredValue(input), ()
     schema = agent.plan.input
-    checked: object = schema.check(input)
+    checked = input.value if isinstance(input, CheckedValue) else await do_aside(input, schema.check)
     if agent.input is not str:
-        return store_value(schema, checked), ()
+        return await store_value(schema, checked), ()
     content = cast("tuple[UserContent, ...]", checked) if isinstance(checked, tuple) else ()
     return StoredValue(schema.told(cast("object", checked))), content
 

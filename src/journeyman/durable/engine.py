@@ -36,6 +36,7 @@ from journeyman.result import Result
 from journeyman.session import Snapshot
 from journeyman.signals import Signal
 from journeyman.store.sessions import StoredSession
+from journeyman.tools.collection import do_aside
 
 Written: TypeAlias = Literal["written", "taken", "fenced"]
 """What became of a record. `taken`: there is a record under its key already; `fenced`: somebody else has claimed the
@@ -282,6 +283,7 @@ async def result_of(engine: Engine, row: Row, agent: Agent[Any, Any, Any] | None
         end = next(iter(await engine.records(row.id, key=END)), None)
         if end is None:
             raise ValueError("it was not kept")
-        return load_result(decode_step(unpack_step(end))[1], agent, history=said.messages)
+        read = partial(load_result, agent=agent, history=said.messages)
+        return await do_aside(unpack_step(end), lambda stored: read(decode_step(stored)[1]))
     except (ValueError, InvalidArguments) as error:
         raise RunBlocked(row.name or row.id, f"its stored result cannot be read: {error}") from error

@@ -65,7 +65,7 @@ from journeyman.loop.state import (
 )
 from journeyman.loop.watch import ANYWHERE
 from journeyman.result import ToolKind
-from journeyman.tools.collection import read_aside
+from journeyman.tools.collection import do_aside
 from journeyman.tools.context import RefusedThing, ToolContext
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.tools import AnyTool, Middleware, MiddlewareCall
@@ -212,7 +212,7 @@ async def _look_behind(run: Run, use: ToolUse) -> None:
     if tool is None or not tool.is_proxy:
         return
     try:
-        given = await read_aside(use.malformed if use.malformed is not None else use.input_json, tool.parse)
+        given = await do_aside(use.malformed if use.malformed is not None else use.input_json, tool.parse)
     except InvalidArguments:
         return
     behind = run.calls.tools.get(str(given["name"]))
@@ -372,7 +372,7 @@ async def call_through_gates(
     """Validate the arguments, ask the gates, and run the tool with what they let through."""
     work = execute or execute_call
     try:
-        arguments = await read_aside(use.malformed if use.malformed is not None else use.input_json, tool.parse)
+        arguments = await do_aside(use.malformed if use.malformed is not None else use.input_json, tool.parse)
     except InvalidArguments as invalid:
         refused = error_result(invalid)
         told = quoting(refused.text, use.malformed, may_be_quoted=tool.may_be_quoted)
@@ -390,7 +390,7 @@ async def call_through_gates(
     if allowed is asked:
         return await _do_as_step(run, reservation, lambda: work(run, tool, use, arguments))
     try:
-        arguments = await read_aside(allowed.input_json, tool.parse)
+        arguments = await do_aside(allowed.input_json, tool.parse)
     except InvalidArguments as invalid:
         return Outcome.failure("invalid_input", f"Error: denied: the gate's own arguments do not fit. {invalid}")
 

@@ -37,6 +37,7 @@ from journeyman.loop.validation import complete_layer
 from journeyman.narrowing import is_group
 from journeyman.result import Failure, Metadata, Result, Success
 from journeyman.step import RunStep
+from journeyman.tools.collection import do_aside
 from journeyman.tools.context import own_copy
 from journeyman.tools.redaction import words_without_secrets
 from journeyman.types import NOTHING_USED, JsonObject, Text, Usage
@@ -286,7 +287,7 @@ async def known_end(run: Run) -> Result[Any] | None:
         end = await place.step(never, codec=StepCodec("end", _ENDS, None))
         if isinstance(end, str) or end.result is None:
             return None
-        result = load_result(to_json(end.result), run.agent)
+        result = await do_aside(to_json(end.result), partial(load_result, agent=run.agent))
     except (ValueError, InvalidArguments):
         return None  # what cannot be read is replayed
     metadata = result.metadata
@@ -328,7 +329,7 @@ async def _store_end(run: Run, journal: Journal, result: Success[Any] | Failure)
         if run.above is None:
             return code
         written = run.hand_in.last_raw if run.agent.plan.outputs.is_what_is_written else None
-        document: JsonValue = from_json(dump_result(result, run.agent, written=written))
+        document: JsonValue = from_json(await dump_result(result, run.agent, written=written))
         return _End(code=code, result=document, usage=run.ledger.usage, calls_below=run.ledger.calls_below)
 
     unstored = 0 if run.above is None else run.calls.n_unstored  # which a run that is replayed counts again
@@ -345,7 +346,8 @@ async def _told_result(run: Run, result: Success[Any] | Failure) -> Result[Any]:
         return result
     if isinstance(result, Success):
         # A listener that changes what it hears must not change what the caller gets.
-        await run.tell(lambda: RunSucceeded(path=run.path, output=own_copy(result.output), metadata=result.metadata))
+        output = await do_aside(result.output, own_copy)
+        await run.tell(lambda: RunSucceeded(path=run.path, output=output, metadata=result.metadata))
     else:
         await run.tell(lambda: RunFailed(path=run.path, error=result.error, metadata=result.metadata))
     # Listeners of the end itself may have raised, after the metadata was made.

@@ -21,6 +21,7 @@ from journeyman.loop.calls import (
 )
 from journeyman.loop.state import Candidate, Outcome, Run, StepTally, wait_while_held
 from journeyman.output_plan import OutputMember
+from journeyman.tools.collection import do_aside
 from journeyman.tools.exact import StoredValue, load_value, store_value
 from journeyman.tools.tools import AnyTool, watch_calls
 from journeyman.types import ToolUse
@@ -61,8 +62,8 @@ async def make_output(run: Run, member: OutputMember, candidate: Candidate) -> M
             return outcome
         if not returned:  # a middleware answered instead
             return Outcome.failure("raised", _NOT_CALLED.format(told=outcome.result.text))
-        kept.append(member.made.check(returned[-1]))
-        outcome.made = None if place is NO_JOURNAL else _store(member, kept[0])
+        kept.append(await do_aside(returned[-1], member.made.check))
+        outcome.made = None if place is NO_JOURNAL else await _store(member, kept[0])
         return outcome
 
     with StepTally(run, run.calls.tally, hands_in=True):
@@ -75,12 +76,12 @@ async def make_output(run: Run, member: OutputMember, candidate: Candidate) -> M
                 await settle_outcome(run, place, outcome)
     if kept or outcome.made is None:
         return Made(outcome, kept[0] if kept else None)
-    return Made(outcome, load_value(member.made, outcome.made).value)
+    return Made(outcome, (await load_value(member.made, outcome.made)).value)
 
 
-def _store(member: OutputMember, value: object) -> StoredValue:
+async def _store(member: OutputMember, value: object) -> StoredValue:
     try:
-        return store_value(member.made, value)
+        return await store_value(member.made, value)
     except InvalidArguments as error:
         _log.warning(
             "The output of %s is stored as its JSON, which may be read as another value: %s", member.name, error

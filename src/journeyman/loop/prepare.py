@@ -74,8 +74,10 @@ from journeyman.tools.check import (
     model_problems,
     signal_problems,
 )
+from journeyman.tools.collection import do_aside
 from journeyman.tools.context import States, isolated, own_copy
 from journeyman.tools.deps import deps_of_run, lacks_deps
+from journeyman.tools.schema import CheckedValue
 from journeyman.tools.signature import positional_parameters
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Audio, Base64, Document, Effect, Image, Message, RunPath, Text, ToolUse, Url, UserContent
@@ -423,8 +425,8 @@ async def prepare(run: Run) -> None:
     """
     # Before anything of the user's is called: an abort that came first leaves nothing behind.
     await run.scope.checkpoint()
-    # A copy: functions of the agent get it, and the caller still holds the object.
-    run.input = own_copy(_checked_input(run))
+    is_checked = isinstance(run.input, CheckedValue)
+    run.input = _own_input(run, run.input) if is_checked else await do_aside(run.input, partial(_own_input, run))
     run.model = _resolved_model(run)
     run.stop_guard, plan = await _stop_guard(run), run.agent.plan
     # Before any step is taken from the journal: another run's steps would answer this one.
@@ -528,17 +530,18 @@ async def _said_first(run: Run) -> tuple[UserContent, ...]:
     return await decide_once(run, _PROMPT, take_waiting, codec=CONTENT)
 
 
-def _checked_input(run: Run) -> object:
+def _own_input(run: Run, given: object) -> object:
+    """Return the input, checked. In a copy: functions of the agent get it, and the caller may hold the object."""
     lack = lacks_deps(run.deps, run.agent.deps)
     issues: tuple[str, ...] = () if lack is None else (lack,)
     cause: Exception | None = run.wrong_cause
     try:
-        checked = run.agent.plan.input.check(run.input)
+        checked = run.agent.plan.input.check(given)
     except InvalidArguments as invalid:
         checked, issues, cause = None, (*issues, *invalid.issues), cause or invalid
     if issues or run.wrong:
         raise Unprepared(InvalidInputContext(issues=(*run.wrong, *issues)), cause) from cause
-    return checked
+    return checked if isinstance(given, CheckedValue) else own_copy(checked)
 
 
 def _resolved_model(run: Run) -> Model:
@@ -592,7 +595,7 @@ async def _run_state(run: Run) -> object:
         return None
 
     async def made_state(_: Run) -> object:
-        return await _call_maker(run, "run_state", make, input_for_functions(run))
+        return await _call_maker(run, "run_state", make, await input_for_functions(run))
 
     try:
         return isolated(await first_state(run, RunStep(key="state", kind="state"), make, made_state), "run")
@@ -616,7 +619,7 @@ async def _system_texts(run: Run) -> tuple[Text, ...]:
     system = run.agent.plan.system
     if system == "" or system == ():
         return ()
-    content = await _make_prompt(run, "system", system, input_for_functions(run))
+    content = await _make_prompt(run, "system", system, await input_for_functions(run))
     texts = tuple(block for block in content if isinstance(block, Text))
     if len(texts) < len(content):
         raise Unprepared(PromptContext(prompt="system", reason="it holds more than text"))
@@ -628,7 +631,7 @@ async def _prompt(run: Run) -> tuple[UserContent, ...]:
     content = await _sendable(run, content_of(run))
     if prompt is not None:
         files = [block for block in content if not isinstance(block, Text)]
-        return (*await _make_prompt(run, "user", prompt, input_for_functions(run)), *files)
+        return (*await _make_prompt(run, "user", prompt, await input_for_functions(run)), *files)
     if content:
         return content
     if isinstance(given, str):

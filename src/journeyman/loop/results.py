@@ -35,6 +35,7 @@ from journeyman.result import (
     ValidationReport,
     plain_output,
 )
+from journeyman.tools.collection import do_aside
 from journeyman.tools.exact import is_loaded_as
 from journeyman.types import Block, Message, Text, ToolResult, ToolUse, Usage, adapter_of, canonical_json
 
@@ -46,7 +47,7 @@ Plain = dict[str, Any]
 _CONTEXTS: Final[Mapping[str, type[Context]]] = {each.__name__: each for each in get_args(Context)}
 
 
-def dump_result(
+async def dump_result(
     result: Result[Any], agent: Agent[Any, Any, Any], *, written: str | None = None, keeps_history: bool = True
 ) -> bytes:
     """Return a result as JSON, in which nothing stands that its history says: only where it says that.
@@ -54,6 +55,11 @@ def dump_result(
     `written` is what the model wrote as its output, which is stored where the output itself would be read as another
     value. Unless it `keeps_history`, the history is stored elsewhere.
     """
+    output = result.output if isinstance(result, Success) else None
+    return await do_aside(output, lambda _: _dump(result, agent, written=written, keeps_history=keeps_history))
+
+
+def _dump(result: Result[Any], agent: Agent[Any, Any, Any], *, written: str | None, keeps_history: bool) -> bytes:
     document: Plain = {"metadata": _metadata(result.metadata), "n_messages": len(result.history)}
     if keeps_history:
         messages = adapter_of(tuple[Message, ...])

@@ -325,7 +325,7 @@ async def _begin_attempt(run: Run, attempt: int) -> None:
         make: Callable[..., object] = run.agent.attempt_state
         numbered = n_taken(make, 2) is None  # it needs a third
         # Both get copies: a function that kept or changed the live state would change that of the next call.
-        given = (input_for_functions(run), isolated(run.states.run, "run"))
+        given = (await input_for_functions(run), isolated(run.states.run, "run"))
 
         async def made_state(_: Run) -> object:
             state = call_with_deps(run, make, *given, attempt) if numbered else make(*given)

@@ -29,6 +29,7 @@ from journeyman.output_plan import OutputMember
 from journeyman.result import AttemptRecord, ChildRecord, LayerKind, LayerOutcome, Result, ToolKind, ValidationReport
 from journeyman.step import RunStep, StepKind, iteration_key
 from journeyman.tools.background import TaskContext
+from journeyman.tools.collection import do_aside
 from journeyman.tools.context import States, own_copy
 from journeyman.tools.exact import StoredValue
 from journeyman.tools.tools import AnyTool
@@ -507,11 +508,11 @@ def content_of(run: Run) -> tuple[UserContent, ...]:
     return cast("tuple[UserContent, ...]", run.input) if is_content else ()
 
 
-def input_for_functions(run: Run) -> object:
+async def input_for_functions(run: Run) -> object:
     """Return the checked input as the agent's functions take it, in a copy: of content, its words."""
     if content := content_of(run):
         return "\n\n".join([block.text for block in content if isinstance(block, Text)])
-    return own_copy(run.input)
+    return await do_aside(run.input, own_copy)
 
 
 def call_with_deps(run: Run, function: Callable[..., T], *given: object) -> T:

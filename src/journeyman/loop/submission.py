@@ -39,7 +39,7 @@ from journeyman.model import facts_of
 from journeyman.output import ContinueRun, FailRun, OutputMode, Reflection, StopAfter, StopContext
 from journeyman.output_plan import OutputMember, OutputPlan
 from journeyman.step import RunStep, iteration_key
-from journeyman.tools.collection import read_aside
+from journeyman.tools.collection import do_aside
 from journeyman.tools.prose import find_object
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.written import quoting
@@ -129,7 +129,7 @@ class ToolHandIn:
     async def _show_draft(self, use: ToolUse, proposed: _Draft) -> ToolResult:
         run, schema = cast("Run", run_context.get().run), proposed.member.schema  # whose call it is
         try:
-            draft = await read_aside(proposed.raw, schema.parse)
+            draft = await do_aside(proposed.raw, schema.parse)
         except InvalidArguments as invalid:
             self._broken = broken_code(run, SCHEMA_LAYER, invalid.__cause__)
             refused = error_result(invalid)

@@ -112,7 +112,7 @@ async def _list_tools(run: Run) -> dict[str, AnyTool]:
         agent=run.agent.name,
         path=run.path,
         deps=run.deps,
-        input=input_for_functions(run),
+        input=await input_for_functions(run),
         attempt=attempt.number,
         iteration=attempt.iteration,
         n_messages=len(run.history.messages),

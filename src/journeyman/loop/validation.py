@@ -25,7 +25,7 @@ from journeyman.loop.state import Candidate, Checking, Layer, Run, attempt_place
 from journeyman.narrowing import is_group, is_partial
 from journeyman.output_plan import ArgumentsSchema, OutputMember
 from journeyman.result import LayerOutcome, ValidationReport
-from journeyman.tools.collection import read_aside
+from journeyman.tools.collection import do_aside
 from journeyman.tools.context import own_copy
 from journeyman.tools.issues import written_path
 from journeyman.tools.redaction import words_without_secrets
@@ -105,7 +105,7 @@ async def _schema_layer(run: Run, schema: OutputSchema[Any] | ArgumentsSchema, c
         nonlocal value
         error: InvalidArguments | None = None
         try:
-            value = await read_aside(candidate.raw, schema.parse)
+            value = await do_aside(candidate.raw, schema.parse)
         except InvalidArguments as invalid:
             error = invalid
             if (broken := broken_code(run, SCHEMA_LAYER, invalid.__cause__)) is not None:
@@ -150,12 +150,11 @@ async def _function_layer(run: Run, member: OutputMember, candidate: Candidate) 
 async def _validators(run: Run, candidate: Candidate, value: object, validators: Sequence[Callable[..., Any]]) -> None:
     schema = None if candidate.member is None else candidate.member.schema
     # Of the same source a second time: a copy of a value that users define may share parts with it, or be impossible.
-    copied = None if schema is None else await read_aside(candidate.raw, schema.parse)
-    pristine = None if schema is None else Pristine(value, copied, schema.dump)
+    copied = None if schema is None else await do_aside(candidate.raw, schema.parse)
+    pristine = None if schema is None else await do_aside(value, lambda _: Pristine(value, copied, schema.dump))
     # The input is a copy: a validator that changes what it is given must not change what the next one sees.
-    facts = Checking(
-        input=own_copy(run.input), attempt=run.attempt.number, max_attempts=run.max_attempts, abort=run.abort
-    )
+    given = await do_aside(run.input, own_copy)
+    facts = Checking(input=given, attempt=run.attempt.number, max_attempts=run.max_attempts, abort=run.abort)
     run.attempt.checking = facts
     try:
         for number, validator in enumerate(validators):
@@ -295,7 +294,7 @@ async def run_validator(
     """
     name = layer_name(validator)
     error = await _catch_rejection(partial(call_with_deps, run, validator), value, name)
-    if pristine is not None and pristine.is_changed():
+    if pristine is not None and await do_aside(value, lambda _: pristine.is_changed()):
         raise ValidatorBroken(name, "changed the output; validators only judge")
     return LayerOutcome(
         name=name,

@@ -46,7 +46,7 @@ from journeyman.questions import PendingQuestions
 from journeyman.result import Failure, Result, Success
 from journeyman.serve.refusals import served_problems
 from journeyman.tools.clear_events import without_known
-from journeyman.tools.collection import read_aside
+from journeyman.tools.collection import do_aside
 from journeyman.tools.known_secrets import known_secrets
 from journeyman.tools.redaction import without_secrets
 from journeyman.tools.schema import CheckedValue, Fields, OutputSchema, Parameter
@@ -440,7 +440,7 @@ async def _follow(
                     return types.InputRequiredResult(input_requests=requests, request_state=call.token)
                 case CallEnd(result):
                     is_settled = True
-                    return tool.answer(result)
+                    return await do_aside(getattr(result, "output", None), lambda _: tool.answer(result))
     finally:
         if not is_settled:
             call.abort.abort("the client cancelled the call")
@@ -502,7 +502,7 @@ class ServedTool:
         Raises:
             InvalidArguments: the arguments do not fit; it lists every issue.
         """
-        return await read_aside(to_json(arguments), self._parse)
+        return await do_aside(to_json(arguments), self._parse)
 
     def answer(self, result: Result[Any] | Exception) -> types.CallToolResult:
         """Return the result of the call for the client, from the result of the run."""

@@ -21,7 +21,7 @@ from journeyman.serve.documents import ID, Issue, RunBody, TextBody
 from journeyman.serve.openapi import KEY, NUMBER
 from journeyman.serve.refusals import Refusal, misfit, wrong
 from journeyman.texts import shorten_line
-from journeyman.tools.collection import read_aside
+from journeyman.tools.collection import do_aside
 from journeyman.tools.external import ExternalTools
 from journeyman.tools.issues import Fault, faults_of, text_of_fault
 from journeyman.types import JsonObject, adapter_of
@@ -104,7 +104,7 @@ async def input_of_body(agent: Agent[Any, Any, Any], body: object) -> object:
             raise wrong("input", "it is not a text, or is blank")
         return value
     schema = agent.plan.input
-    return await read_aside(write_json({"value": value} if schema.is_wrapped else value), schema.parse_checked)
+    return await do_aside(write_json({"value": value} if schema.is_wrapped else value), schema.parse_checked)
 
 
 def answer_of(body: object) -> Decision | str:

@@ -348,6 +348,9 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             program = Program(agent=live.agent, runtime=self.runtime, is_checked=True, **_ears(live, deps))
             # As it was just stored, so that it need not be asked again whether this program lacks anything for it.
             outcome = await self.durable.hub.driven(row.id, program, also=("ready",), known=begun)
+            if not isinstance(outcome, Exit):
+                await live.end(outcome)
+                return
         except RunInUse:
             outcome = Exit(how="held", why="")
         except asyncio.CancelledError:
@@ -357,9 +360,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             self._broke(live, error)
             return
         live.is_driven = False
-        if not isinstance(outcome, Exit):
-            live.end(outcome)
-        elif outcome.how == "blocked":
+        if outcome.how == "blocked":
             live.fail("BLOCKED", _cannot_go_on(live.run, outcome.why), _OPERATOR)
         else:
             self._suspend(live)
@@ -424,7 +425,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             output = getattr(result, "output", None)
             if isinstance(output, str) and not any(isinstance(each.event, TextDelta) for each in live.entries):
                 live.hear(TextDelta(path=(live.agent.name,), text=output))
-            live.end(result)
+            await live.end(result)
             self._kept.settle(live.name, live)
         except RunBlocked as blocked:
             live.fail("BLOCKED", _cannot_go_on(live.run, blocked.why), _OPERATOR)
@@ -672,7 +673,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                     unsubscribe = live.abort.subscribe(lambda: turn.abort(live.abort.reason or ""))
                     begun.set_result(None)
                     try:
-                        live.end(await turn)
+                        await live.end(await turn)
                     finally:
                         unsubscribe()
         except TurnSuspended:

@@ -42,6 +42,7 @@ from journeyman.questions import UNANSWERED
 from journeyman.result import Metadata, Result, dump_document, plain_output, result_document
 from journeyman.session import TURN
 from journeyman.tools.clear_events import ClearEvents
+from journeyman.tools.collection import do_aside
 from journeyman.tools.known_secrets import known_secrets
 
 _LIFE: Final = 1 << 32
@@ -288,9 +289,9 @@ class Live(Followed[Entry]):
                 pass
         self._add(event)
 
-    def end(self, result: Result[Any]) -> None:
+    async def end(self, result: Result[Any]) -> None:
         """Note how it has ended."""
-        document = document_of(result, self.agent)
+        document = await do_aside(getattr(result, "output", None), lambda _: document_of(result, self.agent))
         self._close(Ended(code=result.code, document=document, metadata=result.metadata))
 
     def fail(self, code: str, message: str, hint: str) -> None:

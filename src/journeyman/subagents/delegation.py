@@ -51,7 +51,7 @@ from journeyman.subagents.results import (
 from journeyman.team.spawn import MAX_DEPTH, SpawnFunction, TeamSpawner, TeamSpawnRequest, spawn_member
 from journeyman.texts import shorten
 from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, TaskResult, Work
-from journeyman.tools.collection import read_aside
+from journeyman.tools.collection import do_aside
 from journeyman.tools.context import BackgroundTasks, ToolContext
 from journeyman.tools.deps import NOT_DECLARED, Bound, lacks_deps
 from journeyman.tools.exact import StoredValue, store_value
@@ -144,7 +144,7 @@ class Delegation:
         """Run a sub-agent on an input of its type, as `Subagents.run` says."""
         self.check_depth()
         agent = self.find_agent(name)
-        task = input if isinstance(input, str) else agent.plan.input.dump(input).decode()
+        task = input if isinstance(input, str) else (await do_aside(input, agent.plan.input.dump)).decode()
         return await carry_out(begin(agent, input, self.options(self.assignment(name, task, "single"))))
 
     def options(self, given: Assignment) -> Options:
@@ -192,7 +192,7 @@ async def input_of_task(agent: Agent[Any, Any, Any], task: str) -> object:
     if agent.input is str:
         return task
     try:
-        return await read_aside(task, agent.plan.input.parse_checked)
+        return await do_aside(task, agent.plan.input.parse_checked)
     except InvalidArguments as invalid:
         raise SubagentMisused(f"The task of {agent.name!r} has to be JSON that fits its input. {invalid}") from invalid
 
@@ -202,7 +202,7 @@ async def _store_task(agent: Agent[Any, Any, Any], task: str) -> StoredValue:
     if not isinstance(given, CheckedValue):
         return StoredValue(task)
     try:
-        return store_value(agent.plan.input, given.value)
+        return await store_value(agent.plan.input, given.value)
     except InvalidArguments as invalid:
         raise SubagentMisused(f"The task of {agent.name!r} cannot be sent out. {invalid}") from invalid
 
@@ -212,7 +212,8 @@ async def _store_task(agent: Agent[Any, Any, Any], task: str) -> StoredValue:
 
 async def single(delegation: Delegation, call: SingleCall) -> SingleResult:
     """Let one sub-agent do one task; raise a `SubagentMisused` if it cannot begin, a `SubagentFailed` if it fails."""
-    return single_result(await delegation.do(delegation.assignment(call.agent, call.task, "single")))
+    finished = await delegation.do(delegation.assignment(call.agent, call.task, "single"))
+    return await do_aside(finished.output, lambda _: single_result(finished))
 
 
 async def parallel(delegation: Delegation, call: ParallelCall, max_concurrency: int | None) -> ParallelResult:
@@ -232,7 +233,7 @@ async def parallel(delegation: Delegation, call: ParallelCall, max_concurrency: 
         # A group cancels all when one raises: `do` raises nothing but cancellations.
         running = [group.create_task(in_place(given)) for given in assignments]
     finished = [_finish(task, given, runs.get(given.place)) for task, given in zip(running, assignments, strict=True)]
-    results = tuple([item_result(each) for each in finished])
+    results = tuple([await item_result(each) for each in finished])
     n_succeeded = sum(result.is_error is None for result in results)
     return ParallelResult(summary=f"{n_succeeded}/{len(results)} succeeded", results=results)
 
@@ -265,7 +266,7 @@ async def chain(delegation: Delegation, call: ChainCall) -> ChainResult:
             finished = await delegation.do(delegation.assignment(item.agent, task, "chain", place=number - 1))
         except SubagentMisused as misused:
             finished = FinishedAssignment(agent=item.agent, task=item.task, result=misused)
-        done.append(item_result(finished, step=number))
+        done.append(await item_result(finished, step=number))
         value = done[-1].output
         if done[-1].is_error:
             again = f"To go on from there, call again with start_at={number}{' and previous' if number > 1 else ''}."
@@ -454,7 +455,7 @@ async def _work(delegation: Delegation, call: BackgroundCall) -> Work:
         finally:
             leave()
         finished = FinishedAssignment(agent=agent.name, task=call.task, definition=agent, result=result)
-        result = single_result(finished)
+        result = await do_aside(finished.output, lambda _: single_result(finished))
         return TaskResult(_as_text(result.output), result.value)
 
     return work

@@ -17,6 +17,7 @@ from journeyman.errors import SubagentFailed, SubagentMisused
 from journeyman.events import TaskInfo
 from journeyman.history import NO_OUTPUT
 from journeyman.result import Failure, Metadata, Result, Success
+from journeyman.tools.collection import do_aside
 from journeyman.types import NOTHING_USED, Usage
 
 
@@ -160,6 +161,11 @@ class FinishedAssignment:
         return subagent_usage_of(self.result.metadata)
 
     @property
+    def output(self) -> object:
+        """The output, if there is one."""
+        return self.result.output if isinstance(self.result, Success) else None
+
+    @property
     def is_silent(self) -> bool:
         """True when an agent that answers with text came to a normal stop without any."""
         context = self.result.error.context if isinstance(self.result, Failure) else None
@@ -245,16 +251,16 @@ def ended_task(info: TaskInfo, agent: Agent[Any, Any, Any] | None, result: Resul
     return replace(info, status="completed", result=text, value=value)
 
 
-def item_result(finished: FinishedAssignment, *, step: int | None = None) -> ItemResult:
+async def item_result(finished: FinishedAssignment, *, step: int | None = None) -> ItemResult:
     """Return what came of one of several tasks."""
     success = finished.result if isinstance(finished.result, Success) else None
     return ItemResult(
         agent=finished.agent,
         task=finished.task,
         step=step,
-        output=finished.shown(),
+        output=await do_aside(finished.output, lambda _: finished.shown()),
         usage=finished.usage,
         terminal_result=None if success is None else success.terminal_result,
         is_error=True if success is None and not finished.is_silent else None,
-        value=None if success is None else success.output,
+        value=finished.output,
     )

@@ -5,7 +5,7 @@ A value of moderate size is checked by pydantic as it is. Of a large one the ver
 validator that keeps no errors, and only the first faults are looked for afterwards. What a union of types that hold
 themselves would cost is counted first, and what is too much is refused: in a thread where an event loop runs, sooner
 than in others. To make the value alone may take pydantic longer than the loop can wait. So long texts are checked in a
-thread (`read_aside`), and the validator leaves the interpreter to the loop again and again.
+thread (`do_aside`), and the validator leaves the interpreter to the loop again and again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from journeyman.errors import InvalidArguments
 from journeyman.json_numbers import holds_long_numbers
 from journeyman.narrowing import is_dict, is_list, is_list_or_tuple, is_str_dict
 from journeyman.texts import shorten_line
-from journeyman.tools.collection import collecting_later, holds_loop
+from journeyman.tools.collection import holds_loop
 from journeyman.tools.collisions import CollisionBound, TooManyCollide, counts_numbers, each_schema, hashes_numbers
 from journeyman.tools.issues import Fault, Rank, faults_of, issue_lines
 from journeyman.tools.shape import HOLDERS, MAX_STEPS, Shape
@@ -135,7 +135,7 @@ class BoundedValidator(Generic[T]):
             InvalidArguments: it does not fit; it lists every issue, or the first ones of a large value.
         """
         try:
-            with self._collisions(), collecting_later():
+            with self._collisions():
                 is_cheap = self._is_cheap(value)
                 return cast("T", (self._validator if is_cheap else self._verdict("python")).validate_python(value))
         except (_TooCostly, TooManyCollide):

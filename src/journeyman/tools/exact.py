@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from journeyman.errors import InvalidArguments
 from journeyman.narrowing import is_dict, is_list_or_tuple, is_set
-from journeyman.tools.collection import collecting_later
+from journeyman.tools.collection import do_aside
 from journeyman.tools.collisions import each_schema
 from journeyman.tools.schema import CheckedValue, OutputSchema
 from journeyman.types import adapter_of
@@ -46,12 +46,16 @@ class _Inexact(Exception):
     """A value has no exact form; the message is the name of its class."""
 
 
-def store_value(schema: OutputSchema[Any], value: object) -> StoredValue:
+async def store_value(schema: OutputSchema[Any], value: object) -> StoredValue:
     """Return the form of a checked value that `load_value` reads as the same value.
 
     Raises:
         InvalidArguments: no form of it would be read as the same value.
     """
+    return await do_aside(value, partial(_store, schema))
+
+
+def _store(schema: OutputSchema[Any], value: object) -> StoredValue:
     text = schema.dump(value).decode()
     if _is_read_as(value, lambda: schema.load(text.encode())):
         return StoredValue(text)
@@ -68,16 +72,20 @@ def store_value(schema: OutputSchema[Any], value: object) -> StoredValue:
     return StoredValue(text, exact)
 
 
-def load_value(schema: OutputSchema[Any], stored: StoredValue) -> CheckedValue:
+async def load_value(schema: OutputSchema[Any], stored: StoredValue) -> CheckedValue:
     """Return a value that was stored; it is not checked again.
 
     Raises:
         InvalidArguments: it does not fit the type any more; it lists every issue.
     """
     if not stored.exact:
-        return CheckedValue(schema, schema.load(stored.text.encode()))
+        return CheckedValue(schema, await do_aside(stored.text.encode(), schema.load))
+    return CheckedValue(schema, await do_aside(stored.exact, partial(_load_exact, schema)))
+
+
+def _load_exact(schema: OutputSchema[Any], exact: str) -> object:
     try:
-        return CheckedValue(schema, _decode(json.loads(stored.exact), _classes_of(schema)))
+        return _decode(json.loads(exact), _classes_of(schema))
     except (_Inexact, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         raise InvalidArguments(f"stored {schema.name!r}", [f"its type has changed: {error}"]) from error
 
@@ -92,8 +100,7 @@ def is_loaded_as(schema: OutputSchema[Any], dumped: bytes, value: object) -> boo
 
 def _is_read_as(value: object, read: Callable[[], object]) -> bool:
     try:
-        with collecting_later():
-            return _is_same(read(), value)
+        return _is_same(read(), value)
     except Exception:  # noqa: BLE001 - validators and `__eq__` of a stranger's class; it then counts as another value
         return False
 

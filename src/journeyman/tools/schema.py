@@ -10,7 +10,6 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import fields, replace
 from functools import cache, lru_cache
@@ -31,7 +30,6 @@ from journeyman.model import ToolSpec
 from journeyman.narrowing import is_list_or_tuple
 from journeyman.texts import shorten_line
 from journeyman.tools.bounded import BoundedValidator
-from journeyman.tools.collection import LONG, collecting_later
 from journeyman.tools.issues import hides_input
 from journeyman.tools.prose import find_object
 from journeyman.tools.written import AbsentNulls, holds_secrets
@@ -128,10 +126,7 @@ class Fields:
         Raises:
             InvalidArguments: they do not fit; it lists every issue, or the first ones of long arguments.
         """
-        if len(input_json) < LONG:
-            return self._validator.check_json(self._nulls.without(input_json), subject)
-        with collecting_later():
-            return self._validator.check_json(self._nulls.without(input_json), subject)
+        return self._validator.check_json(self._nulls.without(input_json), subject)
 
 
 @lazy_dataclass(frozen=True, eq=False)
@@ -291,10 +286,9 @@ class OutputSchema(Generic[T]):
         """
         subject = f"answer for {self.name!r}" if self.is_in_prose else f"arguments for tool {self.name!r}"
         input_json = take_from_prose(input_json, self.name) if self.is_in_prose else input_json
-        with collecting_later() if len(input_json) >= LONG else nullcontext():
-            if self._wrapped is None:
-                return self._validator.check_json(input_json, subject)
-            return cast("T", self._wrapped.check_json(input_json, subject)["value"])
+        if self._wrapped is None:
+            return self._validator.check_json(input_json, subject)
+        return cast("T", self._wrapped.check_json(input_json, subject)["value"])
 
     def check(self, value: object) -> T:
         """Return a Python value, validated.
