@@ -1,4 +1,5 @@
-"""The cost of a check of a megabyte of arguments: the longest turn of the loop, and memory, of the dearest shape.
+"""The cost of a check of a megabyte of arguments, and of a run with such an input or output: the longest turn of the
+loop, and memory, of the dearest shape.
 
 A shape is a type and a text that is right, or wrong in one way. Each is tried in a process of its own, by the clock of
 its CPU time, since a loaded machine makes walls longer; the best of several tries counts. `python -m benchmarks.checks`
@@ -13,7 +14,7 @@ import json
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -30,9 +31,12 @@ from pydantic import BaseModel, ConfigDict, Field, Json, create_model
 from typing_extensions import TypedDict, TypeForm
 
 from benchmarks.measuring import Effort, Row, alone
+from journeyman import Agent, Failure, Limits, Output, run
 from journeyman.errors import InvalidArguments
+from journeyman.testing import FunctionModel
 from journeyman.tools.collection import do_aside
 from journeyman.tools.schema import Fields, Parameter
+from journeyman.types import ToolUse
 from tests.support.stopwatch import longest_stall
 
 _SIZE: Final = 1_000_000
@@ -179,6 +183,7 @@ class Shape(NamedTuple):
     type: TypeForm[object]
     text: str
     is_right: bool
+    way: Literal["arguments", "input", "output"] = "arguments"
 
 
 def many(item: str, *last: str, size: int = _SIZE) -> str:
@@ -217,6 +222,10 @@ def _shapes() -> Iterator[Shape]:
         yield Shape(f"{name}: right", listed, many(item.right), is_right=True)
         for how, text in _listed(item).items():
             yield Shape(f"{name}: {how}", listed, text, is_right=False)
+        for way in ("input", "output"):
+            yield Shape(f"{name}, as an {way}: right", listed, many(item.right), is_right=True, way=way)
+            wrong = many(item.right, item.wrong)
+            yield Shape(f"{name}, as an {way}: wrong at the end", listed, wrong, is_right=False, way=way)
     rows = cast("TypeForm[object]", list[Product])
     yield Shape("model: right, with absent nulls", rows, many('{"number":1,"size":null}'), is_right=True)
     unions: dict[str, tuple[TypeForm[object], TypeForm[object], str]] = {
@@ -284,23 +293,47 @@ def costs_of(shapes: Sequence[Shape]) -> list[Cost]:
     return costs
 
 
+def _taking(shape: Shape) -> Callable[[str], Awaitable[object]]:
+    """Return a function that takes a text in the way of a shape. It raises an `InvalidArguments` if it does not fit."""
+    if shape.way == "arguments":
+        fields = Fields([Parameter(name="it", annotation=shape.type)])
+        return lambda text: do_aside(f'{{"it":{text}}}', lambda written: fields.parse(written, "arguments"))
+    answers: list[ToolUse | str] = ["Done."]
+    model = FunctionModel(lambda _: answers[-1])
+    reader = Agent(name="a", model=model, input=cast("type[object]", shape.type))
+    writer = Agent(name="a", model=model, output=Output(shape.type), limits=Limits(attempts=1))
+    values: dict[str, object] = {}
+
+    async def take(text: str) -> object:
+        if shape.way == "output":
+            answers.append(ToolUse("t", "output", f'{{"value":{text}}}'))
+        elif text not in values:
+            values[text] = json.loads(text)
+        result = await (run(writer, "Go.") if shape.way == "output" else run(reader, values[text]))
+        if isinstance(result, Failure):
+            raise InvalidArguments("it", (str(result.error),))
+        return result
+
+    return take
+
+
 def _measure_here(shape: Shape, results: Connection) -> None:
-    fields = Fields([Parameter(name="it", annotation=shape.type)])
-    written, taken = f'{{"it":{shape.text}}}', list[object]()
+    take, taken = _taking(shape), list[object]()
 
     async def check() -> None:
-        try:
-            taken.append(await do_aside(written, lambda text: fields.parse(text, "arguments")))
-        except InvalidArguments:
-            return
+        with suppress(InvalidArguments):
+            taken.append(await take(shape.text))
 
     def cpu_s() -> float:
         started = time.process_time()
         asyncio.run(check())
         return time.process_time() - started
 
-    with suppress(InvalidArguments):
-        fields.parse('{"it":7.25}', "arguments")  # the first time, validators are made
+    async def refuse() -> None:
+        with suppress(InvalidArguments):
+            await take("7.25")
+
+    asyncio.run(refuse())  # the first time, validators are made
     gc.collect()
     gc.freeze()
     _CLEAR_REFS.write_text("5", encoding="ascii")  # the peak begins here

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -72,6 +73,12 @@ def test_a_check_that_holds_the_loop_is_seen_and_so_is_a_wrong_verdict() -> None
     slow, fast = checks.costs_of(shapes)
     assert slow.turn_ms > 50 > fast.turn_ms
     assert (slow.is_right, fast.is_right) == (True, False)
+
+
+def test_what_does_not_fit_is_refused_before_anything_large_is_made_of_it() -> None:
+    written = f"[{'[1],' * 250_000}7.5]"  # as deques, it takes 200 MB
+    (refused,) = checks.costs_of([checks.Shape("deques", list[deque[int]], written, is_right=False)])
+    assert (refused.is_right, refused.peak_mb < 50) == (True, True)
 
 
 async def test_contenders_take_turns_and_the_first_turns_do_not_count() -> None:

@@ -71,6 +71,14 @@ class NamedHolder(NamedTuple):
     why: OrderedDict[str, int] | None = None
 
 
+class LookedAt(BaseModel):
+    all: list[list[int]]
+
+    def model_post_init(self, context: object) -> None:
+        if not all(isinstance(each, list) for each in cast("list[object]", self.all)):
+            raise ValueError("what was made is missing")
+
+
 class Renamed(BaseModel):
     terms: list[Renamed | All | str] = Field([], validation_alias=AliasChoices("t", AliasPath("in", "t")))
 
@@ -398,6 +406,8 @@ TYPES: dict[str, TypeForm[object]] = {
     "sets of numbers": dict[str, set[int] | frozenset[str] | list[int | dict[str, int] | str]],
     **{"queued": Queued, "named": NamedHolder, "counter": Counter[str], "ordered": OrderedDict[str, NamedHolder]},
     "at least one": Annotated[list[int], Field(min_length=1)],
+    "two numbers": Annotated[set[Decimal], Field(min_length=2)] | Annotated[dict[Decimal, int], Field(min_length=2)],
+    "looked at": LookedAt,
 }
 MORE = (
     *('{"number": null}', '{"number": 1, "n": 2}', '{"value": 1}', '{"value": 1, "left": {"value": ""}}'),
@@ -406,19 +416,20 @@ MORE = (
     *('[["x", ["x", [["x"]]]]]', '[["x"], {"n": 1}]', '{"all": ["x", [[], {"n": "x"}]]}', '{"n": 3}'),
     *('{"n": "x", "n": 1}', '{"value": "", "value": 1}', '{"value": 1, "value": ""}', '{"all": [1], "all": ["x"]}'),
     *('"{\\"value\\": 1}"', '{"left": {"value": 1}, "value": 2}', '{"all": [{"all": [{"all": [1]}]}]}'),
+    *('["1", "2"]', '{"1": 1, "2": 2}', '{"all": [[1], [2]]}'),
 )
 
 
-def padded(annotation: TypeForm[object]) -> Callable[[str], str]:
+def padded(annotation: TypeForm[object], n_lists: int = 0) -> Callable[[str], str]:
     """Return a function that tells what a value of a type becomes in the company of very many others; nothing if it is
     refused."""
-    parts: dict[str, object] = {"beside": (list[int], ...), "it": (annotation, ...)}
+    parts: dict[str, object] = {"beside": (list[int | list[int]], ...), "it": (annotation, ...)}
     schema = output_schema(create_model("Padded", **cast("dict[str, Never]", parts)))
-    beside = "0," * MANY
+    others = ",".join([*["0"] * MANY, *["[]"] * n_lists])
 
     def judge(written: str) -> str:
         try:
-            return repr(getattr(schema.parse(f'{{"beside": [{beside}0], "it": {written}}}'), "it"))  # noqa: B009 - it is made here
+            return repr(getattr(schema.parse(f'{{"beside": [{others}], "it": {written}}}'), "it"))  # noqa: B009 - it is made here
         except InvalidArguments:
             return ""
 
@@ -435,10 +446,10 @@ def expected(annotation: TypeForm[object], written: str) -> str:
 @pytest.mark.share(one_in=3)
 @pytest.mark.parametrize("annotation", TYPES.values(), ids=TYPES)
 def test_a_long_value_becomes_exactly_what_pydantic_makes_of_it(annotation: TypeForm[object]) -> None:
-    judge = padded(annotation)
-    for written in (*VALUES, *MORE):
-        is_json = written not in ("1e400", '"NaN"', '"Infinity"')
-        assert judge(written) == expected(annotation, written) or not is_json
+    for judge, values in ((padded(annotation), (*VALUES, *MORE)), (padded(annotation, n_lists=40_000), MORE[-9:])):
+        for written in values:
+            is_json = written not in ("1e400", '"NaN"', '"Infinity"')
+            assert judge(written) == expected(annotation, written) or not is_json
 
 
 def trees() -> st.SearchStrategy[object]:

@@ -636,7 +636,7 @@ async def _prompt(run: Run) -> tuple[UserContent, ...]:
         return content
     if isinstance(given, str):
         return (Text(given),) if given.strip() else await _make_prompt(run, "user", given, given)
-    return (Text(run.agent.plan.input.dump(given).decode()),)
+    return (Text((await do_aside(given, run.agent.plan.input.dump)).decode()),)
 
 
 async def _sendable(run: Run, content: tuple[UserContent, ...]) -> tuple[UserContent, ...]:

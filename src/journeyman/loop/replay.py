@@ -22,6 +22,7 @@ from journeyman.events import CallOutcome
 from journeyman.journal import Codec, Journal, Reservation, StepFacts, TypedCodec, as_json, decode_step, encode_step
 from journeyman.loop.state import Outcome, Run, StepTally, iteration_place
 from journeyman.step import RunStep, StepKind
+from journeyman.tools.collection import do_aside
 from journeyman.tools.exact import StoredValue
 from journeyman.types import NOTHING_USED, JsonObject, Text, ToolResult, ToolUse, Usage, UserContent, adapter_of
 
@@ -154,7 +155,8 @@ async def difference(run: Run) -> str | None:
     codec = TypedCodec[_RunHead](_RunHead)
     # Through the codec and back: what it cannot store as it is, such as half a surrogate pair, would look like another
     # input.
-    now = codec.decode(codec.encode(_RunHead(run.agent.name, run.task)))
+    task = await do_aside(run.input, run.agent.plan.input.told)
+    now = codec.decode(codec.encode(_RunHead(run.agent.name, task)))
 
     async def head(_: Run) -> _RunHead:
         return now

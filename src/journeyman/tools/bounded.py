@@ -61,9 +61,10 @@ _MAX_COPIES: Final = 1_000_000
 long text, some for each."""
 _MAX_COPIES_OF_EACH: Final = 30
 
-_SHARE_COUNTED_FIRST: Final = 8
-"""One part in so many of a long text is counted first: where that is too much, the rest need not be read."""
-
+_MANY_HOLDERS: Final = 40_000
+"""From how many objects and lists on a value is judged before it is made: each takes up to 800 bytes."""
+_MANY_VISITS: Final = 20
+"""From how many looks at each value on, a check is too slow to be done twice."""
 _TOO_LONG: Final = "checking them by their types would take too long; send less at a time, and nest it less deeply"
 
 
@@ -74,7 +75,7 @@ class BoundedValidator(Generic[T]):
         """`hides`: no error may show the values that came."""
         self._adapter = adapter
         self._hides = hides
-        self._verdicts: dict[Origin, SchemaValidator] = {}
+        self._verdicts: dict[tuple[Origin, bool], SchemaValidator] = {}
         self._explainers: dict[Origin, SchemaValidator] = {}
         self._bounds = _ExplanationBounds()
         self._bound = CollisionBound()
@@ -108,8 +109,9 @@ class BoundedValidator(Generic[T]):
         raise InvalidArguments(subject, issues)
 
     def _checked_json(self, input_json: str | bytes) -> object:
-        n_values, _ = _n_marks(input_json)
-        if self._shape.n_members and self._shape.may_be_objects and n_values > _MAX_LOOKS_EXPLAINED:
+        n_values, n_holders = _n_marks(input_json)
+        is_slow = self._shape.n_members or self._shape.n_visits >= _MANY_VISITS
+        if is_slow and self._shape.may_be_objects and n_values > _MAX_LOOKS_EXPLAINED:
             # What does not fit a member of a union is copied out of a text at each level; of an object, it is kept.
             try:
                 value: object = from_json(input_json)
@@ -118,8 +120,12 @@ class BoundedValidator(Generic[T]):
             else:
                 if self._may_be_many(n_values * self._shape.n_visits):
                     self._count_looks(value, n_values)
+                if self._is_judged_first(n_holders):
+                    self._verdict("python", keeps=False).validate_python(value)
                 return self._verdict("python").validate_python(value)
         is_cheap = self._is_cheap_json(input_json)
+        if not is_cheap and self._is_judged_first(n_holders):
+            self._verdict("json", keeps=False).validate_json(input_json)
         if "decimal" not in self._kinds or not may_be_rounded(input_json):
             return (self._validator if is_cheap else self._verdict("json")).validate_json(input_json)
         if is_cheap not in self._exact:
@@ -165,10 +171,6 @@ class BoundedValidator(Generic[T]):
         may_be_many = self._may_be_many(n_looks)
         if may_be_deep or may_be_many:
             try:
-                if may_be_many and n_holders > MAX_STEPS * _patience():
-                    # To make objects of all of it takes as long as to count.
-                    part = input_json[: len(input_json) // _SHARE_COUNTED_FIRST]
-                    self._count_looks(from_json(part, allow_partial=True), n_values, len(input_json))
                 value = from_json(input_json)
             except (ValueError, TypeError):
                 return True  # the check will say what is wrong
@@ -289,10 +291,16 @@ class BoundedValidator(Generic[T]):
     def _kinds(self) -> frozenset[str]:
         return kinds_in(self._adapter.core_schema)
 
-    def _verdict(self, origin: Origin) -> SchemaValidator:
-        if origin not in self._verdicts:
-            self._verdicts[origin] = _judging(self._core, origin)
-        return self._verdicts[origin]
+    def _is_judged_first(self, n_holders: int) -> bool:
+        """Tell whether what may not fit is refused before anything is made of it: many objects take much memory."""
+        is_slow = _MANY_VISITS <= self._shape.n_visits < float("inf")
+        return n_holders > _MANY_HOLDERS and self._shape.may_be_dropped and not is_slow
+
+    def _verdict(self, origin: Origin, *, keeps: bool = True) -> SchemaValidator:
+        """Return what makes a value, or refuses it; of one that `keeps` nothing, there is only the verdict."""
+        if (origin, keeps) not in self._verdicts:
+            self._verdicts[origin, keeps] = _judging(self._core, origin, keeps=keeps)
+        return self._verdicts[origin, keeps]
 
 
 class _TooCostly(Exception):
@@ -389,6 +397,7 @@ _DEAR: Final = frozenset({*_FAIL_FAST, *_OBJECTS, "decimal", "union"})
 """Schemas of which a check of one value takes so long that a call of a function beside it hardly counts."""
 _LETS_OTHERS_RUN: Final[_Json] = {"type": "no-info", "function": lambda value: value}  # pyright: ignore[reportUnknownLambdaType] - any value
 """pydantic-core keeps the interpreter to itself for as long as it calls nothing of Python's."""
+_DROPS: Final[_Json] = {"type": "no-info", "function": lambda value: None}  # pyright: ignore[reportUnknownLambdaType] - any value
 _SCALARS: Final = frozenset({"bool", "float", "int", "none", "str"})
 """Schemas that take no object and no list."""
 _CONVERTERS: Final = frozenset({"chain", "function-before", "function-plain", "function-wrap"})
@@ -412,8 +421,8 @@ def _build_validator(schema: _Json) -> SchemaValidator:
     return SchemaValidator(cast("CoreSchema", schema), _use_prebuilt=False)
 
 
-def _judging(schema: _Json, origin: Origin) -> SchemaValidator:
-    return _build_validator(_refusing(_Judging(_Order(schema, origin)).rewrite(schema, is_final=True)))
+def _judging(schema: _Json, origin: Origin, *, keeps: bool = True) -> SchemaValidator:
+    return _build_validator(_refusing(_Judging(_Order(schema, origin), keeps=keeps).rewrite(schema, is_final=True)))
 
 
 def _copy_schema(schema: _Json, rewrite: Callable[[_Json], _Json]) -> _Json:
@@ -485,15 +494,16 @@ class _Judging:
     """Makes core schemas that take the same values as others, and give up at the first fault: in a list at once, in
     the member of a union as soon as its error is made, elsewhere by an exception."""
 
-    def __init__(self, order: _Order) -> None:
-        self._order = order
+    def __init__(self, order: _Order, *, keeps: bool) -> None:
+        """Unless it `keeps` what was made, each part is dropped as soon as it is known to fit."""
+        self._order, self._after = order, _LETS_OTHERS_RUN if keeps else _DROPS
 
     def rewrite(self, schema: _Json, *, is_final: bool) -> _Json:
         """`is_final`: a value that does not fit here is refused, whatever else it might fit."""
         new = self._rewrite(schema, is_final=is_final)
         if schema["type"] not in _DEAR:
             return new
-        return {"type": "function-after", "function": _LETS_OTHERS_RUN, "schema": new}
+        return {"type": "function-after", "function": self._after, "schema": new}
 
     def _rewrite(self, schema: _Json, *, is_final: bool) -> _Json:
         kind = schema["type"]

@@ -34,6 +34,10 @@ _SAME_OF_OBJECTS: Final = frozenset(
 twice, and both values are checked."""
 _OPTIONS: Final = frozenset({"coerce_numbers_to_str", "extras_schema"})
 """Options with which that is not so."""
+_CALLS: Final = frozenset({"call", "chain", "generator", "arguments"})
+"""Schemas that call the program with what was made."""
+_LOOKING: Final = ("post_init", "custom_init", "default_factory_takes_data")
+"""Options with which it is called so."""
 _SHORT: Final = 16
 _ITEMS: Final = frozenset({"deque", "frozenset", "generator", "list", "set"})
 
@@ -112,6 +116,10 @@ class Shape:
         has_options = any([not _OPTIONS.isdisjoint(each) for each in each_schema(schema)])
         self.may_be_objects = kinds <= _SAME_OF_OBJECTS and not (self.is_strict or has_options)
         """True when a text becomes the same value if it is made into Python's objects first."""
+        looks_back = any([any(map(each.get, _LOOKING)) or _counts_different(each) for each in each_schema(schema)])
+        calls = any([each.startswith("function-") or each in _CALLS for each in kinds])
+        self.may_be_dropped = not (looks_back or calls)
+        """True when no part that was made is looked at again."""
         every = {self._root, *_reachable_nodes(self._root)}
         for node in every:
             node.settle()
@@ -252,6 +260,11 @@ class Shape:
             return _Count(most, max_steps).of(self._root, value)
         except (RecursionError, TooManyToCount):
             return float("inf")
+
+
+def _counts_different(schema: _Json) -> bool:
+    """Tell whether a schema wants a number of values, or of keys, that differ."""
+    return "min_length" in schema and schema["type"] not in ("bytes", "deque", "list", "str", "tuple")
 
 
 class TooManyToCount(Exception):
