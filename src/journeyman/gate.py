@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from typing_extensions import TypeVar
 
 from journeyman.cancellation import is_awaited, is_failure, log_caught
-from journeyman.data import lazy_dataclass
+from journeyman.data import copy_with, lazy_dataclass
 from journeyman.errors import Problem, name_and_words
 from journeyman.events.chat import DecisionWord
 from journeyman.hosted.calls import HostedCall, hosted_calls
@@ -717,7 +717,7 @@ def may_change_files() -> bool:
 
 
 def _enter(**changes: Any) -> None:
-    _here.set(replace(_here.get(), **changes))
+    _here.set(copy_with(_here.get(), **changes))
 
 
 NO_GUARD: Final = Guard(posts=(), approve=None, stop=lambda _: None)

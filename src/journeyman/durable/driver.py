@@ -420,7 +420,7 @@ class RunDriver:
         if head.above is not None:
             enter(path=head.above.path)
             program.guard(head, head.above, self.abort.abort)
-        conversation = replace(current_conversation.get(), asker=self.journal)
+        conversation = copy_with(current_conversation.get(), asker=self.journal)
         enter_conversation(conversation if self.turn is None else self.turn.place(conversation))
         run = begin(program.agent, given, options)
         if self.turn is not None:

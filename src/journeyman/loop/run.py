@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, Unpack, overload
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
 from journeyman.budget import open_budget
 from journeyman.cancellation import Abort, is_awaited, is_cancellation, is_failure
+from journeyman.data import copy_with
 from journeyman.endings import (
     AttemptsContext,
     ErrorCode,
@@ -247,7 +247,7 @@ async def _run_to_end(run: Run) -> Finished | ErrorInfo:
     # Not where somebody can be asked already: the user of a chat is nearer than whoever watches the recording.
     around, outside = current_conversation.get(), outside_of(run)
     if outside is not None and around.asker is None:
-        enter_conversation(replace(around, asker=outside.questions))
+        enter_conversation(copy_with(around, asker=outside.questions))
     try:
         await announce(run)
         with ANYWHERE if run.watch is None else run.watch.active():

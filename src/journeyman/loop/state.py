@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, Protocol, Self, TypedDict, TypeVar, cast
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.budget import Budget, Ledger
 from journeyman.cancellation import Abort, Scope, current_scope
-from journeyman.data import lazy_dataclass
+from journeyman.data import copy_with, lazy_dataclass
 from journeyman.endings import START, Context, CutBy, ErrorCode, ErrorInfo, Phase, Place
 from journeyman.events import AttemptCompleted, Callbacks, Event, Listener, MessageCommitted
 from journeyman.gate import Guard
@@ -589,7 +589,7 @@ def enter(**changes: object) -> Callable[[], None]:
     Without a run and a call, the runs that begin here are nobody's children, and outlive the run they came from: they
     are not stopped with it, not counted in it, and not cut by a call's limit of time. They keep its path and its gates.
     """
-    around = replace(run_context.get(), **changes)
+    around = copy_with(run_context.get(), **changes)
     scope = None if around.run is None else around.run.scope
     before, above = run_context.set(around), current_scope.set(scope)
 
