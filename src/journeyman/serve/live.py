@@ -42,7 +42,7 @@ from journeyman.questions import UNANSWERED
 from journeyman.result import Metadata, Result, dump_document, plain_output, result_document
 from journeyman.session import TURN
 from journeyman.tools.clear_events import ClearEvents
-from journeyman.tools.collection import do_aside
+from journeyman.tools.collection import collecting_later, do_aside
 from journeyman.tools.known_secrets import known_secrets
 
 _LIFE: Final = 1 << 32
@@ -188,8 +188,10 @@ class Past(Followed[Sent]):
     def __init__(self, live: Live, ended: Ended) -> None:
         super().__init__(live.name, live.agent, first=live.first)
         self.ended: Ended | None = Ended(code=ended.code, document=ended.document)
-        # A tuple of bytes, which no collection of garbage looks through after its first.
-        self._sent: Final = tuple([each.sent() for each in live.entries])
+        # A tuple of bytes, which no collection of garbage looks through after its first. None amid a large output,
+        # where it takes longer than all the rest.
+        with collecting_later():
+            self._sent: Final = tuple([each.sent() for each in live.entries])
 
     @property
     def last(self) -> int:
