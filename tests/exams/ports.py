@@ -52,6 +52,7 @@ APART: Final[Mapping[str, str]] = {
     "Model": "what stands around a model: properties/test_models_around_models.py",
     "Outside": "one implementation",
     "Records": "one implementation",
+    "Reservation": "each is that of its journal",
     "Tap": "one records, one measures, one does both",
     "RecordingSink": "one records, one measures, one does both",
     "Telemetry": "one implementation",

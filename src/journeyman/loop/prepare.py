@@ -425,8 +425,8 @@ async def prepare(run: Run) -> None:
     """
     # Before anything of the user's is called: an abort that came first leaves nothing behind.
     await run.scope.checkpoint()
-    is_checked = isinstance(run.input, CheckedValue)
-    run.input = _own_input(run, run.input) if is_checked else await do_aside(run.input, partial(_own_input, run))
+    is_quick = isinstance(run.input, str | CheckedValue)
+    run.input = _own_input(run, run.input) if is_quick else await do_aside(run.input, partial(_own_input, run))
     run.model = _resolved_model(run)
     run.stop_guard, plan = await _stop_guard(run), run.agent.plan
     # Before any step is taken from the journal: another run's steps would answer this one.

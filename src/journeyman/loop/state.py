@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import field, replace
-from typing import Any, Final, Literal, Protocol, Self, TypedDict, TypeVar, cast
+from typing import Any, Final, Literal, NamedTuple, Protocol, Self, TypedDict, TypeVar, cast
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.budget import Budget, Ledger
 from journeyman.cancellation import Abort, Scope, current_scope
-from journeyman.data import copy_with, lazy_dataclass
+from journeyman.data import lazy_dataclass
 from journeyman.endings import START, Context, CutBy, ErrorCode, ErrorInfo, Phase, Place
 from journeyman.events import AttemptCompleted, Callbacks, Event, Listener, MessageCommitted
 from journeyman.gate import Guard
@@ -561,9 +561,8 @@ class RatePause:
             await self.over(provider)  # it may be longer by now
 
 
-@lazy_dataclass(kw_only=True)
-class RunContext:
-    """The place where code runs, as the loop knows it. Nobody changes one."""
+class RunContext(NamedTuple):
+    """The place where code runs, as the loop knows it."""
 
     path: RunPath = ()
     """The run that goes on here, from the root down."""
@@ -583,13 +582,13 @@ current_tally: ContextVar[StepTally | None] = ContextVar("journeyman_tally", def
 """What counts the runs that begin in the step that is done here."""
 
 
-def enter(**changes: object) -> Callable[[], None]:
+def enter(**changes: Any) -> Callable[[], None]:
     """Change the place of what goes on in this context, and return a function that changes it back.
 
     Without a run and a call, the runs that begin here are nobody's children, and outlive the run they came from: they
     are not stopped with it, not counted in it, and not cut by a call's limit of time. They keep its path and its gates.
     """
-    around = copy_with(run_context.get(), **changes)
+    around = run_context.get()._replace(**changes)
     scope = None if around.run is None else around.run.scope
     before, above = run_context.set(around), current_scope.set(scope)
 
