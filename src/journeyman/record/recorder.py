@@ -348,8 +348,9 @@ _AT_ONCE: Final = 100
 """The most events that one transaction writes: others may want to write, too."""
 _REST_S: Final = 0.000_1
 _MOST_BEHIND: Final = MOST_WAITING // 2
-"""The thread rests for so long after each event and text, until so many events wait. While a thread computes, whoever
-needs the interpreter waits 5 ms for it; and the event loop needs it after each statement of a step that it writes."""
+_MOST_LATE_S: Final = 0.5
+"""The thread rests for so long after each event and text, unless so many wait, or one for so long. While a thread
+computes, whoever needs the interpreter waits 5 ms for it; and the loop needs it after each statement of a step."""
 _PATIENCE_S: Final = 60.0
 """The seconds for which another process may keep the file."""
 _PRUNE_S: Final = 3_600.0
@@ -540,8 +541,11 @@ class QueueWriter:
             return
         folder, lasts = Folder(self._redactor), self._keeping.lasts(time.time())
         match_answers(batch)
-        prepared = [self._rows.prepare(folder, line, item, lasts) for line, _, item in self._with_rests(batch)]
-        folded = folder.done(self._with_rests)
+        # Not before those who look find a recording: a process that dies soon has left one.
+        until_s = batch[0][1] + _MOST_LATE_S if all(line.n for line, _, _ in batch) else 0.0
+        pace = partial(self._with_rests, until_s)
+        prepared = [self._rows.prepare(folder, line, item, lasts) for line, _, item in pace(batch)]
+        folded = folder.done(pace)
         for line in {id(line): line for line, _, _ in batch if not line.n}.values():
             what = (line.id, line.kind, line.agent, self._owner, lasts.until, lasts.until, self._has_content)
             line.take_up(self._patiently((BEGIN, [(*what, line.started, line.started)]))[0])
@@ -551,11 +555,12 @@ class QueueWriter:
         ]
         self._patiently(*self._rows.statements(items, lasts))
 
-    def _with_rests(self, each: Iterable[T]) -> Iterator[T]:
-        """Go through something, and rest after each, unless somebody waits for what is written."""
+    def _with_rests(self, until_s: float, each: Iterable[T]) -> Iterator[T]:
+        """Go through something, and rest after each until that time, unless somebody waits for what is written."""
         for one in each:
             yield one
-            if len(self.queue) < _MOST_BEHIND and not self._waiting and not self._is_closing:
+            is_wanted = self._waiting or self._is_closing or len(self.queue) >= _MOST_BEHIND
+            if not is_wanted and time.time() < until_s:
                 time.sleep(_REST_S)
 
     def _patiently(self, *said: Statement) -> list[Any]:
