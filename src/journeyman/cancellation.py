@@ -251,7 +251,7 @@ class Scope:
         self._below: Final[set[Scope]] = set()
         self._call = call
         self.told: Final[Told] = set() if above is None else above.told
-        """What was logged already of the run, and of those above and below it."""
+        """The errors that were logged already of the run, and of those above and below it."""
         # Only until the work has ended: a task holds its context, in which this scope stands, and what is held in a
         # circle is freed only when garbage is collected, which stops every run for a while.
         self._task: asyncio.Task[Any] | None = None

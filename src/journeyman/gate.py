@@ -695,7 +695,7 @@ class _GuardedPlace:
     """A place where code runs, as gates know it."""
 
     guard: Guard | None = None
-    """What guards the run that goes on here."""
+    """The guard of the run that goes on here: its gates judge each call."""
     call: tuple[tuple[str, ...], str] | None = None
     """The run and the `tool_use_id` of the call that was let through last here."""
     may_change_files: bool = True

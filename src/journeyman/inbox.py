@@ -313,9 +313,9 @@ class Conversation:
     inbox: Inbox | None = None
     """That of the chat: what is put into its follow-ups is read when nothing else is left."""
     questions: PendingQuestions[Any] | None = None
-    """Where a turn of the chat asks its user."""
+    """The chat's questions: a turn puts there what it asks its user."""
     asker: Asker | None = None
-    """Where tools ask the user; None: nobody is there."""
+    """The asker puts what tools ask before the user; None: nobody is there."""
     member: object = None
     """The member of a team whose turns these are, if any."""
 

@@ -334,7 +334,7 @@ class RequestUnderWay:
     """A request that is made here, as whoever helps to make it finds it."""
 
     tap: Tap | None = None
-    """Who hears the request."""
+    """The tap that hears the request; None: nobody does."""
     paid_max_tokens: int | None = None
     """The longest answer that a budget pays for now, for a model that asks another one within the same call. None: the
     request says it."""

@@ -22,7 +22,7 @@ from journeyman.types import JsonObject
 _SHORTEST: Final = 6
 
 QuestionKind: TypeAlias = Literal["approve", "answer"]
-"""What the question wants: a decision about a call, or a text."""
+"""The kind of answer that a question wants: a decision about a call, or a text."""
 SignalKind: TypeAlias = Literal[
     QuestionKind, "steer", "follow_up", "withdraw", "task_ended", "mail", "hold", "release", "stop"
 ]
@@ -37,7 +37,7 @@ SAID: Final[dict[SignalKind, str]] = {
     "release": "It is released.",
     "stop": "It was told to stop.",
 }
-"""What whoever has said something is told, once it is stored."""
+"""The sentence that tells whoever has sent a signal that it is stored, by its kind."""
 
 
 class Signal(NamedTuple):
@@ -114,7 +114,7 @@ class RunSignals(Protocol):
         """Return what waits for an answer, the oldest first."""
         ...
 
-    async def sent(self) -> Sequence[Signal]:
+    async def list_signals(self) -> Sequence[Signal]:
         """Return what was said to the run, the oldest first."""
         ...
 
@@ -245,7 +245,7 @@ class SignalHandle:
 
     async def _check_answers(self, id: str, *, beside: Signal | None = None) -> None:
         """Raise `AnsweredBefore` if the question with this id or key was answered, beside by a signal."""
-        for signal in reversed(await self._signals.sent()):
+        for signal in reversed(await self._signals.list_signals()):
             ids = signal.dedup, str(signal.body.get("digest", ""))
             is_answer = signal.kind in ("approve", "answer") and signal._replace(n=0) != beside
             if is_answer and any(_is_meant(each, id) for each in ids):

@@ -242,7 +242,7 @@ async def test_no_secret_of_the_corpus_is_in_the_store(path: Path) -> None:
 def test_a_long_text_is_a_secret_where_its_name_says_so() -> None:
     text, folder = random.Random(3).randbytes(150).hex(), Folder(Redactor(()))
     assert [folder.add(f'{{"{name}":"{text}"}}') for name in ("token", "page")] == [0, 1]
-    assert [text.encode() in b"".join(each.segments()) for each in folder.done()] == [False, True]
+    assert [text.encode() in b"".join(each.segments()) for each in folder.fold()] == [False, True]
 
 
 def test_what_a_provider_has_signed_is_no_secret_and_stays_as_it_is() -> None:
@@ -255,7 +255,7 @@ def test_what_a_provider_has_signed_is_no_secret_and_stays_as_it_is() -> None:
     )
     folder = Folder(Redactor(()))
     assert [folder.add(each) for each in texts] == [0, 1, 2, 3]
-    whole = [b"".join(each.segments()).decode() for each in folder.done()]
+    whole = [b"".join(each.segments()).decode() for each in folder.fold()]
     assert whole[:3] == [*texts[:3]]
     assert key not in whole[3]
 

@@ -67,7 +67,7 @@ class Diary:
             messages.append(MessageCommitted(path=path, message=Message("assistant", (self.uses[who],))))
         items = [called, *[Target(path=path, target=each) for each in words], asked, *messages]
         prepared = [(item, *maker.prepare(folder, line, item, lasts)) for item in items]
-        folded = folder.done()
+        folded = folder.fold()
         told = [(line, now, item, [folded[n] for n in numbers], spoken) for item, numbers, spoken in prepared]
         self.file.write(*maker.statements(told, lasts))
         self.told += [(who, lasts.until)] * len(items)

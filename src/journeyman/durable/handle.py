@@ -46,7 +46,7 @@ class DurableSignals:
     async def questions(self) -> Sequence[PendingQuestion]:
         return questions_of(await self._hub.row(self._id))
 
-    async def sent(self) -> Sequence[Signal]:
+    async def list_signals(self) -> Sequence[Signal]:
         return await self._hub.engine.signals(run=self._id)
 
     async def send(self, signal: Signal) -> bool:

@@ -526,7 +526,7 @@ class RunJournal(Journal):
         tape = self.tape if here is None else None
         if tape is not None:
             tape.hear(asked_event(question, question.key))
-        signal = await self._given(replace(question, expires_at=expires_at), here)
+        signal = await self._wait_for_answer(replace(question, expires_at=expires_at), here)
         if tape is not None and (answered := _answer_event(question, signal)) is not None:
             tape.hear(answered)
         life.answered.add(key)
@@ -539,7 +539,7 @@ class RunJournal(Journal):
         await life.settle(key)
         return None if signal is None else value
 
-    async def _given(self, question: PendingQuestion, here: _AskHere | None) -> Signal | None:
+    async def _wait_for_answer(self, question: PendingQuestion, here: _AskHere | None) -> Signal | None:
         """Ask, and wait for the answer that is given in time, here or elsewhere."""
         key, found = question.key, list[Signal | None]()
 

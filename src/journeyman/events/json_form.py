@@ -30,7 +30,7 @@ _DEPTH: Final = 64
 _PLAIN: Final = frozenset({str, int, float, bool})
 """The types of which a value is JSON as it is."""
 _JSON_TYPES: Final = frozenset({"JsonObject", "JsonValue"})
-"""How a field is annotated that holds JSON as it is."""
+"""The annotations of fields that hold JSON as it is."""
 
 
 def to_json(event: object) -> bytes:

@@ -187,7 +187,7 @@ class Attempt:
     open_layer: Layer | None = None
     """The layer that is judging."""
     checking: Checking | None = None
-    """What the validators that are judging may know."""
+    """The facts that the validators may read while they judge."""
     asked_max_tokens: int = 0
     """The longest answer that the last request asked for."""
     asked_by: CutBy = "max_tokens"
@@ -370,7 +370,7 @@ class Run:
     view: View = field(init=False)
     """What is sent of the history."""
     guard: Guard
-    """What guards the calls."""
+    """The guard asks the gates about each call."""
     stop_guard: StopGuard[Any] | None = None
     """May veto a normal stop of an agent that answers with text."""
     states: States = field(default_factory=States)
@@ -569,11 +569,11 @@ class RunContext(NamedTuple):
     run: Run | None = None
     """The run that goes on here: the one above the next that begins here."""
     call: Scope | None = None
-    """What limits the time of the tool call that goes on here."""
+    """The scope that limits the time of the tool call that goes on here."""
     task: TaskContext | None = None
     """The background task that goes on here."""
     pause: RatePause | None = None
-    """What the runs of the batch share that goes on here."""
+    """The pause that the runs of the batch share which goes on here."""
 
 
 _NO_RUN: Final = RunContext()

@@ -139,14 +139,14 @@ class RecordedSignals:
     async def questions(self) -> Sequence[PendingQuestion]:
         return await asyncio.to_thread(open_questions, self._recordings, self._run)
 
-    async def sent(self) -> Sequence[Signal]:
+    async def list_signals(self) -> Sequence[Signal]:
         return await asyncio.to_thread(signals_of, self._recordings, self._run.id)
 
     async def send(self, signal: Signal) -> bool:
         """Store a word, and wait a moment for what becomes of it."""
         if signal.kind == "stop" and self._run.kind == "chat":  # it has many turns, and each of them may be stopped
             signal = signal._replace(dedup=secrets.token_hex(8))
-        n = await asyncio.to_thread(self._put, signal)
+        n = await asyncio.to_thread(self._add_signal, signal)
         until = time.monotonic() + _PATIENCE_S
         while n is not None:
             run = await asyncio.to_thread(self._recordings.find, self._run.id)
@@ -164,8 +164,8 @@ class RecordedSignals:
                     break
         return n is not None
 
-    def _put(self, signal: Signal) -> int | None:
-        """Put a word among the signals, and return its number. None: it was said before."""
+    def _add_signal(self, signal: Signal) -> int | None:
+        """Add a signal to those of the recording, and return its number. None: it was said before."""
         run = self._recordings.find(self._run.id)
         if run.kind == "durable":
             raise StoreError(

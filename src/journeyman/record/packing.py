@@ -96,7 +96,7 @@ class Folder:
         self._texts.append("".join([*parts, text[end:]]) if parts else text)
         return len(self._added) - 1
 
-    def done(self, pace: Callable[[Sequence[str]], Iterable[str]] = iter) -> list[Folded]:
+    def fold(self, pace: Callable[[Sequence[str]], Iterable[str]] = iter) -> list[Folded]:
         """Return what became of each text, by its number. `pace` goes through the texts."""
         clean = self._redactor.redacted_texts(pace(self._texts))
         return [

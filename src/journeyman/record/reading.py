@@ -68,7 +68,7 @@ class RecordedRun:
     iterations: int
     """How many model calls were made, including those of the runs inside."""
     calls: int | None
-    """How many tool calls were made, including those of the runs inside; None: nobody has recorded them."""
+    """The number of tool calls, with those of the runs inside; None: nobody has recorded them."""
     children: int
     """How many runs are inside."""
     usage: Usage
@@ -170,7 +170,7 @@ _ALL: Final = (
     f"{_HEADS} UNION ALL SELECT started, status, cost FROM rec_runs AS r"
     " WHERE NOT EXISTS (SELECT 1 FROM jm_runs WHERE jm_runs.id = r.id)"
 )
-"""What counts of runs are made of, each of which stands here once."""
+"""The rows from which runs are counted: each run stands here once."""
 _OF_A_RUN: Final = "e.run = (SELECT n FROM rec_runs WHERE id = ?) AND e.n > ?"
 _EVENT: Final = (
     "SELECT e.run, e.n, e.at, e.path, e.kind, e.attempt, e.iteration, e.call, e.tool, e.body, e.refs, m.body, m.refs"
@@ -379,7 +379,7 @@ class Recordings:
             raise StoreError(
                 f"Several recordings begin with {quoted(id)}, {names} among them.", hint="Give more of the id."
             )
-        raise self._unknown(id)
+        raise self._make_unknown_error(id)
 
     def has(self, id: str) -> bool:
         """Tell whether `find` would return a recording."""
@@ -389,7 +389,7 @@ class Recordings:
             return False
         return True
 
-    def _unknown(self, id: str) -> StoreError:
+    def _make_unknown_error(self, id: str) -> StoreError:
         # Enough to find a slip of the pen, without reading a large store.
         known = [row[0] for row in self._rows("SELECT id FROM rec_runs ORDER BY started DESC LIMIT 10000")]
         by_start = {each[: max(len(id), 1)]: each for each in reversed(known)}

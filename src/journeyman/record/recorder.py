@@ -545,7 +545,7 @@ class QueueWriter:
         until_s = batch[0][1] + _MOST_LATE_S if all(line.n for line, _, _ in batch) else 0.0
         pace = partial(self._with_rests, until_s)
         prepared = [self._rows.prepare(folder, line, item, lasts) for line, _, item in pace(batch)]
-        folded = folder.done(pace)
+        folded = folder.fold(pace)
         for line in {id(line): line for line, _, _ in batch if not line.n}.values():
             what = (line.id, line.kind, line.agent, self._owner, lasts.until, lasts.until, self._has_content)
             line.take_up(self._patiently((BEGIN, [(*what, line.started, line.started)]))[0])

@@ -381,7 +381,7 @@ class _Viewer:  # noqa: PLR0904 - one for each address
     async def say(self, request: Request) -> Response:
         """`Given` is taken; the answer is a `SteeringAnswer`."""
         id, signal = _id(request), adapter_of(Given).validate_json(await self._body(request))
-        _, durable = await self._reader.read(lambda source: source.stored([id]))  # who is not there is said so
+        _, durable = await self._reader.read(lambda source: source.find_all([id]))  # who is not there is said so
         return _json_response(await self._steering.say(id, signal, is_durable=bool(durable)))
 
     async def forget(self, request: Request) -> Response:
@@ -389,7 +389,7 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         ids = [*dict.fromkeys(adapter_of(Unwanted).validate_json(await self._body(request)).runs)]
         if len(ids) > MOST:
             raise ValueError(f"These are {len(ids):,} runs, and at most {MOST:,} are forgotten at once.")
-        found, durable = await self._reader.read(lambda source: source.stored(ids))  # who is not there is said so
+        found, durable = await self._reader.read(lambda source: source.find_all(ids))  # who is not there is said so
         if going := [run for run in found if run.status in GOES_ON or (run.id in durable and run.status == "died")]:
             first, *others = going
             told = f"The run {first.id} of {first.agent}"

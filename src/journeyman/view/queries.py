@@ -205,9 +205,9 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
     def _find(self, id: str) -> RecordedRun:
         for run in self.recordings.chosen("id = ?", (id,), unrecorded=True):
             return run
-        raise self._unknown(id)
+        raise self._make_unknown_error(id)
 
-    def _unknown(self, id: str) -> LookupError:
+    def _make_unknown_error(self, id: str) -> LookupError:
         return LookupError(f"{self.recordings.file.place} has no run {quoted(id[:80])}. It may have been forgotten.")
 
     def _to_document(self, run: RecordedRun) -> RunDocument:
@@ -238,9 +238,9 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         """Return the durable run with exactly this id, of which there is no recording."""
         for found in self.recordings.heads([id], _COLUMNS):
             return Row(**found)
-        raise self._unknown(id)
+        raise self._make_unknown_error(id)
 
-    def stored(self, ids: Sequence[str]) -> tuple[Sequence[RecordedRun], Sequence[str]]:
+    def find_all(self, ids: Sequence[str]) -> tuple[Sequence[RecordedRun], Sequence[str]]:
         """Return the runs with exactly these ids, recorded or not, and the ids of the durable runs among them.
 
         Raises:

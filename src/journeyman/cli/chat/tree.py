@@ -55,7 +55,7 @@ class ChatTree:
         """What the model is writing, when words of this response were shown as they came."""
         self._has_words = False
         self._seconds = 0.0
-        """How long this turn's runs took so far."""
+        """The seconds that this turn's runs took so far."""
 
     @property
     def growing(self) -> list[Line]:
