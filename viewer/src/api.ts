@@ -30,7 +30,7 @@ export interface Run {
   code: string | null; // The code of the failure; for a chat, that of its last turn.
   attempts: number; // How many attempts the outermost run made; for a chat, all its turns together.
   iterations: number; // How many model calls were made, including those of the runs inside.
-  calls: number | null; // How many tool calls were made, including those of the runs inside; None: nobody has recorded them.
+  calls: number | null; // The number of tool calls, with those of the runs inside; None: nobody has recorded them.
   children: number; // How many runs are inside.
   usage: Usage; // What all these runs used; its `cost` is None if the cost of any response is unknown.
   bytes: number; // About how many bytes it takes on the disk.
