@@ -28,7 +28,7 @@ from tests.test_architecture import FRONT_PAGE, room_of
 ITERATIONS: Final = 5
 MOST_ROOM_BORDERS: Final = 200
 """What the run may cross at most, between rooms."""
-MOST_WITH_ONE_CALL: Final = {"plain": (209, 123), "durable and recorded": (740, 457)}
+MOST_WITH_ONE_CALL: Final = {"plain": (208, 121), "durable and recorded": (740, 453)}
 """What a run with one call crosses at most, between modules and between rooms. These only fall."""
 
 Pair = tuple[str, str]
@@ -79,11 +79,15 @@ def _caller(frame: FrameType) -> str | None:
 
 
 async def count_stored(folder: Path, iterations: int) -> Crossings:
-    """Count what a durable run crosses that is recorded. What its threads do is not counted."""
+    """Count what a durable run crosses that is recorded. What its threads do is not counted. It is the least of several
+    runs: while a slow one goes on, the store is looked at more often."""
     agent = ours.counter(iterations)
     async with Durable(folder / "runs.db") as durable:
         with Recorder(folder / "recorded.db") as recorder:
-            return await count(lambda: durable.run(agent, PROMPT, runtime=Runtime(recorder=recorder)))
+            each = [
+                await count(lambda: durable.run(agent, PROMPT, runtime=Runtime(recorder=recorder))) for _ in "12345"
+            ]
+    return min(each, key=lambda found: found.modules.total())
 
 
 async def count(work: Contender) -> Crossings:

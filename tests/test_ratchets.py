@@ -196,7 +196,7 @@ def tables_named_elsewhere(modules: Sequence[Module]) -> int:
 
 
 COUNTS: Mapping[Callable[[Sequence[Module]], int], int] = {
-    **{bystander_questions: 54, casts: 114, context_variables: 8, repeated_classes: 0, repeated_names: 6},
+    **{bystander_questions: 53, casts: 114, context_variables: 8, repeated_classes: 0, repeated_names: 6},
     **{suppressions: 115, tables_named_elsewhere: 17},
 }
 """What is counted in the whole package, and how much of it there is at most."""

@@ -200,7 +200,7 @@ class Budget:
         self._note_limits()
 
     def __repr__(self) -> str:
-        limits = [f"{name}={amount!r}" for name, amount in limits_of(self).items() if amount is not None]
+        limits = [f"{name}={amount!r}" for name, amount in limits_of(self).items()]
         return f"Budget({', '.join(limits)})"
 
     def _note_limits(self) -> None:
@@ -365,9 +365,10 @@ class Budget:
         return BudgetRefused("cost", limit=self.cost or 0.0, used=used_cost, scope=self.scope, needed=cost)
 
 
-def limits_of(holder: Limits | Budget) -> dict[str, float | None]:
-    """Return the limits by their names: `tokens`, `cost`, `seconds` and `calls`; None: without limit."""
-    return {"tokens": holder.tokens, "cost": holder.cost, "seconds": holder.seconds, "calls": holder.calls}
+def limits_of(holder: Limits | Budget) -> dict[str, float]:
+    """Return the limits that are set, by their names: `tokens`, `cost`, `seconds` and `calls`."""
+    limits = {"tokens": holder.tokens, "cost": holder.cost, "seconds": holder.seconds, "calls": holder.calls}
+    return {name: most for name, most in limits.items() if most is not None}
 
 
 def open_budget(limits: Limits | Budget, *, scope: str, parent: Budget | None) -> Budget:

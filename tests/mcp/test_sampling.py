@@ -110,6 +110,12 @@ async def test_what_a_server_may_not_ask_is_told_to_it(older: str, question: obj
     assert why in said
 
 
-async def test_outside_of_a_run_there_is_no_model_to_ask() -> None:
+async def test_outside_of_a_run_and_before_its_first_request_there_is_no_model_to_ask() -> None:
     with pytest.raises(RuntimeError, match="Call ask_model from a tool"):
         await ask_model("Hello?")
+
+    async def ask_first(_: str) -> str:
+        return (await ask_model("Hello?")).unwrap()
+
+    early = await run(Agent(name="early", model=ScriptedModel(["Hi."]), system=ask_first), "Go.")
+    assert "Call ask_model from a tool" in str(early)

@@ -18,13 +18,12 @@ from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.chat.questions import Questions
 from journeyman.chat.turn import Turn
 from journeyman.chat.writer import DurableSession, SessionWriter, TurnLife, first_difference
-from journeyman.connect import connect
 from journeyman.errors import InvalidArguments, StoreError
 from journeyman.events import Callbacks, ContextCompacted, Listener
 from journeyman.history import History
 from journeyman.inbox import Inbox, Queue, Receipt, current_conversation, enter_conversation
 from journeyman.journal import Digests, RecordingSink, Section, SharedTape
-from journeyman.loop.prepare import begin, closing_of
+from journeyman.loop.prepare import begin, closing_of, prepare_to_compact
 from journeyman.loop.request import compact
 from journeyman.loop.run import carry_out
 from journeyman.loop.state import Options, Run, enter, run_context
@@ -188,11 +187,15 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         assert life is not None
 
         def adopt_run(run: Run, history: History) -> None:
-            turn.run, self.history, run.digests = run, history, self._digests
+            turn.run, self.history = run, history
 
         life.told = adopt_run
         life.around = lambda options: replace(
-            options, callbacks=self._callbacks, listeners=self.listeners, abort_note=lambda: turn.note
+            options,
+            callbacks=self._callbacks,
+            listeners=self.listeners,
+            abort_note=lambda: turn.note,
+            digests=self._digests,
         )
         enter(path=self._above)
         try:
@@ -233,6 +236,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
             going_on=self.inbox.hand_over if goes_on else None,
             abort_note=lambda: turn.note,
             numbers=self._numbers,
+            digests=self._digests,
             tape=self.tape,
         )
 
@@ -265,8 +269,7 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         self.n_runs += 1
         enter(path=self._above, run=self._run_above)
         run = begin(self.agent, self.input, self._options(Turn(self.agent.name), goes_on=True))
-        model = self.runtime.model or self.agent.model
-        run.model = connect(model) if isinstance(model, str) else model
+        run.prepared = prepare_to_compact(run)
         try:
             return await compact(run)
         finally:

@@ -45,7 +45,7 @@ from journeyman.loop.finish import END_STEP
 from journeyman.loop.prepare import begin, closing_of
 from journeyman.loop.results import dump_result
 from journeyman.loop.run import carry_out
-from journeyman.loop.state import Options, Origin, Run, enter
+from journeyman.loop.state import Options, Origin, Run, enter, last_handed_in
 from journeyman.loop.watch import begin_tape, end_tape
 from journeyman.result import Result, Success
 from journeyman.signals import PendingQuestion, Signal
@@ -633,7 +633,7 @@ class RunDriver:
         turn, result, body = self.turn, ending.result, None
         # Of a run with one life, to which nobody belongs, whoever drives it keeps the result.
         if self.keeps_steps or turn is not None or head.above is not None:
-            said = await dump_result(result, self.program.agent, written=run.hand_in.last_raw, keeps_history=False)
+            said = await dump_result(result, self.program.agent, written=last_handed_in(run), keeps_history=False)
             body = pack(encode_step(said, StepFacts(kind=END_STEP.kind)))
         if life.at_edge is not None:
             # A stop that came while the run went through old steps holds now, also where it ends before it has come to

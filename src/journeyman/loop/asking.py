@@ -28,17 +28,18 @@ async def ask_model(
         name: The name of the run inside, made as those of agents.
 
     Raises:
-        RuntimeError: no run goes on here.
+        RuntimeError: no run goes on here, or it has not begun to ask its model.
         ValueError: there is no message, or the last is not the user's.
     """
     above = run_context.get().run
-    if above is None:
+    if above is None or above.clock.prepared_s is None:
         raise RuntimeError("No run goes on here, so there is no model to ask. Call ask_model from a tool.")
+    longest = above.prepared.max_tokens
     agent = Agent(
         name=name,
-        model=above.model,
+        model=above.prepared.model,
         system=instructions,
-        settings=ModelSettings(max_tokens=min(max_tokens or above.max_tokens, above.max_tokens)),
+        settings=ModelSettings(max_tokens=min(max_tokens or longest, longest)),
         limits=Limits(attempts=1),
     )
     if isinstance(messages, str):

@@ -115,9 +115,9 @@ async def _take_all(run: Run, uses: Sequence[ToolUse]) -> None:
     """Reserve calls of the run's limits for all calls of a response at once, or refuse all of them. A call that an
     earlier life of the run has begun is counted already."""
     budget = run.attempt.budget
-    known = {key for key, _ in run.options.journal.stored(run.key("call/"))}
-    counted = [use for use in uses if use.name in run.calls.tools and use.name not in run.hand_in.tools]
-    n_open = len([use for use in counted if run.key(f"call/{use.id}") not in known])
+    known = {key for key, _ in run.options.journal.stored(run.attempt.key("call/"))}
+    counted = [use for use in uses if use.name in run.calls.tools and use.name not in run.prepared.hand_in.tools]
+    n_open = len([use for use in counted if run.attempt.key(f"call/{use.id}") not in known])
     is_taken = False
 
     async def take(_: Run) -> str:
@@ -193,7 +193,7 @@ async def _run_together(run: Run, group: Sequence[ToolUse]) -> list[Call]:
 
 def _kind_of_call(run: Run, use: ToolUse) -> ToolKind:
     """Return the kind of a call: of a tool of the agent's, of one that hands in, or of no known tool."""
-    own = run.hand_in.tools.get(use.name)
+    own = run.prepared.hand_in.tools.get(use.name)
     if own is not None:
         return own.kind
     return "tool" if use.name in run.calls.tools else "unknown"
@@ -202,7 +202,7 @@ def _kind_of_call(run: Run, use: ToolUse) -> ToolKind:
 def _resolve_call(run: Run, use: ToolUse) -> tuple[AnyTool | None, ToolUse]:
     """Return the tool that is called, if there is one, and the call under its name: a call of the tool that passes
     calls on is another spelling of one of the tool behind it."""
-    tool = None if use.name in run.hand_in.tools else run.calls.tools.get(use.name)
+    tool = None if use.name in run.prepared.hand_in.tools else run.calls.tools.get(use.name)
     return run.calls.passed_on.get(use.id, (tool, use))
 
 
@@ -255,7 +255,7 @@ async def _run_call(run: Run, use: ToolUse, reservation: Reservation) -> Call:
 
 
 async def _made_call(run: Run, use: ToolUse, reservation: Reservation) -> Call:
-    inbox, own, started = run.options.inbox, run.hand_in.tools.get(use.name), run.clock.now()
+    inbox, own, started = run.options.inbox, run.prepared.hand_in.tools.get(use.name), run.clock.now()
     if reservation.is_known:
         outcome: Outcome | None = await recall_outcome(run, use, reservation)
     elif run.calls.stop is not None:
@@ -264,10 +264,14 @@ async def _made_call(run: Run, use: ToolUse, reservation: Reservation) -> Call:
         outcome = await settle_outcome(run, reservation, Outcome.failure("over_budget", run.calls.refusal))
     # Not what an earlier life has begun, or has asked about: the model would be told that it was not made, and its
     # effects would come twice.
-    elif inbox is not None and inbox.has_steering and not any(run.options.journal.stored(run.key(f"call/{use.id}/"))):
+    elif (
+        inbox is not None
+        and inbox.has_steering
+        and not any(run.options.journal.stored(run.attempt.key(f"call/{use.id}/")))
+    ):
         outcome = await settle_outcome(run, reservation, Outcome.failure("skipped", SKIPPED))
     elif own is None:
-        if run.tape is not None:
+        if run.watch is not None:
             await wait_while_held(run)
         outcome = await _outcome(run, use, reservation)
     else:
@@ -294,7 +298,7 @@ async def recall_outcome(run: Run, use: ToolUse, reservation: Reservation) -> Ou
     except OutcomeUnknown as unknown:
         return await settle_outcome(run, reservation, Outcome.failure("interrupted", f"Error: {unknown}"))
     # Neither its tool nor its approver is asked again.
-    asked = run.options.journal.stored(run.key(f"call/{use.id}/approval/"))
+    asked = run.options.journal.stored(run.attempt.key(f"call/{use.id}/approval/"))
     recall_runs(run, *[facts_of_step(stored) for _, stored in asked], *([] if step.known is None else [step.known]))
     return outcome
 
@@ -377,7 +381,7 @@ async def call_through_gates(
         refused = error_result(invalid)
         told = quoting(refused.text, use.malformed, may_be_quoted=tool.may_be_quoted)
         return Outcome(replace(refused, content=told), "invalid_input")
-    guard = run.guard
+    guard = run.prepared.guard
     if not (guard.gates or tool.call_path.gates):
         return await _do_as_step(run, reservation, lambda: work(run, tool, use, arguments))
     box = None if tool.find_box is None else await guard.find_box(tool.find_box, own=tool.call_path.gates)
@@ -424,7 +428,7 @@ async def _may_keep(run: Run, tool: AnyTool, use: ToolUse, startup_files: Sequen
     # The step of the call holds what comes of the answer. To wait there for one from elsewhere would lose the output of
     # the command with this process.
     approve = _approver(run, is_in_step=True)
-    allowed = await run.guard.consult(asked, approve, own=tool.call_path.gates)
+    allowed = await run.prepared.guard.consult(asked, approve, own=tool.call_path.gates)
     return not isinstance(allowed, Deny | Stop) and allowed.digest == asked.digest
 
 
@@ -450,7 +454,7 @@ async def _do_as_step(run: Run, reservation: Reservation, work: Callable[[], Awa
 def _approver(run: Run, *, is_in_step: bool = False) -> Approver | None:
     """Return the approver for what a gate asks, held to the time that the limits give; its answers are recorded. Where
     the program names none, a journal may wait for an answer from elsewhere, and stores it."""
-    approve, seconds, outside = run.guard.approve, run.agent.limits.approval_seconds, outside_of(run)
+    approve, seconds, outside = run.prepared.guard.approve, run.agent.limits.approval_seconds, outside_of(run)
     if run.options.journal.waits and not is_in_step:
         return _note_answers(run, _stored_approver(run, run.options.journal, approve, seconds))
     if approve is None and outside is not None and outside.questions.asks_outside():
@@ -597,7 +601,7 @@ async def _run_handler(
         return Outcome(result, "rejected")
     if context is not None:
         # After the result was made: a value that cannot be sent is a failure, and a failing call changes no state.
-        run.states.adopt(context)
+        run.prepared.states.adopt(context)
     return Outcome(result)
 
 
@@ -632,7 +636,7 @@ def _context(run: Run, tool: AnyTool, use: ToolUse) -> ToolContext[Any]:
         attempt=run.attempt.number,
         iteration=run.attempt.iteration,
         abort=run.abort,
-        states=run.states,
+        states=run.prepared.states,
         progress=lambda message, part: call_in(run.scope.loop, partial(_show_progress, run, use, message, part)),
         refuse=lambda sandbox, refused: call_in(run.scope.loop, partial(_show_refusal, run, use, sandbox, refused)),
         judge=partial(_may_keep, run, tool, use),
@@ -769,7 +773,7 @@ async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float 
         result = replace(result, untrusted=True)
     # As it will be sent, not as it was made: gates and listeners have to see the model's words.
     result = run.history.answer(result)
-    if run.guard.memories and kind == "tool":
+    if run.prepared.guard.memories and kind == "tool":
         seen = make_seen_result(
             _resolve_call(run, use)[1],
             result,
@@ -777,13 +781,13 @@ async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float 
             n_model_calls=run.ledger.n_model_calls,
             may_have_run=outcome.error not in _NOT_RUN or outcome.error == "timeout",
         )
-        run.guard.see(seen)
+        run.prepared.guard.see(seen)
     if run.agent.limits.tool_failures is not None and kind in ("tool", "unknown"):
         _count_failure(run, _resolve_call(run, use)[1].name, outcome)
     run.calls.announced.pop(use.id, None)
     run.calls.passed_on.pop(use.id, None)
     run.ledger.count(kind, use.name, error=outcome.error, cached=outcome.cached, duration_s=duration_s)
-    if run.tape is not None:
+    if run.watch is not None:
         note_outcome(run, use, outcome)
     await run.tell(
         lambda: ToolFinished(

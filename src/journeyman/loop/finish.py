@@ -32,7 +32,7 @@ from journeyman.journal import END, Journal, TypedCodec
 from journeyman.loop.calls import finish
 from journeyman.loop.replay import StepCodec
 from journeyman.loop.results import dump_result, load_result
-from journeyman.loop.state import Finished, Outcome, Run, call_with_deps
+from journeyman.loop.state import Finished, Outcome, Run, call_with_deps, last_handed_in
 from journeyman.loop.validation import complete_layer
 from journeyman.narrowing import is_group
 from journeyman.result import Failure, Metadata, Result, Success
@@ -114,7 +114,9 @@ def left_behind(run: Run) -> Run:
     rest = copy(run)
     # The work goes on with the old object, and cannot be stopped from writing into it. It gets a history that nobody
     # reads.
-    run.history, run.watch, run.tape, run.guard = History(), None, None, NO_GUARD
+    run.history, run.watch = History(), None
+    if run.clock.prepared_s is not None:
+        run.prepared = replace(run.prepared, guard=NO_GUARD)
     run.options = replace(run.options, store_step=None, inbox=None)
     calls = tuple(rest.calls.announced.values())
     for id, name in [(use.id, use.name) for use in calls] or [(None, None)]:
@@ -146,7 +148,7 @@ async def conclude(run: Run, ended: Finished | ErrorInfo | None) -> Result[Any]:
             state = (
                 None
                 if run.agent.final_state is None
-                else call_with_deps(run, run.agent.final_state, run.states.copied())
+                else call_with_deps(run, run.agent.final_state, run.prepared.states.copied())
             )
             state = await state if is_awaited(state) else state
         except BaseException as error:
@@ -195,8 +197,8 @@ async def _close(run: Run) -> None:
     note = run.options.abort_note
     if note is not None and run.history.expects_answer:
         words = note() if run.scope.cause == "abort" else ""
-        if run.cut:
-            words = f"{words}\n{CUT}\n{run.cut}".strip()
+        if run.attempt.cut:
+            words = f"{words}\n{CUT}\n{run.attempt.cut}".strip()
         if words:
             run.history.say(Text(words))
     await run.tell_message(run.history.close(INTERRUPTED))
@@ -228,7 +230,7 @@ def _make_result(run: Run, ended: Finished | ErrorInfo, state: object) -> Succes
 
 
 def _candidate(run: Run) -> JsonObject | str | None:
-    raw = run.hand_in.last_raw
+    raw = last_handed_in(run)
     if raw is None or run.agent.plan.output is None:
         return raw
     try:
@@ -328,7 +330,7 @@ async def _store_end(run: Run, journal: Journal, result: Success[Any] | Failure)
         code = result.code if isinstance(result, Failure) else "success"
         if run.above is None:
             return code
-        written = run.hand_in.last_raw if run.agent.plan.outputs.is_what_is_written else None
+        written = last_handed_in(run) if run.agent.plan.outputs.is_what_is_written else None
         document: JsonValue = from_json(await dump_result(result, run.agent, written=written))
         return _End(code=code, result=document, usage=run.ledger.usage, calls_below=run.ledger.calls_below)
 
@@ -340,10 +342,10 @@ async def _store_end(run: Run, journal: Journal, result: Success[Any] | Failure)
 
 async def _told_result(run: Run, result: Success[Any] | Failure) -> Result[Any]:
     """Tell how the run ended; what goes wrong in the telling is part of the result too."""
-    run.is_told = True
     watch = run.watch
     if watch is None:
         return result
+    watch.is_over = True
     if isinstance(result, Success):
         # A listener that changes what it hears must not change what the caller gets.
         output = await do_aside(result.output, own_copy)

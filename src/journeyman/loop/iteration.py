@@ -79,13 +79,13 @@ async def iterate(run: Run) -> Iterated | ErrorInfo:
     if isinstance(response, ErrorInfo):
         return response
     said = run.history.respond(response.content)
-    run.cut = ""
+    run.attempt.cut = ""
     # An answer of calls alone, or of blanks, does not replace the last words that said something: a failure gives
     # these.
     run.answer = (said.text.strip() and said.text if said is not None else "") or run.answer
     # The view is measured with the answer in the history, and the answer is stored before any of its calls has an
     # effect.
-    run.view.measure(response.usage, run.history.messages)
+    run.prepared.view.measure(response.usage, run.history.messages)
     if run.options.store_step is not None:
         await run.options.store_step()
     await run.tell_message(said)
@@ -95,7 +95,7 @@ async def iterate(run: Run) -> Iterated | ErrorInfo:
             stop_reason=response.stop_reason,
             text=said.text if said is not None else "",
             usage=run.ledger.call_usage,
-            model=response.model or run.model.name,
+            model=response.model or run.prepared.model.name,
         )
     )
     if any([type(block) is Opaque or (type(block) is Text and block.extra) for block in response.content]):
@@ -121,7 +121,7 @@ async def _tell_hosted(run: Run, response: Response) -> None:
     turn = takewhile(lambda message: message.role == "assistant", reversed(run.history.messages))
     before = [block for message in reversed([*turn][1:]) for block in message.content]
     for call in hosted_calls(response.content, before=before):
-        run.guard.see(make_seen_hosted_call(call, n_model_calls=run.ledger.n_model_calls - 1))
+        run.prepared.guard.see(make_seen_hosted_call(call, n_model_calls=run.ledger.n_model_calls - 1))
         await run.tell(partial(HostedToolRan, **iteration_place(run), call=call))
 
 
@@ -165,7 +165,7 @@ async def _hear(run: Run, inbox: Inbox) -> None:
         answers = iteration_key(step.attempt, step.iteration, "model")
         is_said = inbox.has_news and not any(True for _ in run.options.journal.stored(answers))
     if is_said:
-        run.guard.hear(run.history.say(*await decide_once(run, step, take, codec=CONTENT)))
+        run.prepared.guard.hear(run.history.say(*await decide_once(run, step, take, codec=CONTENT)))
 
 
 def _answer_unrun(run: Run, response: Response) -> None:
@@ -185,7 +185,7 @@ async def ask(run: Run) -> Response | ErrorInfo:
     if over is not None:
         return run.ending(over)
     try:
-        response = await _ask_model(run, run.max_tokens, step="model")
+        response = await _ask_model(run, run.prepared.max_tokens, step="model")
         longer = _longer_answer(run, response)
         return response if longer is None else await _ask_model(run, longer, step="model/extended")
     except BudgetRefused as refused:
@@ -202,14 +202,14 @@ def _longer_answer(run: Run, response: Response) -> int | None:
     if explain_cut(run, response).cut_by != "max_tokens":
         return None  # it would be cut at the same place
     # A provider refuses a request for more than the model's longest answer.
-    longer = min(longer, facts_of(run.model).max_output_tokens or longer)
-    return longer if longer > run.max_tokens else None
+    longer = min(longer, facts_of(run.prepared.model).max_output_tokens or longer)
+    return longer if longer > run.prepared.max_tokens else None
 
 
 def _ask_model(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object, Response]:
     run.attempt.asked_by = "max_tokens"
-    if isinstance(run.view, CompactedView):
-        return _ask_fitting(run, run.view, max_tokens, step=step)
+    if isinstance(run.prepared.view, CompactedView):
+        return _ask_fitting(run, run.prepared.view, max_tokens, step=step)
     return _send(run, _model_call(run, max_tokens), step=step)
 
 
@@ -237,29 +237,30 @@ def _fitting_call(run: Run, view: CompactedView, max_tokens: int) -> ModelCall:
 
 def _model_call(run: Run, max_tokens: int) -> ModelCall:
     """Return the call that sends the view."""
-    settings, convert = run.agent.settings, run.view.compaction.transform_messages
+    settings, view = run.agent.settings, run.prepared.view
+    convert = view.compaction.transform_messages
     request = Request(
-        prefix=run.view.prefix,
-        messages=run.view.messages if convert is None else convert(run.view.messages),
-        settings=settings if max_tokens <= run.max_tokens else replace(settings, max_tokens=max_tokens),
+        prefix=view.prefix,
+        messages=view.messages if convert is None else convert(view.messages),
+        settings=settings if max_tokens <= run.prepared.max_tokens else replace(settings, max_tokens=max_tokens),
         max_tokens=max_tokens,
         # The pieces of an answer cost an object each: they are made only where somebody hears them.
-        deltas=run.watch is not None and (run.watch.is_heard or (run.tape is not None and run.tape.wants_words)),
+        deltas=run.watch is not None and run.watch.wants_words,
     )
     asked = taps_of(run)
     on_part = _shower(run) if request.deltas else None if asked is None else _shower(run, shows_pieces=False)
-    return ModelCall(run.model, request, run.ledger.spend, lambda: run.view.tokens, on_part, asked)
+    return ModelCall(run.prepared.model, request, run.ledger.spend, lambda: view.tokens, on_part, asked)
 
 
 def _send(run: Run, call: ModelCall, *, step: str) -> Coroutine[object, object, Response]:
     """Make a call, under its name in the journal and within the budget. Without both, it goes straight to the
     retries."""
-    run.attempt.asked_max_tokens = call.request.max_tokens or run.max_tokens
+    run.attempt.asked_max_tokens = call.request.max_tokens or run.prepared.max_tokens
     if run.options.runtime.journal is None and not run.attempt.budget.limits_spending:
         return respond(
             call.model,
             call.request,
-            retries=run.retries,
+            retries=run.prepared.retries,
             spent=run.ledger.spend,
             on_part=call.on_part,
             on_cut=run.cut_off,
@@ -341,27 +342,27 @@ def _shower(run: Run, *, shows_pieces: bool = True) -> Callable[[Part], None]:
         if isinstance(part, Restarted):
             written.clear()
             prose = ObjectFinder()
-        if isinstance(part, TextPart) and run.hand_in.mode == "prompted":
+        if isinstance(part, TextPart) and run.prepared.hand_in.mode == "prompted":
             events = _prose_events(run, part.text, prose)
         else:
             events = (_event(run, part, written),)
         for event in events:
-            if event is not None and run.watch is not None:
-                run.watch.show(event)
+            if event is not None:
+                run.show(lambda event=event: event)
 
     return show
 
 
 def _event(run: Run, part: Part, written: dict[str, str]) -> Event | None:
     match part:
-        case TextPart(text) if run.hand_in.mode == "native":
+        case TextPart(text) if run.prepared.hand_in.mode == "native":
             return _output_so_far(run, InputPart("", "", text), written)
         case TextPart(text):
             return TextDelta(path=run.path, text=text)
         case ThinkingPart(text):
             return ThinkingDelta(path=run.path, text=text)
         case InputPart(id, name, json):
-            own = run.hand_in.tools.get(name)
+            own = run.prepared.hand_in.tools.get(name)
             if own is not None and own.kind == "output":
                 return _output_so_far(run, part, written)
             return ToolInputDelta(path=run.path, tool_use_id=id, tool_name=name, json=json)

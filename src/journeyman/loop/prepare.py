@@ -35,7 +35,7 @@ from journeyman.events.json_form import plain
 from journeyman.gate import NO_GUARD, ChecksTools, Gate, GateWithDeps, current_guard, guard_for
 from journeyman.history import History
 from journeyman.inbox import Inbox, Outside
-from journeyman.journal import Journal, TypedCodec
+from journeyman.journal import Digests, Journal, RecordingSink, TypedCodec
 from journeyman.loop.replay import CONTENT, TEXTS, decide_once, difference, first_state, recall
 from journeyman.loop.request import view_of
 from journeyman.loop.state import (
@@ -43,7 +43,10 @@ from journeyman.loop.state import (
     Calls,
     Children,
     Clock,
+    HandIn,
+    Objection,
     Options,
+    PreparedRun,
     Run,
     RunContext,
     call_with_deps,
@@ -51,7 +54,6 @@ from journeyman.loop.state import (
     current_tally,
     input_for_functions,
     iteration_place,
-    outside_of,
     run_context,
 )
 from journeyman.loop.submission import hand_in_of
@@ -81,12 +83,13 @@ from journeyman.tools.schema import CheckedValue
 from journeyman.tools.signature import positional_parameters
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Audio, Base64, Document, Effect, Image, Message, RunPath, Text, ToolUse, Url, UserContent
+from journeyman.window import CompactedView
 
 _log = logging.getLogger("journeyman")
-_MODES: Final[Mapping[str, OutputMode]] = {"tool": "tool", "native": "native", "prompted": "prompted"}
-UNKNOWN_MAX_TOKENS = 8_192
+UNKNOWN_MAX_TOKENS: Final = 8_192
 """The longest answer asked for from a model whose maximum is not known. One has to be named: the Messages API takes
 no request without it, and refuses one above the model's own maximum."""
+_MODES: Final[Mapping[str, OutputMode]] = {"tool": "tool", "native": "native", "prompted": "prompted"}
 
 
 def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
@@ -115,7 +118,6 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
         wrong.append(_wrong_history(options.history, wrong_history))
     if agent.gate is not None or options.runtime.gate is not None:
         wrong += _rules_without_effect(agent, options.runtime.gate)
-    default_retries = 2 if len(path) == 1 and is_callers else 0  # no run inside another repeats a request
     run = Run(
         agent=agent,
         input=input,
@@ -131,17 +133,13 @@ def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
         budget=budget,
         ledger=Ledger(None if above is None else above.ledger, beside=options.ledger_beside),
         history=history,
-        wrong=tuple(wrong),
-        wrong_cause=wrong_history,
-        hand_in=hand_in_of(agent),
-        retries=default_retries if agent.limits.request_retries is None else agent.limits.request_retries,
+        objection=Objection(tuple(wrong), wrong_history),
         attempt=Attempt(0, started_s, budget),
-        guard=NO_GUARD,  # until it is known what guards the calls
         calls=Calls(agent.plan.tools, tally=None if above is None else current_tally.get()),
     )
     if (watch := run.watch) is not None:
-        run.tape, journal = watch.tape, options.journal
-        if watch.owns_tape and (outside := outside_of(run)) is not None:
+        journal = options.journal
+        if watch.own_tape and (outside := watch.own_tape.outside) is not None:
             _hear_outside(run, outside)
         if journal.is_replaying():
             watch.is_muted = _mute_of(run, watch, journal)
@@ -372,9 +370,9 @@ def _watch(agent: Agent[Any, Any, Any], options: Options, path: RunPath, above: 
     tapes = [options.tape, *[each.tape for each in (above, options.watch_above) if each is not None]]
     tape = next((each for each in tapes if each is not None), None)
     runtime = options.runtime
-    owns_tape = tape is None and (runtime.recorder is not None or runtime.telemetry is not None)
-    if owns_tape:
-        tape = begin_tape(runtime, "run", agent.name)
+    own_tape: RecordingSink | None = None
+    if tape is None and (runtime.recorder is not None or runtime.telemetry is not None):
+        tape = own_tape = begin_tape(runtime, "run", agent.name)
     above = above if above is not None and above.is_heard else options.watch_above
     is_watched = options.listeners or options.callbacks is not None or agent.on_message is not None
     if not is_watched and above is None and tape is None:
@@ -385,7 +383,7 @@ def _watch(agent: Agent[Any, Any, Any], options: Options, path: RunPath, above: 
         callbacks=options.callbacks or NO_CALLBACKS,
         above=above,
         tape=tape,
-        owns_tape=owns_tape,
+        own_tape=own_tape,
         max_attempts=agent.limits.attempts if options.max_attempts is None else options.max_attempts,
         max_iterations=agent.limits.iterations,
     )
@@ -417,8 +415,8 @@ class Unprepared(Exception):
         self.ending = ErrorInfo(context, cause=cause)
 
 
-async def prepare(run: Run) -> None:
-    """Make the run ready for its first model call.
+async def prepare(run: Run) -> PreparedRun:
+    """Make what the run needs for its first model call.
 
     Raises:
         Unprepared: the run cannot begin.
@@ -427,27 +425,28 @@ async def prepare(run: Run) -> None:
     await run.scope.checkpoint()
     is_quick = isinstance(run.input, str | CheckedValue)
     run.input = _own_input(run, run.input) if is_quick else await do_aside(run.input, partial(_own_input, run))
-    run.model = _resolved_model(run)
-    run.stop_guard, plan = await _stop_guard(run), run.agent.plan
+    plan, hand_in = run.agent.plan, hand_in_of(run.agent)
+    model = _resolved_model(run, hand_in.mode)
+    stop_guard = await _stop_guard(run)
     # Before any step is taken from the journal: another run's steps would answer this one.
     other = await difference(run)
     if other is not None:
         raise Unprepared(InvalidInputContext(issues=(f"{other}. Give each run a journal of its own",)))
-    run.states = States(run=await _run_state(run))
+    states = States(run=await _run_state(run))
     system = await (
         decide_once(run, RunStep(key="system", kind="system"), _system_texts, codec=TEXTS)
         if callable(plan.system)
         else _system_texts(run)
     )
-    prompt = await _said_first(run)
+    prompt = await _said_first(run, model)
     if prompt:
         # Anthropic refuses a user's text while its own tool still waits for a result.
         run.history.forget_server_calls()
         prompt = run.history.say(*prompt)
-    specs = await _specs_of_toolsets(run) if plan.sources else plan.specs
-    run.view = view_of(run, _prefix(run, system, specs))
+    specs = await _specs_of_toolsets(run, model, hand_in) if plan.sources else plan.specs
+    view = view_of(run, model, _prefix(run, model, system, specs, mode=hand_in.mode))
     gates: list[Gate | GateWithDeps[Any]] = _list_gates((run.agent.gate, run.options.runtime.gate))
-    run.guard = guard_for(
+    guard = guard_for(
         gates,
         run.options.runtime.approver,
         path=run.path,
@@ -455,22 +454,56 @@ async def prepare(run: Run) -> None:
         deps=run.deps,
         takes_deps=plan.takes_deps,
     )
-    if run.guard.memories:
+    if guard.memories:
         known = run.calls.tools
-        run.guard.recall(run.history.messages, lambda name: name not in known or bool(known[name].untrusted))
-        run.guard.hear([text for text in system if text.origin is not None])
-        run.guard.hear(prompt)
-        describe_tools(run)
-    if run.tape is not None:
-        limits = {name: most for name, most in limits_of(run.agent.limits).items() if most is not None}
-        run.tape.hear(Input(path=run.path, input=plain(run.task), limits=limits))
-    run.clock.prepared_s = run.clock.now()
+        guard.recall(run.history.messages, lambda name: name not in known or bool(known[name].untrusted))
+        guard.hear([text for text in system if text.origin is not None])
+        guard.hear(prompt)
+        describe_tools(run, guard)
+    run.record(lambda: Input(path=run.path, input=plain(run.task), limits=limits_of(run.agent.limits)))
+    return PreparedRun(
+        model=model,
+        max_tokens=_longest_answer(run, model),
+        retries=_request_retries(run),
+        hand_in=hand_in,
+        view=view,
+        guard=guard,
+        stop_guard=stop_guard,
+        states=states,
+        digests=run.options.digests or Digests(),
+    )
 
 
-async def _specs_of_toolsets(run: Run) -> tuple[ToolSpec, ...]:
+def _request_retries(run: Run) -> int:
+    given, origin = run.agent.limits.request_retries, run.options.origin
+    if given is not None:
+        return given
+    # No run inside another repeats a request.
+    return 2 if len(run.path) == 1 and (origin is None or origin.mode == "batch") else 0
+
+
+def _longest_answer(run: Run, model: Model) -> int:
+    return run.agent.settings.max_tokens or facts_of(model).max_output_tokens or UNKNOWN_MAX_TOKENS
+
+
+def prepare_to_compact(run: Run) -> PreparedRun:
+    """Make what the run needs to make its conversation shorter, and for nothing else.
+
+    Raises:
+        ModelUnavailable: there is no such model.
+    """
+    model, known = run.options.runtime.model or run.agent.model, run.history.view
+    model = connect(model) if isinstance(model, str) else model
+    prefix = known.prefix if isinstance(known, CompactedView) else Prefix(tools=run.agent.plan.specs)
+    hand_in, view, longest = hand_in_of(run.agent), view_of(run, model, prefix), _longest_answer(run, model)
+    retries = _request_retries(run)
+    return PreparedRun(model=model, max_tokens=longest, retries=retries, hand_in=hand_in, view=view, guard=NO_GUARD)
+
+
+async def _specs_of_toolsets(run: Run, model: Model, hand_in: HandIn) -> tuple[ToolSpec, ...]:
     """Ask the toolsets that are asked once, and return the tools as the model sees them."""
     try:
-        specs = await ask_toolsets(run, RunStep(key="tools", kind="tools"))
+        specs = await ask_toolsets(run, RunStep(key="tools", kind="tools"), model, hand_in)
     except ToolsetFailed as failed:
         raise Unprepared(failed.context, failed.__cause__) from failed
     if not is_asked_again(run):
@@ -480,48 +513,55 @@ async def _specs_of_toolsets(run: Run) -> tuple[ToolSpec, ...]:
     return specs
 
 
-def _prefix(run: Run, system: tuple[Text, ...], specs: Sequence[ToolSpec]) -> Prefix:
+def _prefix(
+    run: Run, model: Model, system: tuple[Text, ...], specs: Sequence[ToolSpec], *, mode: OutputMode | None
+) -> Prefix:
     """Return what each request begins with, for the way in which the output is handed in."""
-    plan, mode = run.agent.plan, run.hand_in.mode
+    plan = run.agent.plan
     return Prefix(
         system=(*system, plan.outputs.words) if mode == "prompted" else system,
-        tools=sent_tools(specs, loads_tools=facts_of(run.model).loads_tools) or retired_tools(run.history),
+        tools=sent_tools(specs, loads_tools=facts_of(model).loads_tools) or retired_tools(run.history),
         output=plan.outputs.format if mode == "native" else None,
         is_shared=not (callable(plan.system) or plan.sources),
     )
 
 
-async def choose_output(run: Run) -> None:
-    """Choose how the output is handed in, if the agent leaves that to the model's facts; in a run that goes on, as in
-    its first life."""
+async def adapt_to_server(run: Run, prepared: PreparedRun) -> PreparedRun:
+    """Return what was prepared, with what the model's facts say once its server runs: how long an answer may be, and,
+    if the agent leaves that to them, how the output is handed in; in a run that goes on, as in its first life."""
+    model = prepared.model
+    if (longest := _longest_answer(run, model)) != prepared.max_tokens:
+        prepared = replace(prepared, max_tokens=longest)
     if run.agent.plan.outputs.mode != "auto":
-        return
+        return prepared
 
-    async def choose(run: Run) -> str:
-        return choose_mode(facts_of(run.model))
+    async def choose(_: Run) -> str:
+        return choose_mode(facts_of(model))
 
     step = RunStep(key="output_mode", kind="output_mode")
     chosen = await decide_once(run, step, choose, codec=TypedCodec[str](str))
     mode = _MODES[chosen]
-    _log.info("%s: %s:%s hands in by mode=%r", run.path[-1], run.model.provider, run.model.name, mode)
+    _log.info("%s: %s:%s hands in by mode=%r", run.path[-1], model.provider, model.name, mode)
     run.record(lambda: OutputModeChosen(path=run.path, mode=mode))
-    if mode != "tool":
-        run.hand_in = hand_in_of(run.agent, mode)
-        before, hands_in = run.view.prefix, run.agent.plan.outputs.hands_in
-        helpers = [spec for spec in before.tools if not hands_in(spec.name)]
-        run.view = view_of(run, _prefix(run, before.system, helpers))
+    if mode == "tool":
+        return prepared
+    before, hands_in = prepared.view.prefix, run.agent.plan.outputs.hands_in
+    helpers = [spec for spec in before.tools if not hands_in(spec.name)]
+    view = view_of(run, model, _prefix(run, model, before.system, helpers, mode=mode))
+    return replace(prepared, hand_in=hand_in_of(run.agent, mode), view=view)
 
 
 _PROMPT: Final = RunStep(key="prompt", kind="said")
 
 
-async def _said_first(run: Run) -> tuple[UserContent, ...]:
+async def _said_first(run: Run, model: Model) -> tuple[UserContent, ...]:
     """Return the prompt, or what is said instead of one; what is not fixed, as it was in the first life of the run."""
     if run.options.going_on is None:
         # At an address, something else may be found in another life of the run.
         has_address = any(not isinstance(each, Text) and isinstance(each.source, Url) for each in content_of(run))
         is_fixed = not callable(run.agent.prompt) and not has_address
-        return await (_prompt(run) if is_fixed else decide_once(run, _PROMPT, _prompt, codec=CONTENT))
+        make = partial(_prompt, model=model)
+        return await (make(run) if is_fixed else decide_once(run, _PROMPT, make, codec=CONTENT))
     waiting = tuple(run.options.going_on())
 
     async def take_waiting(_: Run) -> tuple[UserContent, ...]:
@@ -534,17 +574,17 @@ def _own_input(run: Run, given: object) -> object:
     """Return the input, checked. In a copy: functions of the agent get it, and the caller may hold the object."""
     lack = lacks_deps(run.deps, run.agent.deps)
     issues: tuple[str, ...] = () if lack is None else (lack,)
-    cause: Exception | None = run.wrong_cause
+    wrong, cause = run.objection
     try:
         checked = run.agent.plan.input.check(given)
     except InvalidArguments as invalid:
         checked, issues, cause = None, (*issues, *invalid.issues), cause or invalid
-    if issues or run.wrong:
-        raise Unprepared(InvalidInputContext(issues=(*run.wrong, *issues)), cause) from cause
+    if issues or wrong:
+        raise Unprepared(InvalidInputContext(issues=(*wrong, *issues)), cause) from cause
     return checked if isinstance(given, CheckedValue) else own_copy(checked)
 
 
-def _resolved_model(run: Run) -> Model:
+def _resolved_model(run: Run, mode: OutputMode | None) -> Model:
     model = run.options.runtime.model or run.agent.model
     if isinstance(model, str):
         try:
@@ -553,7 +593,7 @@ def _resolved_model(run: Run) -> Model:
             raise Unprepared(ModelUnavailableContext.of(error), error) from error
     if run.budget.limits_cost and facts_of(model).price is None:
         raise Unprepared(ModelUnavailableContext.of(make_no_price_error(model)))
-    if run.hand_in.mode == "native" and facts_of(model).native_output is False:
+    if mode == "native" and facts_of(model).native_output is False:
         hint = "Use Output(…, mode='tool'), or another model."
         lacks = ModelUnavailable("it has no native output", model=f"{model.provider}:{model.name}", hint=hint)
         raise Unprepared(ModelUnavailableContext.of(lacks))
@@ -626,9 +666,9 @@ async def _system_texts(run: Run) -> tuple[Text, ...]:
     return texts
 
 
-async def _prompt(run: Run) -> tuple[UserContent, ...]:
+async def _prompt(run: Run, model: Model) -> tuple[UserContent, ...]:
     prompt, given = run.agent.prompt, run.input
-    content = await _sendable(run, content_of(run))
+    content = await _sendable(model, content_of(run))
     if prompt is not None:
         files = [block for block in content if not isinstance(block, Text)]
         return (*await _make_prompt(run, "user", prompt, await input_for_functions(run)), *files)
@@ -639,15 +679,15 @@ async def _prompt(run: Run) -> tuple[UserContent, ...]:
     return (Text((await do_aside(given, run.agent.plan.input.dump)).decode()),)
 
 
-async def _sendable(run: Run, content: tuple[UserContent, ...]) -> tuple[UserContent, ...]:
+async def _sendable(model: Model, content: tuple[UserContent, ...]) -> tuple[UserContent, ...]:
     """Return the content of the input as the model takes it: files that it cannot fetch by itself are fetched.
 
     What cannot be sent ends the run here, with every reason. Of a model that does not say what it takes, everything is
     tried.
     """
-    media, name = facts_of(run.model).media, f"{run.model.provider}:{run.model.name}"
-    if media is None or not content:
+    if not content or (media := facts_of(model).media) is None:
         return content
+    name = f"{model.provider}:{model.name}"
     # All of them, and here, where nothing is spent yet: a provider names one fault at a time, after the upload.
     issues: list[str] = []
     blocks: list[UserContent] = []

@@ -261,7 +261,7 @@ class OutcomeCodec:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._before = replace(run.states)
+        self._before = replace(run.prepared.states)
 
     def encode(self, value: Outcome) -> bytes:
         stored = _Stored(value.result, value.error, value.cached, value.stop, value.made)
@@ -280,19 +280,21 @@ class OutcomeCodec:
         fields: dict[str, Any] = from_json(data)
         for name, codec, _ in self._states():
             if name in fields:
-                setattr(self._run.states, name, codec.decode(to_json(fields[name])))
+                setattr(self._run.prepared.states, name, codec.decode(to_json(fields[name])))
         stored = adapter_of(_Stored).validate_python(fields)
         return Outcome(stored.result, stored.error, stored.cached, stored.stop, stored.made)
 
     def _states(self) -> Iterator[tuple[str, StateCodec, object]]:
-        agent, states = self._run.agent, self._run.states
+        agent, states = self._run.agent, self._run.prepared.states
         yield "run", StateCodec(agent.run_state, states.run), states.run
         yield "attempt", StateCodec(agent.attempt_state, states.attempt), states.attempt
 
 
 def note_outcome(run: Run, use: ToolUse, outcome: Outcome) -> None:
     """Record what no event tells of a call: the kind of its failure, and the states that have changed with it."""
-    states, calls = run.states, run.calls
+    if run.tape is None:
+        return
+    states, calls = run.prepared.states, run.calls
     known, calls.recorded_states = calls.recorded_states, (states.run, states.attempt)
     if outcome.error is None and states.run is known[0] and states.attempt is known[1]:
         return

@@ -71,13 +71,12 @@ class ModelCall:
 
 def taps_of(run: Run) -> Callable[[Model, Request], Tap] | None:
     """Return a function that makes a tap for each request which the run makes here; None where nothing is recorded."""
-    tape, watch, where = run.tape, run.watch, (run.path, run.place)
-    if tape is None:
+    watch, where = run.watch, (run.path, run.place)
+    if watch is None or (tape := watch.tape) is None:
         return None
 
     def tap(model: Model, request: Request) -> Tap:
-        if watch is not None:
-            watch.unmute()
+        watch.unmute()
         return tape.tap(where, model, request)
 
     return tap
@@ -110,7 +109,7 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
     if run.attempt.budget.limits_spending and journal.is_replaying() and not place.is_known:
         n_cut = journal.n_cut_calls()
     if place.is_known:
-        run.record(lambda: StepRecalled(**iteration_place(run), key=run.key(step)))
+        run.record(lambda: StepRecalled(**iteration_place(run), key=run.attempt.key(step)))
     answer = await place.step(work, codec=codec)
     # The answer is an earlier life's, and so is its use: the limits count both lives together.
     if codec.known is not None and not call.used:
@@ -133,13 +132,15 @@ async def note_failure(run: Run, call: ModelCall, error: ProviderError | BudgetR
 
 
 def _reserve_step(run: Run, call: ModelCall, journal: Journal, step: str) -> Reservation:
-    about = partial(run.digests.about, call.request, run.history.messages)
+    about = partial(run.prepared.digests.about, call.request, run.history.messages)
     return journal.reserve(run.attempt.step(call.kind, step), effect="idempotent", about=about)
 
 
 async def _ask_and_pay(run: Run, call: ModelCall, n_cut: int = 0) -> Response:
     """Make a call; before that, count what was reserved for it in each of the `n_cut` lives that died in it."""
-    ask = partial(respond, call.model, retries=run.retries, on_part=call.on_part, on_cut=run.cut_off, asked=call.asked)
+    ask = partial(
+        respond, call.model, retries=run.prepared.retries, on_part=call.on_part, on_cut=run.cut_off, asked=call.asked
+    )
     if not run.attempt.budget.limits_spending:
         return await ask(call.request, spent=call.spend)
     payment = _Payment(run, call)
@@ -174,7 +175,7 @@ class _Payment:
         budget, price = run.attempt.budget, facts_of(call.model).price
         if price is None and budget.limits_cost:
             raise make_no_price_error(call.model).in_stream()
-        longest = call.request.max_tokens or run.max_tokens
+        longest = call.request.max_tokens or run.prepared.max_tokens
         n_input = call.input_tokens()
         self.grant = await budget.reserve(input_tokens=n_input, max_tokens=longest, price=price, waits=waits)
         run.attempt.asked_max_tokens = self.grant.max_tokens
@@ -304,10 +305,10 @@ _LAST_RESORT: Final = DropOldestTurns(summary_mark=SUMMARY_MARK)
 Reason = Literal["threshold", "overflow", "breaker", "asked"]
 
 
-def view_of(run: Run, prefix: Prefix) -> View:
+def view_of(run: Run, model: Model, prefix: Prefix) -> View:
     """Return the view of the run's history: the one that the run before left, if that was compacted."""
     given = run.agent.compaction
-    made = given(run.model) if callable(given) else given
+    made = given(model) if callable(given) else given
     compaction = made if isinstance(made, Compaction) else Compaction(made) if made else _NO_COMPACTION
     if not compaction.strategies:
         return WholeView(run.history.messages, prefix, compaction)
@@ -326,7 +327,7 @@ async def fit(run: Run, view: CompactedView, *, step: str) -> None:
     if threshold is not None and view.tokens > threshold:
         reason: Reason = "breaker" if view.skips() else "threshold"
         # A fiftieth stays free, since lengths are estimates.
-        window = view.compaction.window_of(run.model)
+        window = view.compaction.window_of(run.prepared.model)
         most_tokens = None if window is None else window - window // 50 - _shortest_answer_tokens(window)
         # Down to four fifths: at the threshold itself, the view would be too long again after one more answer, and each
         # compaction costs the provider's cache once.
@@ -352,8 +353,7 @@ async def compact(run: Run) -> ContextCompacted:
     Raises:
         DefinitionError: the agent has no strategies.
     """
-    known = run.history.view
-    view = view_of(run, known.prefix if isinstance(known, CompactedView) else Prefix(tools=run.agent.plan.specs))
+    view = run.prepared.view
     if not isinstance(view, CompactedView):
         what = f"The agent {run.agent.name!r} has no strategies to compact with."
         hint = "Give it some: Agent(compaction=[ClearToolResults(), Summarise()])."
@@ -365,7 +365,7 @@ async def compact(run: Run) -> ContextCompacted:
 
 def room_for_answer(run: Run, view: CompactedView, max_tokens: int) -> int:
     """Return how long the answer may be, at most `max_tokens`, so that it fits the window together with the view."""
-    window = view.compaction.window_of(run.model)
+    window = view.compaction.window_of(run.prepared.model)
     if window is None:
         return max_tokens
     return min(max_tokens, max(window - window // 50 - view.tokens, _shortest_answer_tokens(window)))
@@ -382,7 +382,7 @@ def explain_cut(run: Run, response: Response) -> TruncatedContext:
     Services say `max_tokens` of an answer that fills the window, and of one that meets a limit of their own.
     """
     usage, asked, by = response.usage, run.attempt.asked_max_tokens, run.attempt.asked_by
-    window = run.view.compaction.window_of(run.model)
+    window = run.prepared.view.compaction.window_of(run.prepared.model)
     if response.stop_reason == "context_window":
         by = "window"
     elif usage.exact and usage.total_tokens >= _LEAST_WINDOW and usage.output_tokens < asked * _NEARLY:
@@ -400,7 +400,7 @@ def explain_cut(run: Run, response: Response) -> TruncatedContext:
 
 
 def _threshold(run: Run, view: CompactedView) -> int | None:
-    compaction, window = view.compaction, view.compaction.window_of(run.model)
+    compaction, window = view.compaction, view.compaction.window_of(run.prepared.model)
     known = None if window is None else compaction.threshold_tokens(window, max_tokens=run.agent.settings.max_tokens)
     return min([limit for limit in (known, view.ceiling_tokens) if limit is not None], default=None)
 
@@ -441,7 +441,7 @@ class _Shortening:
     async def _shorten_messages(self, position: int, strategy: AnyStrategy, excess_tokens: int) -> Shortened:
         if isinstance(strategy, Informed):
             situation = Situation(
-                model=self.run.model,
+                model=self.run.prepared.model,
                 threshold_tokens=self.threshold_tokens or _UNKNOWN_THRESHOLD_TOKENS,
                 is_threshold_known=self.threshold_tokens is not None,
                 memory=self.view.memories[position],

@@ -33,7 +33,7 @@ from journeyman.loop.calls import finish
 from journeyman.loop.finish import announce, conclude, failed_inside, known_end, left_behind
 from journeyman.loop.iteration import iterate
 from journeyman.loop.pending import refuse_to_wait, run_or_pause
-from journeyman.loop.prepare import UNKNOWN_MAX_TOKENS, Unprepared, begin, choose_output, prepare
+from journeyman.loop.prepare import Unprepared, adapt_to_server, begin, prepare
 from journeyman.loop.replay import decide_once, first_state, recall
 from journeyman.loop.state import (
     Attempt,
@@ -52,7 +52,7 @@ from journeyman.loop.state import (
 )
 from journeyman.loop.validation import Verdict, validate
 from journeyman.loop.watch import ANYWHERE
-from journeyman.model import facts_of, opened
+from journeyman.model import opened
 from journeyman.prompt import ErrorPromptContext, PromptBlank, PromptFailed, default_error_prompt, make_content
 from journeyman.result import Failure, Pending, Result, fail_before_start
 from journeyman.tools.check import n_taken
@@ -225,7 +225,8 @@ async def carry_out(run: Run) -> Result[Any]:
     except BaseException as error:
         if not is_cancellation(error):
             raise
-        if not run.is_told and run.scope.follow_above():  # its own end is told, and then that of the run above
+        is_told = run.watch is not None and run.watch.is_over
+        if not is_told and run.scope.follow_above():  # its own end is told, and then that of the run above
             result = await conclude(run, None)
             code = result.code if isinstance(result, Failure) else None
         if isinstance(error, BaseExceptionGroup):
@@ -237,9 +238,9 @@ async def carry_out(run: Run) -> Result[Any]:
         leave()
         run.end(code)
         # After the run's own last event, which the tape still has to hear.
-        if watch is not None and watch.tape is not None and watch.owns_tape:
+        if watch is not None and (own_tape := watch.own_tape) is not None:
             how = "cancelled" if result is None else "failure" if code is not None else "success"
-            await watch.tape.end(how, code)
+            await own_tape.end(how, code)
 
 
 async def _run_to_end(run: Run) -> Finished | ErrorInfo:
@@ -251,12 +252,10 @@ async def _run_to_end(run: Run) -> Finished | ErrorInfo:
     try:
         await announce(run)
         with ANYWHERE if run.watch is None else run.watch.active():
-            await prepare(run)
-            async with opened(run.model):  # a server of one's own tells the window by now
-                await choose_output(run)  # the server may have told whether it shows the model any tools
-                longest = facts_of(run.model).max_output_tokens or UNKNOWN_MAX_TOKENS
-                run.max_tokens = run.agent.settings.max_tokens or longest
-                enter_guard(run.guard)
+            run.prepared, run.clock.prepared_s = await prepare(run), run.clock.now()
+            async with opened(run.prepared.model):  # a server of one's own tells the window by now
+                run.prepared = await adapt_to_server(run, run.prepared)
+                enter_guard(run.prepared.guard)
                 return await _attempts(run)
     except Unprepared as unprepared:
         return unprepared.ending
@@ -290,10 +289,10 @@ async def _iterations(run: Run) -> Candidate | ErrorInfo:
         iterated = await iterate(run)
         if isinstance(iterated, ErrorInfo):
             return iterated
-        candidate = await run.hand_in.look(run, iterated)
+        candidate = await run.prepared.hand_in.look(run, iterated)
         if candidate is not None:
             return candidate
-    done, most, has_draft = run.attempt.iteration, run.agent.limits.iterations, run.hand_in.has_draft
+    done, most, has_draft = run.attempt.iteration, run.agent.limits.iterations, run.prepared.hand_in.has_draft
     never = bool(run.calls.tools or run.agent.plan.specs) and not any(
         [message.tool_uses for message in run.history.messages]
     )
@@ -311,7 +310,7 @@ async def _begin_attempt(run: Run, attempt: int) -> None:
     await run.scope.checkpoint()
     run.ledger.begin_attempt()
     # A draft is one attempt's: after a verdict, a submit alone comes before any output again.
-    run.hand_in.begin_attempt()
+    run.prepared.hand_in.begin_attempt()
     now, each, budget = run.clock.now(), run.agent.limits.per_attempt, run.budget
     if each is not None:
         budget = open_budget(each, scope="attempt", parent=run.budget)
@@ -320,19 +319,20 @@ async def _begin_attempt(run: Run, attempt: int) -> None:
         run.scope.limit_attempt(each.seconds)
     run.attempt = Attempt(attempt, now, budget, phase="iteration", is_open=True)
     await run.tell(lambda: AttemptStarted(**attempt_place(run)))
-    run.states.number = attempt
+    states = run.prepared.states
+    states.number = attempt
     if run.agent.attempt_state is not None:
         make: Callable[..., object] = run.agent.attempt_state
         numbered = n_taken(make, 2) is None  # it needs a third
         # Both get copies: a function that kept or changed the live state would change that of the next call.
-        given = (await input_for_functions(run), isolated(run.states.run, "run"))
+        given = (await input_for_functions(run), isolated(states.run, "run"))
 
         async def made_state(_: Run) -> object:
             state = call_with_deps(run, make, *given, attempt) if numbered else make(*given)
             return await state if is_awaited(state) else state
 
         state = await first_state(run, run.attempt.outer_step("state", "state"), make, made_state)
-        run.states.attempt = isolated(state, "attempt")
+        states.attempt = isolated(state, "attempt")
 
 
 async def _accept(run: Run, candidate: Candidate, verdict: Verdict) -> Finished:

@@ -111,6 +111,8 @@ class Options:
     """How a sub-agent, or a run of a batch, came to its task; None for any other run."""
     numbers: Iterator[int] | None = None
     """Numbers for the runs that this one starts; None: from 1."""
+    digests: Digests | None = None
+    """Those of the conversation, from its runs before; None: there were none."""
     settle: Callable[[Result[Any]], Awaitable[bool]] | None = None
     """Stores how the run has ended, before anybody is told of it. False: the signal has ended the run before that, and
     it is asked again with that end."""
@@ -193,11 +195,16 @@ class Attempt:
     asked_by: CutBy = "max_tokens"
     """Why it asked for no longer one."""
     cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=lambda: {})
+    cut: str = ""
+    """What had arrived of an answer that broke off, if it was the last."""
+
+    def key(self, name: str) -> str:
+        """Return the key of what belongs to the iteration that goes on, in the journal of the run."""
+        return iteration_key(self.number, self.iteration, name)
 
     def step(self, kind: StepKind, name: str, *, call: str | None = None) -> RunStep:
         """Return a step of the iteration that goes on."""
-        key = iteration_key(self.number, self.iteration, name)
-        return RunStep(key=key, kind=kind, attempt=self.number, iteration=self.iteration, call=call)
+        return RunStep(key=self.key(name), kind=kind, attempt=self.number, iteration=self.iteration, call=call)
 
     def outer_step(self, kind: StepKind, name: str) -> RunStep:
         """Return a step of the attempt that belongs to none of its iterations."""
@@ -331,9 +338,38 @@ class Children:
         return tuple([self.ended[number] for number in sorted(self.ended)])
 
 
+@lazy_dataclass(frozen=True, kw_only=True)
+class PreparedRun:
+    """The parts of a run that are made before its first model call, and hold until it ends."""
+
+    model: Model
+    max_tokens: int
+    """The longest answer to ask for, before a budget lowers it."""
+    retries: int
+    """How often a failed request is repeated."""
+    hand_in: HandIn
+    view: View
+    """What is sent of the history."""
+    guard: Guard
+    """The guard asks the gates about each call."""
+    stop_guard: StopGuard[Any] | None = None
+    """May veto a normal stop of an agent that answers with text."""
+    states: States = field(default_factory=States)
+    digests: Digests = field(default_factory=Digests)
+    """Digests of what the model was asked, for the journal."""
+
+
+class Objection(NamedTuple):
+    """The reasons why something cannot be used that was passed beside the input."""
+
+    issues: tuple[str, ...] = ()
+    cause: Exception | None = None
+    """Why the conversation that was given cannot be continued."""
+
+
 @lazy_dataclass(kw_only=True)
 class Run:
-    """One run. `prepare` sets what has no value at first."""
+    """One run."""
 
     agent: Agent[Any, Any, Any]
     input: object
@@ -352,42 +388,25 @@ class Run:
     """What stops the run. Its checkpoints stand where nothing else would wait."""
     watch: Watch | None
     """Who watches the run; None: nobody does, and no event is made."""
-    tape: RecordingSink | None = None
-    """What records the run."""
     budget: Budget
     ledger: Ledger
     history: History
-    wrong: tuple[str, ...] = ()
-    """What cannot be used of what was passed beside the input."""
-    wrong_cause: Exception | None = None
-    """Why the conversation that was given cannot be continued."""
-    hand_in: HandIn
-    retries: int
-    """How often a failed request is repeated."""
-    model: Model = field(init=False)
-    max_tokens: int = field(init=False)
-    """The longest answer to ask for, before a budget lowers it."""
-    view: View = field(init=False)
-    """What is sent of the history."""
-    guard: Guard
-    """The guard asks the gates about each call."""
-    stop_guard: StopGuard[Any] | None = None
-    """May veto a normal stop of an agent that answers with text."""
-    states: States = field(default_factory=States)
+    objection: Objection
+    prepared: PreparedRun = field(init=False)
+    """There is none before `clock.prepared_s`."""
     attempt: Attempt
     calls: Calls
-    digests: Digests = field(default_factory=Digests)
-    """Digests of what the model was asked, for the journal."""
     answer: str = ""
     """The model's last words; also those of an answer that broke off."""
-    cut: str = ""
-    """What had arrived of an answer that broke off, if it was the last."""
     records: list[AttemptRecord] = field(default_factory=list[AttemptRecord])
     """The attempts that have ended."""
     doubtful: set[str] = field(default_factory=set[str])
     """Where validators raised what may be a bug of theirs: once more, and the run ends."""
-    is_told: bool = False
-    """True once those who watch are told how it ended."""
+
+    @property
+    def tape(self) -> RecordingSink | None:
+        """What records the run."""
+        return None if self.watch is None else self.watch.tape
 
     @property
     def max_attempts(self) -> int:
@@ -396,7 +415,7 @@ class Run:
 
     def cut_off(self, text: str) -> None:
         """Keep what had arrived of an answer that broke off."""
-        self.answer = self.cut = text
+        self.answer = self.attempt.cut = text
 
     @property
     def task(self) -> str:
@@ -425,10 +444,6 @@ class Run:
     def enter(self, phase: Phase, doing: str) -> None:
         """Begin another phase of the same attempt and iteration."""
         self.attempt.phase, self.attempt.doing = phase, doing
-
-    def key(self, name: str) -> str:
-        """Return the key of what belongs to the iteration that goes on, in the journal of this run."""
-        return iteration_key(self.attempt.number, self.attempt.iteration, name)
 
     def ending(self, context: Context, cause: BaseException | None = None) -> ErrorInfo:
         """Return an `ErrorInfo` with these facts, at the place that the run has reached."""
@@ -500,6 +515,11 @@ def iteration_place(run: Run) -> IterationPlace:
     """Return where a run is, as the events of its iteration take it."""
     attempt = run.attempt
     return {"path": run.path, "attempt": attempt.number, "iteration": attempt.iteration}
+
+
+def last_handed_in(run: Run) -> str | None:
+    """Return the last output of a run that was handed in, as the model wrote it; None if there is none."""
+    return None if run.clock.prepared_s is None else run.prepared.hand_in.last_raw
 
 
 def content_of(run: Run) -> tuple[UserContent, ...]:

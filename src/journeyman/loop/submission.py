@@ -277,7 +277,7 @@ class TextHandIn:
 
     async def _ask_stop_guard(self, run: Run, candidate: Candidate) -> Candidate | ErrorInfo | None:
         self.last_raw = candidate.raw
-        inbox, guard = run.options.inbox, run.stop_guard
+        inbox, guard = run.options.inbox, run.prepared.stop_guard
         if guard is None:
             return candidate
         trigger = "answer" if candidate.terminal_result is None else "stop_after"
@@ -375,6 +375,6 @@ def _invalid(run: Run, iterated: Iterated, expected: str | None, *, has_draft: b
         stop_detail=iterated.response.stop_detail,
         expected_tool=expected,
         has_draft=has_draft,
-        shown_no_tools=expected is not None and facts_of(run.model).sees_tools is False,
+        shown_no_tools=expected is not None and facts_of(run.prepared.model).sees_tools is False,
     )
     return run.ending(context)

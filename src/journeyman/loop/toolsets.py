@@ -16,11 +16,12 @@ from journeyman.cancellation import is_failure
 from journeyman.endings import InternalContext
 from journeyman.errors import name_and_words
 from journeyman.events import ToolsDiffer
+from journeyman.gate import Guard
 from journeyman.history import History
 from journeyman.journal import TypedCodec
 from journeyman.loop.replay import decide_once
-from journeyman.loop.state import Run, ToolFacts, input_for_functions, iteration_place
-from journeyman.model import ToolSpec, facts_of, sent_tools
+from journeyman.loop.state import HandIn, Run, ToolFacts, input_for_functions, iteration_place
+from journeyman.model import Model, ToolSpec, facts_of, sent_tools
 from journeyman.step import RunStep
 from journeyman.tools.context import ToolsetContext
 from journeyman.tools.deps import tool_deps_problems
@@ -47,18 +48,18 @@ def is_asked_again(run: Run) -> bool:
     return any([not is_tool(each) and each.each == "iteration" for each in run.agent.plan.sources])
 
 
-async def ask_toolsets(run: Run, step: RunStep) -> tuple[ToolSpec, ...]:
+async def ask_toolsets(run: Run, step: RunStep, model: Model, hand_in: HandIn) -> tuple[ToolSpec, ...]:
     """Ask the toolsets, and let the run have the tools that they give; before its first attempt, only the toolsets that
     are asked once. Return the tools as the model sees them. `step` is what the journal has of it.
 
     Raises:
         ToolsetFailed: what a toolset gives cannot be used.
     """
-    live = await _list_tools(run)
+    live = await _list_tools(run, model, hand_in)
     calls = run.calls
     if run.options.runtime.journal is None:
         calls.tools = live
-        return run.agent.plan.list_specs([tool.spec for tool in live.values()], run.hand_in.mode)
+        return run.agent.plan.list_specs([tool.spec for tool in live.values()], hand_in.mode)
     now, before = tuple([_facts_of(run, tool) for tool in live.values()]), calls.facts
 
     async def give(_: Run) -> tuple[ToolFacts, ...] | None:
@@ -68,12 +69,12 @@ async def ask_toolsets(run: Run, step: RunStep) -> tuple[ToolSpec, ...]:
     known = before if stored is None and before is not None else stored or ()
     calls.facts, calls.tools, calls.effects = known, live, {}
     if known == now:
-        return run.agent.plan.list_specs([tool.spec for tool in live.values()], run.hand_in.mode)
+        return run.agent.plan.list_specs([tool.spec for tool in live.values()], hand_in.mode)
     _tell_difference(run, known, now)
     calls.tools = {each.name: live[each.name] for each in known if each.name in live}
     # What was begun with one effect is not to be repeated because the tool now says another.
     calls.effects = {each.name: each.effect for each in known}
-    return run.agent.plan.list_specs([each.make_spec() for each in known], run.hand_in.mode)
+    return run.agent.plan.list_specs([each.make_spec() for each in known], hand_in.mode)
 
 
 async def show_tools(run: Run) -> None:
@@ -82,30 +83,30 @@ async def show_tools(run: Run) -> None:
     Raises:
         ToolsetFailed: what a toolset gives cannot be used.
     """
-    given = await ask_toolsets(run, run.attempt.step("tools", "tools"))
-    specs = sent_tools(given, loads_tools=facts_of(run.model).loads_tools)
-    specs = specs or retired_tools(run.history)
-    if specs != run.view.prefix.tools:
-        run.view.change_prefix(replace(run.view.prefix, tools=specs))
-    describe_tools(run)
+    prepared = run.prepared
+    given = await ask_toolsets(run, run.attempt.step("tools", "tools"), prepared.model, prepared.hand_in)
+    specs = sent_tools(given, loads_tools=facts_of(prepared.model).loads_tools) or retired_tools(run.history)
+    if specs != prepared.view.prefix.tools:
+        prepared.view.change_prefix(replace(prepared.view.prefix, tools=specs))
+    describe_tools(run, prepared.guard)
 
 
-def describe_tools(run: Run) -> None:
+def describe_tools(run: Run, guard: Guard) -> None:
     """Tell the gates what the model reads of the tools that strangers describe, once of each."""
-    if not run.guard.memories:
+    if not guard.memories:
         return
     for each in run.calls.tools.values():
         if each.untrusted == "throughout" and not (each.deferred or each.is_proxy):
             text = f"{each.description} {json.dumps(each.spec.input_schema)}"
             if run.calls.described.get(each.name) != text:
                 run.calls.described[each.name] = text
-                run.guard.describe(each.name, text)
+                guard.describe(each.name, text)
 
 
 # -- asking ------------------------------------------------------------------------------------------------------------
 
 
-async def _list_tools(run: Run) -> dict[str, AnyTool]:
+async def _list_tools(run: Run, model: Model, hand_in: HandIn) -> dict[str, AnyTool]:
     """Return the tools that there are now, by name."""
     attempt, calls = run.attempt, run.calls
     context = ToolsetContext[object, object](
@@ -119,7 +120,7 @@ async def _list_tools(run: Run) -> dict[str, AnyTool]:
         asked=calls.asked,
     )
     found: dict[str, AnyTool] = {}
-    givers: dict[str, str] = dict.fromkeys(run.hand_in.tools, "the agent's output")
+    givers: dict[str, str] = dict.fromkeys(hand_in.tools, "the agent's output")
     for source in run.agent.plan.sources:
         if is_tool(source):
             given, where = [source], "Agent.tools"
@@ -134,7 +135,7 @@ async def _list_tools(run: Run) -> dict[str, AnyTool]:
                 raise ToolsetFailed("Agent.tools", f"{both} of the name {tool.name!r}: rename one, as prefixed() does")
             givers[tool.name], found[tool.name] = where, tool
             if not is_tool(source) and id(tool) not in calls.checked:
-                _refuse_wrong(run, where, tool)
+                _refuse_wrong(run, model, where, tool)
     calls.checked = {id(tool): tool for tool in found.values()}  # with the tool: another one could get its `id`
     return found
 
@@ -148,9 +149,9 @@ async def _ask_source(source: object, context: ToolsetContext[object, object], w
         raise ToolsetFailed(where[0].upper() + where[1:], name_and_words(error)) from error
 
 
-def _refuse_wrong(run: Run, where: str, tool: AnyTool) -> None:
+def _refuse_wrong(run: Run, model: Model, where: str, tool: AnyTool) -> None:
     wrong = [*tool_problems(tool), *tool_deps_problems(tool, deps=run.agent.deps, input=run.agent.input)]
-    if run.model.provider == "anthropic" and "anthropic" not in tool.spec.provider_schemas:
+    if model.provider == "anthropic" and "anthropic" not in tool.spec.provider_schemas:
         wrong += anthropic_problems(tool.spec)
     if wrong:
         said = " ".join(map(str, wrong)).rstrip(".")

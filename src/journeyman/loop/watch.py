@@ -68,14 +68,16 @@ class Watch:
     max_iterations: int = 0
     tape: RecordingSink | None = None
     """Takes down this run; those below have the same."""
-    owns_tape: bool = False
-    """True: it was begun for this run, and ends with it."""
+    own_tape: RecordingSink | None = None
+    """The same, if it was begun for this run: then it ends with it."""
     is_muted: Callable[[], bool] | None = None
     """Tells whether what is told now was told before, in an earlier life of the run; None: nothing was."""
     errors: list[CallbackError] = field(default_factory=list[CallbackError])
     """What listeners and callbacks raised, in order."""
     told: Told = field(default_factory=set[tuple[str, str]])
     """What of it was logged."""
+    is_over: bool = False
+    """True once it is told how the run ended."""
 
     def active(self, use: ToolUse | None = None) -> AbstractContextManager[object]:
         """Return a block whose work is that of the run, or of a call of it, for those who are told as it happens."""
@@ -101,6 +103,11 @@ class Watch:
                 return True
             watch = watch.above
         return False
+
+    @property
+    def wants_words(self) -> bool:
+        """True when somebody is shown the answers as they are written."""
+        return self.is_heard or (self.tape is not None and self.tape.wants_words)
 
     @property
     def is_followed(self) -> bool:
