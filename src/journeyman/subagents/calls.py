@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic_core import to_json
@@ -43,21 +43,14 @@ _USES: Final[Mapping[SubagentMode, str]] = {
     "background": "agent, task and background: return at once; you are told when it ends.",
     "team": "agent, task and name or team_name: it joins a team, and stays.",
 }
-_FIELDS: Final[Mapping[SubagentMode, tuple[str, ...]]] = {
-    "single": ("agent", "task"),
-    "parallel": ("tasks",),
-    "chain": ("chain", "start_at", "previous"),
-    "background": ("agent", "task", "background", "description"),
-    "team": ("agent", "task", "description", "name", "team_name", "color"),
+_FIELDS: Final[Mapping[SubagentMode, tuple[str, str]]] = {
+    "single": ("agent task", ""),
+    "parallel": ("tasks", ""),
+    "chain": ("chain", "start_at previous"),
+    "background": ("agent task background", "description"),
+    "team": ("agent task", "description name team_name color"),
 }
-_NEEDED: Final[Mapping[SubagentMode, tuple[str, ...]]] = {
-    "single": ("agent", "task"),
-    "parallel": ("tasks",),
-    "chain": ("chain",),
-    "background": ("agent", "task", "background"),
-    "team": ("agent", "task"),
-}
-"""What a call has to have where there is no other way to delegate."""
+"""What a call has to have where there is no other way to delegate, and what else it may have."""
 
 
 Task: TypeAlias = Annotated[
@@ -96,6 +89,7 @@ class SubagentArguments(BaseModel):
 class SingleCall:
     """One sub-agent does one task."""
 
+    mode: ClassVar[SubagentMode] = "single"
     agent: str
     task: str
 
@@ -104,6 +98,7 @@ class SingleCall:
 class ParallelCall:
     """Several work at the same time."""
 
+    mode: ClassVar[SubagentMode] = "parallel"
     tasks: tuple[Item, ...]
 
 
@@ -111,6 +106,7 @@ class ParallelCall:
 class ChainCall:
     """One works after the other."""
 
+    mode: ClassVar[SubagentMode] = "chain"
     steps: tuple[Item, ...]
     start_at: int
     """The first step to do, from 1."""
@@ -122,6 +118,7 @@ class ChainCall:
 class BackgroundCall:
     """One works on, and the call returns at once."""
 
+    mode: ClassVar[SubagentMode] = "background"
     agent: str
     task: str
     description: str
@@ -131,6 +128,7 @@ class BackgroundCall:
 class TeamCall:
     """One joins a team."""
 
+    mode: ClassVar[SubagentMode] = "team"
     agent: str
     task: str
     name: str
@@ -140,13 +138,6 @@ class TeamCall:
 
 
 SubagentCall: TypeAlias = SingleCall | ParallelCall | ChainCall | BackgroundCall | TeamCall
-_MODE_OF: Final[Mapping[type, SubagentMode]] = {
-    SingleCall: "single",
-    ParallelCall: "parallel",
-    ChainCall: "chain",
-    BackgroundCall: "background",
-    TeamCall: "team",
-}
 
 
 # -- what the model sees ----------------------------------------------------------------------------------------------
@@ -198,11 +189,13 @@ def schema_of(
     }
     if {*modes} == {*MODES}:
         return {"type": "object", "properties": properties}
-    fields = {field for mode in modes for field in _FIELDS[mode]} | ({"model"} if has_models else set[str]())
+    fields = {"model" if has_models else "", *" ".join([each for mode in modes for each in _FIELDS[mode]]).split()}
     offered: JsonObject = {name: each for name, each in properties.items() if name in fields}
+    schema: JsonObject = {"type": "object", "properties": offered}
     # With only one way left, the schema itself can say what a call has to have.
-    only = next(iter(modes)) if len({*modes}) == 1 else None
-    return {"type": "object", "properties": offered, **({} if only is None else {"required": [*_NEEDED[only]]})}
+    if len({*modes}) == 1:
+        schema["required"] = [*_FIELDS[next(iter(modes))][0].split()]
+    return schema
 
 
 def _text_schema(description: str) -> JsonObject:
@@ -236,10 +229,9 @@ def choose_call(
     """Return the one call that the arguments mean; raise a `SubagentMisused` if they mean none, or more than one, or
     what is not offered."""
     call = _subagent_call(given, max_tasks)
-    mode = _MODE_OF[type(call)]
-    if mode not in offered:
+    if call.mode not in offered:
         ways = " or ".join([_USES[each].partition(":")[0] for each in MODES if each in offered])
-        raise SubagentMisused(f"Delegating by {_USES[mode].partition(':')[0]} is not offered here. Use {ways}.")
+        raise SubagentMisused(f"Delegating by {_USES[call.mode].partition(':')[0]} is not offered here. Use {ways}.")
     return call
 
 
@@ -254,19 +246,15 @@ def _subagent_call(given: SubagentArguments, max_tasks: int | None) -> SubagentC
     if len(modes) != 1:
         found = f"it has {' and '.join(modes)}" if modes else "it has none of them"
         raise SubagentMisused(f"A call has exactly one mode: agent and task, or tasks, or chain; {found}.")
-    if given.tasks:
-        return _parallel(given.tasks, max_tasks)
     if given.chain:
         return _chain(given, given.chain)
-    return SingleCall(given.agent or "", given.task or "")
-
-
-def _parallel(tasks: list[Item], max_tasks: int | None) -> ParallelCall:
-    if max_tasks is not None and len(tasks) > max_tasks:
+    if not given.tasks:
+        return SingleCall(given.agent or "", given.task or "")
+    if max_tasks is not None and len(given.tasks) > max_tasks:
         raise SubagentMisused(
-            f"These are {len(tasks)} tasks, and at most {max_tasks} may run in one call. Use several calls."
+            f"These are {len(given.tasks)} tasks, and at most {max_tasks} may run in one call. Use several calls."
         )
-    return ParallelCall(tuple(tasks))
+    return ParallelCall(tuple(given.tasks))
 
 
 def _chain(given: SubagentArguments, steps: list[Item]) -> ChainCall:

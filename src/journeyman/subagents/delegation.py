@@ -50,7 +50,7 @@ from journeyman.subagents.results import (
 )
 from journeyman.team.spawn import MAX_DEPTH, SpawnFunction, TeamSpawner, TeamSpawnRequest, spawn_member
 from journeyman.texts import shorten
-from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, TaskResult, Work
+from journeyman.tools.background import TaskContext, TaskOptions, TaskResult, Work
 from journeyman.tools.collection import do_aside
 from journeyman.tools.context import BackgroundTasks, ToolContext
 from journeyman.tools.deps import NOT_DECLARED, Bound, lacks_deps
@@ -335,6 +335,8 @@ NO_RECIPIENT: Final = (
 )
 NO_TEAM: Final = "There is no team to join. Leave out name and team_name. (A program gives Subagents(team=...).)"
 
+_TEAM: Final = "team"
+"""The name of a team that a durable run leads, where a call does not name one."""
 # It bounds one line of a list.
 _SHOWN_CHARS: Final = 60
 
@@ -343,43 +345,33 @@ async def background(
     delegation: Delegation,
     call: BackgroundCall,
     *,
+    runs: SentRuns | None,
+    model: str,
     own_tasks: BackgroundTasks | None,
-    notify: Notify | None,
-    output: OutputFactory | None,
+    options: TaskOptions,
 ) -> BackgroundResult:
-    """Start a sub-agent in the background, and return at once; raise a `SubagentMisused` if it cannot be started."""
-    tasks = own_tasks or (None if delegation.context is None else delegation.context.tasks)
-    if tasks is None:
-        raise SubagentMisused(NO_TASKS)
-    if own_tasks is None and notify is None and current_conversation.get().inbox is None:
-        raise SubagentMisused(NO_RECIPIENT)
-    delegation.check_depth()
-    options = TaskOptions(kind="agent", agent=call.agent)
-    if notify is not None:
-        options["notify"] = notify
-    if output is not None:
-        options["output"] = output
-    id = tasks.start(await _work(delegation, call), description=call.description, **options)
+    """Let a sub-agent work on beside the run above, and return at once: as a run of its own, which outlives this
+    process, if there are `runs`, else in `own_tasks` or those of the call; raise a `SubagentMisused` if it cannot."""
+    if runs is not None:
+        id = await _send_out(delegation, call, runs, model=model)
+    else:
+        tasks = own_tasks or (None if delegation.context is None else delegation.context.tasks)
+        if tasks is None:
+            raise SubagentMisused(NO_TASKS)
+        if own_tasks is None and "notify" not in options and current_conversation.get().inbox is None:
+            raise SubagentMisused(NO_RECIPIENT)
+        delegation.check_depth()
+        id = tasks.start(await _work(delegation, call), description=call.description, **options)
     message = f"Sub-agent {call.agent!r} works in the background as task {id}. You will be told when it ends."
     return BackgroundResult(task_id=id, description=call.description, message=message)
 
 
-def runs_of_journal(delegation: Delegation) -> SentRuns | None:
-    """Return the port by which the durable run around the call sends out other runs. None: there is no such run."""
-    above = run_context.get().run
-    journal = None if above is None or delegation.context is None else above.options.runtime.journal
-    return None if journal is None else journal.sent
-
-
-async def send_out(delegation: Delegation, call: BackgroundCall, runs: SentRuns, *, model: str) -> BackgroundResult:
-    """Let a sub-agent work as a run of its own, which outlives this process, and return at once; raise a
-    `SubagentMisused` if it cannot."""
+async def _send_out(delegation: Delegation, call: BackgroundCall | TeamCall, runs: SentRuns, *, model: str) -> str:
+    """Let a sub-agent work as a run of its own, and return the id by which a model knows it."""
     agent = delegation.find_agent(call.agent)
     step, sent = _to_send(delegation, agent, call, model=model)  # before anything is awaited: sends are counted
     stored = await _store_task(agent, call.task)
-    id = await runs.start(step, replace(sent, input=stored.text, exact=stored.exact))
-    message = f"Sub-agent {call.agent!r} works in the background as task {id}. You will be told when it ends."
-    return BackgroundResult(task_id=id, description=call.description, message=message)
+    return await runs.start(step, replace(sent, input=stored.text, exact=stored.exact))
 
 
 def _to_send(
@@ -388,7 +380,7 @@ def _to_send(
     """Return the step that sends out a run, and the run."""
     delegation.check_depth()
     run, context, names = run_context.get().run, delegation.context, [call.agent]
-    member, team = (call.name, call.team_name or "team") if isinstance(call, TeamCall) else ("", "")
+    member, team = (call.name, call.team_name or _TEAM) if isinstance(call, TeamCall) else ("", "")
     assignment = delegation.assignment(call.agent, call.task, "background")
     if run is None or context is None:
         raise SubagentMisused(NO_TASKS)
@@ -490,13 +482,12 @@ async def join_team(delegation: Delegation, call: TeamCall, runs: SentRuns, *, m
             f"Sub-agent {call.agent!r} cannot be a member: a member of a durable run reads texts and answers with "
             "them, and goes on after it has answered."
         )
-    step, sent = _to_send(delegation, agent, call, model=model)
     try:
-        id = await runs.start(step, sent)
+        id = await _send_out(delegation, call, runs, model=model)
     except TeamError as error:
         raise SubagentMisused(f"{call.name!r} cannot join the team: {error}") from error
     message = f"{call.name!r} is a member now, and works by itself."
-    return TeamResult(task_id=id, agent_id=f"{call.name}@{sent.team}", message=message)
+    return TeamResult(task_id=id, agent_id=f"{call.name}@{call.team_name or _TEAM}", message=message)
 
 
 async def team(delegation: Delegation, call: TeamCall, spawner: TeamSpawner | SpawnFunction | None) -> TeamResult:

@@ -27,7 +27,7 @@ from journeyman.faces import load_function
 from journeyman.foreign import refuse_old_arguments
 from journeyman.hosted.tools import CodeExecution
 from journeyman.loop.prepare import runtime_problems
-from journeyman.loop.state import run_context
+from journeyman.loop.state import run_context, sent_runs
 from journeyman.model import Model
 from journeyman.narrowing import is_list_or_tuple, is_set
 from journeyman.result import Result
@@ -46,20 +46,10 @@ from journeyman.subagents.calls import (
     parse_arguments,
     schema_of,
 )
-from journeyman.subagents.delegation import (
-    Delegation,
-    background,
-    chain,
-    join_team,
-    parallel,
-    runs_of_journal,
-    send_out,
-    single,
-    team,
-)
+from journeyman.subagents.delegation import Delegation, background, chain, join_team, parallel, single, team
 from journeyman.subagents.results import SubagentResult
 from journeyman.team.spawn import MAX_DEPTH, SpawnFunction, TeamSpawner
-from journeyman.tools.background import Notify, OutputFactory, in_folder
+from journeyman.tools.background import Notify, OutputFactory, TaskOptions, in_folder
 from journeyman.tools.check import function_problem, lacking, listener_problems, model_problems, signal_problems
 from journeyman.tools.context import BackgroundTasks, ToolContext
 from journeyman.tools.deps import NOT_DECLARED, Bound
@@ -324,6 +314,8 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
             deps=None if context is None else context.deps,
             deps_of=self._deps,
         )
+        # Where a durable run sends out runs of their own. They live on elsewhere, without what is given here.
+        runs = None if context is None else sent_runs()
         match choose_call(given, self.max_tasks, self.modes):
             case SingleCall() as call:
                 return await single(delegation, call)
@@ -332,22 +324,28 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
             case ChainCall() as call:
                 return await chain(delegation, call)
             case BackgroundCall() as call:
-                return await self._background(delegation, call, given.model or "")
+                is_here = self.tasks or self.notify or self.background_output
+                return await background(
+                    delegation,
+                    call,
+                    runs=None if is_here else runs,
+                    model=given.model or "",
+                    own_tasks=self.tasks,
+                    options=self._task_options(call.agent),
+                )
             case TeamCall() as call:
-                is_here = getattr(self.team, "is_open", self.team is not None)
-                runs = None if is_here or self.team is None else runs_of_journal(delegation)
-                if runs is not None:
+                if runs is not None and self.team is not None and not getattr(self.team, "is_open", True):
                     return await join_team(delegation, call, runs, model=given.model or "")
                 return await team(delegation, call, self.team)
 
-    async def _background(self, delegation: Delegation, call: BackgroundCall, model: str) -> SubagentResult:
-        output = self.background_output
-        # A run of its own lives on in other processes, which have none of these.
-        runs = None if self.tasks or self.notify or output else runs_of_journal(delegation)
-        if runs is not None:
-            return await send_out(delegation, call, runs, model=model)
-        opened = output if output is None or callable(output) else in_folder(output)
-        return await background(delegation, call, own_tasks=self.tasks, notify=self.notify, output=opened)
+    def _task_options(self, agent: str) -> TaskOptions:
+        """Return the options with which background work of this agent is started."""
+        options, output = TaskOptions(kind="agent", agent=agent), self.background_output
+        if self.notify is not None:
+            options["notify"] = self.notify
+        if output is not None:
+            options["output"] = output if callable(output) else in_folder(output)
+        return options
 
     # -- for the loop
 
