@@ -97,15 +97,14 @@ class Post(Protocol):
 
     def pick_up(self) -> bool:
         """Take in hand what another run is to begin with. False: there is nothing."""
-        ...
+        return False
 
     def hand_over(self) -> tuple[str, ...]:
         """Give out what is in hand. The caller says it at once."""
-        ...
+        return ()
 
     def put_back(self) -> None:
         """Let what is in hand wait again, before all other mail."""
-        ...
 
 
 class Inbox:  # noqa: PLR0904 - one verb for each thing that becomes of a text

@@ -13,9 +13,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from json import dumps, loads
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
-from journeyman.agent import NAME, Agent, Runtime
+from journeyman.agent import Agent, Runtime
 from journeyman.budget import Budget
 from journeyman.durable.binding import Program
 from journeyman.durable.engine import result_of
@@ -38,13 +38,13 @@ from journeyman.inbox import Post
 from journeyman.journal import Lives, SentRun, SentRuns, StepFacts, decode_step, encode_step
 from journeyman.loop.watch import traceparent_of
 from journeyman.result import Result
-from journeyman.signals import Signal
+from journeyman.signals import Signal, SignalKind
 from journeyman.step import RunStep
 from journeyman.subagents.results import ended_task
-from journeyman.tasks.task import notice
+from journeyman.tasks.task import notice, unknown_task
 from journeyman.team.mail import idle_notice, text_of_mail
-from journeyman.team.members import EVERYBODY, LEADER
-from journeyman.team.team import GONE
+from journeyman.team.members import EVERYBODY, LEADER, check_name, find_addressees, find_members_to_go
+from journeyman.team.team import GONE, LEADER_ONLY, write_member, write_roster
 from journeyman.types import JsonObject
 
 _LOOK_S: Final = 1.0
@@ -207,17 +207,12 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
 
     async def _incarnation(self, name: str) -> int:
         """Return which member of a name the next one is."""
-        if self._head.above is not None and self._head.above.member:
+        if self._own != LEADER:
             raise TeamError(f"Only {LEADER} makes members. Send it a message instead.")
-        if name == LEADER:
-            raise TeamError(f"The name {name!r} is the leader's. Give the member another one.")
-        if not NAME.fullmatch(name):
-            raise TeamError(f"{name!r} cannot be the name of a member. Use 1 to 64 letters, digits, '_' or '-'.")
         number, leader = 1, self._life.claim.row
-        while (row := await self._life.engine.get(member_id(leader, name, number))) is not None:
-            if row.status not in OVER:
-                raise TeamError(f"The name {name!r} is taken. Give it another one, or send a message to that member.")
+        while (row := await self._life.engine.get(member_id(leader, name, number))) is not None and row.status in OVER:
             number += 1
+        check_name(name, is_taken=row is not None)
         return number
 
     def _run_of(self, key: str) -> str | None:
@@ -254,13 +249,9 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
             return replace(info, status="failed", error=blocked.why)
 
     def _run(self, id: str) -> str:
-        runs = self._runs
-        found = [run for run in runs if id in (run, short_id(run))]
+        found = [run for run in self._runs if id in (run, short_id(run))]
         if len(found) != 1:
-            there_are = (
-                f"The tasks are: {', '.join(map(short_id, runs))}." if runs else "There are no background tasks."
-            )
-            raise KeyError(f"There is no task {id!r}. {there_are}")
+            raise unknown_task(id, map(short_id, self._runs))
         return found[0]
 
     @property
@@ -284,20 +275,18 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
     # -- saying and stopping
 
     async def message(self, id: str, text: str, *, dedup: str) -> Delivery:
-        run, row = self._run(id), self._life.claim.row
-        taken = await self._life.engine.signal(
-            # Numbered by the step of the sender, so that a second life of it says nothing twice.
-            Signal(0, run, "mail", f"{row.id}/{dedup}", {"text": text}, self._life.now(), row.agent)
-        )
-        self._here.notify()
-        return "gone" if taken == "over" else "queued"
+        # Numbered by the step of the sender, so that a second life of it says nothing twice.
+        is_read = await self._say(self._run(id), "mail", f"{self._life.claim.row.id}/{dedup}", {"text": text})
+        return "queued" if is_read else "gone"
 
     async def stop(self, id: str, reason: str) -> bool:
-        run, row = self._run(id), self._life.claim.row
-        taken = await self._life.engine.signal(
-            # Always the same: to stop it once is enough.
-            Signal(0, run, "stop", "stop", {"reason": reason}, self._life.now(), row.agent)
-        )
+        # Always the same: to stop it once is enough.
+        return await self._say(self._run(id), "stop", "stop", {"reason": reason})
+
+    async def _say(self, run: str, kind: SignalKind, dedup: str, body: JsonObject, who: str = "") -> bool:
+        """Say something to a run, once. False: it has ended."""
+        life = self._life
+        taken = await life.engine.signal(Signal(0, run, kind, dedup, body, life.now(), who or life.claim.row.agent))
         self._here.notify()
         return taken != "over"
 
@@ -332,18 +321,21 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         self.n_before_turn = n_calls
         await self._put(step, {"calls": n_calls}, posts=posts)
 
+    @property
+    def _own(self) -> str:
+        """The name of this run in its team."""
+        above = self._head.above
+        return LEADER if above is None or not above.member else above.member
+
     def _mail(self, sender: str, to: str, text: str, *, summary: str = "", kind: MailKind = "message") -> str:
         """Return mail as a model reads it."""
-        id = "" if sender == LEADER and kind == "message" and to != LEADER else "m"
-        mail = TeamMessage(
-            id=id, sender=sender, to=to, text=text, summary=summary, kind=kind, sent=datetime.fromtimestamp(0, UTC)
-        )
-        return text_of_mail(mail)
+        id, sent = "" if sender == LEADER else "m", datetime.fromtimestamp(0, UTC)
+        return text_of_mail(TeamMessage(id=id, sender=sender, to=to, text=text, summary=summary, kind=kind, sent=sent))
 
     async def _team(self) -> dict[str, tuple[Row, Above]]:
         """Return the last member of each name in the team of this run."""
         above, row = self._head.above, self._life.claim.row
-        leader = row.id if above is None or not above.member else above.run
+        leader = row.id if above is None or self._own == LEADER else above.run
         rows = await self._life.engine.rows(prefix=f"{row.id.partition('.')[0]}.", limit=_MOST_RUNS)
         found: dict[str, tuple[Row, Above]] = {}
         for listed in sorted((row for row in rows if row.parent == leader), key=lambda row: row.created):
@@ -356,18 +348,11 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         return found
 
     async def mail(self, call: RunStep, to: str, text: str, *, summary: str) -> Sequence[str]:
-        above, row = self._head.above, self._life.claim.row
-        own = LEADER if above is None or not above.member else above.member
-        team = await self._team()
-        runs = {each: member.id for each, (member, _) in team.items() if each != own and member.status not in OVER}
-        if own != LEADER and above is not None:
+        above, row, team = self._head.above, self._life.claim.row, await self._team()
+        runs = {each: member.id for each, (member, _) in team.items() if member.status not in OVER}
+        names = find_addressees(self._own, to, text, alive=[*runs], known=team)
+        if above is not None:
             runs[LEADER] = above.run
-        if not text.strip():
-            raise TeamError("The message is blank: there is nothing to send.")
-        names = sorted(runs.keys() - {LEADER}) if to == EVERYBODY else [to]
-        if to == own or (to != EVERYBODY and to not in runs and to not in team):
-            who = "is the sender" if to == own else "is unknown"
-            raise TeamError(f"{to!r} {who}. Send to one of {sorted({*runs, own})}, or to '*' for all members.")
         for each in names:
             # What an earlier life has sent on the way through the names is not sent again.
             step = replace(call, key=f"{call.key}/mail/{each}", kind="mail")
@@ -375,9 +360,8 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
                 continue
             if each not in runs:
                 raise TeamError(GONE.format(each))
-            said = self._mail(own, each, text, summary=summary)
-            body: JsonObject = {"text": said}
-            posts = Signal(0, runs[each], "mail", f"{row.id}/{step.key}", body, self._life.now(), own)
+            body: JsonObject = {"text": self._mail(self._own, each, text, summary=summary)}
+            posts = Signal(0, runs[each], "mail", f"{row.id}/{step.key}", body, self._life.now(), self._own)
             await self._put(step, {"to": runs[each]}, posts=posts)
         return names
 
@@ -388,13 +372,10 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
             states = {"running": "working", "waiting": "idle", "ready": "waits for a worker", "done": "gone"}
             is_idle = row.status == "running" and self._idle.get(row.id) == row.n_signals
             state = "idle" if is_idle else states.get(row.status) or f"{row.status}: {row.why}"
-            agent = row.agent.rpartition("/")[2]
-            waiting = f", {len(unread)} unread" if unread and row.status not in OVER else ""
-            lines.append(f"- {name} ({agent}, {above.description}): {state}{waiting}")
+            waiting = f"{len(unread)} unread" if unread and row.status not in OVER else ""
+            lines.append(write_member(name, row.agent.rpartition("/")[2], above.description, [state, waiting]))
             dead += [f"- {each.who} to {name}" for each in unread if row.status in OVER]
-        first = next(iter(team.values()))[1].team if team else "team"
-        words = [f"team {first}, led by {LEADER}", *(lines or ["- no members"])]
-        return "\n".join([*words, *(["not delivered:", *dead] if dead else [])])
+        return write_roster(next(iter(team.values()))[1].team if team else "team", "", lines, dead)
 
     async def _unread(self, run: str) -> list[Signal]:
         """Return the mail to a run that it has not read."""
@@ -408,17 +389,13 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         return [each for each in mail if each.n not in taken]
 
     async def let_go(self, name: str) -> Sequence[str]:
-        if self._head.above is not None and self._head.above.member:
-            raise TeamError(f"Only {LEADER} lets members go. Send it a message instead.")
+        if self._own != LEADER:
+            raise TeamError(LEADER_ONLY)
         team = await self._team()
-        if name != EVERYBODY and name not in team:
-            raise TeamError(f"There is no member {name!r} to let go. There are: {sorted(team)}.")
-        names = [each for each in sorted(team) if name in (EVERYBODY, each) and team[each][0].status not in OVER]
+        alive = [each for each, (member, _) in team.items() if member.status not in OVER]
+        names = find_members_to_go([name], alive=alive, known=team)
         for each in names:
-            row = self._life.claim.row
-            signal = Signal(0, team[each][0].id, "mail", f"{row.id}/gone", {"ends": True}, self._life.now(), LEADER)
-            await self._life.engine.signal(signal)
-        self._here.notify()
+            await self._say(team[each][0].id, "mail", f"{self._life.claim.row.id}/gone", {"ends": True}, LEADER)
         return names
 
     async def leave(self) -> None:
@@ -472,7 +449,7 @@ def budget_of(head: Head, runtime: Runtime) -> Budget | None:
 # -- what is said to a run by others -----------------------------------------------------------------------------------
 
 
-class SignalPost:
+class SignalPost(Post):
     """The texts that other runs have sent to one. It reads them before its next model call, and never takes them for
     the user's."""
 
@@ -498,16 +475,3 @@ class SignalPost:
         waiting, self._waiting = self._waiting, []
         self._taken += [each.n for each in waiting]
         return tuple([str(each.body.get("text", "")) for each in waiting])
-
-    def pick_up(self) -> bool:
-        return False
-
-    def hand_over(self) -> tuple[str, ...]:
-        return ()
-
-    def put_back(self) -> None:
-        """Nothing is ever in hand."""
-
-
-if TYPE_CHECKING:
-    _post: type[Post] = SignalPost

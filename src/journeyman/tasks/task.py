@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, replace
@@ -288,6 +288,13 @@ def outlive(context: TaskContext) -> None:
     enter(run=None, call=None, task=context)
     if (guard := current_guard()) is not None:
         enter_guard(replace(guard, stop=context.abort.abort))
+
+
+def unknown_task(id: str, ids: Iterable[str]) -> KeyError:
+    """Return the error that there is no task of this id; it names those there are."""
+    there_are = ", ".join(ids)
+    where = f"The tasks are: {there_are}." if there_are else "There are no background tasks."
+    return KeyError(f"There is no task {id!r}. {where}")
 
 
 # -- the notification -------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from journeyman.journal import SentRuns
 from journeyman.loop.state import run_context, sent_runs
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
-from journeyman.tasks.task import RunningTask, TaskHost, outlive
+from journeyman.tasks.task import RunningTask, TaskHost, outlive, unknown_task
 from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, Work, in_folder
 from journeyman.tools.check import function_problem, listener_problems
 from journeyman.tools.context import BackgroundTasks, ToolContext
@@ -213,8 +213,7 @@ class Tasks:
     def _find_task(self, id: str) -> RunningTask:
         found = self._all.get(id)
         if found is None:
-            there_are = f"The tasks are: {', '.join(self._all)}." if self._all else "There are no background tasks."
-            raise KeyError(f"There is no task {id!r}. {there_are}")
+            raise unknown_task(id, self._all)
         return found
 
     # -- saying and stopping

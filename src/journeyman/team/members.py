@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -173,6 +173,39 @@ class Member:
         return f"<Member {self.name!r}, number {self.incarnation}, {self.liveness}>"
 
 
+# -- names, wherever the members live ---------------------------------------------------------------------------------
+
+
+def check_name(name: str, *, is_taken: bool) -> None:
+    """Raise a `TeamError` if no member can be called that: it is no name, or the leader's, or taken."""
+    if not NAME.fullmatch(name):
+        raise TeamError(f"{name!r} cannot be the name of a member. Use 1 to 64 letters, digits, '_' or '-'.")
+    if name == LEADER:
+        raise TeamError(f"The name {name!r} is the leader's. Give the member another one.")
+    if is_taken:
+        raise TeamError(f"The name {name!r} is taken. Give it another one, or send a message to that member.")
+
+
+def find_addressees(own: str, to: str, text: str, *, alive: Collection[str], known: Collection[str]) -> Sequence[str]:
+    """Return the names to which mail goes that the one of this name sends; a `TeamError` says why it goes nowhere.
+    Of the members, some are `alive`, and `known` are those that are gone, too."""
+    if not text.strip():
+        raise TeamError("The message is blank: there is nothing to send.")
+    if to == own or to not in (EVERYBODY, LEADER, *known):
+        who = "is the sender" if to == own else "is unknown"
+        raise TeamError(f"{to!r} {who}. Send to one of {sorted({LEADER, *alive})}, or to '*' for all members.")
+    return [name for name in sorted(alive) if name != own] if to == EVERYBODY else [to]
+
+
+def find_members_to_go(names: Sequence[str], *, alive: Collection[str], known: Collection[str]) -> Sequence[str]:
+    """Return which members end if those of these names are to, or all; a `TeamError` names one that never was there."""
+    unknown = [name for name in names if name != EVERYBODY and name not in known]
+    if unknown:
+        raise TeamError(f"There is no member {', '.join(map(repr, unknown))} to let go. There are: {sorted(alive)}.")
+    wanted = sorted(alive) if not names or EVERYBODY in names else dict.fromkeys(names)
+    return [name for name in wanted if name in alive]
+
+
 class Registry:
     """The names of one team."""
 
@@ -182,9 +215,8 @@ class Registry:
         self.leader: Final = leader
         self.usage_of_gone = NOTHING_USED
         """What members used whose names others have now."""
-        self._alive: dict[str, Member] = {}
-        self._gone: dict[str, Member] = {}
-        """The last of each name that nobody has now."""
+        self._last: dict[str, Member] = {}
+        """The last member of each name. It is gone once its mailbox is closed."""
         self._n_of: dict[str, int] = {}
         """How many members of each name there have been."""
         self.is_deleted = False
@@ -192,53 +224,28 @@ class Registry:
     # -- changing
 
     def register(self, member: Member) -> None:
-        """Give a member its name and its incarnation, or raise a `TeamError` if there is no team, or no such name."""
+        """Give a member its name and its incarnation, or raise a `TeamError` if there is no team."""
         self.check_open()
-        self.check_name(member.name)
-        earlier = self._gone.pop(member.name, None)
+        earlier = self._last.get(member.name)
         if earlier is not None:
             self.usage_of_gone += earlier.usage
         member.incarnation = self._n_of[member.name] = self._n_of.get(member.name, 0) + 1
-        self._alive[member.name] = member
-
-    def check_name(self, name: str) -> None:
-        """Raise a `TeamError` if no member can be called that: it is no name, or the leader's, or taken."""
-        if not NAME.fullmatch(name):
-            raise TeamError(f"{name!r} cannot be the name of a member. Use 1 to 64 letters, digits, '_' or '-'.")
-        if name == LEADER:
-            raise TeamError(f"The name {LEADER!r} is the leader's. Give the member another one.")
-        if name in self._alive:
-            raise TeamError(f"The name {name!r} is taken in team {self.name!r}. Names there are: {list(self.names)}.")
-
-    def unregister(self, member: Member) -> None:
-        """Let a member go, and close its mailbox: its name is free from now on. A `TeamError` says it is not there."""
-        if self._alive.get(member.name) is not member:
-            raise TeamError(f"{member!r} is not in team {self.name!r}. Members are: {list(self.teammates)}.")
-        member.box.close()
-        del self._alive[member.name]
-        self._gone[member.name] = member
+        self._last[member.name] = member
 
     def forget(self, member: Member) -> None:
         """Take back the name of a member that could not begin. It was never there."""
         member.box.close()
-        del self._alive[member.name]
+        del self._last[member.name]
 
     def rename(self, name: str, description: str | None = None) -> None:
         """Rename the team, as `Team.rename` says."""
         self.check_open()
-        if self._alive:
+        if self.teammates:
             raise TeamError(f"Team {self.name!r} has members: {list(self.teammates)}. Rename it while it has none.")
         if name and not NAME.fullmatch(name):
             raise TeamError(f"{name!r} cannot be the name of a team. Use 1 to 64 letters, digits, '_' or '-'.")
         self.name = name or self.name
         self.description = self.description if description is None else description
-
-    def delete(self) -> None:
-        """Close every mailbox, and forget the names."""
-        for member in tuple(self._alive.values()):
-            self.unregister(member)
-        self.leader.close()
-        self.is_deleted = True
 
     def check_open(self) -> None:
         """Raise a `TeamError` if the team is deleted."""
@@ -248,27 +255,24 @@ class Registry:
     # -- looking
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The leader and all members that are alive, sorted."""
-        return tuple(sorted([LEADER, *self._alive]))
-
-    @property
     def teammates(self) -> tuple[str, ...]:
         """All members that are alive, sorted; the leader is none."""
-        return tuple(sorted(self._alive))
+        return tuple(sorted([name for name, member in self._last.items() if not member.box.is_closed]))
+
+    @property
+    def known(self) -> Collection[str]:
+        """All names that a member has or had."""
+        return self._last.keys()
 
     def alive(self, name: str) -> Member | None:
         """Return the member of that name; None where there is none."""
-        return self._alive.get(name)
+        member = self._last.get(name)
+        return None if member is None or member.box.is_closed else member
 
     def find_member(self, name: str) -> Member | None:
         """Return the member that has that name, or had it last."""
-        return self._alive.get(name) or self._gone.get(name)
+        return self._last.get(name)
 
     def members(self) -> tuple[Member, ...]:
-        """Return all members that are alive, and the last of each name that nobody has, by name."""
-        return tuple([member for _, member in sorted({**self._gone, **self._alive}.items())])
-
-    def any_alive(self, test: Callable[[Member], bool]) -> bool:
-        """Tell whether there is a member for which `test` holds."""
-        return any(test(member) for member in self._alive.values())
+        """Return the last member of each name, by name."""
+        return tuple([member for _, member in sorted(self._last.items())])

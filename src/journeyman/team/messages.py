@@ -31,7 +31,7 @@ from journeyman.events import (
 from journeyman.inbox import current_conversation
 from journeyman.loop.watch import Watch
 from journeyman.team.mail import Mailbox, TeamHooks, Waiters
-from journeyman.team.members import EVERYBODY, LEADER, Member, Registry, TeamSnapshot
+from journeyman.team.members import LEADER, Member, Registry, TeamSnapshot, find_addressees, find_members_to_go
 from journeyman.types import RunPath
 
 REMEMBERED_IDS: Final = 10_000
@@ -90,9 +90,11 @@ class PostOffice:
 
         `sender` None is the leader. What has an `id` is sent once.
         """
-        self._check(sender, to, text)
-        own = LEADER if sender is None else sender.name
-        addressees = [name for name in self.registry.teammates if name != own] if to == EVERYBODY else [to]
+        registry, own = self.registry, LEADER if sender is None else sender.name
+        registry.check_open()
+        if sender is not None and sender.liveness == "gone":
+            raise TeamError(f"{own!r} has ended, and sends no more mail.")
+        addressees = find_addressees(own, to, text, alive=registry.teammates, known=registry.known)
         mail = [
             TeamMessage(
                 # Mail to all is one letter to each, and each has an id of its own.
@@ -116,17 +118,6 @@ class PostOffice:
         for each in new:
             call_in(self._loop, partial(self._dispatch, sender, each))
         return on_its_way
-
-    def _check(self, sender: Member | None, to: str, text: str) -> None:
-        self.registry.check_open()
-        if not text.strip():
-            raise TeamError("The message is blank: there is nothing to send.")
-        if sender is not None and sender.liveness == "gone":
-            raise TeamError(f"{sender.name!r} has ended, and sends no more mail.")
-        known = to in (EVERYBODY, LEADER) or self.registry.find_member(to) is not None
-        if not known or to == (LEADER if sender is None else sender.name):
-            who = "is the sender" if known else "is unknown"
-            raise TeamError(f"{to!r} {who}. Send to one of {list(self.registry.names)}, or to '*' for all members.")
 
     def _incarnation(self, name: str) -> int:
         member = self.registry.find_member(name)
@@ -239,8 +230,8 @@ class PostOffice:
         self._note_delivered(
             member.name, [mail for mail in left if mail.kind == "shutdown"]
         )  # it did what it was asked
-        # Its box is closed here, so nothing comes behind what was taken out above.
-        self.registry.unregister(member)
+        # Nothing comes behind what was taken out above, and the name is free from now on.
+        member.box.close()
         self.change(member, "gone")
         self.bury([mail for mail in left if mail.kind != "shutdown"], "unread")
         self._tell_of_end(member)
@@ -273,11 +264,7 @@ def to_go(
 ) -> tuple[Member, ...]:
     """Return the members of these names, or all, that are there; raise a `TeamError` if there never was one of a name,
     or `here`, which asks, is one."""
-    unknown = [name for name in names if name != EVERYBODY and registry.find_member(name) is None]
-    if unknown:
-        there_are = list(registry.teammates)
-        raise TeamError(f"There is no member {', '.join(map(repr, unknown))} to let go. There are: {there_are}.")
-    wanted = registry.teammates if not names or EVERYBODY in names else tuple(dict.fromkeys(names))
+    wanted = find_members_to_go(names, alive=registry.teammates, known=registry.known)
     alive = [member for name in wanted if (member := registry.alive(name)) is not None]
     found = tuple([member for member in alive if incarnation is None or member.incarnation == incarnation])
     if here is not None and here in found:

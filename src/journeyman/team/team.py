@@ -26,7 +26,7 @@ from journeyman.result import CallbackError
 from journeyman.tasks.tasks import Tasks
 from journeyman.team.life import MemberLoop, Pulse, in_team
 from journeyman.team.mail import TeamHooks
-from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, TeamSnapshot
+from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, TeamSnapshot, check_name
 from journeyman.team.messages import PostOffice, ShutdownResult, let_go, to_go
 from journeyman.team.spawn import MAX_DEPTH, TeamSpawner, TeamSpawnRequest, TeamSpawnResult
 from journeyman.texts import shorten_line
@@ -131,7 +131,8 @@ class Team:
                 self._post.part(member)
         self._follow(None)
         left = registry.leader.leftovers()
-        registry.delete()
+        registry.leader.close()
+        registry.is_deleted = True
         self._post.bury(left, "closed")
         self._post.changes.wake()
 
@@ -185,7 +186,7 @@ class Team:
     def _check(self, request: TeamSpawnRequest, path: RunPath) -> None:
         agent, depth = request.agent, len(path) - 1
         self._post.registry.check_open()
-        self._post.registry.check_name(path[-1])
+        check_name(path[-1], is_taken=self._post.registry.alive(path[-1]) is not None)
         if agent.input is not str:
             raise TeamError(
                 f"Agent {agent.name!r} takes {agent.input!r}, but the prompts of a member are texts. Leave input= out."
@@ -294,7 +295,7 @@ class Team:
         registry = self._post.registry
         while not registry.leader.has_mail:
             # An idle member with mail is about to begin a turn.
-            if not registry.any_alive(lambda member: member.liveness != "idle" or member.box.has_mail):
+            if all(each.liveness in ("idle", "gone") and not each.box.has_mail for each in registry.members()):
                 return False
             await self._post.changes.wait()
         return True
@@ -422,7 +423,11 @@ def _tools_of(team: Team, post: PostOffice) -> tuple[AnyTool, AnyTool, AnyTool]:
     async def team_roster() -> str:
         """Show who is in the team, what each member does, and which messages could not be delivered."""
         sent = _runs_of_journal(team)
-        return _roster_text(post.roster()) if sent is None else await sent.roster()
+        if sent is not None:
+            return await sent.roster()
+        seen = post.roster()
+        members, letters = map(_write_info, seen.members), map(_write_letter, seen.dead_letters)
+        return write_roster(seen.name, seen.description, [*members], [*letters])
 
     @tool(effect="idempotent")
     async def team_shutdown(name: str) -> str:
@@ -436,7 +441,7 @@ def _tools_of(team: Team, post: PostOffice) -> tuple[AnyTool, AnyTool, AnyTool]:
             there = await sent.let_go(name)
             return f"Ends after its turn: {', '.join(there)}" if there else "Nobody was there."
         if post.sender() is not None:
-            raise TeamError(f"Only {LEADER} lets members go. Send it a message instead.")
+            raise TeamError(LEADER_ONLY)
         ended = await team.shutdown(name)
         ways = {"ended": ended.finished, "stopped": ended.stopped, "does not end": ended.abandoned}
         return "; ".join([f"{way}: {', '.join(names)}" for way, names in ways.items() if names]) or "Nobody was there."
@@ -451,6 +456,7 @@ def member_tools() -> Sequence[AnyTool]:
     return Team().tools()[:2]
 
 
+LEADER_ONLY: Final = f"Only {LEADER} lets members go. Send it a message instead."
 GONE: Final = "{!r} has ended, so it will not read that. See team_roster for who is there."
 
 
@@ -466,25 +472,24 @@ def _words_after_sending(to: str, names: Sequence[str]) -> str:
     return f"Sent to {', '.join(names)}." if names else "That message was sent before."
 
 
-def _roster_text(roster: TeamSnapshot) -> str:
-    """Return the roster as a model reads it."""
-    about = f": {roster.description}" if roster.description else ""
-    lines = [f"team {roster.name}, led by {LEADER}{about}"]
-    lines += [_member_line(member) for member in roster.members] or ["- no members"]
-    if roster.dead_letters:
-        lines += ["not delivered:", *map(_letter_line, roster.dead_letters[-_SHOWN_LETTERS:])]
-    return "\n".join(lines)
+def write_roster(name: str, about: str, members: Sequence[str], letters: Sequence[str]) -> str:
+    """Return a roster as a model reads it: a line for each member, and for each of the last dead letters."""
+    lines = [f"team {name}, led by {LEADER}{about and f': {about}'}", *(members or ["- no members"])]
+    return "\n".join([*lines, *(["not delivered:", *letters[-_SHOWN_LETTERS:]] if letters else [])])
 
 
-def _member_line(member: MemberInfo) -> str:
-    facts = [f"{member.liveness}, last sign {member.quiet_s:.0f} s ago"]
-    facts += [f"{member.n_waiting} unread"] if member.n_waiting else []
-    facts += [member.error] if member.error else []
-    about = f", {member.description}" if member.description else ""
-    return f"- {member.name} ({member.agent}{about}): {'; '.join(facts)}"
+def write_member(name: str, agent: str, about: str, facts: Sequence[str]) -> str:
+    """Return the line of a member in a roster."""
+    return f"- {name} ({agent}{about and f', {about}'}): {'; '.join(filter(None, facts))}"
 
 
-def _letter_line(letter: DeadLetter) -> str:
+def _write_info(member: MemberInfo) -> str:
+    signs = f"{member.liveness}, last sign {member.quiet_s:.0f} s ago"
+    unread = f"{member.n_waiting} unread" if member.n_waiting else ""
+    return write_member(member.name, member.agent, member.description, [signs, unread, member.error or ""])
+
+
+def _write_letter(letter: DeadLetter) -> str:
     mail = letter.mail
     return f"- {mail.sender} to {mail.to} ({letter.reason}): {shorten_line(mail.summary or mail.text, _SHOWN_CHARS)}"
 
