@@ -181,6 +181,30 @@ class Reservation(Protocol):
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
+class Above:
+    """The origin of a run that another run has sent out to work by itself."""
+
+    run: str = ""
+    """The id of the run that is told of its end; empty until it is stored."""
+    path: tuple[str, ...]
+    """The run that has sent it, from the root down."""
+    description: str
+    tool_use_id: str
+    number: int
+    """Tells it from the other runs below the same one."""
+    model: str = ""
+    """The name of the model that the call asked for; empty for the agent's own."""
+    allowance: BudgetLeft = field(default_factory=BudgetLeft)
+    """What the runs above had left when it was sent: it spends no more."""
+    member: str = ""
+    """Its name in the team that the run leads that has sent it; empty for one that is in no team."""
+    incarnation: int = 0
+    """Which member of that name it is, from 1; 0 until it is stored."""
+    team: str = ""
+    """What that team is called."""
+
+
+@lazy_dataclass(frozen=True, kw_only=True)
 class SentRun:
     """A run that is to work on by itself, as a run of its own."""
 
@@ -192,20 +216,8 @@ class SentRun:
     """A text as it is; any other input as JSON."""
     exact: str
     """The exact form of an input of which the JSON would be read as another value; else empty."""
-    description: str
-    model: str
-    """The name of the model that was asked for; empty for the agent's own."""
-    path: RunPath
-    """The run that sends it."""
-    tool_use_id: str
-    number: int
-    """Tells it from the other runs below the same one."""
-    allowance: BudgetLeft
-    """The rest that the runs above may still spend, which is its limit."""
-    member: str = ""
-    """Its name in the team that its sender leads; empty for one that is in no team."""
-    team: str = ""
-    """What that team is called."""
+    above: Above
+    """Its origin."""
 
 
 class SentRuns(Protocol):

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from journeyman import Agent, Chat, Limits, Subagents, Success, Tasks, ToolContext, run, tool
-from journeyman.budget import BudgetLeft
 from journeyman.durable import Durable, InMemoryEngine, RunInfo, Worker
 from journeyman.durable.records import Change, load_head
 from journeyman.errors import SubagentMisused
 from journeyman.gate import Allow, Deny, GateRequest, Verdict
-from journeyman.journal import SentRun
+from journeyman.journal import Above, SentRun
 from journeyman.loop.state import run_context
 from journeyman.model import Request
 from journeyman.step import RunStep
@@ -255,10 +254,8 @@ async def test_whoever_sends_out_what_another_process_would_not_find_hears_why_a
         journal = existing(here.options.runtime.journal)
         assert journal.sent is not None
         for names, definition in ((("nobody",), known), (("payer",), other)):
-            about: dict[str, Any] = {"input": "Go.", "exact": "", "description": "", "model": "", "number": 0}
-            sent = SentRun(
-                agents=names, definition=definition, path=here.path, tool_use_id="s", allowance=BudgetLeft(), **about
-            )
+            origin = Above(path=here.path, description="", tool_use_id="s", number=0)
+            sent = SentRun(agents=names, definition=definition, input="Go.", exact="", above=origin)
             with pytest.raises(SubagentMisused) as refused:
                 await journal.sent.start(RunStep(key=names[0], kind="sent"), sent)
             heard.append(str(refused.value))

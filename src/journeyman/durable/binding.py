@@ -11,10 +11,11 @@ from journeyman.cancellation import Abort
 from journeyman.chat.questions import Questions
 from journeyman.chat.writer import TurnLife
 from journeyman.data import lazy_dataclass
-from journeyman.durable.records import Above, Head, gates_of
+from journeyman.durable.records import Head, gates_of
 from journeyman.errors import SubagentMisused
 from journeyman.events import Callbacks, Listener
 from journeyman.gate import enter_guard, guard_for
+from journeyman.journal import Above
 from journeyman.subagents.tool import Subagents
 from journeyman.team.life import TurnLimit, in_team
 from journeyman.team.team import member_tools

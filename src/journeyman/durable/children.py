@@ -20,22 +20,11 @@ from journeyman.budget import Budget
 from journeyman.durable.binding import Program
 from journeyman.durable.engine import result_of
 from journeyman.durable.journal import Lease
-from journeyman.durable.records import (
-    DONE,
-    OVER,
-    Above,
-    Head,
-    Row,
-    check_record,
-    load_head,
-    make_row,
-    prints_of,
-    taken_by,
-)
+from journeyman.durable.records import DONE, OVER, Head, Row, check_record, load_head, make_row, prints_of, taken_by
 from journeyman.errors import DefinitionError, RunBlocked, SubagentMisused, TeamError
 from journeyman.events import Delivery, Identity, MailKind, TaskInfo, TeamMessage
 from journeyman.inbox import Post
-from journeyman.journal import Lives, SentRun, SentRuns, StepFacts, decode_step, encode_step
+from journeyman.journal import Above, Lives, SentRun, SentRuns, StepFacts, decode_step, encode_step
 from journeyman.loop.watch import traceparent_of
 from journeyman.result import Result
 from journeyman.signals import Signal, SignalKind
@@ -147,8 +136,8 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
 
     async def _row(self, key: str, sent: SentRun) -> Row:
         """Return the run that is to be sent out, if another process would find the same agent."""
-        above, incarnation, text = self._life.claim.row, 0, sent.input
-        id = sent_id(above, key)
+        row, above, text = self._life.claim.row, replace(sent.above, run=self._life.claim.row.id), sent.input
+        id = sent_id(row, key)
         try:
             found = self._program.below(sent.agents).agent
         except SubagentMisused as misused:
@@ -162,10 +151,10 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
                 f" not find it. {why} (A program gives it to the agent above by Subagents(...), or"
                 " Subagents(tasks=...).)"
             )
-        if sent.member:
-            incarnation = await self._incarnation(sent.member)
-            id = member_id(above, sent.member, incarnation)
-            text = self._mail(LEADER, sent.member, sent.input, summary=sent.description)
+        if above.member:
+            above = replace(above, incarnation=await self._incarnation(above.member))
+            id = member_id(row, above.member, above.incarnation)
+            text = self._mail(LEADER, above.member, sent.input, summary=above.description)
         head = Head(
             agent="/".join((self._head.agent, *sent.agents)),
             input=text,
@@ -175,18 +164,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
             target=self._head.target,
             version=self._head.version,
             traceparent=traceparent_of(self._program.runtime, sent.agents[-1]) or None,
-            above=Above(
-                run=above.id,
-                path=sent.path,
-                description=sent.description,
-                tool_use_id=sent.tool_use_id,
-                number=sent.number,
-                model=sent.model,
-                allowance=sent.allowance,
-                member=sent.member,
-                incarnation=incarnation,
-                team=sent.team,
-            ),
+            above=above,
         )
         try:
             program = self._program.sent(head)
@@ -197,10 +175,10 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
             head,
             id=id,
             name=None,
-            parent=above.id,
-            app=above.app,
-            queue=above.queue,
-            priority=above.priority,
+            parent=row.id,
+            app=row.app,
+            queue=row.queue,
+            priority=row.priority,
             created=self._life.now(),
             status="ready",
         )
@@ -283,7 +261,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         # Always the same: to stop it once is enough.
         return await self._say(self._run(id), "stop", "stop", {"reason": reason})
 
-    async def _say(self, run: str, kind: SignalKind, dedup: str, body: JsonObject, who: str = "") -> bool:
+    async def _say(self, run: str, kind: SignalKind, dedup: str, body: JsonObject, *, who: str = "") -> bool:
         """Say something to a run, once. False: it has ended."""
         life = self._life
         taken = await life.engine.signal(Signal(0, run, kind, dedup, body, life.now(), who or life.claim.row.agent))
@@ -395,7 +373,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         alive = [each for each, (member, _) in team.items() if member.status not in OVER]
         names = find_members_to_go([name], alive=alive, known=team)
         for each in names:
-            await self._say(team[each][0].id, "mail", f"{self._life.claim.row.id}/gone", {"ends": True}, LEADER)
+            await self._say(team[each][0].id, "mail", f"{self._life.claim.row.id}/gone", {"ends": True}, who=LEADER)
         return names
 
     async def leave(self) -> None:

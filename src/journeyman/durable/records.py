@@ -17,10 +17,9 @@ import orjson
 from pydantic_core import PydanticSerializationError
 
 from journeyman.agent import Agent, Runtime
-from journeyman.budget import BudgetLeft
 from journeyman.data import lazy_dataclass
 from journeyman.errors import RunBlocked, StepTooLarge
-from journeyman.journal import as_json
+from journeyman.journal import Above, as_json
 from journeyman.narrowing import is_list_or_tuple
 from journeyman.result import AskedQuestion, Pending, PendingCall
 from journeyman.run_status import RunStatus, StoredStatus, status_of
@@ -159,30 +158,6 @@ def unpack_step(stored: Record) -> bytes:
 
 
 # -- a run -------------------------------------------------------------------------------------------------------------
-
-
-@lazy_dataclass(frozen=True, kw_only=True)
-class Above:
-    """The origin of a run that another run has sent out to work by itself."""
-
-    run: str
-    """The id of the run that is told of its end."""
-    path: tuple[str, ...]
-    """The run that has sent it, from the root down."""
-    description: str
-    tool_use_id: str
-    number: int
-    """Tells it from the other runs below the same one."""
-    model: str = ""
-    """The name of the model that the call asked for; empty for the agent's own."""
-    allowance: BudgetLeft = field(default_factory=BudgetLeft)
-    """What the runs above had left when it was sent: it spends no more."""
-    member: str = ""
-    """Its name in the team that the run leads that has sent it; empty for one that is in no team."""
-    incarnation: int = 0
-    """Which member of that name it is, from 1."""
-    team: str = ""
-    """What that team is called."""
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

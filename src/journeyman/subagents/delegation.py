@@ -26,7 +26,7 @@ from journeyman.errors import InvalidArguments, SubagentMisused, TeamError, name
 from journeyman.events import Event, Listener, MessageCommitted, ModelResponded, ToolCalled, ToolFinished
 from journeyman.history import History
 from journeyman.inbox import current_conversation
-from journeyman.journal import Journal, Section, SentRun, SentRuns
+from journeyman.journal import Above, Journal, Section, SentRun, SentRuns
 from journeyman.json_numbers import read_json, write_json
 from journeyman.loop.prepare import begin
 from journeyman.loop.run import carry_out
@@ -368,43 +368,31 @@ async def background(
 
 async def _send_out(delegation: Delegation, call: BackgroundCall | TeamCall, runs: SentRuns, *, model: str) -> str:
     """Let a sub-agent work as a run of its own, and return the id by which a model knows it."""
-    agent = delegation.find_agent(call.agent)
-    step, sent = _to_send(delegation, agent, call, model=model)  # before anything is awaited: sends are counted
-    stored = await _store_task(agent, call.task)
-    return await runs.start(step, replace(sent, input=stored.text, exact=stored.exact))
-
-
-def _to_send(
-    delegation: Delegation, agent: Agent[Any, Any, Any], call: BackgroundCall | TeamCall, *, model: str
-) -> tuple[RunStep, SentRun]:
-    """Return the step that sends out a run, and the run."""
+    agent, run, context = delegation.find_agent(call.agent), run_context.get().run, delegation.context
     delegation.check_depth()
-    run, context, names = run_context.get().run, delegation.context, [call.agent]
     member, team = (call.name, call.team_name or _TEAM) if isinstance(call, TeamCall) else ("", "")
     assignment = delegation.assignment(call.agent, call.task, "background")
     if run is None or context is None:
         raise SubagentMisused(NO_TASKS)
-    step = delegation.step_to_send(context, assignment, member)
-    allowance, path = run.attempt.budget.left(), run.path
+    # Before anything is awaited: what the code of a tool sends is counted.
+    step, names = delegation.step_to_send(context, assignment, member), [call.agent]
+    above = Above(
+        path=run.path,
+        description=call.description or call.task[:_SHOWN_CHARS],
+        tool_use_id=context.tool_use_id,
+        number=assignment.number or 0,
+        model=model,
+        allowance=run.attempt.budget.left(),
+        member=member,
+        team=team,
+    )
     # The way by names, since another process has to find the agent by its own definitions.
     while run.above is not None:
         names.insert(0, run.agent.name)
         run = run.above
-    sent = SentRun(
-        agents=tuple(names),
-        definition=agent,
-        input=call.task,
-        exact="",
-        description=call.description or call.task[:_SHOWN_CHARS],
-        model=model,
-        path=path,
-        tool_use_id=context.tool_use_id,
-        number=assignment.number or 0,
-        allowance=allowance,
-        member=member,
-        team=team,
-    )
-    return step, sent
+    stored = await _store_task(agent, call.task)
+    sent = SentRun(agents=tuple(names), definition=agent, input=stored.text, exact=stored.exact, above=above)
+    return await runs.start(step, sent)
 
 
 async def _work(delegation: Delegation, call: BackgroundCall) -> Work:
