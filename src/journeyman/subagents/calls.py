@@ -247,7 +247,10 @@ def _subagent_call(given: SubagentArguments, max_tasks: int | None) -> SubagentC
         found = f"it has {' and '.join(modes)}" if modes else "it has none of them"
         raise SubagentMisused(f"A call has exactly one mode: agent and task, or tasks, or chain; {found}.")
     if given.chain:
-        return _chain(given, given.chain)
+        start_at = 1 if given.start_at is None else given.start_at
+        if not 1 <= start_at <= len(given.chain):
+            raise SubagentMisused(f"start_at is {start_at}, and the chain has the steps 1 to {len(given.chain)}.")
+        return ChainCall(tuple(given.chain), start_at, given.previous or "")
     if not given.tasks:
         return SingleCall(given.agent or "", given.task or "")
     if max_tasks is not None and len(given.tasks) > max_tasks:
@@ -255,13 +258,6 @@ def _subagent_call(given: SubagentArguments, max_tasks: int | None) -> SubagentC
             f"These are {len(given.tasks)} tasks, and at most {max_tasks} may run in one call. Use several calls."
         )
     return ParallelCall(tuple(given.tasks))
-
-
-def _chain(given: SubagentArguments, steps: list[Item]) -> ChainCall:
-    start_at = 1 if given.start_at is None else given.start_at
-    if not 1 <= start_at <= len(steps):
-        raise SubagentMisused(f"start_at is {start_at}, and the chain has the steps 1 to {len(steps)}.")
-    return ChainCall(tuple(steps), start_at, given.previous or "")
 
 
 def _background(given: SubagentArguments) -> BackgroundCall:

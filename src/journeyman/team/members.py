@@ -217,7 +217,7 @@ class Registry:
         """What members used whose names others have now."""
         self._last: dict[str, Member] = {}
         """The last member of each name. It is gone once its mailbox is closed."""
-        self._n_of: dict[str, int] = {}
+        self.n_of: dict[str, int] = {}
         """How many members of each name there have been."""
         self.is_deleted = False
 
@@ -229,7 +229,7 @@ class Registry:
         earlier = self._last.get(member.name)
         if earlier is not None:
             self.usage_of_gone += earlier.usage
-        member.incarnation = self._n_of[member.name] = self._n_of.get(member.name, 0) + 1
+        member.incarnation = self.n_of[member.name] = self.n_of.get(member.name, 0) + 1
         self._last[member.name] = member
 
     def forget(self, member: Member) -> None:

@@ -105,7 +105,7 @@ class PostOffice:
                 summary=summary,
                 kind=kind,
                 # Of the one that has the name now: a later member does not get it.
-                incarnation=self._incarnation(name) if incarnation is None else incarnation,
+                incarnation=registry.n_of.get(name, 0) if incarnation is None else incarnation,
                 sent=datetime.now(UTC),
             )
             for name in addressees
@@ -118,10 +118,6 @@ class PostOffice:
         for each in new:
             call_in(self._loop, partial(self._dispatch, sender, each))
         return on_its_way
-
-    def _incarnation(self, name: str) -> int:
-        member = self.registry.find_member(name)
-        return 0 if member is None else member.incarnation
 
     def is_new(self, id: str) -> bool:
         """Note the id of mail. False: it was noted before, so that mail was sent."""
