@@ -168,3 +168,24 @@ def key_pattern() -> re.Pattern[str]:
             loose.append(pattern)
     groups = [f"{re.escape(first)}(?:{'|'.join([each[1:] for each in made])})" for first, made in grouped.items()]
     return re.compile(rf"(?<![A-Za-z0-9_-])(?=[\w.$/~:+=-]{{{_LEAST}}})(?:{'|'.join([*groups, *loose])})")
+
+
+_OUTSIDE: Final = bytes(each if re.match(rb"[\w.$/~:+=%-]", bytes([each])) else 32 for each in range(256))
+_BREAK: Final = re.compile("[^A-Za-z0-9_-]")
+
+
+def long_words(text: str, least: int) -> list[str]:
+    """Return the words of a text with so many characters, of all that keys and what is encoded are made of."""
+    return [word for word in text.encode("ascii", "replace").translate(_OUTSIDE).decode().split() if len(word) >= least]
+
+
+def may_hold_key(text: str) -> bool:
+    """Tell whether the pattern of keys may match in a text. It is tried where a key may begin in a long word only: that
+    takes half the time of a search, and less."""
+    begins = key_pattern().match
+    return not text.isascii() or any(
+        [
+            begins(word) or any([begins(word, found.end()) for found in _BREAK.finditer(word)])
+            for word in long_words(text, _LEAST)
+        ]
+    )

@@ -13,8 +13,10 @@ from html import unescape
 from typing import Final
 from urllib.parse import unquote
 
-_RUN: Final = re.compile(r"(?<![\w+/%-])[\w+/-]{20,}+={0,2}(?![\w+/-])", re.ASCII)
-_HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2})++")
+from journeyman.secret_keys import long_words
+
+_LEAST: Final = 20
+_RUN: Final = re.compile(rf"(?<![\w+/%-])[\w+/-]{{{_LEAST},}}+={{0,2}}(?![\w+/-])", re.ASCII)
 _ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}|\\{1,8}u00[0-9A-Fa-f]{2}|&(?:quot|amp|#\d{1,3}|#x[0-9a-f]{1,3});")
 _ENDS_BEFORE: Final = frozenset(" \t\r\n\"'<>")
 _REST: Final = re.compile(r"(?:[^\s\"'<>\\]|\\{1,8}u00[0-9A-Fa-f]{2})*+")
@@ -36,6 +38,9 @@ def mark_codes(text: str, mark: str, clean: Callable[[str], str]) -> str:
             parts += [text[end:start], mark]
             end = stop
     text = "".join([*parts, text[end:]]) if parts else text
+    runs = (found[0] for word in long_words(text, _LEAST) for found in _RUN.finditer(word))
+    if all(is_clean(_decode(run)) for run in runs):
+        return text
     return _RUN.sub(lambda found: found[0] if is_clean(_decode(found[0])) else mark, text)
 
 
@@ -56,8 +61,10 @@ def _escaped_words(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _decode(word: str) -> str | None:
-    if _HEX.fullmatch(word) is not None:
+    try:
         return _text_of(bytes.fromhex(word))
+    except ValueError:
+        pass
     # Most words are none: that shows after a few characters.
     if len(word) > _LONGEST or any(_text_of(_bytes_of(word[:size])) is None for size in (8, _BEGINNING)):
         return None
