@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from contextvars import Context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, Literal
 
@@ -23,7 +23,7 @@ from journeyman.inbox import Inbox
 from journeyman.journal import RecordingSink
 from journeyman.loop.state import enter, run_context
 from journeyman.loop.watch import Watch
-from journeyman.tools.background import Notify, OutputFactory, Receive, TaskContext, TaskResult, Work
+from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, TaskResult, Work
 from journeyman.tools.results import to_result
 from journeyman.types import TextOrigin
 
@@ -36,9 +36,13 @@ class TaskHost:
     variables: Context
     """The context variables of whoever opened the tasks. Notifications are handed over among them."""
     watch: Watch
+    notify: Notify | None
+    open_output: OutputFactory | None
     grace_s: float
+    active: dict[str, RunningTask]
+    """The tasks that run, or whose notification was not handed over yet."""
     is_left: bool = False
-    """True once the tasks are being left: then notifications have no more than `grace_s` either."""
+    """True once the tasks are being left: none begins, and notifications have no more than `grace_s` either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +65,14 @@ class RunningTask:
     context: TaskContext
     work: Work
     host: TaskHost
+    options: TaskOptions
     started_s: float
-    receive: Receive | None
-    notify: Notify | None
     chat: Inbox | None
     """The inbox of the chat that started it."""
     conversation: object
     """The conversation of that chat, as its inbox knows it."""
-    open_output: OutputFactory | None
-    on_over: Callable[[str], object]
-    """Told once the notification was handed over."""
-    over: asyncio.Event
-    """Set at the same time."""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the notification was handed over."""
     tape: RecordingSink | None = None
     """Records the run that started it."""
     _carrier: asyncio.Task[None] | None = None
@@ -104,8 +104,8 @@ class RunningTask:
     def _accepts(self, text: str, origin: TextOrigin | None) -> bool:
         if not self.context.info.is_running or self.context.abort.aborted:
             return False
-        if self.receive is not None:
-            return self.receive(text)
+        if (receive := self.options.get("receive")) is not None:
+            return receive(text)
         return self.context.inbox.offer(text, "steering", origin) is not None
 
     def stop(self, reason: str) -> bool:
@@ -166,7 +166,7 @@ class RunningTask:
             self._settle(_KILLED)  # only after what ends the whole program
             self._stop_pressing()
             self.over.set()
-            self.on_over(self.context.id)
+            self.host.active.pop(self.context.id, None)
 
     async def _outcome(self) -> _TaskEnd:
         if self.context.abort.aborted:
@@ -181,7 +181,8 @@ class RunningTask:
 
     async def _do_work(self) -> _TaskEnd:
         info, output = self.context.info, self.context.output
-        await output.open(self.open_output, info.id, info.agent or info.description)
+        factory = self.options.get("output") or self.host.open_output
+        await output.open(factory, info.id, info.agent or info.description)
         self.context.change(output_path=output.path)
         if output.errors:
             return _TaskEnd("failed")
@@ -242,12 +243,13 @@ class RunningTask:
         """Tell whoever wants to know that the task has ended: once, and whatever comes of it."""
         info = self.context.info
         text = notice(info)
-        if self.notify is None:
-            await self._tell(text, info)
+        notify = self.options.get("notify") or self.host.notify
+        if notify is None:
+            self._tell_chat(text)
             return
         # Not those of the work: its path, its gates and its signal are not the callback's.
         name, variables = f"notification of {info.id}", self.host.variables.copy()
-        self._notifying = self.host.loop.create_task(self._tell(text, info), name=name, context=variables)
+        self._notifying = self.host.loop.create_task(self._tell(notify, text, info), name=name, context=variables)
         if self.host.is_left:
             self.press(wait=True)
         try:
@@ -255,20 +257,18 @@ class RunningTask:
         except asyncio.CancelledError as error:
             self._regret(error)
 
-    async def _tell(self, text: str, info: TaskInfo) -> None:
-        if self.notify is not None:
-            try:
-                handed = self.notify(text, info)
-                if is_awaited(handed):
-                    await handed
-                return
-            except asyncio.CancelledError:
-                # It ended the host's callback, and somebody has to hear of the task.
-                self._tell_chat(text)
-                raise
-            except Exception as error:  # noqa: BLE001 - whatever the host's callback raises
-                self._regret(error)
-        self._tell_chat(text)
+    async def _tell(self, notify: Notify, text: str, info: TaskInfo) -> None:
+        try:
+            handed = notify(text, info)
+            if is_awaited(handed):
+                await handed
+        except asyncio.CancelledError:
+            # It ended the host's callback, and somebody has to hear of the task.
+            self._tell_chat(text)
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever the host's callback raises
+            self._regret(error)
+            self._tell_chat(text)
 
     def _tell_chat(self, text: str) -> None:
         # The chat was reset: its new conversation knows nothing of this work.

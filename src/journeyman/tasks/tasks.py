@@ -74,23 +74,27 @@ class Tasks:
         self._all: dict[str, RunningTask] = {}
         self._active: dict[str, RunningTask] = {}
         self._host: TaskHost | None = None
-        self._is_open = False
         # Any thread may start work while the tasks are being left.
         self._lock = Lock()
 
     async def __aenter__(self) -> Tasks:
         if self._host is not None:
             raise RuntimeError("The tasks were entered before. Make another Tasks().")
-        self._host = TaskHost(loop=running_loop(), variables=copy_context(), watch=self._watch, grace_s=self._grace_s)
-        self._is_open = True
+        self._host = TaskHost(
+            loop=running_loop(),
+            variables=copy_context(),
+            watch=self._watch,
+            notify=self._notify,
+            open_output=self._open_output,
+            grace_s=self._grace_s,
+            active=self._active,
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        with self._lock:  # whatever another thread starts is refused, or stopped with the others
-            self._is_open = False
         if self._host is not None:
-            # Before they are stopped: a notification that begins from now on has a limit.
-            self._host.is_left = True
+            with self._lock:  # whatever another thread starts is refused, or stopped with the others
+                self._host.is_left = True
         self.stop_all("the tasks were left")
         for each in tuple(self._active.values()):
             if not each.info.is_running:  # a notification that is being handed over has no more than the usual time
@@ -121,7 +125,7 @@ class Tasks:
         """
         host = self._host
         with self._lock:
-            if host is None or not self._is_open:
+            if host is None or host.is_left:
                 raise RuntimeError("The tasks are not open. Start work inside 'async with Tasks() as tasks:'.")
             made = self._register(host, work, self._new_info(description, options), options)
         begun = TaskStarted(path=made.context.info.path, info=made.info)
@@ -161,14 +165,10 @@ class Tasks:
             context=TaskContext(info),
             work=work,
             host=host,
+            options=options,
             started_s=host.loop.time(),
-            receive=options.get("receive"),
-            notify=options.get("notify") or self._notify,
             chat=inbox,
             conversation=None if inbox is None else inbox.conversation,
-            open_output=options.get("output") or self._open_output,
-            on_over=lambda id: self._active.pop(id, None),
-            over=asyncio.Event(),
         )
         if info.kind == "shell":
             # A command reads no messages, and whoever sends one is told so.

@@ -14,12 +14,12 @@ from typing import Any
 
 from journeyman.agent import Agent, Maker, Runtime
 from journeyman.budget import BudgetPolicy, LimitExceeded, Spending
-from journeyman.cancellation import is_awaited, is_failure
+from journeyman.cancellation import is_awaited, is_failure, own_task
 from journeyman.chat.chat import Chat
 from journeyman.chat.questions import Questions
 from journeyman.data import lazy_dataclass
 from journeyman.endings import ErrorCode
-from journeyman.errors import JourneymanError, TeamError, name_and_words
+from journeyman.errors import Rejected, TeamError
 from journeyman.events import Identity, TeamMessage
 from journeyman.inbox import Inbox, current_conversation, enter_conversation
 from journeyman.loop.state import enter, sent_runs
@@ -35,7 +35,7 @@ from journeyman.tools.tools import AnyTool
 from journeyman.types import Text
 
 
-class MemberFailed(JourneymanError):
+class MemberFailed(Rejected):
     """A turn of a member failed, and with it the member."""
 
 
@@ -62,7 +62,7 @@ class MemberLoop:
             agent=member.agent,
             identity=Identity(member.name, member.registry.name),
             receive=self._receive,
-            notify=lambda text, info: self.post.part(member, info.error),  # if it has not begun by then
+            notify=lambda text, info: self.post.part(member, info.error),
         )
 
     def _receive(self, text: str) -> bool:
@@ -78,9 +78,7 @@ class MemberLoop:
         Raises:
             MemberFailed: a turn failed.
         """
-        member, carrier, error = self.member, asyncio.current_task(), None
-        if carrier is None:
-            raise RuntimeError("A member lives in a task: start it through Tasks.")
+        member, carrier = self.member, own_task()
         member.task = task
         # The chat adds the member's own name.
         enter(path=member.path[:-1])
@@ -101,16 +99,9 @@ class MemberLoop:
                 member.chat = chat
                 await self._turns(chat)
             return member.last_text
-        except MemberFailed as failed:
-            error = str(failed)
-            raise
-        except Exception as failed:
-            error = f"{member.name} failed: {name_and_words(failed)}"
-            raise
         finally:
             unsubscribe()
             member.rest()
-            self.post.part(member, error)
 
     async def _turns(self, chat: Chat[Any, Any]) -> None:
         box = self.member.box
