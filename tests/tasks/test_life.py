@@ -499,10 +499,10 @@ async def test_a_task_ends_after_its_notification_however_often_it_is_cancelled(
     async with Tasks(notify=tell) as tasks:
         tasks.start(giving("x"), description="give")
         await asyncio.sleep(1)
-        (carrier,) = [each for each in asyncio.all_tasks() if each.get_name() == "background task bg-1"]
+        (notifying,) = [each for each in asyncio.all_tasks() if each.get_name() == "notification of bg-1"]
         for n in range(3):
             assert (tasks.active, n_swallowed) == (("bg-1",), n)
-            carrier.cancel()
+            notifying.cancel()
             await asyncio.sleep(1)
         assert (tasks.active, n_swallowed, tasks.get("bg-1").status) == ((), 3, "completed")
 

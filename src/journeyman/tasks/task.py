@@ -8,15 +8,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Final
 
-from journeyman.cancellation import call_in, is_awaited, is_done_for, log_caught
+from journeyman.cancellation import call_in, is_awaited, is_done_for, log_caught, own_task
 from journeyman.errors import Rejected, count, is_ours, name_and_words
-from journeyman.events import Delivery, TaskEnded, TaskInfo, TaskMessaged
+from journeyman.events import Delivery, TaskEnded, TaskInfo, TaskMessaged, TaskStatus
 from journeyman.gate import current_guard, enter_guard
 from journeyman.history import NOTICE
 from journeyman.inbox import Inbox
@@ -45,19 +44,6 @@ class TaskHost:
     """True once the tasks are being left: none begins, and notifications have no more than `grace_s` either."""
 
 
-@dataclass(frozen=True, slots=True)
-class _TaskEnd:
-    """The end of a task's work: its status, with the result or the error."""
-
-    status: Literal["completed", "failed", "killed"]
-    error: str | None = None
-    result: str | None = None
-    value: object = None
-
-
-_KILLED: Final = _TaskEnd("killed")
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class RunningTask:
     """One task with its work, and with all that it is connected to."""
@@ -75,9 +61,8 @@ class RunningTask:
     """Set once the notification was handed over."""
     tape: RecordingSink | None = None
     """Records the run that started it."""
-    _carrier: asyncio.Task[None] | None = None
-    _notifying: asyncio.Task[None] | None = None
-    _has_begun: bool = False
+    _going_on: asyncio.Task[None] | None = None
+    """Does the work, and then hands over the notification."""
     _timer: asyncio.TimerHandle | None = None
 
     # -- looking
@@ -90,7 +75,7 @@ class RunningTask:
 
     def is_here(self) -> bool:
         """Tell whether this is called from the work, or from the notification, of the task itself."""
-        return run_context.get().task is self.context or any(map(is_done_for, (self._carrier, self._notifying)))
+        return run_context.get().task is self.context or is_done_for(self._going_on)
 
     # -- from outside, any thread
 
@@ -122,17 +107,8 @@ class RunningTask:
     def begin(self, variables: Context) -> None:
         """Begin the work among these context variables."""
         name = f"background task {self.context.id}"
-        self._carrier = self.host.loop.create_task(self._carry(), name=name, context=variables)
-
-        def begin_again(carrier: asyncio.Task[None]) -> None:
-            if not carrier.cancelled():
-                carrier.exception()  # an interrupt ends the program by itself: asyncio need not complain of it
-            # A task that was cancelled before its first step is to be settled, too.
-            if not self._has_begun:
-                self.context.abort.abort("cancelled before it began")
-                self.begin(variables)
-
-        self._carrier.add_done_callback(begin_again)
+        self._going_on = self.host.loop.create_task(self._carry(), name=name, context=variables)
+        self._going_on.add_done_callback(self._hand_over, context=variables)
 
     def _press_work(self) -> None:
         """Let the work heed the signal, and cancel it at once if it does not look. Its notification is left alone: the
@@ -142,10 +118,10 @@ class RunningTask:
 
     def press(self, *, wait: bool = False) -> None:
         """Cancel what goes on, now or when its time is up, and again whenever that is ignored."""
-        if self._carrier is None or self._carrier.done():
+        if self._going_on is None or self._going_on.done():
             return  # if it has not begun, it will see the signal when it does
         if not wait:
-            self._carrier.cancel()
+            self._going_on.cancel()
         # Else the one before would cancel it early.
         self._stop_pressing()
         self._timer = self.host.loop.call_later(self.host.grace_s, self.press)
@@ -156,52 +132,47 @@ class RunningTask:
             self._timer = None
 
     async def _carry(self) -> None:
-        self._has_begun = True
-        self._carrier = asyncio.current_task()  # an eager task takes this step before `begin` knows the task
+        self._going_on = own_task()  # an eager task takes this step before `begin` knows the task
         try:
-            self._settle(await self._outcome())
-            await self._take_back_cancellation()
-            await self._hand_over()
-        finally:
-            self._settle(_KILLED)  # only after what ends the whole program
-            self._stop_pressing()
-            self.over.set()
-            self.host.active.pop(self.context.id, None)
-
-    async def _outcome(self) -> _TaskEnd:
-        if self.context.abort.aborted:
-            return _KILLED
-        try:
-            return await self._do_work()
+            await self._do_work()
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
-            # They end the program, and not the work.
+            self._settle("killed")  # they end the program, and not the work
             raise
         except BaseException as error:  # noqa: BLE001 - whatever the work raises; a cancellation is its end
-            return self._outcome_of(error)
+            self._settle_error(error)
 
-    async def _do_work(self) -> _TaskEnd:
+    async def _do_work(self) -> None:
         info, output = self.context.info, self.context.output
+        if self.context.abort.aborted:
+            self._settle("killed")
+            return
         factory = self.options.get("output") or self.host.open_output
         await output.open(factory, info.id, info.agent or info.description)
         self.context.change(output_path=output.path)
         if output.errors:
-            return _TaskEnd("failed")
+            self._settle("failed")
+            return
         value = await self.work(self.context)
         if isinstance(value, TaskResult):
-            return _TaskEnd("completed", result=value.text, value=value.value)
-        return _TaskEnd("completed", result=value if isinstance(value, str) else to_result(value).text, value=value)
+            self._settle("completed", result=value.text, value=value.value)
+        else:
+            text = value if isinstance(value, str) else to_result(value).text
+            self._settle("completed", result=text, value=value)
 
-    def _outcome_of(self, error: BaseException) -> _TaskEnd:
+    def _settle_error(self, error: BaseException) -> None:
         is_leak = isinstance(error, asyncio.CancelledError)
         words = error.text if isinstance(error, Rejected) and error.text.strip() else name_and_words(error)
-        if self.context.abort.aborted or (self._carrier is not None and self._carrier.cancelling() > 0):
-            return _TaskEnd("killed", error=None if is_leak else words)
+        if self.context.abort.aborted or own_task().cancelling() > 0:
+            self._settle("killed", error=None if is_leak else words)
+            return
         if not is_ours(error):  # ours tell of a command, a member or a run that failed
             log_caught(f"Background work of {self.context.info.id}", error, told=self.host.watch.told)
         leaked = "it cancelled something of its own, and let the error leak"
-        return _TaskEnd("failed", error=leaked if is_leak else words)
+        self._settle("failed", error=leaked if is_leak else words)
 
-    def _settle(self, outcome: _TaskEnd) -> None:
+    def _settle(
+        self, status: TaskStatus, *, error: str | None = None, result: str | None = None, value: object = None
+    ) -> None:
         """Give the task its final status. In the same step nobody can write to it any more."""
         info, output, inbox = self.context.info, self.context.output, self.context.inbox
         if not info.is_running:
@@ -212,15 +183,15 @@ class RunningTask:
         inbox.put_back()
         undelivered = inbox.clear("steering", "follow_ups")
         if output.errors:
-            status: Literal["failed", "killed"] = "killed" if outcome.status == "killed" else "failed"
-            outcome = _TaskEnd(status, "; ".join([*([outcome.error] if outcome.error else []), *output.errors]))
+            status, result, value = "killed" if status == "killed" else "failed", None, None
+            error = "; ".join([*([error] if error else []), *output.errors])
         final = self.context.change(
-            status=outcome.status,
+            status=status,
             duration_s=self.info.duration_s,
             ended=datetime.now(UTC),
-            result=outcome.result,
-            value=outcome.value,
-            error=outcome.error,
+            result=result,
+            value=value,
+            error=error,
             liveness=None if info.identity is None else "gone",
             undelivered=undelivered,
         )
@@ -229,37 +200,31 @@ class RunningTask:
         if self.tape is not None:
             self.tape.hear(over)
 
-    async def _take_back_cancellation(self) -> None:
-        """Take the cancellation that ended the work, or came too late for it, off the notification."""
-        carrier = self._carrier
-        if carrier is None or not carrier.cancelling():
-            return
-        with suppress(asyncio.CancelledError):  # it was meant for the work, which has ended
-            await asyncio.sleep(0)
-        while carrier.cancelling():
-            carrier.uncancel()
-
-    async def _hand_over(self) -> None:
+    def _hand_over(self, done: asyncio.Task[None]) -> None:
         """Tell whoever wants to know that the task has ended: once, and whatever comes of it."""
-        info = self.context.info
-        text = notice(info)
-        notify = self.options.get("notify") or self.host.notify
-        if notify is None:
-            self._tell_chat(text)
+        self._settle("killed")  # it was cancelled before its first step
+        if not done.cancelled() and done.exception() is not None:  # looked at, so that asyncio does not complain of it
+            self._end()
             return
         # Not those of the work: its path, its gates and its signal are not the callback's.
-        name, variables = f"notification of {info.id}", self.host.variables.copy()
-        self._notifying = self.host.loop.create_task(self._tell(notify, text, info), name=name, context=variables)
+        name, variables = f"notification of {self.context.id}", self.host.variables.copy()
+        self._going_on = self.host.loop.create_task(self._tell(), name=name, context=variables)
+        self._going_on.add_done_callback(self._end)
         if self.host.is_left:
             self.press(wait=True)
-        try:
-            await self._notifying  # passes every cancellation on, so this goes on when the notification has ended
-        except asyncio.CancelledError as error:
-            self._regret(error)
 
-    async def _tell(self, notify: Notify, text: str, info: TaskInfo) -> None:
+    def _end(self, told: asyncio.Task[None] | None = None) -> None:
+        self._stop_pressing()
+        if told is not None and told.cancelled():
+            self._regret(asyncio.CancelledError())
+        self.over.set()
+        self.host.active.pop(self.context.id, None)
+
+    async def _tell(self) -> None:
+        self._going_on, info = own_task(), self.context.info
+        text, notify = notice(info), self.options.get("notify") or self.host.notify
         try:
-            handed = notify(text, info)
+            handed = self._tell_chat(text) if notify is None else notify(text, info)
             if is_awaited(handed):
                 await handed
         except asyncio.CancelledError:
