@@ -15,7 +15,7 @@ from typing import Final
 
 from journeyman.cancellation import call_in, is_awaited, is_done_for, log_caught, own_task
 from journeyman.errors import Rejected, count, is_ours, name_and_words
-from journeyman.events import Delivery, TaskEnded, TaskInfo, TaskMessaged, TaskStatus
+from journeyman.events import Delivery, TaskEnded, TaskInfo, TaskMessaged, TaskStarted, TaskStatus
 from journeyman.gate import current_guard, enter_guard
 from journeyman.history import NOTICE
 from journeyman.inbox import Inbox
@@ -57,10 +57,10 @@ class RunningTask:
     """The inbox of the chat that started it."""
     conversation: object
     """The conversation of that chat, as its inbox knows it."""
+    tape: RecordingSink | None
+    """Records the run that started it."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the notification was handed over."""
-    tape: RecordingSink | None = None
-    """Records the run that started it."""
     _going_on: asyncio.Task[None] | None = None
     """Does the work, and then hands over the notification."""
     _timer: asyncio.TimerHandle | None = None
@@ -72,6 +72,12 @@ class RunningTask:
         """The task as it is now."""
         info = self.context.info
         return replace(info, duration_s=self.host.loop.time() - self.started_s) if info.is_running else info
+
+    def tell(self, event: TaskStarted | TaskEnded) -> None:
+        """Tell those who listen to all tasks, and what records the run that started this one."""
+        self.host.watch.show(event)
+        if self.tape is not None:
+            self.tape.hear(event)
 
     def is_here(self) -> bool:
         """Tell whether this is called from the work, or from the notification, of the task itself."""
@@ -195,10 +201,7 @@ class RunningTask:
             liveness=None if info.identity is None else "gone",
             undelivered=undelivered,
         )
-        over = TaskEnded(path=info.path, info=final)
-        self.host.watch.show(over)
-        if self.tape is not None:
-            self.tape.hear(over)
+        self.tell(TaskEnded(path=info.path, info=final))
 
     def _hand_over(self, done: asyncio.Task[None]) -> None:
         """Tell whoever wants to know that the task has ended: once, and whatever comes of it."""

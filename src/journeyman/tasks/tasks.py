@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Unpack
 
 from pydantic import Field
 
-from journeyman.cancellation import call_in, running_loop
+from journeyman.cancellation import call_in, running_loop, wait_until_ended
 from journeyman.definition import explain_arguments, is_zero_or_amount, raise_problems, value_problems
 from journeyman.errors import Problem, Rejected
 from journeyman.events import PREFIXES, Delivery, Listener, TaskInfo, TaskMessaged, TaskStarted
@@ -99,18 +99,13 @@ class Tasks:
         for each in tuple(self._active.values()):
             if not each.info.is_running:  # a notification that is being handed over has no more than the usual time
                 each.press(wait=True)
-        was_cancelled = False
-        # Whatever happens, all of them are awaited. The cancellation is raised behind that.
-        while self._active:
-            try:
-                await self._none_active()
-            except asyncio.CancelledError:
-                was_cancelled = True
-                # Whoever cancels the wait gives no more time.
-                for each in tuple(self._active.values()):
-                    each.press()
-        if was_cancelled:
-            raise asyncio.CancelledError
+
+        def press_all() -> None:
+            for each in tuple(self._active.values()):
+                each.press()
+
+        # Whoever cancels the wait gives no more time; but whatever happens, all of them are awaited.
+        await wait_until_ended(asyncio.ensure_future(self._none_active()), on_cancel=press_all)
 
     # -- starting
 
@@ -128,13 +123,8 @@ class Tasks:
             if host is None or host.is_left:
                 raise RuntimeError("The tasks are not open. Start work inside 'async with Tasks() as tasks:'.")
             made = self._register(host, work, self._new_info(description, options), options)
-        begun = TaskStarted(path=made.context.info.path, info=made.info)
         # Told before it begins, since it may end in its first step.
-        self._watch.show(begun)
-        run = run_context.get().run
-        made.tape = None if run is None else run.tape
-        if made.tape is not None:
-            made.tape.hear(begun)
+        made.tell(TaskStarted(path=made.context.info.path, info=made.info))
         # A copy: what the work detaches itself from still holds for the caller.
         variables = copy_context()
         variables.run(outlive, made.context)
@@ -160,7 +150,7 @@ class Tasks:
         )
 
     def _register(self, host: TaskHost, work: Work, info: TaskInfo, options: TaskOptions) -> RunningTask:
-        inbox = current_conversation.get().inbox
+        inbox, run = current_conversation.get().inbox, run_context.get().run
         made = RunningTask(
             context=TaskContext(info),
             work=work,
@@ -169,6 +159,7 @@ class Tasks:
             started_s=host.loop.time(),
             chat=inbox,
             conversation=None if inbox is None else inbox.conversation,
+            tape=None if run is None else run.tape,
         )
         if info.kind == "shell":
             # A command reads no messages, and whoever sends one is told so.
