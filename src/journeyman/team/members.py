@@ -113,8 +113,6 @@ class Member:
     error: str | None = None
     gone: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     """Done when it is gone."""
-    was_asked: bool = False
-    """True when its leader asked it to end."""
     is_heard: bool = False
     """True once those who watch the team hear of its turns."""
     is_announced: bool = False

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
-from threading import Lock, get_ident
+from threading import Lock
 from typing import Final
 
 from journeyman.cancellation import call_in, end_wait
@@ -57,16 +57,10 @@ class PostOffice:
         self._numbers = count(1)
         # Any thread may send, and of two with one id only one may be first.
         self._id_lock: Final = Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         """The event loop of the team; None before it is opened."""
-        self._thread: int | None = None
-        """Its thread."""
         self.changes: Final = Waiters()
         """Those who wait for a change in the team."""
-
-    def open(self) -> None:
-        """Belong to the event loop that runs here from now on."""
-        self._loop, self._thread = asyncio.get_running_loop(), get_ident()
 
     def sender(self) -> Member | None:
         """Return the member of this team whose turn goes on here. None: it is the leader's, or a program."""
@@ -111,12 +105,11 @@ class PostOffice:
             for name in addressees
         ]
         new = [each for each in mail if self.is_new(each.id)]
-        if self._loop is None or get_ident() == self._thread:
-            return tuple([each for each in new if self._dispatch(sender, each)])
         on_its_way = tuple([each for each in new if isinstance(self._box_of(each), Mailbox)])
-        # Mailboxes and listeners belong to the thread of the loop.
         for each in new:
-            call_in(self._loop, partial(self._dispatch, sender, each))
+            dispatch = partial(self._dispatch, sender, each)
+            # Mailboxes and listeners belong to the thread of the loop.
+            dispatch() if self.loop is None else call_in(self.loop, dispatch)
         return on_its_way
 
     def is_new(self, id: str) -> bool:
@@ -130,8 +123,8 @@ class PostOffice:
                 del self._sent_ids[next(iter(self._sent_ids))]
             return True
 
-    def _dispatch(self, sender: Member | None, mail: TeamMessage) -> bool:
-        """Put mail where it will be read. False: nobody will, so it is a dead letter."""
+    def _dispatch(self, sender: Member | None, mail: TeamMessage) -> None:
+        """Put mail where it will be read. Where nobody will, it is a dead letter."""
         if sender is not None:
             sender.sign()
         if self.watch.is_followed:
@@ -140,9 +133,8 @@ class PostOffice:
         if isinstance(box, Mailbox):
             box.put(mail)
             self.changes.wake()
-            return True
-        self.bury([mail], box)
-        return False
+        else:
+            self.bury([mail], box)
 
     def _box_of(self, mail: TeamMessage) -> Mailbox | DeadLetterReason:
         if mail.to == LEADER:
@@ -228,19 +220,16 @@ class PostOffice:
         )  # it did what it was asked
         # Nothing comes behind what was taken out above, and the name is free from now on.
         member.box.close()
+        was_asked = member.liveness == "stopping"
         self.change(member, "gone")
         self.bury([mail for mail in left if mail.kind != "shutdown"], "unread")
-        self._tell_of_end(member)
-        end_wait(member.gone)
-
-    def _tell_of_end(self, member: Member) -> None:
         # Whoever asked it to end waits for that, and needs no mail about it.
-        if member.was_asked or self.registry.is_deleted:
-            return
-        was_stopped = member.task is None or member.task.abort.aborted
-        text = member.error or f"{member.name} {'was stopped' if was_stopped else 'has ended'}."
-        id, now = f"m-{next(self._numbers)}", datetime.now(UTC)
-        self._dispatch(member, TeamMessage(id=id, sender=member.name, to=LEADER, text=text, kind="gone", sent=now))
+        if not was_asked and not self.registry.is_deleted:
+            was_stopped = member.task is None or member.task.abort.aborted
+            text = error or f"{member.name} {'was stopped' if was_stopped else 'has ended'}."
+            id, now = f"m-{next(self._numbers)}", datetime.now(UTC)
+            self._dispatch(member, TeamMessage(id=id, sender=member.name, to=LEADER, text=text, kind="gone", sent=now))
+        end_wait(member.gone)
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -255,24 +244,26 @@ class ShutdownResult:
     """Members that were stopped and do not end. They are out of the team anyway, and nobody waits for them."""
 
 
-def to_go(
-    registry: Registry, names: Sequence[str], incarnation: int | None, *, here: Member | None
-) -> tuple[Member, ...]:
-    """Return the members of these names, or all, that are there; raise a `TeamError` if there never was one of a name,
-    or `here`, which asks, is one."""
+async def let_go(
+    post: PostOffice,
+    names: Sequence[str],
+    *,
+    incarnation: int | None,
+    stop: Callable[[str], object],
+    grace_s: float,
+    force_s: float,
+) -> ShutdownResult:
+    """Let the members of these names go, or all, and return how they ended, in not much more than `grace_s` and
+    `force_s` seconds together. `stop` stops the background task of that id.
+
+    A `TeamError` says that there never was a member of a name, or that one would wait for its own end.
+    """
+    registry, here = post.registry, post.sender()
     wanted = find_members_to_go(names, alive=registry.teammates, known=registry.known)
     alive = [member for name in wanted if (member := registry.alive(name)) is not None]
-    found = tuple([member for member in alive if incarnation is None or member.incarnation == incarnation])
-    if here is not None and here in found:
+    members = [member for member in alive if incarnation is None or member.incarnation == incarnation]
+    if here is not None and here in members:
         raise TeamError(f"{here.name!r} cannot wait for its own end. Let {LEADER!r} do it.")
-    return found
-
-
-async def let_go(
-    post: PostOffice, members: Sequence[Member], *, stop: Callable[[str], object], grace_s: float, force_s: float
-) -> ShutdownResult:
-    """Let members go, and return how they ended, in not much more than `grace_s` and `force_s` seconds together.
-    `stop` stops the background task of that id."""
     for member in members:
         _ask(post, member, grace_s)
     await _all_gone(members, grace_s)
@@ -284,15 +275,14 @@ async def let_go(
     for member in abandoned:
         post.part(member, f"{member.name} was stopped, and does not end.")
     return ShutdownResult(
-        finished=_names_of_members(members, but=late),
-        stopped=_names_of_members(late, but=abandoned),
-        abandoned=_names_of_members(abandoned),
+        finished=tuple([member.name for member in members if member not in late]),
+        stopped=tuple([member.name for member in late if member not in abandoned]),
+        abandoned=tuple([member.name for member in abandoned]),
     )
 
 
 def _ask(post: PostOffice, member: Member, grace_s: float) -> None:
     was_working = member.liveness == "working"
-    member.was_asked = True
     member.box.end()
     post.change(member, "stopping")
     # Without a grace, it would be stopped before it could read this.
@@ -307,7 +297,3 @@ async def _all_gone(members: Sequence[Member], seconds: float) -> None:
     waiting = [member.gone for member in members if not member.gone.done()]
     if waiting:
         await asyncio.wait(waiting, timeout=max(0.0, seconds))
-
-
-def _names_of_members(members: Sequence[Member], *, but: Sequence[Member] = ()) -> tuple[str, ...]:
-    return tuple([member.name for member in members if member not in but])

@@ -6,6 +6,7 @@ member; everything else counts as done by the leader.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -27,7 +28,7 @@ from journeyman.tasks.tasks import Tasks
 from journeyman.team.life import MemberLoop, Pulse, in_team
 from journeyman.team.mail import TeamHooks
 from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, TeamSnapshot, check_name
-from journeyman.team.messages import PostOffice, ShutdownResult, let_go, to_go
+from journeyman.team.messages import PostOffice, ShutdownResult, let_go
 from journeyman.team.spawn import MAX_DEPTH, TeamSpawner, TeamSpawnRequest, TeamSpawnResult
 from journeyman.texts import shorten_line
 from journeyman.tools.context import ToolContext
@@ -92,7 +93,7 @@ class Team:
         if self._stack is not None:
             raise RuntimeError("The team was entered before. Make another Team().")
         self._stack = AsyncExitStack()
-        self._post.open()
+        self._post.loop = asyncio.get_running_loop()
         self._tape = self._watch.tape = begin_tape(self._given_host, "team", self._post.registry.name)
         self._tasks = self._given_tasks or await self._stack.enter_async_context(Tasks())
         return self
@@ -124,15 +125,14 @@ class Team:
         registry = self._post.registry
         if registry.is_deleted:
             return
-        for member in registry.members():  # some are alive only if the wait for them was cancelled
-            if registry.alive(member.name) is member:
-                member.was_asked = True
+        registry.is_deleted = True
+        for name in registry.teammates:  # some are alive only if the wait for them was cancelled
+            if (member := registry.alive(name)) is not None:
                 self._stop(member.task_id)
                 self._post.part(member)
         self._follow(None)
         left = registry.leader.leftovers()
         registry.leader.close()
-        registry.is_deleted = True
         self._post.bury(left, "closed")
         self._post.changes.wake()
 
@@ -315,11 +315,7 @@ class Team:
             TeamError: there never was a member of one of the names, or a member would wait for its own end.
         """
         return await let_go(
-            self._post,
-            to_go(self._post.registry, names, incarnation, here=self._post.sender()),
-            stop=self._stop,
-            grace_s=grace_s,
-            force_s=force_s,
+            self._post, names, incarnation=incarnation, stop=self._stop, grace_s=grace_s, force_s=force_s
         )
 
     def _stop(self, task_id: str) -> None:
