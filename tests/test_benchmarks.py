@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import AfterValidator
@@ -75,9 +75,10 @@ def test_a_check_that_holds_the_loop_is_seen_and_so_is_a_wrong_verdict() -> None
     assert (slow.is_right, fast.is_right) == (True, False)
 
 
-def test_what_does_not_fit_is_refused_before_anything_large_is_made_of_it() -> None:
+@pytest.mark.parametrize("way", ["arguments", "input"])
+def test_what_does_not_fit_is_refused_before_anything_large_is_made_of_it(way: Literal["arguments", "input"]) -> None:
     written = f"[{'[1],' * 250_000}7.5]"  # as deques, it takes 200 MB
-    (refused,) = checks.costs_of([checks.Shape("deques", list[deque[int]], written, is_right=False)])
+    (refused,) = checks.costs_of([checks.Shape("deques", list[deque[int]], written, is_right=False, way=way)])
     assert (refused.is_right, refused.peak_mb < 50) == (True, True)
 
 

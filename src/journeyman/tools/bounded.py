@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from decimal import Decimal
 from functools import cached_property, partial
@@ -143,6 +143,8 @@ class BoundedValidator(Generic[T]):
         try:
             with self._collisions():
                 is_cheap = self._is_cheap(value)
+                if not is_cheap and self._is_judged_first(_n_holders_of(value, _MANY_HOLDERS)):
+                    self._verdict("python", keeps=False).validate_python(value)
                 return cast("T", (self._validator if is_cheap else self._verdict("python")).validate_python(value))
         except (_TooCostly, TooManyCollide):
             issues: Sequence[str] = [_TOO_LONG]
@@ -347,9 +349,9 @@ def _levels_of(value: object, *, opens_texts: bool = False) -> Generator[Sequenc
     holders: list[Any] = [[value]]
     while holders:
         yield holders
-        values: list[Any] = [each.values() if is_dict(each) else each for each in holders]
+        values: Iterator[Any] = (each.values() if is_dict(each) else each for each in holders)
         if opens_texts:
-            values = [[_open_text(inner) for inner in inside] for inside in values]
+            values = ([_open_text(inner) for inner in inside] for inside in values)
         holders = [inner for inside in values for inner in inside if isinstance(inner, HOLDERS)]
 
 
@@ -371,6 +373,16 @@ def _n_values_of(value: object, most: int) -> int:
         if n_values > most:
             return most + 1
     return n_values
+
+
+def _n_holders_of(value: object, most: int) -> int:
+    """Count the lists and dicts, no further than is needed to know that they are more than `most`."""
+    n_holders = 0
+    for holders in _levels_of(value):
+        n_holders += len(holders)
+        if n_holders > most:
+            break
+    return n_holders
 
 
 def _n_marks(input_json: str | bytes) -> tuple[int, int]:
