@@ -21,6 +21,7 @@ import orjson
 from journeyman.data import lazy_dataclass
 from journeyman.definition import explain_arguments
 from journeyman.faces import load_function
+from journeyman.json_numbers import LONG, collecting_later
 from journeyman.narrowing import object_in
 from journeyman.types import (
     Audio,
@@ -372,7 +373,10 @@ def encodable_text(text: str) -> str:
 
 def _is_object(text: str) -> bool:
     try:
-        return isinstance(orjson.loads(text), dict)  # as strict as any provider: no NaN, no number beyond a double
+        if len(text) < LONG:
+            return isinstance(orjson.loads(text), dict)  # as strict as any provider: no NaN, no number beyond a double
+        with collecting_later():  # what was made is gone before garbage is looked for
+            return isinstance(orjson.loads(text), dict)
     except orjson.JSONDecodeError:
         return False
 

@@ -5,9 +5,11 @@ The fast reader makes doubles of both, so texts with so long a number are read b
 
 from __future__ import annotations
 
+import gc
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -29,6 +31,21 @@ _SMALL: Final = b"0e-000"
 """What a number has in it, after the same, that may be too small for a double to hold its digits."""
 _IS_SMALL: Final = re.compile(rb"[0-9][eE]-0*(?:29|[3-9][0-9]|[1-9][0-9][0-9])[0-9]\s*(?:[,\]}]|\Z)")
 _MAX_INT, _MIN_INT = 2**64, -(2**63)
+LONG: Final = 50_000
+"""From how many characters on a text is long: it takes some milliseconds to read."""
+
+
+@contextmanager
+def collecting_later() -> Generator[None]:
+    """Collect no garbage in the block, which is for work of a moment that does not wait."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 class WrittenNumber(float):
@@ -82,7 +99,10 @@ def read_json(data: bytes | str) -> JsonValue:
     """
     written = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     if not holds_long_numbers(written):
-        return orjson.loads(data)
+        if len(data) < LONG:
+            return orjson.loads(data)
+        with collecting_later():
+            return orjson.loads(data)
     try:
         value: JsonValue = json.loads(data, parse_float=WrittenNumber, parse_constant=WrittenNumber)
         if b"\\u" in written:

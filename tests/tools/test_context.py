@@ -1,8 +1,7 @@
 """What a tool asks of its run: facts, progress, state by value, and the ports to tasks and hidden tools."""
 
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -179,24 +178,6 @@ def test_background_work_is_started_through_the_port() -> None:
         return task.id
 
     assert tasks.start(work, description="digging") == "task for digging"
-
-
-def test_a_context_costs_next_to_nothing() -> None:
-    states, rounds = States(), 2_000
-
-    def cost(make: Callable[[], object]) -> float:
-        begun = time.process_time()
-        for _ in range(rounds):
-            make()
-        return time.process_time() - begun
-
-    def make() -> ToolContext:
-        return ToolContext(
-            tool=put, tool_use_id="a", input=1, agent="a", path=("a",), attempt=1, iteration=1, states=states
-        )
-
-    best = min(cost(make) / cost(lambda: Total(Decimal(1))) for _ in range(20))
-    assert best < 6
 
 
 def test_copied_states_share_nothing_that_can_change() -> None:

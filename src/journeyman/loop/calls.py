@@ -42,7 +42,7 @@ from journeyman.gate import (
     make_seen_result,
 )
 from journeyman.journal import NO_JOURNAL, Journal, Reservation, TypedCodec, about_call
-from journeyman.json_numbers import read_object, write_json
+from journeyman.json_numbers import LONG, read_object, write_json
 from journeyman.loop.replay import (
     OutcomeCodec,
     StepCodec,
@@ -65,7 +65,7 @@ from journeyman.loop.state import (
 )
 from journeyman.loop.watch import ANYWHERE
 from journeyman.result import ToolKind
-from journeyman.tools.collection import do_aside
+from journeyman.tools.collection import do_aside, give_turns
 from journeyman.tools.context import RefusedThing, ToolContext
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.tools import AnyTool, Middleware, MiddlewareCall
@@ -136,6 +136,8 @@ async def _take_all(run: Run, uses: Sequence[ToolUse]) -> None:
 async def _run_groups(run: Run, uses: Sequence[ToolUse]) -> tuple[Call, ...]:
     done: list[Call] = []
     for use in uses:
+        if len(use.input_json) >= LONG:  # which was read for the history, and is read again for its event
+            await give_turns()
         await _look_behind(run, use)
     for group in _groups(run, uses) if len(uses) > 1 else (uses,):
         # Also between the calls of one response: an abort must not wait for those that have not begun.

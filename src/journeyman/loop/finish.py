@@ -29,6 +29,7 @@ from journeyman.events import CallAbandoned, RunFailed, RunStarted, RunSucceeded
 from journeyman.gate import NO_GUARD
 from journeyman.history import History
 from journeyman.journal import END, Journal, TypedCodec
+from journeyman.json_numbers import collecting_later
 from journeyman.loop.calls import finish
 from journeyman.loop.replay import StepCodec
 from journeyman.loop.results import dump_result, load_result
@@ -234,7 +235,8 @@ def _candidate(run: Run) -> JsonObject | str | None:
     if raw is None or run.agent.plan.output is None:
         return raw
     try:
-        value: object = from_json(raw)
+        with collecting_later():
+            value: object = from_json(raw)
     except ValueError:
         # The model may have written anything, and the caller should see it.
         return raw

@@ -21,6 +21,7 @@ from journeyman.data import field_names, fields_of
 from journeyman.endings import Context, ErrorInfo, Place
 from journeyman.errors import StoredError, name_and_words
 from journeyman.history import turn_text
+from journeyman.json_numbers import write_json
 from journeyman.loop.replay import declared_type
 from journeyman.result import (
     AttemptRecord,
@@ -37,7 +38,7 @@ from journeyman.result import (
 )
 from journeyman.tools.collection import do_aside
 from journeyman.tools.exact import is_loaded_as
-from journeyman.types import Block, Message, Text, ToolResult, ToolUse, Usage, adapter_of, canonical_json
+from journeyman.types import Block, Message, Text, ToolResult, ToolUse, Usage, adapter_of
 
 _log = logging.getLogger("journeyman")
 
@@ -143,11 +144,13 @@ def _take_said(document: Plain, history: Sequence[Message], written: str | None)
 
 def _is_json_of(value: object, written: str | None) -> bool:
     """Tell whether a value is what a text says, read as JSON."""
-    try:
-        read = None if written is None else canonical_json(from_json(written))
-    except ValueError:
+    if value is None or written is None:
         return False
-    return read == canonical_json(from_json(_as_stored(value)))
+    try:
+        read = write_json(from_json(written, allow_inf_nan=False), is_sorted=True)
+        return read == write_json(from_json(_as_stored(value)), is_sorted=True)
+    except (ValueError, TypeError):
+        return False
 
 
 def _find_place(history: Sequence[Message], words: str) -> list[int] | None:

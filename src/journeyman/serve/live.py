@@ -36,13 +36,13 @@ from journeyman.events import (
     to_json,
 )
 from journeyman.gate import Decision
-from journeyman.json_numbers import write_json
+from journeyman.json_numbers import collecting_later, write_json
 from journeyman.loop.watch import Watch
 from journeyman.questions import UNANSWERED
 from journeyman.result import Metadata, Result, dump_document, plain_output, result_document
 from journeyman.session import TURN
 from journeyman.tools.clear_events import ClearEvents
-from journeyman.tools.collection import collecting_later, do_aside
+from journeyman.tools.collection import do_aside
 from journeyman.tools.known_secrets import known_secrets
 
 _LIFE: Final = 1 << 32

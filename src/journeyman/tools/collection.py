@@ -5,34 +5,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FunctionType, ModuleType, NoneType
 from typing import Final, TypeVar
+
+from journeyman.json_numbers import LONG, collecting_later
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-LONG: Final = 50_000
-"""From how many characters on a text is long: it takes some milliseconds to read."""
 _MANY: Final = 1_000
 """From how many parts on a value is large: to copy one takes some microseconds."""
 _TEXTS: Final = (str, bytes)
 _ENDS: Final = (*_TEXTS, int, float, NoneType, type, FunctionType, ModuleType)
 """Parts that hold nothing, or all of the program, which no value has for itself."""
-
-
-@contextmanager
-def collecting_later() -> Generator[None]:
-    """Collect no garbage in the block, which is for work of a moment that does not wait."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 async def do_aside(value: T, work: Callable[[T], R]) -> R:
@@ -44,7 +30,14 @@ async def do_aside(value: T, work: Callable[[T], R]) -> R:
         with collecting_later():
             return work(value)
 
+    await give_turns()  # a thread that reads JSON keeps the interpreter for some milliseconds
     return await asyncio.to_thread(do_at_once)
+
+
+async def give_turns() -> None:
+    """Let others use the event loop between two pieces of work that hold it."""
+    for _ in range(3):  # what has come is noticed in the next turn, read in the one after, and answered in the third
+        await asyncio.sleep(0)
 
 
 def is_large(value: object) -> bool:
