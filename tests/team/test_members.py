@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -306,11 +307,11 @@ async def test_each_member_has_a_part_of_the_journal_to_itself() -> None:
 
 
 async def test_a_member_cannot_be_deeper_than_five_runs() -> None:  # S16.11
-    async with Crew() as team:
-        enter(path=("a", "b", "c", "d", "e"))
+    async with Crew() as team, AsyncExitStack() as stack:
+        stack.callback(enter(path=("a", "b", "c", "d", "e")))
         made = await team.spawn(wanted(member_of(["Done."])))
         assert team.member(made.name).depth == 5
-        enter(path=("a", "b", "c", "d", "e", "f"))
+        stack.callback(enter(path=("a", "b", "c", "d", "e", "f")))
         with pytest.raises(TeamError, match="A member would be at depth 6, and 5 is the last"):
             await join(team, "max", ["Done."])
 
