@@ -121,8 +121,6 @@ RESTATES = re.compile(r"\bImports\b|\bRead `[^`]+` next\b|is to be read next")
 EXCEPTIONS: dict[str, dict[str, str]] = {
     "wide class": {
         "agent.Agent": "What a user says of an agent stands in one place.",
-        "durable.journal.Lease": "The state of one life of a run, which is also what the loop knows of it.",
-        "durable.driver.RunDriver": "The state of one run that is driven; counted since all declared data is counted.",
         "durable.records.Row": "One column of the table of runs each.",
         "serve.live.Live": "The state of one run that is served: what it has told, who listens, and what they may do.",
     }

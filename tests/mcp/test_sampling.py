@@ -117,5 +117,4 @@ async def test_outside_of_a_run_and_before_its_first_request_there_is_no_model_t
     async def ask_first(_: str) -> str:
         return (await ask_model("Hello?")).unwrap()
 
-    early = await run(Agent(name="early", model=ScriptedModel(["Hi."]), system=ask_first), "Go.")
-    assert "Call ask_model from a tool" in str(early)
+    assert "Call ask_model" in str(await run(Agent(name="early", model=ScriptedModel([]), system=ask_first), "Go."))

@@ -51,8 +51,16 @@ class LeftToItself(RunJournal):
         return False
 
 
-async def nothing_came() -> bool:
-    return False
+class OwnProcess:
+    """A process in which no other run is driven, and to which nothing comes."""
+
+    keeps_steps = True
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.now = engine, time.time
+
+    async def look(self) -> bool:
+        return False
 
 
 class Journals:
@@ -77,7 +85,7 @@ class Journals:
         run_now(engine.add(row))
         claim = run_now(engine.claim(row.id, now=now))
         assert claim is not None
-        return LeftToItself(Lease(engine, claim, (), now=time.time, leave=left, look=nothing_came, stir=lambda: None))
+        return LeftToItself(Lease(OwnProcess(engine), claim, (), leave=left, stir=lambda: None))
 
     def _engine(self) -> Engine:
         # A clock that jumps would jump while the disk works.

@@ -15,11 +15,11 @@ from hashlib import blake2b
 from json import dumps, loads
 from typing import Any, Final, Protocol
 
-from journeyman.agent import Agent, Runtime
+from journeyman.agent import Agent
 from journeyman.budget import Budget
 from journeyman.durable.binding import Program
 from journeyman.durable.engine import result_of
-from journeyman.durable.journal import Lease
+from journeyman.durable.journal import Lease, RunProcess
 from journeyman.durable.records import DONE, OVER, Head, Row, check_record, load_head, make_row, prints_of, taken_by
 from journeyman.errors import DefinitionError, RunBlocked, SubagentMisused, TeamError
 from journeyman.events import Delivery, Identity, MailKind, TaskInfo, TeamMessage
@@ -44,8 +44,13 @@ _MOST_RUNS: Final = 10_000
 # -- what is sent out --------------------------------------------------------------------------------------------------
 
 
-class Here(Protocol):
-    """The services of a process for the runs that are driven in it."""
+class Here(RunProcess, Protocol):
+    """The process in which runs are driven, and its services for them."""
+
+    @property
+    def strict(self) -> bool:
+        """True: a run whose agent differs is not driven."""
+        ...
 
     def adopt(self, id: str, program: Program) -> None:
         """Drive a run here, unless another process does, until it is over."""
@@ -406,22 +411,20 @@ def info_of_sent(row: Row, head: Head, *, now: float) -> TaskInfo:
     return replace(info, ended=datetime.fromtimestamp(row.ended or now, UTC))
 
 
-def told(row: Row, head: Head, agent: Agent[Any, Any, Any], result: Result[Any], *, now: float) -> Signal | None:
-    """Return what a run that ends tells the run that has sent it out. None: nobody has."""
-    if head.above is None:
-        return None
+def make_end_signal(
+    row: Row, head: Head, above: Above, *, agent: Agent[Any, Any, Any], result: Result[Any], now: float
+) -> Signal:
+    """Return what a run that ends tells the run that has sent it out."""
     # Its row does not say that it has ended yet: this is written together with that.
     info = info_of_sent(replace(row, status="done", ended=now), head, now=now)
     text = notice(ended_task(info, agent, result))
-    return Signal(0, head.above.run, "task_ended", row.id, {"text": text}, now, row.agent)
+    return Signal(0, above.run, "task_ended", row.id, {"text": text}, now, row.agent)
 
 
-def budget_of(head: Head, runtime: Runtime) -> Budget | None:
+def budget_of(above: Above, parent: Budget | None) -> Budget:
     """Return what a run draws on beside its own limits: what the runs above had left when they sent it out."""
-    if head.above is None:
-        return runtime.budget
-    left = head.above.allowance
-    return Budget(tokens=left.tokens, cost=left.cost, calls=left.calls, scope="background", parent=runtime.budget)
+    left = above.allowance
+    return Budget(tokens=left.tokens, cost=left.cost, calls=left.calls, scope="background", parent=parent)
 
 
 # -- what is said to a run by others -----------------------------------------------------------------------------------

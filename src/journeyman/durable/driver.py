@@ -14,14 +14,14 @@ from contextvars import copy_context
 from dataclasses import field, replace
 from functools import partial
 from operator import call
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from journeyman.cancellation import Abort, Wakeup, wait_until_ended
 from journeyman.chat.writer import SessionWriter, TurnLife
 from journeyman.data import copy_with, lazy_dataclass
 from journeyman.durable.binding import Program
-from journeyman.durable.children import Here, SentOut, SignalPost, budget_of, told
-from journeyman.durable.engine import Engine
+from journeyman.durable.children import Here, SentOut, budget_of, make_end_signal
+from journeyman.durable.intake import Intake
 from journeyman.durable.journal import Exit, Lease, RunJournal, patiently
 from journeyman.durable.records import (
     DONE,
@@ -37,10 +37,8 @@ from journeyman.durable.records import (
     record_of_step,
 )
 from journeyman.errors import InvalidArguments, RunBlocked, SubagentMisused
-from journeyman.events import SignalTaken
-from journeyman.events.noted import SignalOutcome
-from journeyman.inbox import Inbox, Receipt, current_conversation, enter_conversation
-from journeyman.journal import RecordingSink, StepFacts, encode_step
+from journeyman.inbox import Inbox, current_conversation, enter_conversation
+from journeyman.journal import Lives, RecordingSink, StepFacts, encode_step
 from journeyman.loop.finish import END_STEP
 from journeyman.loop.prepare import begin, closing_of
 from journeyman.loop.results import dump_result
@@ -91,41 +89,30 @@ class PendingEnd:
     """Whether that was stored; False: the run was stopped before."""
 
 
+DriverState: TypeAlias = Literal["driving", "ending", "over", "left"]
+"""The state of a run that is driven. It is ending while it stores its end itself, and goes on if that comes to nothing;
+over once it is stored how it has ended: nothing that comes changes that; and has left once what goes on of it in memory
+is taken down: nothing of it is stored then."""
+
+
 @lazy_dataclass(kw_only=True)
 class RunDriver:
     """One life of a run, in this process."""
 
-    engine: Engine
+    here: Here
     claim: Claim
     program: Program
-    now: Callable[[], float]
     suspend_after_s: float
     """How long a run that only waits stays in memory, in seconds."""
-    look: Callable[[], Awaitable[bool]]
-    """Delivers what was sent to the runs that are driven here."""
-    here: Here
     stored: Callable[[str, int, float], None] | None = None
     """Gets the key, the size in bytes and the seconds of each step that was stored."""
-    strict: bool = False
-    keeps_steps: bool = True
-    """False: the run has this life alone, and a task of its own."""
-    post: SignalPost = field(default_factory=SignalPost)
-    """What other runs have said to it."""
     inbox: Inbox = field(init=False)
     abort: Abort = field(init=False)
     is_held: bool = False
     n_weighed: int = 0
     """How many signals had come when a run that rests was last found to have to wait; -1 once it is about to end."""
-    is_let_go: bool = False
-    """True when it is a member of a team that is to end after its turn."""
-    seen: set[int] = field(default_factory=set[int])
-    """The numbers of the signals that have come."""
-    receipts: dict[int, Receipt] = field(default_factory=dict[int, Receipt])
-    """What was said and is not heard yet, by the number of its signal."""
-    spoken: dict[int, Signal] = field(default_factory=dict[int, Signal])
-    """The signals of those."""
-    answers: list[Signal] = field(default_factory=list[Signal])
-    """The answers that have come in this life."""
+    intake: Intake | None = None
+    """What has come for the run in this life."""
     life: Lease | None = None
     tape: RecordingSink | None = None
     """Records the life; all lives of a run are one recording."""
@@ -141,16 +128,11 @@ class RunDriver:
     """When it was last seen to be ours, by the clock of the event loop."""
     ending: PendingEnd | None = None
     """How the run is about to end: set while it waits until that is stored."""
-    is_ending: bool = False
-    """True while the run stores its end itself."""
-    has_left: bool = False
-    """True once the run has left this process: what goes on of it in memory is taken down, and nothing is stored."""
-    is_over: bool = False
-    """True once it is stored how the run has ended: nothing that comes changes that."""
+    state: DriverState = "driving"
     stirred: Wakeup = field(default_factory=Wakeup)
     """Called when there is something to look at."""
-    head: Head | None = None
-    """The document with which the run was begun; None until it is read."""
+    head: Head = field(init=False)
+    """The document with which the run was begun."""
 
     async def drive(self) -> Result[Any] | Exit:
         """Drive the run until it is over, or has to leave.
@@ -177,26 +159,30 @@ class RunDriver:
     @property
     def is_watched(self) -> bool:
         """False: nothing can make the run leave, so that its own task carries it, and no other looks at it."""
-        return self.keeps_steps or self.program.turn is not None
+        return self.here.keeps_steps or self.program.turn is not None
+
+    @property
+    def n_seen(self) -> int:
+        """How many signals have come."""
+        return 0 if self.intake is None else len(self.intake.seen)
 
     def _let_go(self) -> None:
         """Hold no more what refers back to this driver: in a circle, all of it would be freed only when garbage is
         collected, which stops every run for a while."""
-        self.life = None
+        self.life = self.intake = None
         for part in ("abort", "journal", "sent", "run"):
             if hasattr(self, part):  # a life that could not begin has not all of them
                 delattr(self, part)
 
     async def _driven(self) -> Result[Any] | Exit:
-        self.looked_s, self.inbox = asyncio.get_running_loop().time(), Inbox(self.post)
+        self.looked_s, self.inbox = asyncio.get_running_loop().time(), Inbox()
         # A context of its own: what the run sets in it must not reach whoever drives the next one here.
         around = copy_context() if self.is_watched else None
         enter = call if around is None else around.run
         try:
             head = self.head = self.claim.head or load_head(self.claim.row)
             life = self.life = await self._life(head)
-            life.stored, life.keeps_steps = self.stored, self.keeps_steps
-            options = await self._options(head, life)
+            options, intake = await self._connect(head, life)
             run = self.run = enter(self._begin, head, await self._read_input(head), options)
             # Before the first step: a stop or a hold that came while nobody drove the run is obeyed before anything is
             # done.
@@ -206,25 +192,23 @@ class RunDriver:
         except BaseException:
             await self._gone(None, Exit(how="released"))
             raise
-        if self.turn is not None:
-            self.inbox.posts = (*self.inbox.posts, self.post)
+        self.inbox.posts = (*self.inbox.posts, intake.post)
         carrying: asyncio.Task[Any] | None = None
         try:
             if around is None:
                 return await carry_out(run)
             carrying = asyncio.create_task(_carried(run), context=around)
             carrying.add_done_callback(self.stirred.call)
-            leaving = await self._watched(carrying, run, life, head)
+            leaving = await self._watched(carrying, run, life, intake)
         except BaseException:
-            await self._release(run, life, carrying)
+            await self._release(run, life, intake, carrying)
             raise
         finally:
             self.unsubscribe()
-            if self.turn is not None:
-                self.inbox.posts = tuple([each for each in self.inbox.posts if each is not self.post])
+            self.inbox.posts = tuple([each for each in self.inbox.posts if each is not intake.post])
         if leaving is not None:
             await self._taken_down(carrying)
-            self.inbox.take_out(list(self.receipts.values()))  # they come again with the next life
+            intake.take_out()  # what waits comes again with the next life
             return leaving
         result = carrying.exception() or carrying.result()
         if isinstance(result, BaseException):
@@ -232,7 +216,7 @@ class RunDriver:
             raise result
         return result
 
-    async def _release(self, run: Run, life: Lease, carrying: asyncio.Task[Any] | None) -> None:
+    async def _release(self, run: Run, life: Lease, intake: Intake, carrying: asyncio.Task[Any] | None) -> None:
         """Take the run down and give it back, also if this is cancelled meanwhile."""
         life.close()
         asked = life.asked  # it waits no more here, but is asked still, until then
@@ -240,12 +224,12 @@ class RunDriver:
             if carrying is not None:
                 await self._taken_down(carrying)
         finally:
-            self.inbox.take_out(list(self.receipts.values()))
+            intake.take_out()
             await self._gone(run, Exit(how="released"), asked)
 
     async def _taken_down(self, carrying: asyncio.Task[Any]) -> None:
         """End the run in memory. Nothing that it does by then is stored."""
-        self.has_left = True
+        self.state = "left"
         carrying.cancel()
         await wait_until_ended(carrying, on_cancel=carrying.cancel)
         if not carrying.cancelled():
@@ -264,89 +248,36 @@ class RunDriver:
 
     def deliver(self, signal: Signal) -> None:
         """Take a signal in hand, once."""
-        life = self.life
-        # Signals come from several looks at once, and each counts once.
-        if signal.n in self.seen or life is None:
+        if self.life is None or self.intake is None or not self.intake.take(signal):
             return
-        self.seen.add(signal.n)
-        self._note(signal, None)
         match signal.kind:
-            case "steer" if signal.n not in life.used_up:
-                text = signal.body.get("text")
-                if isinstance(text, str) and text.strip():
-                    self.spoken[signal.n] = signal
-                    self.receipts[signal.n] = self.inbox.put(text, "steering", is_kept=True)
-                else:
-                    _log.warning(
-                        "What %s has sent to the run %s is not a text, so the run is not told.", signal.who, signal.run
-                    )
             case "approve" | "answer":
-                self.answers.append(signal)
                 self.journal.answer(signal)
             case "task_ended" | "mail":
-                self.is_let_go = self.is_let_go or bool(signal.body.get("ends"))
                 self.sent.note(signal)
-                self.post.put(signal, is_new=signal.n not in life.used_up)
             case "stop":
                 self._stop(str(signal.body.get("reason") or "cancelled"))
             case "hold" | "release":
                 self.is_held = signal.kind == "hold"
                 is_shut = self.is_held and not self.abort.aborted
                 if is_shut or not self.is_watched:
-                    (life.close if is_shut else life.open)()
+                    (self.life.close if is_shut else self.life.open)()
             case _:
                 pass
         self.stirred.call()
 
-    def _note(self, signal: Signal, outcome: SignalOutcome | None, why: str = "") -> None:
-        """Take down what became of a signal that people have sent; None: it has come, for the first time."""
-        is_known = outcome is None and (self.life is None or signal.n in self.life.used_up)
-        outcome = outcome or ("waits" if signal.kind == "steer" else "taken")
-        if self.tape is not None and not is_known and signal.kind not in ("mail", "task_ended"):
-            self.tape.hear(
-                SignalTaken(
-                    path=(self.program.agent.name,),
-                    signal=signal.n,
-                    what=signal.kind,
-                    who=signal.who,
-                    outcome=outcome,
-                    id=signal.dedup,
-                    text=signal.text,
-                    why=why,
-                )
-            )
-
-    def _take_heard(self) -> list[int]:
-        """Return the numbers of the signals that what was just said has taken, once."""
-        heard = [n for n, receipt in self.receipts.items() if receipt.status == "delivered"]
-        for n in heard:
-            del self.receipts[n]
-            self._note(self.spoken.pop(n), "taken")
-        # Numbers below zero are those of texts that wait in the session of a chat: the two kinds are counted apart.
-        known = () if self.life is None else self.life.used_up
-        said = [] if self.turn is None else [-n for n in self.turn.writer.list_delivered() if -n not in known]
-        return [*heard, *said, *self.post.taken()]
-
-    def _note_late(self, signal: Signal, why: str) -> None:
-        """Say that a signal was taken and came too late."""
-        self._note(signal, "late", why)
-        text = signal.body.get("text")
-        said = repr(text) if isinstance(text, str) else f"{signal.kind} by {signal.who}"
-        _log.warning("%s: %s came too late: %s", self.program.agent.name, said, why)
-
     # -- a life begins
 
     async def _life(self, head: Head) -> Lease:
-        if self.strict and not head.accepts and (differ := self._differences(head)):
+        if self.here.strict and not head.accepts and (differ := self._differences(head)):
             raise RunBlocked(self.claim.row.id, f"{differ}, and the program is strict")
         return Lease(
-            self.engine,
+            self.here,
             self.claim,
-            await self._read(self.engine.records) if self.claim.row.n_steps else (),
-            now=self.now,
+            await self._read(self.here.engine.records) if self.claim.row.n_steps else (),
             leave=self._leave,
-            look=self.look,
             stir=self.stirred.call,
+            stored=self.stored,
             accepts=head.accepts,
         )
 
@@ -356,10 +287,9 @@ class RunDriver:
         parts = [name for name, each in now.items() if head.prints.get(name, each) != each]
         return f"the agent's {' and '.join(parts)} differ from those that it was begun with" if parts else ""
 
-    async def _options(self, head: Head, life: Lease) -> Options:
+    async def _connect(self, head: Head, life: Lease) -> tuple[Options, Intake]:
         program, turn = self.program, await self._turn(head)
         self.turn = turn
-        life.taking = self._take_heard
         self.tape = begin_tape(
             program.runtime,
             "durable",
@@ -368,15 +298,22 @@ class RunDriver:
             traceparent=head.traceparent or "",
             conversation=head.session or "",
         )
-        self.journal = RunJournal(life)
-        self.journal.tape = self.tape
-        self.journal.ask_here = program.ask_here
-        self.journal.catch_up, self.journal.note_late = self._catch_up, self._note_late
-        self.journal.sends = self.sent = SentOut(life, self.journal.lives, head, program=program, here=self.here)
-        runtime, above = (
-            copy_with(program.runtime, journal=self.journal, budget=budget_of(head, program.runtime)),
-            head.above,
+        intake = self.intake = Intake(life, program.agent.name, self.inbox, tape=self.tape, turn=turn)
+        lives, asks = Lives(), None if turn is None else turn.questions
+        self.sent = SentOut(life, lives, head, program=program, here=self.here)
+        self.journal = RunJournal(
+            life,
+            lives,
+            sent=self.sent,
+            tape=self.tape,
+            ask_here=program.ask_here if turn is None else None if asks is None else lambda: asks,
+            catch_up=self._catch_up,
+            take_heard=intake.take_heard,
+            note_late=intake.note_late,
         )
+        above, budget = head.above, program.runtime.budget
+        budget = budget if above is None else budget_of(above, budget)
+        runtime = copy_with(program.runtime, journal=self.journal, budget=budget)
         if above is not None and above.model and program.tool is not None:
             try:
                 runtime = replace(runtime, model=await program.tool.model(above.model))
@@ -396,13 +333,12 @@ class RunDriver:
             origin=above and Origin(mode="background", tool_use_id=above.tool_use_id, number=above.number),
             tape=self.tape,
             is_checked=self.program.is_checked,
-            keeps_steps=self.keeps_steps,
+            keeps_steps=self.here.keeps_steps,
         )
-        if turn is None:
-            return options
-        said = {-n for n in life.used_up if n < 0}
-        self.journal.ask_here = None if (asks := turn.questions) is None else lambda: asks
-        return turn.options(options, said=said, has_begun="prompt" in life.known)
+        if turn is not None:
+            said = {-n for n in life.used_up if n < 0}
+            options = turn.options(options, said=said, has_begun="prompt" in life.known)
+        return options, intake
 
     async def _read_input(self, head: Head) -> object:
         agent = self.program.agent
@@ -436,7 +372,7 @@ class RunDriver:
             return None
         turn = self.program.turn
         if turn is None:
-            snapshot = await self._read(lambda _: self.engine.conversation(head.session or ""))
+            snapshot = await self._read(lambda _: self.here.engine.conversation(head.session or ""))
             writer = SessionWriter(None, self.inbox, snapshot)
             turn = TurnLife(
                 number=head.number,
@@ -458,12 +394,10 @@ class RunDriver:
         if self.life is None or not (self.sent.has_sent or self._is_member()):
             return self.turn is None and self.inbox.has_news
         with self.life.resting():
-            if self.life.at_edge is not None:  # it was stopped before it was here again
-                at_edge, self.life.at_edge = self.life.at_edge, None
-                at_edge()
+            self.life.edge.reach()  # it may have been stopped before it was here again
             while not self.inbox.has_news:
                 # The mark is made before the look: what is written in between is not missed.
-                mark, n_seen = self.here.mark(), len(self.seen)
+                mark, n_seen = self.here.mark(), self.n_seen
                 may_come = await self._may_come()
                 self.n_weighed = n_seen if may_come else -1
                 if not may_come:
@@ -474,8 +408,9 @@ class RunDriver:
 
     def _is_member(self) -> bool:
         """Tell whether the run is a member of a team, which waits for mail."""
-        above = None if self.head is None else self.head.above
-        return above is not None and bool(above.member) and not self.is_let_go
+        above = self.head.above
+        is_let_go = self.intake is not None and self.intake.is_let_go
+        return above is not None and bool(above.member) and not is_let_go
 
     async def _may_come(self) -> bool:
         """Tell whether something may still be said to the run: by what it has sent out, or to a member of a team."""
@@ -488,7 +423,7 @@ class RunDriver:
                 self.run.attempt.step("idle", "idle"),
                 self.run.answer,
                 n_calls=self.run.ledger.n_model_calls,
-                n_seen=len(self.seen),
+                n_seen=self.n_seen,
             )
         return True
 
@@ -503,41 +438,40 @@ class RunDriver:
         """End the run; but not before it is where it was: it would end without what it has done and used."""
         if self.life is not None and self.journal.is_replaying():
 
-            def at_edge() -> None:
+            def stop() -> None:
                 self.journal.go_live("stop")
                 self.abort.abort(reason)
 
+            self.life.edge.wait_for(stop)
             if self.life.rests:  # it is where it was, though no step has said so
-                at_edge()
-            else:
-                self.life.at_edge = at_edge
+                self.life.edge.reach()
         else:
             self.abort.abort(reason)
 
     # -- a life goes on
 
-    async def _watched(self, carrying: asyncio.Task[Any], run: Run, life: Lease, head: Head) -> Exit | None:
+    async def _watched(self, carrying: asyncio.Task[Any], run: Run, life: Lease, intake: Intake) -> Exit | None:
         """Wait until the run is over, or has to leave and is given back. None: it is over."""
         while True:
             await self._stirring(life, carrying)
             leaving = self.left
-            if leaving is not None and leaving.how == "blocked" and life.at_edge is not None:
+            if leaving is not None and leaving.how == "blocked" and life.edge.is_awaited:
                 # It cannot be brought to where it was, and is to be stopped: it ends with what is known of it.
                 run.ledger.add(self._beyond(run))
-                self.left, at_edge, life.at_edge = None, life.at_edge, None
-                at_edge()
+                self.left = None
+                life.edge.reach()
                 continue
-            if carrying.done() and (leaving is None or self.is_over):
+            if carrying.done() and (leaving is None or self.state == "over"):
                 return None
             if leaving is None:
                 leaving = await self._paused(run, life)
             if leaving is None and self.ending is not None:
-                leaving = await self._end(run, life, head, self.ending)
+                leaving = await self._end(run, life, intake, self.ending)
             if leaving is not None and leaving.how in ("fenced", "lost", "suspended"):
                 return leaving
             if leaving is not None and not life.n_working:  # what was under way has ended
                 # The reason that a step differs is mostly that the agent was changed: whoever reads it has to see both.
-                if leaving.how == "blocked" and (differ := self._differences(head)):
+                if leaving.how == "blocked" and (differ := self._differences(self.head)):
                     leaving = replace(leaving, why=f"{leaving.why}; {differ}")
                 return await self._gone(run, leaving)
 
@@ -547,14 +481,14 @@ class RunDriver:
         patience_s: float | None = _LOOK_S
         if life.questions or life.rests:
             patience_s = min(_LOOK_S, max(self.suspend_after_s / 4, 0.005))
-        elif not self.keeps_steps:
+        elif not self.here.keeps_steps:
             patience_s = None  # nobody else can drive it
         if self.left is not None or self.is_held:
             # It leaves as soon as its last step has ended, which nobody tells.
             patience_s = 0.05
         await self.stirred.wait(patience_s)
         # It stores its end, and then tells those who watch. Whatever has come is heeded if that comes to nothing.
-        while self.is_ending or (self.is_over and not carrying.done()):
+        while self.state == "ending" or (self.state == "over" and not carrying.done()):
             await self.stirred.wait(patience_s)
 
     async def _paused(self, run: Run, life: Lease) -> Exit | None:
@@ -568,16 +502,16 @@ class RunDriver:
             self.looked_s = now_s
             if (taken := await self._taken_over()) is not None:
                 return taken
-        is_stopping = self.abort.aborted or life.at_edge is not None
+        is_stopping = self.abort.aborted or life.edge.is_awaited
         return await self._suspended(run, life) if self._is_idle(life) and not is_stopping else None
 
     def _is_idle(self, life: Lease) -> bool:
         """Tell whether the run has only waited for a while, and has made up its mind about all that has come."""
-        return life.is_idle_for(self.suspend_after_s) and (not life.rests or self.n_weighed == len(self.seen))
+        return life.is_idle_for(self.suspend_after_s) and (not life.rests or self.n_weighed == self.n_seen)
 
     async def _taken_over(self) -> Exit | None:
         """Say whether another process drives the run now. One that writes nothing learns of it only so."""
-        row = await self._read(self.engine.get)
+        row = await self._read(self.here.engine.get)
         is_ours = row is not None and row.epoch == self.claim.epoch
         return None if is_ours else Exit(how="fenced", why=_ANOTHERS)
 
@@ -592,7 +526,7 @@ class RunDriver:
             change = self._change(run, life, "waiting", wake=min(expiries, default=None))
             # Only if no more signals are stored than were seen: one that came in between finds a run that nobody would
             # wake.
-            if await self._settled(change, n_signals=len(self.seen)):
+            if await self._settled(change, n_signals=self.n_seen):
                 return Exit(how="suspended", history=run.history.export())
         life.open()
         await self._catch_up()
@@ -600,7 +534,7 @@ class RunDriver:
 
     async def _catch_up(self) -> None:
         """Take in hand all signals that have come for the run."""
-        for signal in await self._read(lambda id: self.engine.signals(run=id)):
+        for signal in await self._read(lambda id: self.here.engine.signals(run=id)):
             self.deliver(signal)
 
     async def _read(self, work: Callable[[str], Awaitable[T]]) -> T:
@@ -612,34 +546,37 @@ class RunDriver:
 
     async def _settle(self, result: Result[Any]) -> bool:
         """Store how the run has ended. False: the run was stopped before that."""
-        life, head = self.life, self.head
-        if self.has_left or life is None or head is None:
+        life, intake = self.life, self.intake
+        if self.state == "left" or life is None or intake is None:
             raise asyncio.CancelledError
         ending = self.ending = PendingEnd(result, asyncio.get_running_loop().create_future())
         # Here, where nothing has to be woken for it; what else has come is the matter of whoever watches the run.
         while self.left is None and not (self.is_held and self.is_watched) and not ending.is_stored.done():
-            self.is_ending = True
+            self.state = "ending"
             try:
-                self.left = await self._end(self.run, life, head, ending) or self.left
+                self.left = await self._end(self.run, life, intake, ending) or self.left
             finally:
-                self.is_ending = False
-        if not self.is_over:
+                self._go_on()
+        if self.state != "over":
             self.stirred.call()
         return await ending.is_stored
 
-    async def _end(self, run: Run, life: Lease, head: Head, ending: PendingEnd) -> Exit | None:
+    def _go_on(self) -> None:
+        """Drive the run further, if storing its end came to nothing."""
+        if self.state == "ending":
+            self.state = "driving"
+
+    async def _end(self, run: Run, life: Lease, intake: Intake, ending: PendingEnd) -> Exit | None:
         """Store how the run has ended, unless something came before that: then that is obeyed first. Whoever sends
         something once it is stored is told that the run is over."""
-        turn, result, body = self.turn, ending.result, None
+        turn, head, result, body = self.turn, self.head, ending.result, None
         # Of a run with one life, to which nobody belongs, whoever drives it keeps the result.
-        if self.keeps_steps or turn is not None or head.above is not None:
+        if self.here.keeps_steps or turn is not None or head.above is not None:
             said = await dump_result(result, self.program.agent, written=last_handed_in(run), keeps_history=False)
             body = pack(encode_step(said, StepFacts(kind=END_STEP.kind)))
-        if life.at_edge is not None:
-            # A stop that came while the run went through old steps holds now, also where it ends before it has come to
-            # new ones.
-            at_edge, life.at_edge = life.at_edge, None
-            at_edge()
+        # A stop that came while the run went through old steps holds now, also where it ends before it has come to new
+        # ones.
+        life.edge.reach()
         if self.abort.aborted and result.code != "EXECUTION_CANCELLED":
             self.ending = None
             ending.is_stored.set_result(False)
@@ -649,28 +586,30 @@ class RunDriver:
             await patiently(self.sent.leave, what=f"that the members of {self.claim.row.id} may go")
         status, why = ("done", None) if isinstance(result, Success) else ("failed", str(result.code))
         change = self._change(run, life, status, why=why)
-        posts = told(self.claim.row, head, self.program.agent, result, now=self.now()) if turn is None else None
+        posts, above, agent, now = None, head.above, self.program.agent, self.here.now()
+        if above is not None and turn is None:
+            posts = make_end_signal(self.claim.row, head, above, agent=agent, result=result, now=now)
         step, note = (None, None) if turn is None else turn.make_last_step(run.ledger.usage)
-        unsaid = [n for n, receipt in self.receipts.items() if receipt.status == "queued"]
+        unsaid = intake.list_unsaid()
         if body is not None:
             lines = [] if step is None else [*lines_of_step(step)]
             if turn is None:
                 lines += lines_of_messages(result.history)
             else:
-                lines += [queued(self.receipts[n].text, "steering") for n in unsaid]
+                lines += [queued(receipt.text, "steering") for _, receipt in unsaid]
             said_in = head.session or self.claim.row.id
             change = replace(change, end=self._last_step(life, body), conversation=said_in, lines=lines)
         began_s = asyncio.get_running_loop().time()
         # Not if something came that was not looked at: whoever has sent it was told that the run has taken it.
-        if not await self._settled(change, n_signals=len(self.seen), posts=posts):
+        if not await self._settled(change, n_signals=self.n_seen, posts=posts):
             await self._catch_up()  # something was said in this moment
             self.stirred.call()
             return await self._taken_over()
-        self.is_over = True
+        self.state = "over"
         if self.stored is not None and change.end is not None:
             self.stored(change.end.key, len(change.end.body or b""), asyncio.get_running_loop().time() - began_s)
         self.journal.go_live("end")  # who watches is told in the life that has stored it
-        self._tell_late(unsaid)
+        intake.tell_late(unsaid)
         if note is not None:
             note()
         ending.is_stored.set_result(True)
@@ -686,23 +625,10 @@ class RunDriver:
             about=None,
             effect="pure",
             epoch=self.claim.epoch,
-            at=self.now(),
+            at=self.here.now(),
             used_s=life.used_s(),
             body=body,
         )
-
-    def _tell_late(self, unsaid: Sequence[int]) -> None:
-        """Say which signals were taken, and too late for the run. `unsaid` are the numbers of those with a text."""
-        if self.turn is None:
-            for n in unsaid:
-                self._note_late(self.spoken[n], "the run already had its answer")
-        else:
-            self.turn.has_late_texts = bool(unsaid)
-            self.inbox.take_out(list(self.receipts.values()))  # they wait in the session
-        # It is an answer that came to nothing, and whoever gave it has to learn that.
-        for signal in self.answers:
-            if signal.n not in self.journal.life.used_up:
-                self._note_late(signal, "nothing waited for it any more")
 
     async def _gone(self, run: Run | None, leaving: Exit, asked: Sequence[PendingQuestion] = ()) -> Exit:
         """Give back a run that cannot go on here. `asked`: what it had asked, if that waits no more."""
@@ -722,7 +648,7 @@ class RunDriver:
             change = self._change(run, self.life, status, why=leaving.why or None)
             change = replace(change, asked=dump_questions(asked)) if asked else change
         # A run that becomes ready again goes through all signals anyway, so none can be missed.
-        n_signals = None if status == "ready" else max(len(self.seen), self.claim.row.n_signals)
+        n_signals = None if status == "ready" else max(self.n_seen, self.claim.row.n_signals)
         if await self._settled(change, n_signals=n_signals):
             return leaving
         # Something was said that has not been seen here, perhaps that it is released: whoever drives it next sees it.
@@ -755,7 +681,7 @@ class RunDriver:
 
     async def _settled(self, change: Change, *, n_signals: int | None = None, posts: Signal | None = None) -> bool:
         return await patiently(
-            lambda: self.engine.settle(self.claim, change, now=self.now(), n_signals=n_signals, posts=posts),
+            lambda: self.here.engine.settle(self.claim, change, now=self.here.now(), n_signals=n_signals, posts=posts),
             what=f"that the run {self.claim.row.id} is {change.status}",
         )
 

@@ -15,11 +15,12 @@ from dataclasses import replace
 from functools import partial
 from json import dumps, loads
 from sys import intern
-from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias, TypeVar
 
 from journeyman.cancellation import current_scope, end_wait
 from journeyman.chat.questions import Questions
 from journeyman.data import lazy_dataclass
+from journeyman.durable.asking import answer_event, asked_event, question_in_words, question_of_approval, read_answer
 from journeyman.durable.engine import Engine, Written
 from journeyman.durable.records import (
     BEGUN,
@@ -29,7 +30,6 @@ from journeyman.durable.records import (
     Row,
     StepState,
     check_record,
-    digest_question,
     dump_questions,
     pack_step,
     questions_of,
@@ -38,8 +38,7 @@ from journeyman.durable.records import (
     unpack_step,
 )
 from journeyman.errors import OutcomeUnknown, RunBlocked, StoreError
-from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
-from journeyman.gate import DECISION, ONCE, Approval, Decision
+from journeyman.gate import DECISION, Approval, Decision
 from journeyman.journal import (
     About,
     Codec,
@@ -52,7 +51,7 @@ from journeyman.journal import (
     decode_step,
     encode_step,
 )
-from journeyman.questions import Elsewhere, answered_event
+from journeyman.questions import Elsewhere
 from journeyman.signals import PendingQuestion, Signal
 from journeyman.step import RunStep
 from journeyman.texts import shorten_line
@@ -69,8 +68,7 @@ _AGAIN_S: Final = 1.0
 _QUESTION_SHOWN: Final = 200
 # In tries of one second each: the log says that a run waits, and is not filled by it.
 _SAID_EACH: Final = 30
-# What is asked stands in the row of the run, which every list reads.
-_LONGEST_ARGUMENTS: Final = 8_000
+_catch_nothing: Final = partial(asyncio.sleep, 0)
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -126,38 +124,100 @@ class KnownStep:
     """None: it was begun."""
 
 
+class WorkTime:
+    """The time in which a run has worked in all its lives, in seconds: without that in which it waited."""
+
+    def __init__(self, used_s: float) -> None:
+        """It has worked for so long in earlier lives, and begins to work."""
+        self._clock = asyncio.get_running_loop().time
+        self._used_s, self._works = used_s, True
+        self._moved_s = self._clock()
+
+    def move(self, *, waits: bool) -> None:
+        """Note that something has happened in the run, and whether it waits from now on."""
+        self._used_s, self._moved_s, self._works = self.used_s, self._clock(), not waits
+
+    @property
+    def used_s(self) -> float:
+        return self._used_s + (self.still_s if self._works else 0.0)
+
+    @property
+    def still_s(self) -> float:
+        """The seconds in which nothing has happened in it."""
+        return self._clock() - self._moved_s
+
+
+class RunProcess(Protocol):
+    """The process in which runs are driven, as their journals use it."""
+
+    @property
+    def engine(self) -> Engine: ...
+    @property
+    def now(self) -> Callable[[], float]:
+        """The wall clock, in seconds since 1970."""
+        ...
+
+    @property
+    def keeps_steps(self) -> bool:
+        """False: each run has one life, and a task of its own. Then nothing needs to be stored of its steps."""
+        ...
+
+    async def look(self) -> bool:
+        """Deliver what was sent to the runs that are driven here. Return whether there was something."""
+        ...
+
+
+class Edge:
+    """The moment in which a run is where it was in its last life: what came before it waits for it."""
+
+    def __init__(self) -> None:
+        self._work: Callable[[], None] | None = None
+
+    @property
+    def is_awaited(self) -> bool:
+        """True when there is something to do then."""
+        return self._work is not None
+
+    def wait_for(self, work: Callable[[], None]) -> None:
+        """Do this then, in place of what was to be done before."""
+        self._work = work
+
+    def reach(self) -> bool:
+        """Do what was to be done. Return whether there was something."""
+        work, self._work = self._work, None
+        if work is not None:
+            work()
+        return work is not None
+
+
 class Lease:
     """One life of a run in this process: what is known of its steps, and what is written under its claim."""
 
     def __init__(
         self,
-        engine: Engine,
+        here: RunProcess,
         claim: Claim,
         records: Sequence[Record],
         *,
-        now: Callable[[], float],
         leave: Callable[[Exit], None],
-        look: Callable[[], Awaitable[bool]],
         stir: Callable[[], None],
+        stored: Callable[[str, int, float], None] | None = None,
         accepts: bool = False,
     ) -> None:
-        """`now` is the wall clock. `look` delivers what was sent to the run; `stir` lets its driver look at it.
-        `accepts`: a stored answer counts, whatever it was the answer to.
+        """`leave` is told why the run cannot go on; `stir` lets its driver look at it. `stored` gets the key, the size
+        in bytes and the seconds of each step that was written. `accepts`: a stored answer counts, whatever it was the
+        answer to.
 
         Raises:
             RunBlocked: the records cannot be read.
         """
-        self.engine = engine
-        self.claim = claim
-        self.keeps_steps = True
-        """False: the run has no other life, so nothing needs to be stored of its steps."""
-        self.now = now
+        self.engine: Final = here.engine
+        self.claim: Final = claim
+        self.keeps_steps: Final = here.keeps_steps
+        self.now: Final = here.now
         self.used_up: set[int] = set()
         """The numbers of the signals that steps have taken."""
-        self.taking: Callable[[], Sequence[int]] = tuple
-        """Returns the numbers of the signals that what was just said has taken, once."""
-        self.at_edge: Callable[[], None] | None = None
-        """Called once the run is where it was in its last life."""
+        self.edge: Final = Edge()
         self.n_working = 0
         """The steps that are under way."""
         self.questions: dict[str, PendingQuestion] = {}
@@ -170,9 +230,7 @@ class Lease:
         """What is stored of the steps, by their keys."""
         self.deaths = {claim.epoch: claim.row.deaths}
         """The number of lives in a row that had died when a life began that has stored something, by its epoch."""
-        self._leave, self._look, self._stir = leave, look, stir
-        self.stored: Callable[[str, int, float], None] | None = None
-        """Gets the key, the size in bytes and the seconds of each step that was written."""
+        self._look, self._leave, self._stir, self._stored = here.look, leave, stir, stored
         self._accepts = accepts
         self._is_open = asyncio.Event()
         self._is_open.set()
@@ -183,11 +241,8 @@ class Lease:
         """The questions of the last life that this one has not come to yet. They may be answered all the time."""
         self.noting = asyncio.Lock()
         """Held while what the run waits for is written: an older note must not replace a newer one."""
-        self._clock = asyncio.get_running_loop().time
         # The most that any step says: the row is behind when a process died.
-        self._used_s = max([claim.row.used_s, *[known.used_s for known in self.known.values()]])
-        self._began_s = self._moved_s = self._clock()
-        self._waited_s, self._waits_since = 0.0, 0.0
+        self._work = WorkTime(max([claim.row.used_s, *[known.used_s for known in self.known.values()]]))
 
     def _learn(self, each: Record) -> None:
         check_record(each)
@@ -221,9 +276,7 @@ class Lease:
     async def opened(self) -> None:
         """Wait until steps may begin."""
         self.departure.check()
-        if self.at_edge is not None:
-            at_edge, self.at_edge = self.at_edge, None
-            at_edge()
+        if self.edge.reach():
             # One step of the loop: what the word to stop has fired reaches the task before the next step begins.
             await asyncio.sleep(0)
         try:
@@ -258,27 +311,30 @@ class Lease:
 
     def used_s(self) -> float:
         """Return how long the run has worked in all its lives, in seconds, without the time in which it waited."""
-        # Neither the hours until somebody answers nor those in which nothing is said are work.
-        waited_s = self._waited_s + (self._clock() - self._waits_since if self.questions or self.rests else 0.0)
-        return self._used_s + max(0.0, self._clock() - self._began_s - waited_s)
+        return self._work.used_s
 
     def is_idle_for(self, seconds: float) -> bool:
         """Tell whether nothing but questions, or what may still be said, has been open for so long."""
         waits = self.rests or bool(self.questions)
         only_waits = waits and self.answered.isdisjoint(self.questions) and not self.n_working
-        return only_waits and self._clock() - self._moved_s >= seconds
+        return only_waits and self._work.still_s >= seconds
 
     @contextmanager
     def resting(self) -> Generator[None]:
         """Let the run wait in this block for what may be said to it. Nothing else of it goes on."""
-        self.rests, self._waits_since = True, self._clock()
-        self._moved_s = self._waits_since
+        self.rests = True
+        self._move()
         self._stir()
         try:
             yield
         finally:
-            self.rests, self._moved_s = False, self._clock()
-            self._waited_s += self._moved_s - self._waits_since
+            self.rests = False
+            self._move()
+
+    def _move(self) -> None:
+        """Note that something has happened in the run, and whether it waits now."""
+        # Neither the hours until somebody answers nor those in which nothing is said are work.
+        self._work.move(waits=self.rests or bool(self.questions))
 
     @property
     def place(self) -> tuple[int, int]:
@@ -322,10 +378,10 @@ class Lease:
             used_s=self.used_s(),
             body=body,
         )
-        began_s = self._clock()
+        began_s = asyncio.get_running_loop().time()
         written = await self._written(made, starts, posts)
-        if self.stored is not None and written == "written":
-            self.stored(key, len(body or b""), self._clock() - began_s)
+        if self._stored is not None and written == "written":
+            self._stored(key, len(body or b""), asyncio.get_running_loop().time() - began_s)
         if written == "fenced":
             await self.leave(Exit(how="fenced", why="somebody else drives it now"))
         if written == "taken":
@@ -334,7 +390,7 @@ class Lease:
         else:
             self.known[key] = KnownStep(step.kind, step.at, about, claim.epoch, made.used_s, value)
             self.used_up.update(taken)
-        self._moved_s = self._clock()
+        self._move()
         return self.known[key].value
 
     async def _written(self, made: Record, starts: Row | None, posts: Signal | None) -> Written:
@@ -354,10 +410,8 @@ class Lease:
 
     async def ask(self, question: PendingQuestion) -> None:
         """Note a question, in the row of the run too, so that others can see it, and answer."""
-        if not self.questions:
-            self._waits_since = self._clock()
         self.questions[question.key] = question
-        self._moved_s = self._clock()
+        self._move()
         self._stir()
         log_question(self.claim.row, question)
         await self._note()
@@ -370,9 +424,8 @@ class Lease:
     def withdraw(self, key: str) -> None:
         """Let a question wait no more."""
         self._asked_before.pop(key, None)
-        if self.questions.pop(key, None) is not None and not self.questions:
-            self._waited_s += self._clock() - self._waits_since
-        self._moved_s = self._clock()
+        self.questions.pop(key, None)
+        self._move()
 
     @property
     def asked(self) -> tuple[PendingQuestion, ...]:
@@ -401,31 +454,48 @@ def log_question(row: Row, question: PendingQuestion) -> None:
 class RunJournal(Journal):
     """The journal of one run, and of the runs below it, in one of its lives."""
 
-    def __init__(self, life: Lease) -> None:
+    def __init__(
+        self,
+        life: Lease,
+        lives: Lives | None = None,
+        *,
+        sent: SentRuns | None = None,
+        tape: RecordingSink | None = None,
+        ask_here: Callable[[], Questions] | None = None,
+        catch_up: Callable[[], Awaitable[None]] = _catch_nothing,
+        take_heard: Callable[[], Sequence[int]] = tuple,
+        note_late: Callable[[Signal, str], None] = lambda signal, why: None,
+    ) -> None:
+        """The journal of what happens in a life.
+
+        Args:
+            life: The life.
+            lives: Tells which steps are new in it.
+            sent: What the run has sent out.
+            tape: Takes down what is asked of somebody elsewhere, and how it is answered.
+            ask_here: Returns where the user of a chat is asked who is here; whoever answers first, here or elsewhere,
+                is heard.
+            catch_up: Takes in hand all answers that are stored.
+            take_heard: Returns the numbers of the signals that what was just said has taken, once.
+            note_late: Is told of an answer that came too late, and why.
+        """
         self.life = life
-        self.lives: Final = Lives()
-        """Tells which steps are new in this life."""
+        self._lives = lives or Lives()
+        self._sent = sent
+        self._tape = tape
+        self._ask_here = ask_here
+        self._catch_up, self.take_heard, self._note_late = catch_up, take_heard, note_late
         self._answers: dict[str, Signal] = {}
         self._waiting: dict[str, asyncio.Future[None]] = {}
         self._asked_before = {each.key: each for each in questions_of(life.claim.row)}
-        self.ask_here: Callable[[], Questions] | None = None
-        """Returns where the user of a chat is asked who is here; whoever answers first, here or elsewhere, is heard."""
-        self.sends: SentRuns | None = None
-        """Set by whoever drives the run."""
-        self.catch_up: Callable[[], Awaitable[None]] = partial(asyncio.sleep, 0)
-        """Takes in hand all answers that are stored; set by whoever drives the run."""
-        self.note_late: Callable[[Signal, str], None] = lambda signal, why: None
-        """Is told of an answer that came too late, and why."""
-        self.tape: RecordingSink | None = None
-        """Takes down what is asked of somebody elsewhere, and how it is answered."""
 
     @property
     def _questions(self) -> Questions | None:
-        return None if self.ask_here is None else self.ask_here()
+        return None if self._ask_here is None else self._ask_here()
 
     @property
     def sent(self) -> SentRuns | None:
-        return self.sends
+        return self._sent
 
     def name(self, step: RunStep) -> str:
         return f"{self.life.claim.row.id}/{step.key}"
@@ -438,7 +508,7 @@ class RunJournal(Journal):
         return _Reserved(self, self.life, step, effect, about)
 
     def begin_life(self, prefix: str = "") -> float:
-        self.lives.begin(prefix, [key for key in self.life.known if key.startswith(prefix)])
+        self._lives.begin(prefix, [key for key in self.life.known if key.startswith(prefix)])
         return self.life.used_s() if not prefix else self._used_below(prefix)
 
     def _used_below(self, prefix: str) -> float:
@@ -455,7 +525,7 @@ class RunJournal(Journal):
         return ((key, value) for key, value in known.items() if key.startswith(prefix))
 
     def is_replaying(self, prefix: str = "") -> bool:
-        return self.lives.is_replaying(prefix)
+        return self._lives.is_replaying(prefix)
 
     def n_cut_calls(self, prefix: str = "") -> int:
         known, deaths = self.life.known, self.life.deaths
@@ -465,12 +535,12 @@ class RunJournal(Journal):
 
     def go_live(self, key: str) -> None:
         """Be told that a step is new."""
-        self.lives.go_live(key)
+        self._lives.go_live(key)
 
     # -- waiting for an answer
 
     async def wait(self, step: RunStep, approval: Approval, *, expires_s: float | None) -> Decision | None:
-        question, here = _question_of_approval(step, approval), self._questions
+        question, here = question_of_approval(step, approval), self._questions
         asking = None if here is None or not here.watch.is_heard else partial(here.approve, approval)
         value = await self._asked(step, question, "decision", expires_s=expires_s, here=asking)
         return None if value is None else await self.decoded(step.key, decode_step(value)[1], DECISION)
@@ -482,7 +552,7 @@ class RunJournal(Journal):
         may be made again, and this one may not."""
         if call is None:
             return None
-        asked = _question_in_words(path, question, call)
+        asked = question_in_words(path, question, call)
         self.life.n_working -= 1  # its call only waits
         try:
             return await self._answer_in_words(replace(asked, options=tuple(options)), call)
@@ -491,7 +561,7 @@ class RunJournal(Journal):
 
     async def give_result(self, path: RunPath, tool: str, arguments: dict[str, object], *, call: RunStep) -> str | None:
         """Let somebody answer with the result of an external call, in this life of the run or a later one."""
-        asked = _question_in_words(path, external_question(call.call or ""), call)
+        asked = question_in_words(path, external_question(call.call or ""), call)
         given: JsonObject = {**arguments}  # pyright: ignore[reportAssignmentType] - read from JSON by a schema
         return await self._answer_in_words(replace(asked, tool=tool, arguments=given), call)
 
@@ -523,11 +593,11 @@ class RunJournal(Journal):
         if before is not None:
             expires_at = before.expires_at
         # Whoever is asked here is told by a chat's own events.
-        tape = self.tape if here is None else None
+        tape = self._tape if here is None else None
         if tape is not None:
             tape.hear(asked_event(question, question.key))
         signal = await self._wait_for_answer(replace(question, expires_at=expires_at), here)
-        if tape is not None and (answered := _answer_event(question, signal)) is not None:
+        if tape is not None and (answered := answer_event(question, signal)) is not None:
             tape.hear(answered)
         life.answered.add(key)
         said = _EXPIRED if signal is None else dumps(signal.body.get(field)).encode()
@@ -547,7 +617,7 @@ class RunJournal(Journal):
             await self.life.ask(question)
             found.append(await self._answer(key, question.expires_at))
             with suppress(ValueError):  # what cannot be read blocks the run, once it is stored
-                return None if found[0] is None else _answer_of(question, found[0])
+                return None if found[0] is None else read_answer(question, found[0])
             return None
 
         try:
@@ -575,9 +645,9 @@ class RunJournal(Journal):
                 await patiently(lambda: life.engine.signal(given), what="what was answered here")
             except StoreError as error:
                 await life.leave(Exit(how="lost", why=str(error), error=error))
-            await self.catch_up()
+            await self._catch_up()
         first = self._answers.get(key)
-        return (answer, who) if first is None else (_answer_of(question, first) or answer, first.who)
+        return (answer, who) if first is None else (read_answer(question, first) or answer, first.who)
 
     async def _answer(self, key: str, expires_at: float | None) -> Signal | None:
         """Wait for an answer that was given in time, whenever this life comes to look at it. None: there is none."""
@@ -585,7 +655,7 @@ class RunJournal(Journal):
             # By the clock of the day, which the next process shares.
             left_s = None if expires_at is None else expires_at - self.life.now()
             if left_s is not None and left_s <= 0:
-                await self.catch_up()  # it may have been given in the last moment, and not be here yet
+                await self._catch_up()  # it may have been given in the last moment, and not be here yet
                 break
             waiting = self._waiting[key] = asyncio.get_running_loop().create_future()
             leaving = asyncio.ensure_future(self.life.departure.wait())
@@ -598,7 +668,7 @@ class RunJournal(Journal):
         # By when it was given, not by when it is looked at: the process may have been down in between.
         if signal is None or expires_at is None or signal.at < expires_at:
             return signal
-        self.note_late(signal, f"the question had expired {signal.at - expires_at:,.0f} s before")
+        self._note_late(signal, f"the question had expired {signal.at - expires_at:,.0f} s before")
         return None
 
     def answer(self, signal: Signal) -> None:
@@ -617,85 +687,6 @@ class RunJournal(Journal):
 
 
 _EXPIRED: Final = b"null"
-
-
-def asked_event(question: PendingQuestion, id: str) -> ApprovalRequested | QuestionAsked:
-    """Return the event that tells of a question under an id, as a chat tells of its own."""
-    if question.kind == "answer":
-        return QuestionAsked(
-            path=question.path,
-            id=id,
-            question=question.question,
-            options=question.options,
-            question_id=question.question_id,
-            tool_use_id=question.tool_use_id,
-            attempt=question.attempt,
-            iteration=question.iteration,
-        )
-    return ApprovalRequested(
-        path=question.path,
-        id=id,
-        question=question.question,
-        tool_use_id=question.tool_use_id,
-        tool_name=question.tool,
-        arguments=question.arguments or {},
-        question_id=question.question_id,
-        offers=ONCE,
-        attempt=question.attempt,
-        iteration=question.iteration,
-    )
-
-
-def _answer_event(question: PendingQuestion, signal: Signal | None) -> ApprovalAnswered | QuestionAnswered | None:
-    """Return the event that tells how a question was answered, without a signal: not in its time. None: the answer
-    cannot be read, which blocks the run."""
-    try:
-        answer = None if signal is None else _answer_of(question, signal)
-    except ValueError:
-        return None
-    return answered_event(asked_event(question, question.key), answer)
-
-
-def _answer_of(question: PendingQuestion, signal: Signal) -> Decision | str | None:
-    """Return the answer that a signal gives to a question; None: its text is no text. A `ValueError`: it cannot be
-    read."""
-    if question.kind == "approve":
-        return DECISION.read(signal.body.get("decision"))
-    text = signal.body.get("text")
-    return text if isinstance(text, str) else None
-
-
-def _question_in_words(path: RunPath, question: str, call: RunStep) -> PendingQuestion:
-    """Return the question of a call that is answered in words."""
-    return PendingQuestion(
-        key=f"{call.key}/text",
-        kind="answer",
-        question_id=digest_question(path, question),
-        path=path,
-        tool="ask_user",
-        arguments=None,
-        question=question,
-        tool_use_id=call.call or "",
-        attempt=call.attempt,
-        iteration=call.iteration,
-    )
-
-
-def _question_of_approval(step: RunStep, approval: Approval) -> PendingQuestion:
-    request = approval.request
-    fits = len(request.input_json) <= _LONGEST_ARGUMENTS
-    return PendingQuestion(
-        key=step.key,
-        kind="approve",
-        question_id=approval.question_id,
-        path=request.path,
-        tool=request.tool_name,
-        arguments=request.arguments if fits else None,
-        question=approval.question,
-        tool_use_id=request.tool_use_id,
-        attempt=step.attempt,
-        iteration=step.iteration,
-    )
 
 
 @lazy_dataclass()
@@ -752,7 +743,7 @@ class _Reserved:
 
     async def _put(self, state: StepState, value: bytes | None, about: bytes | None) -> bytes | None:
         # What is said and which signals it has taken is one write: a death in between would say them twice, or never.
-        taken = self.life.taking() if value is not None and self._says else ()
+        taken = self.journal.take_heard() if value is not None and self._says else ()
         return await self.life.put(self.made, state, effect=self.effect, value=value, about=about, taken=taken)
 
 

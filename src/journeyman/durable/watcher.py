@@ -79,7 +79,7 @@ class Hub:
         """False: nothing goes on with a run that has left. Then its steps need not be stored: whoever opens it says
         so."""
         self._linger_s: Final = suspend_after_s
-        self._strict: Final = strict
+        self.strict: Final = strict
         self._watch: Final = None if on_event is None else Watch(path=(), listeners=(on_event,))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
@@ -314,28 +314,23 @@ class Hub:
             self._show(StepStored(**self._place(claim), key=key, bytes=size, duration_s=duration_s))
 
         drive = self._drives[claim.row.id] = RunDriver(
-            engine=self.engine,
+            here=self,
             claim=claim,
             program=program,
-            now=self.now,
             # An open chat is in memory anyway.
             suspend_after_s=0.0
             if program.is_left
             else self._linger_s
             if program.turn is None or program.may_leave
             else inf,
-            strict=self._strict,
-            keeps_steps=self.keeps_steps,
-            look=self.look,
             stored=None if self._watch is None else tell_stored,
-            here=self,
         )
         try:
             outcome = await drive.drive()
         finally:
             del self._drives[claim.row.id]
             # Whoever waits for the run has to look now, however it ended; and the run that has sent it out is told.
-            self.notify(has_signal=drive.head is not None and drive.head.above is not None)
+            self.notify(has_signal=claim.row.parent is not None)
         if isinstance(outcome, Exit):
             if self._watch is not None:
                 self._tell_left(claim, outcome)

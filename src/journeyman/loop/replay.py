@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from inspect import isfunction
 from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_hints
 
@@ -292,29 +292,30 @@ class OutcomeCodec:
 
 def note_outcome(run: Run, use: ToolUse, outcome: Outcome) -> None:
     """Record what no event tells of a call: the kind of its failure, and the states that have changed with it."""
-    if run.tape is None:
-        return
     states, calls = run.prepared.states, run.calls
     known, calls.recorded_states = calls.recorded_states, (states.run, states.attempt)
     if outcome.error is None and states.run is known[0] and states.attempt is known[1]:
         return
+    run.record(partial(_make_outcome_event, run, use, outcome, known))
+
+
+def _make_outcome_event(run: Run, use: ToolUse, outcome: Outcome, known: tuple[object, object]) -> CallOutcome:
+    """Return the event that tells of a call what no other does. `known` are the states as they were recorded last."""
     changed: JsonObject = {}
     lost: str | None = None
     makers = (run.agent.run_state, run.agent.attempt_state)
-    for name, make, state, before in zip(("run", "attempt"), makers, calls.recorded_states, known, strict=True):
+    for name, make, state, before in zip(("run", "attempt"), makers, run.calls.recorded_states, known, strict=True):
         if state is not before:
             try:
                 changed[name] = from_json(StateCodec(make, state).encode(state))
             except (TypeError, ValueError, PydanticSchemaGenerationError) as error:
                 # It is missing in the recording only, which says so; the run has its state.
                 lost = f"the state of the {name}: {error}"
-    run.record(
-        lambda: CallOutcome(
-            **iteration_place(run),
-            tool_use_id=use.id,
-            tool_name=use.name,
-            error=outcome.error,
-            states=changed or None,
-            lost=lost,
-        )
+    return CallOutcome(
+        **iteration_place(run),
+        tool_use_id=use.id,
+        tool_name=use.name,
+        error=outcome.error,
+        states=changed or None,
+        lost=lost,
     )

@@ -24,9 +24,10 @@ from journeyman.chat.questions import Questions
 from journeyman.closing import TimeToEnd, time_of_work
 from journeyman.connect import connect
 from journeyman.durable import Durable, InMemoryEngine, Memory, PendingQuestion, RunHandle, RunInfo, Worker
+from journeyman.durable.asking import asked_event
 from journeyman.durable.binding import Program
 from journeyman.durable.chats import ChatSession, TurnSuspended
-from journeyman.durable.journal import Exit, asked_event
+from journeyman.durable.journal import Exit
 from journeyman.durable.records import OVER, Claim, Head, Row, load_head, prints_of, questions_of
 from journeyman.errors import (
     InvalidArguments,

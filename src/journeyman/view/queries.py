@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic_core import from_json
 
 from journeyman.data import copy_with, field_names
-from journeyman.durable.journal import asked_event
+from journeyman.durable.asking import asked_event
 from journeyman.durable.records import OVER, Row, load_head, questions_of
 from journeyman.errors import RunBlocked, quoted
 from journeyman.events.json_form import told_of
