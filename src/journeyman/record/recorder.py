@@ -346,11 +346,12 @@ _BATCH_S: Final = 0.05
 nobody who looks notices the delay."""
 _AT_ONCE: Final = 100
 """The most events that one transaction writes: others may want to write, too."""
-_REST_S: Final = 0.000_1
 _MOST_BEHIND: Final = MOST_WAITING // 2
-_MOST_LATE_S: Final = 0.5
-"""The thread rests for so long after each event and text, unless so many wait, or one for so long. While a thread
-computes, whoever needs the interpreter waits 5 ms for it; and the loop needs it after each statement of a step."""
+_REST_S: Final = 0.001
+_MOST_WORK: Final = 0.001
+"""Unless so many wait, the thread rests for so long whenever it has computed for this part of the time for which its
+first event has waited. While it computes, whoever needs the interpreter waits up to 5 ms for it, and the event loop
+needs it after each statement of a step; the later the events are, the less that counts."""
 _PATIENCE_S: Final = 60.0
 """The seconds for which another process may keep the file."""
 _PRUNE_S: Final = 3_600.0
@@ -541,27 +542,28 @@ class QueueWriter:
             return
         folder, lasts = Folder(self._redactor), self._keeping.lasts(time.time())
         match_answers(batch)
-        # Not before those who look find a recording: a process that dies soon has left one.
-        until_s = batch[0][1] + _MOST_LATE_S if all(line.n for line, _, _ in batch) else 0.0
-        pace = partial(self._with_rests, until_s)
-        prepared = [self._rows.prepare(folder, line, item, lasts) for line, _, item in pace(batch)]
-        folded = folder.fold(pace)
         for line in {id(line): line for line, _, _ in batch if not line.n}.values():
             what = (line.id, line.kind, line.agent, self._owner, lasts.until, lasts.until, self._has_content)
             line.take_up(self._patiently((BEGIN, [(*what, line.started, line.started)]))[0])
+        pace = partial(self._with_rests, batch[0][1])
+        prepared = [self._rows.prepare(folder, line, item, lasts) for line, _, item in pace(batch)]
+        folded = folder.fold(pace)
         items = [
             (*item, [folded[number] for number in numbers], spoken)
             for item, (numbers, spoken) in zip(batch, prepared, strict=True)
         ]
         self._patiently(*self._rows.statements(items, lasts))
 
-    def _with_rests(self, until_s: float, each: Iterable[T]) -> Iterator[T]:
-        """Go through something, and rest after each until that time, unless somebody waits for what is written."""
+    def _with_rests(self, began: float, each: Iterable[T]) -> Iterator[T]:
+        """Go through something that has waited since then, and rest in between, unless somebody waits for what is
+        written."""
+        rested_s = time.thread_time()
         for one in each:
             yield one
             is_wanted = self._waiting or self._is_closing or len(self.queue) >= _MOST_BEHIND
-            if not is_wanted and time.time() < until_s:
+            if not is_wanted and time.thread_time() - rested_s > (time.time() - began) * _MOST_WORK:
                 time.sleep(_REST_S)
+                rested_s = time.thread_time()
 
     def _patiently(self, *said: Statement) -> list[Any]:
         began_s = time.monotonic()
