@@ -18,6 +18,7 @@ from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.chat.questions import Questions
 from journeyman.chat.turn import Turn
 from journeyman.chat.writer import DurableSession, SessionWriter, TurnLife, first_difference
+from journeyman.data import copy_with
 from journeyman.errors import InvalidArguments, StoreError
 from journeyman.events import Callbacks, ContextCompacted, Listener
 from journeyman.history import History
@@ -182,21 +183,23 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
 
     async def resume(self, turn: Turn[Any]) -> Result[Any]:
         """Go on with the unfinished turn to its end, or wait for it while somebody else drives it."""
-        durable, life = self._durable, self.unfinished
+        durable, begun = self._durable, self.unfinished
         assert durable is not None
-        assert life is not None
+        assert begun is not None
 
         def adopt_run(run: Run, history: History) -> None:
             turn.run, self.history = run, history
 
-        life.told = adopt_run
-        life.around = lambda options: replace(
-            options,
-            callbacks=self._callbacks,
-            listeners=self.listeners,
-            abort_note=lambda: turn.note,
-            digests=self._digests,
-        )
+        def add_options(options: Options) -> Options:
+            return replace(
+                options,
+                callbacks=self._callbacks,
+                listeners=self.listeners,
+                abort_note=lambda: turn.note,
+                digests=self._digests,
+            )
+
+        life = self.unfinished = copy_with(begun, told=adopt_run, around=add_options)
         enter(path=self._above)
         try:
             runtime = self.runtime if self.tape is None else replace(self.runtime, recorder=SharedTape(self.tape))
