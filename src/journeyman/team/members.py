@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -184,7 +184,7 @@ def check_name(name: str, *, is_taken: bool) -> None:
         raise TeamError(f"The name {name!r} is taken. Give it another one, or send a message to that member.")
 
 
-def find_addressees(own: str, to: str, text: str, *, alive: Collection[str], known: Collection[str]) -> Sequence[str]:
+def find_addressees(own: str, to: str, text: str, *, alive: Iterable[str], known: Collection[str]) -> Sequence[str]:
     """Return the names to which mail goes that the one of this name sends; a `TeamError` says why it goes nowhere.
     Of the members, some are `alive`, and `known` are those that are gone, too."""
     if not text.strip():

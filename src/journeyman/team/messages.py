@@ -88,7 +88,8 @@ class PostOffice:
         registry.check_open()
         if sender is not None and sender.liveness == "gone":
             raise TeamError(f"{own!r} has ended, and sends no more mail.")
-        addressees = find_addressees(own, to, text, alive=registry.teammates, known=registry.known)
+        alive = (name for name in registry.known if registry.alive(name))  # nobody looks at it for mail to one member
+        addressees = find_addressees(own, to, text, alive=alive, known=registry.known)
         mail = [
             TeamMessage(
                 # Mail to all is one letter to each, and each has an id of its own.

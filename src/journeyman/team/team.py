@@ -422,8 +422,11 @@ def _tools_of(team: Team, post: PostOffice) -> tuple[AnyTool, AnyTool, AnyTool]:
         if sent is not None:
             return await sent.roster()
         seen = post.roster()
-        members, letters = map(_write_info, seen.members), map(_write_letter, seen.dead_letters)
-        return write_roster(seen.name, seen.description, [*members], [*letters])
+        letters = [
+            f"- {mail.sender} to {mail.to} ({why}): {shorten_line(mail.summary or mail.text, _SHOWN_CHARS)}"
+            for mail, why in [(each.mail, each.reason) for each in seen.dead_letters]
+        ]
+        return write_roster(seen.name, seen.description, [*map(_write_info, seen.members)], letters)
 
     @tool(effect="idempotent")
     async def team_shutdown(name: str) -> str:
@@ -483,11 +486,6 @@ def _write_info(member: MemberInfo) -> str:
     signs = f"{member.liveness}, last sign {member.quiet_s:.0f} s ago"
     unread = f"{member.n_waiting} unread" if member.n_waiting else ""
     return write_member(member.name, member.agent, member.description, [signs, unread, member.error or ""])
-
-
-def _write_letter(letter: DeadLetter) -> str:
-    mail = letter.mail
-    return f"- {mail.sender} to {mail.to} ({letter.reason}): {shorten_line(mail.summary or mail.text, _SHOWN_CHARS)}"
 
 
 if TYPE_CHECKING:
