@@ -80,12 +80,12 @@ class Delegation:
 
     agents: Mapping[str, Agent[Any, Any, Any]]
     """The sub-agents, by name."""
-    context: ToolContext[Any] | None
+    context: ToolContext[Any] | None = None
     """The call of the tool. None when a program made it."""
     is_call: bool = False
     """True when the model called the tool itself, and no tool's code: then what is done for the call has a section of
     the journal. What a tool's code does is part of that tool's step."""
-    model: Model | None
+    model: Model | None = None
     """Used instead of the agents' own."""
     runtime: Runtime | None = None
     """What surrounds the runs, outside a run."""
@@ -144,8 +144,7 @@ class Delegation:
         """Run a sub-agent on an input of its type, as `Subagents.run` says."""
         self.check_depth()
         agent = self.find_agent(name)
-        task = input if isinstance(input, str) else (await do_aside(input, agent.plan.input.dump)).decode()
-        return await carry_out(begin(agent, input, self.options(self.assignment(name, task, "single"))))
+        return await carry_out(begin(agent, input, self.options(self.assignment(name, "", "single"))))
 
     def options(self, given: Assignment) -> Options:
         """Return the options with which the run of a task begins."""

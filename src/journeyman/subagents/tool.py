@@ -11,6 +11,7 @@ import inspect
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -110,8 +111,8 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
     modes: Sequence[SubagentMode]
     """The ways to delegate that the model is offered. With fewer than all five, its schema has only what these need,
     and `model` only with a `create_model`: small models cope better with that, and each prompt is shorter."""
-    _agents: Mapping[str, Agent[Any, Any, Any]]
-    _deps: Callable[[Any], object] | None
+    _delegation: Delegation
+    """The part of each call that is the same for all."""
 
     @overload
     def __init__(self, *agents: Agent[Any, Any, Needs], **options: Unpack[SubagentsOptions]) -> None: ...
@@ -153,8 +154,7 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
         hardest_to_undo: Effect = "once" if are_asked else _EFFECTS[max(map(_EFFECTS.index, effects), default=0)]
         # A tool is frozen.
         self.__dict__.update(
-            _agents=by_name,
-            _deps=deps,
+            _delegation=Delegation(agents=by_name, deps_of=deps),
             max_tasks=max_tasks,
             max_concurrency=max_concurrency,
             modes=tuple(modes),
@@ -222,9 +222,9 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
     @property
     def asked_deps(self) -> tuple[object, ...]:
         """The types of the deps that the agents ask for; none, if these are made for them."""
-        if self._deps is not None:
+        if self._delegation.deps_of is not None:
             return ()
-        asked = [agent.deps for agent in self._agents.values()]
+        asked = [agent.deps for agent in self.agents]
         return tuple([each for each in asked if each is not NOT_DECLARED and not isinstance(each, Bound)])
 
     @property
@@ -233,18 +233,18 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
         return (self,)
 
     def __repr__(self) -> str:
-        return f"<Subagents {', '.join(sorted(self._agents))}>"
+        return f"<Subagents {', '.join(sorted(self._delegation.agents))}>"
 
     # -- for programs
 
     def agent(self, name: str) -> Agent[Any, Any, Any] | None:
         """Return the definition of a sub-agent; None if there is none of that name."""
-        return self._agents.get(name)
+        return self._delegation.agents.get(name)
 
     @property
     def agents(self) -> tuple[Agent[Any, Any, Any], ...]:
         """The definitions of all sub-agents, as they were given."""
-        return tuple(self._agents.values())
+        return tuple(self._delegation.agents.values())
 
     def ready(self, name: str, deps: object) -> Agent[Any, Any, Any]:
         """Return the definition of a sub-agent with its deps, in a run that has these.
@@ -252,7 +252,7 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
         Raises:
             SubagentMisused: there is none of that name, or it cannot be given its deps.
         """
-        return Delegation(agents=self._agents, context=None, model=None, deps=deps, deps_of=self._deps).find_agent(name)
+        return replace(self._delegation, deps=deps).find_agent(name)
 
     @refuse_old_arguments
     async def run(
@@ -279,16 +279,8 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
             raise SubagentMisused(" ".join(map(str, problems)))
         listeners = () if on_event is None else (on_event,)
         above = run_context.get().run
-        made = Delegation(
-            agents=self._agents,
-            context=None,
-            model=model,
-            runtime=runtime,
-            abort=abort,
-            listeners=listeners,
-            deps=above.deps if deps is None and above is not None else deps,
-            deps_of=self._deps,
-        )
+        deps = above.deps if deps is None and above is not None else deps
+        made = replace(self._delegation, model=model, runtime=runtime, abort=abort, listeners=listeners, deps=deps)
         return await made.run(name, task)
 
     async def execute(self, arguments: Mapping[str, object], context: ToolContext[Any] | None = None) -> SubagentResult:
@@ -306,14 +298,8 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
     ) -> SubagentResult:
         given = parse_arguments(arguments)
         model = None if not given.model else await self.model(given.model)
-        delegation = Delegation(
-            agents=self._agents,
-            context=context,
-            is_call=is_call,
-            model=model,
-            deps=None if context is None else context.deps,
-            deps_of=self._deps,
-        )
+        deps = None if context is None else context.deps
+        delegation = replace(self._delegation, context=context, is_call=is_call, model=model, deps=deps)
         # Where a durable run sends out runs of their own. They live on elsewhere, without what is given here.
         runs = None if context is None else sent_runs()
         match choose_call(given, self.max_tasks, self.modes):
