@@ -31,7 +31,7 @@ from journeyman.events import (
 from journeyman.inbox import current_conversation
 from journeyman.loop.watch import Watch
 from journeyman.team.mail import Mailbox, TeamHooks, Waiters
-from journeyman.team.members import LEADER, Member, Registry, TeamSnapshot, find_addressees, find_members_to_go
+from journeyman.team.members import LEADER, Member, Registry, find_addressees, find_members_to_go
 from journeyman.types import RunPath
 
 REMEMBERED_IDS: Final = 10_000
@@ -159,17 +159,6 @@ class PostOffice:
             path = self.path if member is None else member.path
             for each in mail:
                 self.watch.show(MailDelivered(path=path, mail=each))
-
-    def roster(self) -> TeamSnapshot:
-        """Return the team as it is now."""
-        registry = self.registry
-        return TeamSnapshot(
-            name=registry.name,
-            description=registry.description,
-            members=tuple([member.info(registry.name) for member in registry.members()]),
-            n_waiting=len(registry.leader.waiting),
-            dead_letters=tuple(self.dead_letters),
-        )
 
     def bury(self, mail: Sequence[TeamMessage], reason: DeadLetterReason) -> None:
         """Make dead letters of mail that nobody will read."""

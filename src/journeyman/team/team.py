@@ -334,7 +334,14 @@ class Team:
 
     def roster(self) -> TeamSnapshot:
         """Return who is in the team, and what could not be delivered, as it is now."""
-        return self._post.roster()
+        registry = self._post.registry
+        return TeamSnapshot(
+            name=registry.name,
+            description=registry.description,
+            members=tuple([member.info(registry.name) for member in registry.members()]),
+            n_waiting=len(registry.leader.waiting),
+            dead_letters=tuple(self._post.dead_letters),
+        )
 
     def member(self, name: str) -> MemberInfo:
         """Return the member of that name as it is now, or the last one that had the name.
@@ -421,7 +428,7 @@ def _tools_of(team: Team, post: PostOffice) -> tuple[AnyTool, AnyTool, AnyTool]:
         sent = _runs_of_journal(team)
         if sent is not None:
             return await sent.roster()
-        seen = post.roster()
+        seen = team.roster()
         letters = [
             f"- {mail.sender} to {mail.to} ({why}): {shorten_line(mail.summary or mail.text, _SHOWN_CHARS)}"
             for mail, why in [(each.mail, each.reason) for each in seen.dead_letters]
