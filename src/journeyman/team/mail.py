@@ -11,7 +11,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from journeyman.cancellation import is_failure
 from journeyman.data import lazy_dataclass
@@ -103,7 +103,7 @@ class MailboxClosed(TeamError):
     """The mailbox takes no more mail."""
 
 
-class Mailbox:
+class Mailbox(Post):
     """The mail of one member, or of the leader."""
 
     def __init__(
@@ -166,7 +166,9 @@ class Mailbox:
         if begins and self._hooks.pick is not None:
             return ()  # the run has begun with what was picked: the rest is for a later model call
         self._choose()
-        return self._hand_over()
+        texts = self.hand_over()
+        self._has_begun = False
+        return texts
 
     def pick_up(self) -> bool:
         if not self.is_ending and not self._in_hand:
@@ -178,9 +180,6 @@ class Mailbox:
 
     def hand_over(self) -> tuple[str, ...]:
         self._has_begun = True
-        return self._hand_over()
-
-    def _hand_over(self) -> tuple[str, ...]:
         texts = tuple([self.text_of(mail) for mail in self._in_hand])
         # First, since whoever is told may look at what waits.
         handed, self._in_hand = self._in_hand, []
@@ -262,7 +261,3 @@ class Mailbox:
                 if self.is_closed:
                     raise MailboxClosed("The mailbox is closed, and empty: no mail will come.")
                 await self._waiters.wait()
-
-
-if TYPE_CHECKING:
-    _post: type[Post] = Mailbox

@@ -111,8 +111,6 @@ class Member:
     liveness: MemberStatus = "working"
     last_text: str = ""
     error: str | None = None
-    gone: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    """Done when it is gone."""
     is_heard: bool = False
     """True once those who watch the team hear of its turns."""
     is_announced: bool = False

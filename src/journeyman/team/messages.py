@@ -14,7 +14,7 @@ from itertools import count
 from threading import Lock
 from typing import Final
 
-from journeyman.cancellation import call_in, end_wait
+from journeyman.cancellation import call_in, within
 from journeyman.data import lazy_dataclass
 from journeyman.errors import TeamError
 from journeyman.events import (
@@ -219,7 +219,6 @@ class PostOffice:
             text = error or f"{member.name} {'was stopped' if was_stopped else 'has ended'}."
             id, now = f"m-{next(self._numbers)}", datetime.now(UTC)
             self._dispatch(member, TeamMessage(id=id, sender=member.name, to=LEADER, text=text, kind="gone", sent=now))
-        end_wait(member.gone)
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -256,12 +255,10 @@ async def let_go(
         raise TeamError(f"{here.name!r} cannot wait for its own end. Let {LEADER!r} do it.")
     for member in members:
         _ask(post, member, grace_s)
-    await _all_gone(members, grace_s)
-    late = [member for member in members if not member.gone.done()]
+    late = await _still_there(post, members, grace_s)
     for member in late:
         stop(member.task_id)
-    await _all_gone(late, force_s)
-    abandoned = [member for member in late if not member.gone.done()]
+    abandoned = await _still_there(post, late, force_s)
     for member in abandoned:
         post.part(member, f"{member.name} was stopped, and does not end.")
     return ShutdownResult(
@@ -282,8 +279,12 @@ def _ask(post: PostOffice, member: Member, grace_s: float) -> None:
         post.send(None, member.name, text, kind="shutdown", incarnation=member.incarnation)
 
 
-async def _all_gone(members: Sequence[Member], seconds: float) -> None:
-    """Wait until all of them are gone, but not longer than so many seconds."""
-    waiting = [member.gone for member in members if not member.gone.done()]
-    if waiting:
-        await asyncio.wait(waiting, timeout=max(0.0, seconds))
+async def _still_there(post: PostOffice, members: Sequence[Member], seconds: float) -> Sequence[Member]:
+    """Wait until all of them are gone, but not longer than so many seconds; return those that are not."""
+
+    async def wait_for_all() -> None:
+        while any(member.liveness != "gone" for member in members):
+            await post.changes.wait()
+
+    await within(max(0.0, seconds), wait_for_all())
+    return [member for member in members if member.liveness != "gone"]
