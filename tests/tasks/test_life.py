@@ -245,11 +245,11 @@ async def test_a_stop_in_the_last_step_of_the_work_does_not_hit_the_notification
     assert (order, tasks.errors) == (["completed"], ())
 
 
-def test_work_that_ends_the_program_leaves_no_task_running() -> None:
-    made: list[Tasks] = []
+def test_work_that_ends_the_program_leaves_no_task_running_and_is_told_of() -> None:
+    made, told = list[Tasks](), list[str]()
 
     async def whole() -> None:
-        async with Tasks() as tasks:
+        async with Tasks(notify=lambda text, info: told.append(info.id)) as tasks:
             made.append(tasks)
             tasks.start(giving(SystemExit(3)), description="exit")
             await ended(tasks, sleeping)
@@ -257,6 +257,7 @@ def test_work_that_ends_the_program_leaves_no_task_running() -> None:
     with pytest.raises(SystemExit):
         on_virtual_clock(whole)
     assert [info.status for info in made[0].list()] == ["killed", "killed"]
+    assert told == ["bg-1", "bg-2"]
 
 
 # -- leaving -----------------------------------------------------------------------------------------------------------

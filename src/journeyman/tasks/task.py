@@ -206,9 +206,8 @@ class RunningTask:
     def _hand_over(self, done: asyncio.Task[None]) -> None:
         """Tell whoever wants to know that the task has ended: once, and whatever comes of it."""
         self._settle("killed")  # it was cancelled before its first step
-        if not done.cancelled() and done.exception() is not None:  # looked at, so that asyncio does not complain of it
-            self._end()
-            return
+        if not done.cancelled():
+            done.exception()  # an interrupt ends the program by itself, also below: asyncio need not complain of it
         # Not those of the work: its path, its gates and its signal are not the callback's.
         name, variables = f"notification of {self.context.id}", self.host.variables.copy()
         self._going_on = self.host.loop.create_task(self._tell(), name=name, context=variables)
@@ -216,10 +215,12 @@ class RunningTask:
         if self.host.is_left:
             self.press(wait=True)
 
-    def _end(self, told: asyncio.Task[None] | None = None) -> None:
+    def _end(self, told: asyncio.Task[None]) -> None:
         self._stop_pressing()
-        if told is not None and told.cancelled():
+        if told.cancelled():
             self._regret(asyncio.CancelledError())
+        else:
+            told.exception()
         self.over.set()
         self.host.active.pop(self.context.id, None)
 
