@@ -256,8 +256,7 @@ def test_work_that_ends_the_program_leaves_no_task_running_and_is_told_of() -> N
 
     with pytest.raises(SystemExit):
         on_virtual_clock(whole)
-    assert [info.status for info in made[0].list()] == ["killed", "killed"]
-    assert told == ["bg-1", "bg-2"]
+    assert ([info.status for info in made[0].list()], told) == (["killed", "killed"], ["bg-1", "bg-2"])
 
 
 # -- leaving -----------------------------------------------------------------------------------------------------------
