@@ -122,7 +122,7 @@ class Tasks:
         with self._lock:
             if host is None or host.is_left:
                 raise RuntimeError("The tasks are not open. Start work inside 'async with Tasks() as tasks:'.")
-            made = self._register(host, work, self._new_info(description, options), options)
+            made = self._register(host, work, description, options)
         # Told before it begins, since it may end in its first step.
         made.tell(TaskStarted(path=made.context.info.path, info=made.info))
         # A copy: what the work detaches itself from still holds for the caller.
@@ -133,10 +133,9 @@ class Tasks:
         call_in(host.loop, lambda: made.begin(variables))
         return made.context.id
 
-    def _new_info(self, description: str, options: TaskOptions) -> TaskInfo:
-        kind, identity = options.get("kind", "tool"), options.get("identity")
-        now = datetime.now(UTC)
-        return TaskInfo(
+    def _register(self, host: TaskHost, work: Work, description: str, options: TaskOptions) -> RunningTask:
+        kind, identity, now = options.get("kind", "tool"), options.get("identity"), datetime.now(UTC)
+        info = TaskInfo(
             id=f"{PREFIXES[kind]}-{next(self._numbers)}",
             kind=kind,
             description=description,
@@ -148,8 +147,6 @@ class Tasks:
             liveness=None if identity is None else "working",
             last_sign=None if identity is None else now,
         )
-
-    def _register(self, host: TaskHost, work: Work, info: TaskInfo, options: TaskOptions) -> RunningTask:
         inbox, run = current_conversation.get().inbox, run_context.get().run
         made = RunningTask(
             context=TaskContext(info),
@@ -161,7 +158,7 @@ class Tasks:
             conversation=None if inbox is None else inbox.conversation,
             tape=None if run is None else run.tape,
         )
-        if info.kind == "shell":
+        if kind == "shell":
             # A command reads no messages, and whoever sends one is told so.
             made.context.inbox.close()
         self._all[info.id] = self._active[info.id] = made
