@@ -145,11 +145,11 @@ class Member:
         # A chat holds its agent and all that belongs to it: of those that are gone, only this is looked at.
         self._usage, self._transcript, self.chat = self.usage, self.transcript, None
 
-    def info(self, team: str) -> MemberInfo:
+    def info(self) -> MemberInfo:
         """Return it as it is now."""
         return MemberInfo(
             name=self.name,
-            team=team,
+            team=self.registry.name,
             incarnation=self.incarnation,
             agent=self.agent,
             description=self.description,

@@ -7,7 +7,7 @@ also lets members go: it asks them first, then stops them, then leaves them behi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
@@ -31,7 +31,7 @@ from journeyman.events import (
 from journeyman.inbox import current_conversation
 from journeyman.loop.watch import Watch
 from journeyman.team.mail import Mailbox, TeamHooks, Waiters
-from journeyman.team.members import LEADER, Member, Registry, find_addressees, find_members_to_go
+from journeyman.team.members import LEADER, Member, Registry, find_addressees
 from journeyman.types import RunPath
 
 REMEMBERED_IDS: Final = 10_000
@@ -220,6 +220,29 @@ class PostOffice:
             id, now = f"m-{next(self._numbers)}", datetime.now(UTC)
             self._dispatch(member, TeamMessage(id=id, sender=member.name, to=LEADER, text=text, kind="gone", sent=now))
 
+    # -- letting members go
+
+    def ask_to_end(self, member: Member, grace_s: float) -> None:
+        """Let a member begin no further turn; if it works, and has some seconds to end, tell it so."""
+        was_working = member.liveness == "working"
+        member.box.end()
+        self.change(member, "stopping")
+        # Without a grace, it would be stopped before it could read this.
+        if was_working and grace_s > 0:
+            seconds = "second" if grace_s == 1 else "seconds"
+            text = f"Please finish: you will be stopped in {grace_s:g} {seconds}. Your last words are kept."
+            self.send(None, member.name, text, kind="shutdown", incarnation=member.incarnation)
+
+    async def wait_until_gone(self, members: Sequence[Member], seconds: float) -> Sequence[Member]:
+        """Wait until all of them are gone, but not longer than so many seconds; return those that are not."""
+
+        async def wait_for_all() -> None:
+            while any(member.liveness != "gone" for member in members):
+                await self.changes.wait()
+
+        await within(max(0.0, seconds), wait_for_all())
+        return [member for member in members if member.liveness != "gone"]
+
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class ShutdownResult:
@@ -231,60 +254,3 @@ class ShutdownResult:
     """Members that were stopped, and ended."""
     abandoned: tuple[str, ...] = ()
     """Members that were stopped and do not end. They are out of the team anyway, and nobody waits for them."""
-
-
-async def let_go(
-    post: PostOffice,
-    names: Sequence[str],
-    *,
-    incarnation: int | None,
-    stop: Callable[[str], object],
-    grace_s: float,
-    force_s: float,
-) -> ShutdownResult:
-    """Let the members of these names go, or all, and return how they ended, in not much more than `grace_s` and
-    `force_s` seconds together. `stop` stops the background task of that id.
-
-    A `TeamError` says that there never was a member of a name, or that one would wait for its own end.
-    """
-    registry, here = post.registry, post.sender()
-    wanted = find_members_to_go(names, alive=registry.teammates, known=registry.known)
-    alive = [member for name in wanted if (member := registry.alive(name)) is not None]
-    members = [member for member in alive if incarnation is None or member.incarnation == incarnation]
-    if here is not None and here in members:
-        raise TeamError(f"{here.name!r} cannot wait for its own end. Let {LEADER!r} do it.")
-    for member in members:
-        _ask(post, member, grace_s)
-    late = await _still_there(post, members, grace_s)
-    for member in late:
-        stop(member.task_id)
-    abandoned = await _still_there(post, late, force_s)
-    for member in abandoned:
-        post.part(member, f"{member.name} was stopped, and does not end.")
-    return ShutdownResult(
-        finished=tuple([member.name for member in members if member not in late]),
-        stopped=tuple([member.name for member in late if member not in abandoned]),
-        abandoned=tuple([member.name for member in abandoned]),
-    )
-
-
-def _ask(post: PostOffice, member: Member, grace_s: float) -> None:
-    was_working = member.liveness == "working"
-    member.box.end()
-    post.change(member, "stopping")
-    # Without a grace, it would be stopped before it could read this.
-    if was_working and grace_s > 0:
-        seconds = "second" if grace_s == 1 else "seconds"
-        text = f"Please finish: you will be stopped in {grace_s:g} {seconds}. Your last words are kept."
-        post.send(None, member.name, text, kind="shutdown", incarnation=member.incarnation)
-
-
-async def _still_there(post: PostOffice, members: Sequence[Member], seconds: float) -> Sequence[Member]:
-    """Wait until all of them are gone, but not longer than so many seconds; return those that are not."""
-
-    async def wait_for_all() -> None:
-        while any(member.liveness != "gone" for member in members):
-            await post.changes.wait()
-
-    await within(max(0.0, seconds), wait_for_all())
-    return [member for member in members if member.liveness != "gone"]

@@ -27,8 +27,8 @@ from journeyman.result import CallbackError
 from journeyman.tasks.tasks import Tasks
 from journeyman.team.life import MemberLoop, Pulse, in_team
 from journeyman.team.mail import TeamHooks
-from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, TeamSnapshot, check_name
-from journeyman.team.messages import PostOffice, ShutdownResult, let_go
+from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, TeamSnapshot, check_name, find_members_to_go
+from journeyman.team.messages import PostOffice, ShutdownResult
 from journeyman.team.spawn import MAX_DEPTH, TeamSpawner, TeamSpawnRequest, TeamSpawnResult
 from journeyman.texts import shorten_line
 from journeyman.tools.context import ToolContext
@@ -314,8 +314,24 @@ class Team:
         Raises:
             TeamError: there never was a member of one of the names, or a member would wait for its own end.
         """
-        return await let_go(
-            self._post, names, incarnation=incarnation, stop=self._stop, grace_s=grace_s, force_s=force_s
+        post, registry, here = self._post, self._post.registry, self._post.sender()
+        wanted = find_members_to_go(names, alive=registry.teammates, known=registry.known)
+        alive = [member for name in wanted if (member := registry.alive(name)) is not None]
+        members = [member for member in alive if incarnation is None or member.incarnation == incarnation]
+        if here is not None and here in members:
+            raise TeamError(f"{here.name!r} cannot wait for its own end. Let {LEADER!r} do it.")
+        for member in members:
+            post.ask_to_end(member, grace_s)
+        late = await post.wait_until_gone(members, grace_s)
+        for member in late:
+            self._stop(member.task_id)
+        abandoned = await post.wait_until_gone(late, force_s)
+        for member in abandoned:
+            post.part(member, f"{member.name} was stopped, and does not end.")
+        return ShutdownResult(
+            finished=tuple([member.name for member in members if member not in late]),
+            stopped=tuple([member.name for member in late if member not in abandoned]),
+            abandoned=tuple([member.name for member in abandoned]),
         )
 
     def _stop(self, task_id: str) -> None:
@@ -338,7 +354,7 @@ class Team:
         return TeamSnapshot(
             name=registry.name,
             description=registry.description,
-            members=tuple([member.info(registry.name) for member in registry.members()]),
+            members=tuple([member.info() for member in registry.members()]),
             n_waiting=len(registry.leader.waiting),
             dead_letters=tuple(self._post.dead_letters),
         )
@@ -349,7 +365,7 @@ class Team:
         Raises:
             KeyError: there was none.
         """
-        return self._find_member(name).info(self._post.registry.name)
+        return self._find_member(name).info()
 
     def transcript(self, name: str) -> tuple[Message, ...]:
         """Return the conversation so far of the member of that name, or of the last one that had it. Another member can
