@@ -174,9 +174,9 @@ class Delegation:
         call = call_step(context.attempt, context.iteration, context.tool_use_id)
         return Section(journal, f"{call.key}/{given.mode}/{given.place}", at=call.at)
 
-    def step_to_send(self, context: ToolContext[Any], given: Assignment, member: str) -> RunStep:
+    def step_to_send(self, context: ToolContext[Any], member: str) -> RunStep:
         """Return the step in which the run of a task is sent out. Code of a tool may send several."""
-        tally, place = current_tally.get(), given.place
+        tally, place = current_tally.get(), 0
         # Code of a tool sends all of them as number 0, so they are counted.
         if not self.is_call and tally is not None:
             place, tally.n_sent = tally.n_sent, tally.n_sent + 1
@@ -370,16 +370,15 @@ async def _send_out(delegation: Delegation, call: BackgroundCall | TeamCall, run
     agent, run, context = delegation.find_agent(call.agent), run_context.get().run, delegation.context
     delegation.check_depth()
     member, team = (call.name, call.team_name or _TEAM) if isinstance(call, TeamCall) else ("", "")
-    assignment = delegation.assignment(call.agent, call.task, "background")
     if run is None or context is None:
         raise SubagentMisused(NO_TASKS)
     # Before anything is awaited: what the code of a tool sends is counted.
-    step, names = delegation.step_to_send(context, assignment, member), [call.agent]
+    step, names = delegation.step_to_send(context, member), [call.agent]
     above = Above(
         path=run.path,
         description=call.description or call.task[:_SHOWN_CHARS],
         tool_use_id=context.tool_use_id,
-        number=assignment.number or 0,
+        number=next(run.children.numbers),
         model=model,
         allowance=run.attempt.budget.left(),
         member=member,
