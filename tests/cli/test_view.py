@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from journeyman import Runtime, Text, ToolResult, ask_user, run
-from journeyman.gate import Ask
+from journeyman.durable import Durable
+from journeyman.events import Event, RunSuspended
+from journeyman.gate import Allow, Ask
 from journeyman.record import Recorder, Recordings
 from journeyman.record.operator import open_questions
 from journeyman.testing.scripted import call, say
-from tests.cli.program import Done, Warm, assert_one_error_line
+from tests.cli.program import Done, Warm, assert_one_error_line, running
 from tests.play import failed, make_gate, succeeded
 from tests.support import tamper
 from tests.view.desk import asking, look
@@ -94,6 +96,27 @@ async def test_a_recorded_run_hears_other_arguments_denials_follow_ups_answers_a
     blocks = [block for message in result.history for block in message.content]
     heard = " ".join(block.text for block in blocks if isinstance(block, Text | ToolResult))
     assert all(each in heard for each in ("about moon", "too hot", "that one", "And then?"))
+
+
+async def test_a_stored_run_is_followed_while_it_waits_and_to_its_end(tmp_path: Path, warm: Warm) -> None:
+    path = tmp_path / "runs.db"
+    agent = asking(say(call("look", {"topic": "tides"}, id="c")), say("So."))
+    has_left = asyncio.Event()
+
+    def hear(event: Event) -> None:
+        if isinstance(event, RunSuspended):
+            has_left.set()
+
+    async with Durable(path, suspend_after_s=0.0, on_event=hear) as durable:
+        going = asyncio.create_task(durable.run(agent, "What?", runtime=Runtime(recorder=path)))
+        await has_left.wait()
+        (waiting,) = await durable.list(statuses=["waiting"])
+        id, asked_id = waiting.id, waiting.pending[0].question_id
+        with running("show", id, "--follow", "--store", path, cwd=tmp_path, start=warm.start) as tail:
+            await asyncio.to_thread(tail.wait_for, "May it?", "stdout")
+            await (await durable.get(id)).approve(asked_id, Allow())
+            succeeded(await going)
+            assert (await asyncio.to_thread(tail.done)).stdout.splitlines()[-1].startswith("success")
 
 
 def test_what_cannot_be_viewed_gets_one_line(tmp_path: Path, desk: Callable[..., Done]) -> None:

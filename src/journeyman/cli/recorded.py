@@ -206,7 +206,7 @@ def _follow(recordings: Recordings, run: RecordedRun) -> Iterator[RecordedEvent]
         while page := recordings.events(run, after=after):
             after = page[-1].n
             yield from page
-        if run.status != "running":
+        if run.status not in GOES_ON:
             return
         time.sleep(_LOOK_S)
 
