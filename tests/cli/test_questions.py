@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 from signal import SIGTERM
 from typing import Any
@@ -32,6 +33,14 @@ def around(folder: Path) -> dict[str, str]:
     return {"XDG_DATA_HOME": str(folder / "data")}
 
 
+def at(
+    folder: Path, warm: Warm, *words: str, stdin: Path | None = None, stdout: Path | None = None
+) -> AbstractContextManager[Terminal]:
+    return terminal(
+        *words, folder=folder, start=warm.start, stdin=stdin, stdout=stdout, XDG_DATA_HOME=str(folder / "data")
+    )
+
+
 def given(folder: Path, call: str) -> Path:
     file = folder / "input"
     file.write_text(call + "\n")
@@ -49,9 +58,7 @@ def test_a_question_of_the_model_goes_to_the_terminal_though_stdin_and_stdout_le
     warm: Warm, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     stdin, stdout = given(tmp_path, ASK), tmp_path / "stdout"
-    with terminal(
-        *words, folder=tmp_path, start=warm.start, stdin=stdin, stdout=stdout, XDG_DATA_HOME=str(tmp_path / "data")
-    ) as tty:
+    with at(tmp_path, warm, *words, stdin=stdin, stdout=stdout) as tty:
         answer_is(tty, "2")
     found = tmp_path / "out.jsonl" if words is BATCH else stdout
     assert "Harbour" in found.read_text()
@@ -63,9 +70,7 @@ def test_a_call_is_asked_about_at_the_terminal_though_stdin_and_stdout_lead_else
     warm: Warm, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     stdin, stdout = given(tmp_path, BASH), tmp_path / "stdout"
-    with terminal(
-        *words, folder=tmp_path, start=warm.start, stdin=stdin, stdout=stdout, XDG_DATA_HOME=str(tmp_path / "data")
-    ) as tty:
+    with at(tmp_path, warm, *words, stdin=stdin, stdout=stdout) as tty:
         tty.see("\nallow?")
         tty.type("y")
         assert tty.end() == 0, tty.text
@@ -84,7 +89,7 @@ def test_where_nobody_is_there_the_model_decides_and_the_end_says_what_was_asked
 
 
 def test_a_question_that_is_not_answered_leaves_the_model_to_decide(warm: Warm, tmp_path: Path) -> None:
-    with terminal(*RUN, ASK, folder=tmp_path, start=warm.start, XDG_DATA_HOME=str(tmp_path / "data")) as tty:
+    with at(tmp_path, warm, *RUN, ASK) as tty:
         tty.see("answer>")
         tty.press(b"\r")
         tty.wait_for(lambda shown: shown.count("answer>") == 2)
@@ -101,15 +106,13 @@ def durable(warm: Warm, folder: Path, *words: str) -> Done:
 
 
 def test_a_durable_run_asks_at_the_terminal_and_waits_in_the_store_where_nobody_is(warm: Warm, tmp_path: Path) -> None:
-    with terminal(
-        *RUN, ASK, "--durable", "--id", "here", folder=tmp_path, start=warm.start, XDG_DATA_HOME=str(tmp_path / "data")
-    ) as tty:
+    with at(tmp_path, warm, *RUN, ASK, "--durable", "--id", "here") as tty:
         answer_is(tty, "the old one")
     assert "the old one" in durable(warm, tmp_path, *RUN, ASK, "--durable", "--id", "here").stdout
     waits = durable(warm, tmp_path, *RUN, ASK, "--durable", "--id", "away")
     assert (waits.code, waits.stdout) == (3, "")
     assert "journeyman tell away answer " in waits.stderr
-    with terminal("resume", "away", folder=tmp_path, start=warm.start, XDG_DATA_HOME=str(tmp_path / "data")) as tty:
+    with at(tmp_path, warm, "resume", "away") as tty:
         answer_is(tty, "1")
     assert "Grand" in tty.text
 
@@ -118,7 +121,7 @@ def test_a_call_that_waits_in_the_store_is_asked_about_where_its_run_is_gone_on_
     warm: Warm, tmp_path: Path
 ) -> None:
     assert durable(warm, tmp_path, *RUN, BASH, "--durable", "--id", "a").code == 3
-    with terminal("resume", "a", folder=tmp_path, start=warm.start, XDG_DATA_HOME=str(tmp_path / "data")) as tty:
+    with at(tmp_path, warm, "resume", "a") as tty:
         tty.see("\nallow?")
         tty.type("y")
         assert tty.end() == 0, tty.text
@@ -127,15 +130,7 @@ def test_a_call_that_waits_in_the_store_is_asked_about_where_its_run_is_gone_on_
 
 def test_a_durable_batch_asks_at_the_terminal_one_question_after_the_other(warm: Warm, tmp_path: Path) -> None:
     stdin = given(tmp_path, f"{ASK}\n{ASK}")
-    with terminal(
-        *BATCH,
-        "--durable",
-        "runs.db",
-        folder=tmp_path,
-        start=warm.start,
-        stdin=stdin,
-        XDG_DATA_HOME=str(tmp_path / "data"),
-    ) as tty:
+    with at(tmp_path, warm, *BATCH, "--durable", "runs.db", stdin=stdin) as tty:
         tty.see("answer>")
         tty.type("1")
         tty.wait_for(lambda shown: shown.count("answer>") == 2)
@@ -151,7 +146,7 @@ def test_a_durable_batch_asks_at_the_terminal_one_question_after_the_other(warm:
 def test_a_worker_asks_nobody_and_lets_the_run_wait(warm: Warm, tmp_path: Path) -> None:
     for id, call in (("call", BASH), ("question", ASK)):
         assert durable(warm, tmp_path, *RUN, call, "--durable", "--id", id, "--detach").code == 0
-    with terminal("worker", WORKER, folder=tmp_path, start=warm.start, XDG_DATA_HOME=str(tmp_path / "data")) as tty:
+    with at(tmp_path, warm, "worker", WORKER) as tty:
 
         def waits() -> bool:
             return durable(warm, tmp_path, "runs", "--status", "waiting").stdout.count("\n") == 3
@@ -177,15 +172,7 @@ def test_a_server_of_mcp_tools_asks_its_client_and_nobody_else(
     os.mkfifo(client)
     stays = os.open(client, os.O_RDWR)
     os.write(stays, "".join(f"{json.dumps(each)}\n" for each in messages).encode())
-    with terminal(
-        "mcp",
-        WORKER,
-        folder=tmp_path,
-        start=warm.start,
-        stdin=client,
-        stdout=stdout,
-        XDG_DATA_HOME=str(tmp_path / "data"),
-    ) as tty:
+    with at(tmp_path, warm, "mcp", WORKER, stdin=client, stdout=stdout) as tty:
         tty.wait_for(lambda _: '"id":2' in stdout.read_text())
         tty.process.send_signal(SIGTERM)
         assert tty.process.wait() == 143
@@ -198,17 +185,7 @@ def test_a_server_of_mcp_tools_asks_its_client_and_nobody_else(
 
 @pytest.mark.parametrize("call", [ASK, BASH])
 def test_a_server_behind_http_asks_its_client_and_nobody_else(warm: Warm, tmp_path: Path, call: str) -> None:
-    with terminal(
-        "serve",
-        WORKER,
-        "--port",
-        "0",
-        "--grace",
-        "0",
-        folder=tmp_path,
-        start=warm.start,
-        XDG_DATA_HOME=str(tmp_path / "data"),
-    ) as tty:
+    with at(tmp_path, warm, "serve", WORKER, "--port", "0", "--grace", "0") as tty:
         address = tty.see("Ctrl-C ends it").partition("serving at ")[2].partition(";")[0]
         headers = {"content-type": "application/json", "idempotency-key": "r", "prefer": "respond-async"}
         begins = Request(f"{address}/agents/worker/runs", json.dumps({"input": call}).encode(), headers)
