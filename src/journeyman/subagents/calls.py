@@ -236,11 +236,8 @@ def choose_call(
 
 
 def _subagent_call(given: SubagentArguments, max_tasks: int | None) -> SubagentCall:
-    # Only a member has a name.
-    if given.team_name or given.name:
-        return _team(given)
-    if given.background:
-        return _background(given)
+    if given.team_name or given.name or given.background:
+        return _call_beside(given)
     given_modes = {"agent with task": given.agent and given.task, "tasks": given.tasks, "chain": given.chain}
     modes = [name for name, is_meant in given_modes.items() if is_meant]
     if len(modes) != 1:
@@ -260,31 +257,21 @@ def _subagent_call(given: SubagentArguments, max_tasks: int | None) -> SubagentC
     return ParallelCall(tuple(given.tasks))
 
 
-def _background(given: SubagentArguments) -> BackgroundCall:
-    agent, task = _agent_and_task(given, "Background work")
-    if given.tasks or given.chain:
-        raise SubagentMisused("Background work is one agent with one task. Leave out tasks and chain.")
-    return BackgroundCall(agent, task, (given.description or "").strip() or shorten(task, _SHOWN_CHARS))
-
-
-def _team(given: SubagentArguments) -> TeamCall:
-    others = [("background", given.background), ("tasks", given.tasks), ("chain", given.chain)]
-    combined = [name for name, is_given in others if is_given]
+def _call_beside(given: SubagentArguments) -> BackgroundCall | TeamCall:
+    """Return the call that returns at once, while its sub-agent works on."""
+    is_member = bool(given.team_name or given.name)  # nobody else has a name
+    others = {"background": is_member and given.background, "tasks": given.tasks, "chain": given.chain}
+    combined = " and ".join([name for name, is_given in others.items() if is_given])
+    if combined and is_member:
+        raise SubagentMisused(f"name and team_name cannot be combined with {combined}.")
     if combined:
-        raise SubagentMisused(f"name and team_name cannot be combined with {' and '.join(combined)}.")
-    agent, task = _agent_and_task(given, "A member of a team")
-    return TeamCall(
-        agent=agent,
-        task=task,
-        name=given.name or agent,
-        team_name=given.team_name or "",
-        description=given.description or "",
-        color=given.color or "",
-    )
-
-
-def _agent_and_task(given: SubagentArguments, who: str) -> tuple[str, str]:
-    if not (given.agent and given.task):
+        raise SubagentMisused("Background work is one agent with one task. Leave out tasks and chain.")
+    agent, task, description = given.agent, given.task, given.description or ""
+    if not agent or not task:
+        who = "A member of a team" if is_member else "Background work"
         missing = " and ".join([name for name in ("agent", "task") if not getattr(given, name)])
         raise SubagentMisused(f"{who} needs agent and task. The call has no {missing}.")
-    return given.agent, given.task
+    if not is_member:
+        return BackgroundCall(agent, task, description.strip() or shorten(task, _SHOWN_CHARS))
+    name, team_name, color = given.name or agent, given.team_name or "", given.color or ""
+    return TeamCall(agent=agent, task=task, name=name, team_name=team_name, description=description, color=color)
