@@ -259,7 +259,49 @@ class Tasks:
 
     def tools(self) -> Sequence[AnyTool]:
         """Return the tools for a model: `task_list`, `task_output`, `task_message` and `task_stop`."""
-        return _tools_for(self)
+
+        @tool(effect="pure", parallel=True)
+        async def task_list() -> str:
+            """List all background tasks, also those that have ended: id, kind, status, time, description."""
+            sent = sent_runs()
+            infos = [*(() if sent is None else await sent.all()), *self.list()]
+            lines = [_line_of_task(info) for info in infos] or ["There are no background tasks."]
+            if sent is not None and sent.is_resumed:
+                lines.append(_KILLED_BEFORE)
+            return "\n".join(lines)
+
+        # What a task hands in may be the words of strangers.
+        @tool(effect="pure", parallel=True, untrusted=True)
+        async def task_output(id: Id, wait_s: Wait = 0) -> str:
+            """Read what a background task has written, also while it runs, and what came out when it ended."""
+            info, sent = await _find_task(self, id)
+            if wait_s and info.is_running:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s):
+                        await (self if sent is None else sent).wait(id)
+            # Once more, since it may have ended.
+            info, _ = await _find_task(self, id)
+            return f"[{_line_of_task(info)}]\n{_body(info, self.output(id) if sent is None else '')}"
+
+        @tool(effect="once")
+        async def task_message(id: Id, text: str, context: ToolContext) -> str:
+            """Say something to a background agent while it works. It reads that before its next step.
+
+            Args:
+                text: What to say to it.
+            """
+            return await _say_to_task(self, id, text, dedup=context.idempotency_key)
+
+        @tool(effect="idempotent")
+        async def task_stop(id: Id) -> str:
+            """Stop a background task. What it did by then stays done."""
+            _, sent = await _find_task(self, id)
+            reason = "stopped by the model"
+            if self.stop(id, reason) if sent is None else await sent.stop(id, reason):
+                return f"Task {id} is being stopped."
+            return f"Task {id} has ended already: {(await _find_task(self, id))[0].status}."
+
+        return (task_list, task_output, task_message, task_stop)
 
 
 # -- the tools of a model ----------------------------------------------------------------------------------------------
@@ -271,54 +313,6 @@ Id = Annotated[str, Field(description="The id of the task, for example bg-1.")]
 Wait = Annotated[
     float, Field(ge=0, le=_LONGEST_S, description="Wait so many seconds for the end of the task, if it still runs.")
 ]
-
-
-def _tools_for(tasks: Tasks) -> Sequence[AnyTool]:
-    """Return the tools with which a model looks after these tasks."""
-
-    @tool(effect="pure", parallel=True)
-    async def task_list() -> str:
-        """List all background tasks, also those that have ended: id, kind, status, time, description."""
-        sent = sent_runs()
-        infos = [*(() if sent is None else await sent.all()), *tasks.list()]
-        lines = [_line_of_task(info) for info in infos] or ["There are no background tasks."]
-        if sent is not None and sent.is_resumed:
-            lines.append(_KILLED_BEFORE)
-        return "\n".join(lines)
-
-    # What a task hands in may be the words of strangers.
-    @tool(effect="pure", parallel=True, untrusted=True)
-    async def task_output(id: Id, wait_s: Wait = 0) -> str:
-        """Read what a background task has written, also while it runs, and what came out when it ended."""
-        info, sent = await _find_task(tasks, id)
-        if wait_s and info.is_running:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await (tasks if sent is None else sent).wait(id)
-        # Once more, since it may have ended.
-        info, _ = await _find_task(tasks, id)
-        return f"[{_line_of_task(info)}]\n{_body(info, tasks.output(id) if sent is None else '')}"
-
-    @tool(effect="once")
-    async def task_message(id: Id, text: str, context: ToolContext) -> str:
-        """Say something to a background agent while it works. It reads that before its next step.
-
-        Args:
-            text: What to say to it.
-        """
-        return await _say_to_task(tasks, id, text, dedup=context.idempotency_key)
-
-    @tool(effect="idempotent")
-    async def task_stop(id: Id) -> str:
-        """Stop a background task. What it did by then stays done."""
-        _, sent = await _find_task(tasks, id)
-        reason = "stopped by the model"
-        if tasks.stop(id, reason) if sent is None else await sent.stop(id, reason):
-            return f"Task {id} is being stopped."
-        return f"Task {id} has ended already: {(await _find_task(tasks, id))[0].status}."
-
-    return (task_list, task_output, task_message, task_stop)
-
 
 _KILLED_BEFORE: Final = "[Work that another process has begun, and that is not listed here, was killed with it.]"
 
