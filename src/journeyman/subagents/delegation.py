@@ -87,6 +87,10 @@ class Delegation:
     the journal. What a tool's code does is part of that tool's step."""
     model: Model | None = None
     """Used instead of the agents' own."""
+    model_name: str = ""
+    """The name by which the call asked for it; empty for the agents' own."""
+    runs: SentRuns | None = None
+    """Where the durable run around the call sends out runs of their own; None: there is no such run, or no call."""
     runtime: Runtime | None = None
     """What surrounds the runs, outside a run."""
     abort: Abort | None = None
@@ -341,18 +345,12 @@ _SHOWN_CHARS: Final = 60
 
 
 async def background(
-    delegation: Delegation,
-    call: BackgroundCall,
-    *,
-    runs: SentRuns | None,
-    model: str,
-    own_tasks: BackgroundTasks | None,
-    options: TaskOptions,
+    delegation: Delegation, call: BackgroundCall, own_tasks: BackgroundTasks | None, options: TaskOptions
 ) -> BackgroundResult:
     """Let a sub-agent work on beside the run above, and return at once: as a run of its own, which outlives this
-    process, if there are `runs`, else in `own_tasks` or those of the call; raise a `SubagentMisused` if it cannot."""
-    if runs is not None:
-        id = await _send_out(delegation, call, runs, model=model)
+    process, or else in `own_tasks` or those of the call; raise a `SubagentMisused` if it cannot."""
+    if delegation.runs is not None:
+        id = await _send_out(delegation, call, delegation.runs)
     else:
         tasks = own_tasks or (None if delegation.context is None else delegation.context.tasks)
         if tasks is None:
@@ -365,7 +363,7 @@ async def background(
     return BackgroundResult(task_id=id, description=call.description, message=message)
 
 
-async def _send_out(delegation: Delegation, call: BackgroundCall | TeamCall, runs: SentRuns, *, model: str) -> str:
+async def _send_out(delegation: Delegation, call: BackgroundCall | TeamCall, runs: SentRuns) -> str:
     """Let a sub-agent work as a run of its own, and return the id by which a model knows it."""
     agent, run, context = delegation.find_agent(call.agent), run_context.get().run, delegation.context
     delegation.check_depth()
@@ -379,7 +377,7 @@ async def _send_out(delegation: Delegation, call: BackgroundCall | TeamCall, run
         description=call.description or call.task[:_SHOWN_CHARS],
         tool_use_id=context.tool_use_id,
         number=next(run.children.numbers),
-        model=model,
+        model=delegation.model_name,
         allowance=run.attempt.budget.left(),
         member=member,
         team=team,
@@ -459,7 +457,7 @@ def _report_event(task: TaskContext, event: Event) -> None:
 # -- teams ------------------------------------------------------------------------------------------------------------
 
 
-async def join_team(delegation: Delegation, call: TeamCall, runs: SentRuns, *, model: str) -> TeamResult:
+async def join_team(delegation: Delegation, call: TeamCall, runs: SentRuns) -> TeamResult:
     """Let a sub-agent join the team that a durable run leads, as a run of its own, and return at once; raise a
     `SubagentMisused` if it cannot join."""
     agent = delegation.find_agent(call.agent)
@@ -469,7 +467,7 @@ async def join_team(delegation: Delegation, call: TeamCall, runs: SentRuns, *, m
             "them, and goes on after it has answered."
         )
     try:
-        id = await _send_out(delegation, call, runs, model=model)
+        id = await _send_out(delegation, call, runs)
     except TeamError as error:
         raise SubagentMisused(f"{call.name!r} cannot join the team: {error}") from error
     message = f"{call.name!r} is a member now, and works by itself."

@@ -298,10 +298,9 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
     ) -> SubagentResult:
         given = parse_arguments(arguments)
         model = None if not given.model else await self.model(given.model)
-        deps = None if context is None else context.deps
-        delegation = replace(self._delegation, context=context, is_call=is_call, model=model, deps=deps)
-        # Where a durable run sends out runs of their own. They live on elsewhere, without what is given here.
-        runs = None if context is None else sent_runs()
+        deps, runs = (None, None) if context is None else (context.deps, sent_runs())
+        made = replace(self._delegation, context=context, is_call=is_call, model=model, deps=deps)
+        delegation = replace(made, model_name=given.model or "", runs=runs)
         match choose_call(given, self.max_tasks, self.modes):
             case SingleCall() as call:
                 return await single(delegation, call)
@@ -310,18 +309,13 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
             case ChainCall() as call:
                 return await chain(delegation, call)
             case BackgroundCall() as call:
-                is_here = self.tasks or self.notify or self.background_output
-                return await background(
-                    delegation,
-                    call,
-                    runs=None if is_here else runs,
-                    model=given.model or "",
-                    own_tasks=self.tasks,
-                    options=self._task_options(call.agent),
-                )
+                if self.tasks or self.notify or self.background_output:
+                    # A run of its own lives on elsewhere, where none of these is.
+                    delegation = replace(delegation, runs=None)
+                return await background(delegation, call, self.tasks, self._task_options(call.agent))
             case TeamCall() as call:
                 if runs is not None and self.team is not None and not getattr(self.team, "is_open", True):
-                    return await join_team(delegation, call, runs, model=given.model or "")
+                    return await join_team(delegation, call, runs)
                 return await team(delegation, call, self.team)
 
     def _task_options(self, agent: str) -> TaskOptions:
