@@ -144,13 +144,12 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         row, above, text = self._life.claim.row, replace(sent.above, run=self._life.claim.row.id), sent.input
         id = sent_id(row, key)
         try:
-            found = self._program.below(sent.agents).agent
-        except SubagentMisused as misused:
-            found, why = None, str(misused)
-        else:
             given: Any = sent.definition
-            why = "" if prints_of(found) == prints_of(given) else f"There are two agents {sent.agents[-1]!r}."
-        if found is None or why:
+            is_known = prints_of(self._program.below(sent.agents).agent) == prints_of(given)
+            why = "" if is_known else f"There are two agents {sent.agents[-1]!r}."
+        except SubagentMisused as misused:
+            why = str(misused)
+        if why:
             raise SubagentMisused(
                 f"Sub-agent {sent.agents[-1]!r} cannot work in the background of a durable run: another process would"
                 f" not find it. {why} (A program gives it to the agent above by Subagents(...), or"
@@ -321,13 +320,12 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         leader = row.id if above is None or self._own == LEADER else above.run
         rows = await self._life.engine.rows(prefix=f"{row.id.partition('.')[0]}.", limit=_MOST_RUNS)
         found: dict[str, tuple[Row, Above]] = {}
-        for listed in sorted((row for row in rows if row.parent == leader), key=lambda row: row.created):
+        for listed in [row for row in rows if row.parent == leader]:
             each = await self._life.engine.get(listed.id)
             made = None if each is None else load_head(each).above
             if each is not None and made is not None and made.member and made.run == leader:
-                last = found.get(made.member)
-                if last is None or last[1].incarnation < made.incarnation:
-                    found[made.member] = (each, made)
+                last = found.get(made.member, (each, made))
+                found[made.member] = max(last, (each, made), key=lambda one: one[1].incarnation)
         return found
 
     async def mail(self, call: RunStep, to: str, text: str, *, summary: str) -> Sequence[str]:

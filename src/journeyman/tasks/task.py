@@ -101,11 +101,13 @@ class RunningTask:
 
     def stop(self, reason: str) -> bool:
         """Let the work end. False: it has ended already."""
+        abort = self.context.abort
         if not self.context.info.is_running:
             return False
-        if not self.context.abort.aborted:
-            self.context.abort.abort(reason)
-            call_in(self.host.loop, self._press_work)
+        if not abort.aborted:
+            abort.abort(reason)
+            # It is cancelled at once if it does not look. What has ended by then has its notification in peace.
+            call_in(self.host.loop, lambda: self.context.info.is_running and self.press(wait=abort.is_heeded))
         return True
 
     # -- in the event loop
@@ -115,12 +117,6 @@ class RunningTask:
         name = f"background task {self.context.id}"
         self._going_on = self.host.loop.create_task(self._carry(), name=name, context=variables)
         self._going_on.add_done_callback(self._hand_over, context=variables)
-
-    def _press_work(self) -> None:
-        """Let the work heed the signal, and cancel it at once if it does not look. Its notification is left alone: the
-        work may have ended since another thread fired the signal."""
-        if self.context.info.is_running:
-            self.press(wait=self.context.abort.is_heeded)
 
     def press(self, *, wait: bool = False) -> None:
         """Cancel what goes on, now or when its time is up, and again whenever that is ignored."""
