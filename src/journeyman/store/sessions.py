@@ -185,15 +185,13 @@ class StoredSession:
         return self._append([queued(text if self._redactor is None else self._redactor.redact_text(text), queue)])
 
     def write(self, step: Step) -> None:
-        self._write(step)
+        self._append(self._lines_of(step))
 
     def write_at_once(self, step: Step) -> None:
-        self._write(step, waits=False)
+        self._append(self._lines_of(step), waits=False)
 
-    def _write(self, step: Step, *, waits: bool = True) -> None:
-        self._append(
-            [*lines_of_step(step if self._redactor is None else self._redactor.redact_step(step))], waits=waits
-        )
+    def _lines_of(self, step: Step) -> list[NewRecord]:
+        return [*lines_of_step(step if self._redactor is None else self._redactor.redact_step(step))]
 
     def _append(self, lines: Sequence[NewRecord], *, waits: bool = True) -> int:
         with self._alone:

@@ -55,8 +55,7 @@ _ASKS: Final[Mapping[str, RunAddition]] = {
     "QuestionAsked": {"waits": "an answer"},
 }
 _SETTLES: Final = ("ApprovalAnswered", "QuestionAnswered", "ToolFinished")
-_COLUMNS: Final = tuple(name for name in field_names(Row) if name != "result")
-"""A run shows the beginning of an input, and nothing of a result."""
+_COLUMNS: Final = field_names(Row)
 _MOST_LIVE: Final = 500
 _MARK: Final = (
     "INSERT INTO rec_watched (watcher, run, until) VALUES (?, ?, ?)"
