@@ -6,9 +6,10 @@ what it does not take.
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from journeyman.data import lazy_dataclass
 from journeyman.environment import somebody
@@ -60,6 +61,16 @@ class Signal(NamedTuple):
         """Its words, or why it stops a run; None: it has none."""
         text = self.body.get("text") or self.body.get("reason")
         return str(text) if text else None
+
+
+SIGNAL_COLUMNS: Final = ", ".join(Signal._fields)
+"""The columns of a signal in every table."""
+
+
+def signal_of(stored: Sequence[Any]) -> Signal:
+    """Return a signal from its columns."""
+    n, run, kind, dedup, body, *rest = stored
+    return Signal(n, run, kind, dedup, json.loads(body), *rest)
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

@@ -10,18 +10,20 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
+from typing_extensions import Unpack
+
 from journeyman.agent import Agent
 from journeyman.durable.dispatch import Tickets
 from journeyman.durable.records import (
     OVER,
     Change,
     Claim,
-    KeptSession,
     ListedRun,
     ListPlace,
     QueueState,
     Record,
     Row,
+    RunFilter,
     RunInfo,
     Status,
     info_of,
@@ -35,7 +37,7 @@ from journeyman.loop.results import load_result
 from journeyman.result import Result
 from journeyman.session import Snapshot
 from journeyman.signals import Signal
-from journeyman.store.sessions import StoredSession
+from journeyman.store.sessions import SessionHead, StoredSession
 from journeyman.tools.collection import do_aside
 
 Written: TypeAlias = Literal["written", "taken", "fenced"]
@@ -79,6 +81,14 @@ class RunChanges(Protocol):
         owners = {row.owner for row in rows if row.status == "running" and row.owner is not None}
         dead = await self.find_dead(owners) if owners else ()
         return tuple([info_of(row, lambda owner: owner not in dead) for row in rows])
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Call `wake` in the event loop as soon as `has_news` is true, if the store can tell. The engine is open by
+        then."""
+
+    async def drop_days(self, before: float) -> None:
+        """Drop what is still stored about forgotten runs that began on days which were over at this moment, if it is
+        kept by days."""
 
     async def claim(
         self,
@@ -165,18 +175,8 @@ class Engine(RunChanges, Protocol):  # noqa: PLR0904 - what a store of runs does
         """Return the run with this id or name."""
         ...
 
-    async def rows(
-        self,
-        *,
-        statuses: Collection[Status] = (),
-        agent: str | None = None,
-        prefix: str = "",
-        ended_before: float | None = None,
-        older_than: ListPlace | None = None,
-        limit: int = 100,
-    ) -> Sequence[ListedRun]:
-        """Return runs, newest first; `prefix` is the beginning of their id or name. `older_than`: only those behind the
-        run of this place in the list."""
+    async def rows(self, **which: Unpack[RunFilter]) -> Sequence[ListedRun]:
+        """Return runs, newest first."""
         ...
 
     async def queues(self, *, now: float) -> Sequence[QueueState]:
@@ -221,11 +221,6 @@ class Engine(RunChanges, Protocol):  # noqa: PLR0904 - what a store of runs does
         """Return the number of the newest signal; 0 if there is none."""
         ...
 
-    def listen(self, wake: Callable[[], None]) -> None:
-        """Call `wake` in the event loop as soon as `has_news` is true, if the store can tell. The engine is open by
-        then."""
-        ...
-
     def has_news(self) -> bool:
         """Tell whether another process may have written since this was last called. Must be quick."""
         ...
@@ -235,10 +230,6 @@ class Engine(RunChanges, Protocol):  # noqa: PLR0904 - what a store of runs does
 
         `by_days`: what is stored of them may stay until `drop_days`.
         """
-        ...
-
-    async def drop_days(self, before: float) -> None:
-        """Drop what is still stored about forgotten runs that began on days which were over at this moment."""
         ...
 
     def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> StoredSession:
@@ -256,7 +247,7 @@ class Engine(RunChanges, Protocol):  # noqa: PLR0904 - what a store of runs does
 
     async def sessions(
         self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
-    ) -> Sequence[KeptSession]:
+    ) -> Sequence[SessionHead]:
         """Return the sessions whose ids begin so, newest first."""
         ...
 

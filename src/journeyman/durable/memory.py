@@ -6,10 +6,12 @@ import os
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing
 from itertools import count, takewhile
 from typing import TYPE_CHECKING, Final
+
+from typing_extensions import Unpack
 
 from journeyman.definition import explain_arguments
 from journeyman.durable.dispatch import Tickets
@@ -18,13 +20,12 @@ from journeyman.durable.records import (
     OVER,
     Change,
     Claim,
-    KeptSession,
     ListedRun,
     ListPlace,
     QueueState,
     Record,
     Row,
-    Status,
+    RunFilter,
     StepState,
 )
 from journeyman.durable.rules import FactName, RowRule, RunFacts, is_free, signal_row
@@ -202,25 +203,18 @@ class InMemoryEngine(RunChanges):
     async def get(self, id: str) -> Row | None:
         return self.memory.find(id)
 
-    async def rows(
-        self,
-        *,
-        statuses: Collection[Status] = (),
-        agent: str | None = None,
-        prefix: str = "",
-        ended_before: float | None = None,
-        older_than: ListPlace | None = None,
-        limit: int = 100,
-    ) -> Sequence[ListedRun]:
+    async def rows(self, **which: Unpack[RunFilter]) -> Sequence[ListedRun]:
+        statuses, agent, older_than = which.get("statuses"), which.get("agent"), which.get("older_than")
+        before = which.get("ended_before")
         found = [
             row
-            for row in self.memory.beginning(prefix)
+            for row in self.memory.beginning(which.get("prefix", ""))
             if (not statuses or row.status in statuses)
             and (agent is None or row.agent == agent)
-            and (ended_before is None or (row.ended is not None and row.ended < ended_before))
+            and (before is None or (row.ended is not None and row.ended < before))
             and (older_than is None or older_than.is_before(row))
         ]
-        return sorted(found, key=lambda row: (row.created, row.id), reverse=True)[:limit]
+        return sorted(found, key=lambda row: (row.created, row.id), reverse=True)[: which.get("limit", 100)]
 
     async def queues(self, *, now: float) -> Sequence[QueueState]:
         is_open = [row for row in self.memory.rows.values() if row.status not in OVER]
@@ -313,9 +307,6 @@ class InMemoryEngine(RunChanges):
     async def newest(self) -> int:
         return next(reversed(self.memory.signals), 0)
 
-    def listen(self, wake: Callable[[], None]) -> None:
-        """Nobody tells."""
-
     def has_news(self) -> bool:
         seen, self._seen = self._seen, self.memory.version
         return seen != self._seen
@@ -325,9 +316,6 @@ class InMemoryEngine(RunChanges):
         for id in over:
             self.memory.drop(id)
         return len(over)
-
-    async def drop_days(self, before: float) -> None:
-        """Nothing is kept by days."""
 
     def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> StoredSession:
         if id is not None:
@@ -340,9 +328,8 @@ class InMemoryEngine(RunChanges):
 
     async def sessions(
         self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
-    ) -> Sequence[KeptSession]:
-        kept = [KeptSession(id, each.agent, each.created) for id, each in self.memory.said.sessions.items()]
-        found = [each for each in kept if each.id.startswith(prefix)]
+    ) -> Sequence[SessionHead]:
+        found = [each for each in self.memory.said.sessions.values() if each.id.startswith(prefix)]
         found = [each for each in found if older_than is None or older_than.is_before(each)]
         return sorted(found, key=lambda each: (each.created, each.id), reverse=True)[:limit]
 

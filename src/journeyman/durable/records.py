@@ -7,10 +7,10 @@ signals it took.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 from hashlib import blake2b, sha256
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
 from weakref import WeakKeyDictionary
 
 import orjson
@@ -28,6 +28,7 @@ from journeyman.signals import PendingQuestion
 from journeyman.step import STEP_KINDS, RunStep
 from journeyman.store import codec
 from journeyman.store.log import NewRecord
+from journeyman.store.sessions import SessionHead
 from journeyman.types import Message, RunPath, Usage, UserContent, adapter_of, canonical_json
 
 FORMAT: Final = 4
@@ -370,17 +371,6 @@ LAST: Final = "\U0010ffff"
 index finds."""
 
 
-class KeptSession(NamedTuple):
-    """A session in a list."""
-
-    id: str
-    """The id of the session."""
-    agent: str
-    """The name of its agent."""
-    created: float
-    """Seconds since 1970."""
-
-
 class ListPlace(NamedTuple):
     """The place of a run, or a session, in a list: where the next page begins."""
 
@@ -389,9 +379,24 @@ class ListPlace(NamedTuple):
     id: str
     """The id of the run, or the session."""
 
-    def is_before(self, other: Row | KeptSession) -> bool:
+    def is_before(self, other: Row | SessionHead) -> bool:
         """Tell whether another one comes behind it, where the newest comes first."""
         return (other.created, other.id) < self
+
+
+class RunFilter(TypedDict, total=False):
+    """The runs that a list shows: those that fit all that is given."""
+
+    statuses: Collection[Status]
+    agent: str | None
+    prefix: str
+    """The beginning of their id or name."""
+    ended_before: float
+    """Seconds since 1970."""
+    older_than: ListPlace | None
+    """Only those behind the run of this place in the list."""
+    limit: int
+    """How many at most: 100, if that is left out."""
 
 
 class Claim(NamedTuple):
@@ -441,18 +446,13 @@ class RunInfo:
         return self.status in ("done", "failed", "cancelled")
 
 
-def stored_status(row: ListedRun) -> StoredStatus:
-    """Return how a row says that its run is."""
-    return StoredStatus(row.status, row.why, row.owner, row.ended)
-
-
 def info_of(row: ListedRun, is_held: Callable[[str], bool]) -> RunInfo:
     """Return what a row tells. `is_held` tells whether a process lives."""
     return RunInfo(
         id=row.id,
         name=row.name,
         agent=row.agent,
-        status=status_of(stored_status(row), None, is_held),
+        status=status_of(StoredStatus(row.status, row.why, row.owner, row.ended), None, is_held),
         queue=row.queue,
         created=row.created,
         ended=row.ended,

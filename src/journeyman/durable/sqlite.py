@@ -24,6 +24,8 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from typing_extensions import Unpack
+
 from journeyman.cancellation import wait_until_ended
 from journeyman.data import field_names
 from journeyman.durable.engine import Engine, RunChanges, Taken, Written
@@ -33,23 +35,22 @@ from journeyman.durable.records import (
     QUEUES,
     Change,
     Claim,
-    KeptSession,
     ListedRun,
     ListPlace,
     QueueState,
     Record,
     Row,
-    Status,
+    RunFilter,
     queue_state,
 )
 from journeyman.durable.rules import FactName, RowRule, RunFacts, signal_row
 from journeyman.errors import StoreError
 from journeyman.session import Snapshot
-from journeyman.signals import Signal
+from journeyman.signals import SIGNAL_COLUMNS, Signal, signal_of
 from journeyman.store.file import Lock, WorkOutcome, is_held
 from journeyman.store.log import SessionRecord, readable_records
 from journeyman.store.repair import open_or_repair, repair_on_close
-from journeyman.store.sessions import READ, StoredSession
+from journeyman.store.sessions import READ, SessionHead, StoredSession
 from journeyman.store.store import Store, add_lines, open_session
 
 T = TypeVar("T")
@@ -128,12 +129,9 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
 
     async def add(self, row: Row, records: Sequence[Record] = (), *, is_queued: bool = True) -> Row:
         def work(connection: Connection) -> Row:
-            known = connection.execute(
-                f"SELECT {_LIST} FROM jm_runs WHERE name = ? OR (agent = ? AND dedup = ?)",
-                (row.name, row.agent, row.dedup),
-            ).fetchone()
-            if known is not None:
-                return Row(**dict(zip(_COLUMNS, known, strict=True)))
+            given = row.name, row.agent, row.dedup
+            if (known := _find_row(connection, "name = ? OR (agent = ? AND dedup = ?)", given)) is not None:
+                return known
             connection.execute(_ADD_RUN, _values_of(row))
             connection.executemany(_ADD_STEP, records)
             return row
@@ -145,36 +143,27 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         found = await self._rows("WHERE id = ? OR name = ? ORDER BY id = ? DESC LIMIT 1", (id, id, id))
         return found[0] if found else None
 
-    async def rows(
-        self,
-        *,
-        statuses: Collection[Status] = (),
-        agent: str | None = None,
-        prefix: str = "",
-        ended_before: float | None = None,
-        older_than: ListPlace | None = None,
-        limit: int = 100,
-    ) -> Sequence[ListedRun]:
+    async def rows(self, **which: Unpack[RunFilter]) -> Sequence[ListedRun]:
         where, given = ["1"], list[object]()
-        if statuses:
+        if statuses := which.get("statuses"):
             where.append("status IN (SELECT value FROM json_each(?))")
             given.append(json.dumps(list(statuses)))
-        if agent is not None:
+        if (agent := which.get("agent")) is not None:
             where.append("agent = ?")
             given.append(agent)
-        if prefix:
+        if prefix := which.get("prefix"):
             where.append("((id >= ? AND id < ?) OR (name >= ? AND name < ?))")  # as the indexes are sorted
             given += [prefix, prefix + LAST] * 2
-        if ended_before is not None:
+        if (before := which.get("ended_before")) is not None:
             where.append("ended < ?")
-            given.append(ended_before)
-        if older_than is not None:
+            given.append(before)
+        if (older_than := which.get("older_than")) is not None:
             where.append("(created, id) < (?, ?)")
             given += older_than
         columns = field_names(ListedRun)
         query = f"SELECT {', '.join(columns)} FROM jm_runs WHERE {' AND '.join(where)}"
         query += " ORDER BY created DESC, id DESC LIMIT ?"
-        found = await self._read(query, (*given, limit), in_thread=bool(prefix))
+        found = await self._read(query, (*given, which.get("limit", 100)), in_thread=bool(prefix))
         return [ListedRun(**dict(zip(columns, each, strict=True))) for each in found]
 
     async def queues(self, *, now: float) -> Sequence[QueueState]:
@@ -220,7 +209,7 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         is_synced: bool = False,
     ) -> Row | None:
         def work(connection: Connection) -> Row | None:
-            row = _row_of(connection, id)
+            row = _find_row(connection, "id = ?", (id,))
             after = None if row is None else rule.apply(row, self._facts(connection, row, now=now, reads=rule.reads))
             if row is None or after is None:
                 return None
@@ -245,14 +234,14 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
 
     async def sessions(
         self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
-    ) -> Sequence[KeptSession]:
+    ) -> Sequence[SessionHead]:
         newest = older_than or ListPlace(math.inf, "")
         query = (
             "SELECT id, agent, created FROM jm_sessions WHERE id >= ? AND id < ? AND (created, id) < (?, ?)"
             " ORDER BY created DESC, id DESC LIMIT ?"
         )
         found = await self._read(query, (prefix, prefix + LAST, *newest, limit), in_thread=True)
-        return [KeptSession(*each) for each in found]
+        return [SessionHead(*each) for each in found]
 
     async def delete_session(self, id: str) -> None:
         def work() -> None:
@@ -271,9 +260,6 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
             return len(found)
 
         return await self._written(work)
-
-    async def drop_days(self, before: float) -> None:
-        """Nothing is kept by days."""
 
     # -- steps and signals
 
@@ -309,18 +295,15 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         return await self._written(lambda connection: _signal(connection, signal))
 
     async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
-        query = "SELECT n, run, kind, dedup, body, at, who FROM jm_signals WHERE n > ?"
+        query = f"SELECT {SIGNAL_COLUMNS} FROM jm_signals WHERE n > ?"
         if run is None:
             found = await self._read(f"{query} ORDER BY n", (after,))
         else:
             found = await self._read(f"{query} AND run = ? ORDER BY n", (after, run))
-        return [Signal(n, run, kind, dedup, json.loads(body), *rest) for n, run, kind, dedup, body, *rest in found]
+        return [*map(signal_of, found)]
 
     async def newest(self) -> int:
         return (await self._read("SELECT ifnull(max(n), 0) FROM jm_signals", ()))[0][0]
-
-    def listen(self, wake: Callable[[], None]) -> None:
-        """Nobody tells of a change of a file."""
 
     def has_news(self) -> bool:
         if not self._is_here.is_set():  # the event loop does not wait for the thread
@@ -474,8 +457,8 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         return owner is None or (owner != self.owner and not is_held(self.path, owner))
 
 
-def _row_of(connection: Connection, id: str) -> Row | None:
-    found = connection.execute(f"SELECT {_LIST} FROM jm_runs WHERE id = ?", (id,)).fetchone()
+def _find_row(connection: Connection, where: str, given: Sequence[object]) -> Row | None:
+    found = connection.execute(f"SELECT {_LIST} FROM jm_runs WHERE {where}", given).fetchone()
     return None if found is None else Row(**dict(zip(_COLUMNS, found, strict=True)))
 
 
@@ -492,9 +475,9 @@ def _write_record(
     connection: Connection, *, claim: Claim, record: Record, starts: Row | None, posts: Signal | None
 ) -> Written:
     if connection.execute(_WRITE, (*record, claim.row.id, claim.epoch)).rowcount != 1:
-        row = _row_of(connection, claim.row.id)
+        row = _find_row(connection, "id = ?", (claim.row.id,))
         return "taken" if row is not None and row.epoch == claim.epoch else "fenced"
-    if starts is not None and _row_of(connection, starts.id) is None:
+    if starts is not None and _find_row(connection, "id = ?", (starts.id,)) is None:
         connection.execute(_ADD_RUN, _values_of(starts))
     if posts is not None:
         _signal(connection, posts)
@@ -502,7 +485,7 @@ def _write_record(
 
 
 def _signal(connection: Connection, signal: Signal) -> Taken:
-    row = _row_of(connection, signal.run)
+    row = _find_row(connection, "id = ?", (signal.run,))
     after = None if row is None else signal_row(row, RunFacts(now=signal.at), kind=signal.kind)
     if row is None or after is None:
         return "over"

@@ -7,7 +7,6 @@ Where nobody else writes, a look costs one question to SQLite, and none to Postg
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import time
@@ -19,7 +18,7 @@ from journeyman.cancellation import call_in
 from journeyman.errors import StoreError
 from journeyman.events import ModelResponded, ModelRestarted, OutputDelta, RunFailed, RunSucceeded, SinkEvent, TextDelta
 from journeyman.record.packing import dumped
-from journeyman.signals import Signal
+from journeyman.signals import SIGNAL_COLUMNS, signal_of
 from journeyman.store.storage import Storage
 from journeyman.tools.redaction import Redactor
 from journeyman.types import RunPath
@@ -130,12 +129,11 @@ class LiveRecordings:
                 self._lines[run].live.is_watched = until > time.time()
         lines = list(self._lines)
         runs = f"run IN ({', '.join('?' * len(lines))})"
-        query = f"SELECT n, run, kind, dedup, body, at, who FROM jm_signals WHERE n > ? AND {runs} ORDER BY n"
-        for n, run, kind, dedup, body, at, who in self._file.rows(query, (self._heard, *lines)):
-            self._heard = n
-            line = self._lines.get(run)
+        query = f"SELECT {SIGNAL_COLUMNS} FROM jm_signals WHERE n > ? AND {runs} ORDER BY n"
+        for word in map(signal_of, self._file.rows(query, (self._heard, *lines))):
+            self._heard = word.n
+            line = self._lines.get(word.run)
             if line is not None and line.outside is not None:
-                word = Signal(n, run, kind, dedup, json.loads(body), at, who)
                 call_in(line.outside.loop, partial(line.outside.deliver, word))
 
     def _show(self, line: RecordingRow, now: float) -> None:

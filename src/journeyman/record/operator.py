@@ -13,14 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast
 
-from pydantic_core import from_json
-
 from journeyman.errors import RunOver, StoreError
 from journeyman.events import SignalTaken
 from journeyman.narrowing import as_object
 from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings
 from journeyman.run_view import ANSWERS, ASKS, RunViews
-from journeyman.signals import PendingQuestion, Signal, SignalKind
+from journeyman.signals import SIGNAL_COLUMNS, PendingQuestion, Signal, SignalKind, signal_of
 
 # Whoever says something learns in this time what became of it; what takes longer is not waited for.
 _PATIENCE_S: Final = 1.0
@@ -89,9 +87,8 @@ _BETWEEN: Final = frozenset(("mail", "task_ended"))
 
 def signals_of(recordings: Recordings, id: str) -> list[Signal]:
     """Return what was said to the run with this id, the oldest first."""
-    query = "SELECT n, run, kind, dedup, body, at, who FROM jm_signals WHERE run = ? ORDER BY n"
-    found = recordings.file.rows(query, (id,))
-    return [Signal(n, run, kind, dedup, from_json(body), at, who) for n, run, kind, dedup, body, at, who in found]
+    query = f"SELECT {SIGNAL_COLUMNS} FROM jm_signals WHERE run = ? ORDER BY n"
+    return [*map(signal_of, recordings.file.rows(query, (id,)))]
 
 
 def told(recordings: Recordings, id: str, heard: Mapping[int, tuple[str, str]], *, is_over: bool) -> list[Told]:

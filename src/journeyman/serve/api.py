@@ -30,7 +30,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.cancellation import is_awaited
 from journeyman.durable import Durable, PendingQuestion
-from journeyman.durable.records import OVER, KeptSession, ListedRun, ListPlace
+from journeyman.durable.records import OVER, ListedRun, ListPlace
 from journeyman.errors import DefinitionError, InvalidArguments, SessionInUse, StoreError
 from journeyman.events import QuestionAsked
 from journeyman.foreign import refuse_old_arguments
@@ -61,6 +61,7 @@ from journeyman.serve.openapi import LISTED, MOST, PLACE, Operation
 from journeyman.serve.refusals import RETRY_S, Refusal, invalid_input, key_of, nothing, owner_key, served_problems
 from journeyman.serve.streams import EventStream, Plain, check_followers
 from journeyman.session import TURN, turn_name
+from journeyman.store.sessions import SessionHead
 from journeyman.tools.external import external_question
 from journeyman.tools.known_secrets import known_secrets
 from journeyman.types import Message, adapter_of
@@ -660,7 +661,7 @@ def page_of(request: Request) -> tuple[ListPlace | None, int]:
     return None if place is None else ListPlace(float(created), id), int(limit)
 
 
-def _next_place(found: Sequence[ListedRun | KeptSession], limit: int) -> str | None:
+def _next_place(found: Sequence[ListedRun | SessionHead], limit: int) -> str | None:
     return None if len(found) < limit else f"{found[-1].created:.9f}_{found[-1].id}"
 
 

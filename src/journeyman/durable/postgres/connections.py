@@ -10,7 +10,6 @@ At the end is how rows are kept.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from journeyman.durable.postgres import statements as sql
 from journeyman.durable.records import Change, Record, Row
 from journeyman.session import Snapshot
-from journeyman.signals import Signal
 from journeyman.store.client import Client, is_read_only, rows_of, take_lock_of, wait_in_loop
 from journeyman.store.database import HELD, Database, restored, storable_value
 from journeyman.store.log import SessionRecord, readable_records, seal_records
@@ -225,11 +223,6 @@ def written_out(record: Record) -> list[Any]:
 
 def record_of(stored: Sequence[Any]) -> Record:
     return Record(*map(restored, stored))
-
-
-def signal_of(stored: Sequence[Any]) -> Signal:
-    n, run, kind, dedup, body, at, who = map(restored, stored)
-    return Signal(n, run, kind, dedup, json.loads(body), at, who)
 
 
 async def runs_of(connection: Connection, where: str, given: Sequence[Any]) -> list[Row]:

@@ -17,6 +17,8 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from typing_extensions import Unpack
+
 from journeyman.data import field_names
 from journeyman.definition import explain_arguments
 from journeyman.durable.dispatch import Tickets
@@ -29,7 +31,6 @@ from journeyman.durable.postgres.connections import (
     restored,
     row_of,
     runs_of,
-    signal_of,
     storable_value,
     written_out,
 )
@@ -39,24 +40,23 @@ from journeyman.durable.records import (
     QUEUES,
     Change,
     Claim,
-    KeptSession,
     ListedRun,
     ListPlace,
     QueueState,
     Record,
     Row,
-    Status,
+    RunFilter,
     queue_state,
     wall_clock,
 )
 from journeyman.durable.rules import RowRule, return_row
 from journeyman.errors import StoreError
 from journeyman.session import Snapshot
-from journeyman.signals import Signal
+from journeyman.signals import SIGNAL_COLUMNS, Signal, signal_of
 from journeyman.store.client import rows_of
 from journeyman.store.database import MIGRATING
 from journeyman.store.postgres import PostgresSessions
-from journeyman.store.sessions import StoredSession
+from journeyman.store.sessions import SessionHead, StoredSession
 
 if TYPE_CHECKING:
     from journeyman.store.client import Connection
@@ -124,37 +124,28 @@ class PostgresEngine(Transactions):
         found = await self.read(lambda connection: runs_of(connection, where, [id, id, id]))
         return found[0] if found else None
 
-    async def rows(
-        self,
-        *,
-        statuses: Collection[Status] = (),
-        agent: str | None = None,
-        prefix: str = "",
-        ended_before: float | None = None,
-        older_than: ListPlace | None = None,
-        limit: int = 100,
-    ) -> Sequence[ListedRun]:
+    async def rows(self, **which: Unpack[RunFilter]) -> Sequence[ListedRun]:
         where, given = ["true"], list[object]()
-        if statuses:
+        if statuses := which.get("statuses"):
             where.append("status = ANY(%s::text[])")
             given.append(list(statuses))
-        if agent is not None:
+        if (agent := which.get("agent")) is not None:
             where.append("agent = %s::text")
             given.append(agent)
-        if prefix:
+        if prefix := which.get("prefix"):
             # No comparison: how texts are sorted is up to the database, which may pass over some characters.
             where.append("(id ^@ %s::text OR name ^@ %s::text)")
             given += [prefix] * 2
-        if ended_before is not None:
+        if (before := which.get("ended_before")) is not None:
             where.append("created < %s::float8 AND ended < %s::float8")  # by age there is an index
-            given += [ended_before] * 2
-        if older_than is not None:
+            given += [before] * 2
+        if (older_than := which.get("older_than")) is not None:
             where.append("(created, id) < (%s::float8, %s::text)")
             given += [older_than.created, older_than.id]
         columns = field_names(ListedRun)
         query = f"SELECT {', '.join(columns)} FROM jm_runs WHERE {' AND '.join(where)}"
         query += " ORDER BY created DESC, id DESC LIMIT %s::bigint"
-        asked = [storable_value(each) for each in (*given, limit)]
+        asked = [storable_value(each) for each in (*given, which.get("limit", 100))]
         found = await self.read(lambda connection: rows_of(connection, query, asked))
         return [ListedRun(**dict(zip(columns, map(restored, each), strict=True))) for each in found]
 
@@ -248,11 +239,11 @@ class PostgresEngine(Transactions):
 
     async def sessions(
         self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
-    ) -> Sequence[KeptSession]:
+    ) -> Sequence[SessionHead]:
         newest, first = older_than or ListPlace(math.inf, ""), storable_value(prefix)
         given = [first, newest.created, storable_value(newest.id), limit]
         found = await self.read(lambda connection: rows_of(connection, _SESSIONS, given))
-        return [KeptSession(*map(restored, each)) for each in found]
+        return [SessionHead(*map(restored, each)) for each in found]
 
     async def delete_session(self, id: str) -> None:
         # In a thread: it waits for the network on a connection of its own.
@@ -317,9 +308,10 @@ class PostgresEngine(Transactions):
 
     async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
         of_run = "" if run is None else " AND run = %s::text"
-        query = f"SELECT {sql.SIGNAL_COLUMNS} FROM jm_signals WHERE n > %s::bigint{of_run} ORDER BY n"
+        query = f"SELECT {SIGNAL_COLUMNS} FROM jm_signals WHERE n > %s::bigint{of_run} ORDER BY n"
         given = [after] if run is None else [after, storable_value(run)]
-        return [signal_of(each) for each in await self.read(lambda connection: rows_of(connection, query, given))]
+        found = await self.read(lambda connection: rows_of(connection, query, given))
+        return [signal_of([*map(restored, each)]) for each in found]
 
     async def newest(self) -> int:
         query = "SELECT coalesce(max(n), 0) FROM jm_signals"

@@ -120,7 +120,6 @@ SIGNAL: Final = (
     " INSERT INTO jm_signals (run, kind, dedup, body, at, who)"
     " SELECT %s::text, %s::text, %s::text, %b::bytea, %s::float8, %s::text FROM queued"
 )
-SIGNAL_COLUMNS: Final = "n, run, kind, dedup, body, at, who"
 KNOWN_SIGNAL: Final = "SELECT n FROM jm_signals WHERE run = %s::text AND kind = %s::text AND dedup = %s::text"
 FORGET: Final = "DELETE FROM jm_runs WHERE id = ANY(%s::text[]) AND status IN ('done', 'failed') RETURNING id"
 FORGET_STEPS: Final = "DELETE FROM {} WHERE run = ANY(%s::text[])"
