@@ -28,7 +28,10 @@ from journeyman import Agent, ErrorCode, Output, Runtime, Subagents, run
 from journeyman.durable import Durable, InMemoryEngine, Memory, Worker
 from journeyman.errors import InvalidArguments
 from journeyman.journal import InMemoryJournal
+from journeyman.json_numbers import LONG
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call
+from journeyman.tools.exact import store_value
+from journeyman.tools.schema import output_schema
 from tests.durable.processes import in_memory
 from tests.durable.talks import talked
 from tests.play import Door, existing, failed
@@ -162,6 +165,7 @@ async def test_what_was_made_by_chance_comes_back_as_it_was() -> None:
     assert await handed_in(agent, lambda: "Who?") == made[0]
 
 
+MANY = {f"n{n}": [Cents(cents=n)] * 30 for n in range(200)}
 INPUTS: list[Any] = [
     pytest.param(Renamed, lambda: Renamed(name="Ada"), id="alias for writing"),
     pytest.param(Doubled, lambda: Doubled(2), id="InitVar"),
@@ -175,7 +179,13 @@ INPUTS: list[Any] = [
     pytest.param(Remembering, remembering, id="private state"),
     pytest.param(Point, lambda: Point(1, Decimal("0.10")), id="named tuple"),
     pytest.param(list[Cents], lambda: [Cents(cents=2)], id="list"),
+    pytest.param(dict[str, list[Cents]], lambda: MANY, id="many"),
 ]
+
+
+async def test_of_a_large_value_no_piece_takes_long_to_read() -> None:
+    lines = (await store_value(output_schema(dict[str, list[Cents]]), MANY)).exact.splitlines()
+    assert (len(lines) >= 5, max(map(len, lines)) < 2 * LONG) == (True, True)
 
 
 async def test_a_converting_validator_sees_what_was_given_once() -> None:

@@ -40,9 +40,9 @@ from typing_extensions import TypedDict, TypeForm
 
 from benchmarks import checks
 from benchmarks.checks import ONE_OF_TWENTY, All, Any, Binary, Closed, Firm, Level, Not, Person, Point, Product, nested
-from journeyman import Agent, Output, Subagents, Success, run, tool
+from journeyman import Agent, Output, Subagents, Success, ToolContext, run, tool
 from journeyman.durable import Durable
-from journeyman.errors import InvalidArguments, SubagentMisused
+from journeyman.errors import InvalidArguments
 from journeyman.mcp_server.server import served_tool
 from journeyman.serve.bodies import input_of_body
 from journeyman.subagents.delegation import input_of_task
@@ -167,14 +167,11 @@ HOSTILE: dict[str, tuple[TypeForm[object], str]] = {
     "models that do not fit": (list[Person | Firm | Level | Point], many('{"z":1}')),
     "a recursive union around much": (All | Any | Not | str, nested(40, ",".join(['"x"'] * 5_000) + ",1", "any")),
     "wrong items": (list[str], many("1")),
-    "nested lists": (list[list[list[int]]], many('[["x"],["x"]]')),
     "wrong keys": (dict[int, int], named("1")),
     "40 missing names": (Wide, '{"rows":' + many('{"a":1}') + "}"),
     "unknown names of many": (list[Closed], many('{"n":1}')),
     "unknown tags": (list[Annotated[Person | Firm, Field(discriminator="kind")]], many('{"kind":"x"}')),
-    "a TypedDict": (list[Chosen], many('{"here":"x"}', size=60_000)),
-    "a dataclass": (list[Point], many('{"x":"x"}')),
-    "an enum": (HUNDREDS, many('"x"')),
+    **{"a TypedDict": (list[Chosen], many('{"here":"x"}', size=60_000)), "points": (list[Point], many('{"x":"x"}'))},
     **{str(kind): (kind, many('"x"')) for kind in (set[int], tuple[int, ...], deque[int])},
     **{str(kind): (kind, named('"x"')) for kind in (dict[str, int], OrderedDict[str, int], Counter[str])},
     "named tuples": (list[NamedHolder], many('{"z":1}')),
@@ -250,39 +247,33 @@ def test_what_is_wrong_far_behind_is_told_only_where_it_is_cheap_to_look_for() -
     assert "too long to say where" in issues(lambda: holder.parse(far))[0]
     deep = json.dumps({"value": [{"value": 1, "left": {"value": 2}}] * 20_000 + [1]})
     assert "too long to say where" in issues(lambda: output_schema(list[Binary]).parse(deep))[0]
-    strict = json.dumps(
-        {"value": [{"count": "1"}] * MANY}
-    )  # which has other rules for JSON than for what is made of it
+    pairs = output_schema(list[tuple[int, str]])
+    for n in range(12):  # nothing is told of the list in which the text is cut off
+        written = json.dumps({"value": [[1, "x" * n], *[[1, "a"]] * 60_000, ["x"]]})
+        assert issues(lambda written=written: pairs.parse(written)) == (TOO_FAR,)
+    # Strict types have other rules for JSON than for what is made of it.
+    strict = json.dumps({"value": [{"count": "1"}] * MANY})
     assert issues(lambda: output_schema(list[Frozen]).parse(strict)) == (TOO_FAR,)
 
 
 RIGHT: dict[str, tuple[TypeForm[object], str]] = {
     "models": (list[Product], many('{"number":1}', size=1_000_000)),
-    "decimals": (list[Decimal], many("1.5", size=1_000_000)),
     "twenty models": (MANY_OF_TWENTY, many('{"f3":1,"x":[1]}', size=1_000_000)),
-    "a recursive union, wide": (list[All | Any | Not | str], many('{"all":["x"]}', size=1_000_000)),
     "a recursive union, deep and long": (All | Any | Not | str, nested(40, many('"x"', size=1_000_000)[1:-1], "any")),
     "a recursive union, deep": (All | Any, nested(60, f'"{"x" * 1_000_000}"', "any")),
 }
 
 
 @pytest.mark.parametrize(("annotation", "written"), RIGHT.values(), ids=RIGHT)
-async def test_a_megabyte_that_is_right_is_taken_beside_the_loop(annotation: TypeForm[object], written: str) -> None:
-    fields, taken = Fields([Parameter(name="it", annotation=annotation)]), list[object]()
-    issues(lambda: fields.parse('{"it": 7.5}', "it"))  # the first time, validators are made
-
-    async def check() -> None:
-        taken[:] = [await do_aside(f'{{"it": {written}}}', lambda text: fields.parse(text, "it"))]
-
-    assert await longest_stall(check) < STALL_S
-    is_the_same = taken == [{"it": TypeAdapter(annotation).validate_json(written)}]
+def test_a_megabyte_that_is_right_is_taken(annotation: TypeForm[object], written: str) -> None:
+    taken = Fields([Parameter(name="it", annotation=annotation)]).parse(f'{{"it": {written}}}', "it")
+    is_the_same = taken == {"it": TypeAdapter(annotation).validate_json(written)}
     assert is_the_same  # not compared in the assertion, which would explain the difference for minutes
 
 
-@pytest.mark.parametrize("total", ["1", '"x"'], ids=["right", "wrong"])
-async def test_a_megabyte_of_input_is_checked_beside_the_loop(total: str) -> None:
+async def test_a_megabyte_of_input_is_checked_beside_the_loop() -> None:
     agent, rows = Agent(name="a", model=ScriptedModel([]), input=Report), many('{"number":1}', size=1_000_000)
-    written = f'{{"rows": {rows}, "total": {total}}}'
+    written = f'{{"rows": {rows}, "total": 1}}'
     value = json.loads(written)
     checks: list[Callable[[], Awaitable[object]]] = [
         lambda: input_of_body(agent, {"input": value}),
@@ -290,9 +281,8 @@ async def test_a_megabyte_of_input_is_checked_beside_the_loop(total: str) -> Non
         lambda: input_of_task(agent, written),
     ]
     for check in checks:
-        [found] = await asyncio.gather(check(), return_exceptions=True)  # the first time, validators are made
-        assert isinstance(found, CheckedValue if total == "1" else InvalidArguments | SubagentMisused)
-        assert await longest_stall(lambda check=check: asyncio.gather(check(), return_exceptions=True)) < STALL_S
+        assert isinstance(await check(), CheckedValue)  # the first time, validators are made
+        assert await longest_stall(check) < STALL_S
 
 
 async def test_a_run_on_what_is_large_and_to_what_is_large_leaves_the_loop_to_others(tmp_path: Path) -> None:
@@ -334,10 +324,14 @@ async def test_what_a_model_wrote_at_length_is_checked_in_a_thread_with_the_cont
     class Noted(BaseModel):
         rows: Annotated[list[list[int]], AfterValidator(note)]
 
+        def __deepcopy__(self, _: object = None) -> Noted:
+            note([])
+            return Noted.model_construct(rows=self.rows)
+
     @tool
-    async def add(noted: Noted) -> int:
+    async def add(context: ToolContext[object, Noted], noted: Noted) -> int:
         """Add rows."""
-        return len(noted.rows)
+        return len(noted.rows + context.input.rows)
 
     def count_turn() -> None:
         n["turns"] += 1
@@ -351,30 +345,26 @@ async def test_what_a_model_wrote_at_length_is_checked_in_a_thread_with_the_cont
     gc.callbacks.append(hear)
     count_turn()
     for size, is_on_loop in ((3, True), (20_000, False)):
-        seen.clear()
         rows = {"rows": [[1]] * size}
         model = ScriptedModel([call("add", {"noted": rows}), call("output", rows)])
-        result = await run(Agent(name="adder", model=model, tools=[add], output=Output(Noted)), "Go.", on_event=hear)
-        assert isinstance(result, Success)
-        assert seen == [(is_on_loop, "here")] * 2
+        agent = Agent(name="adder", model=model, tools=[add], input=Noted, prompt=lambda _: "Go.", output=Output(Noted))
+        given = Noted.model_validate(rows)
+        seen.clear()
+        assert isinstance(await run(agent, given, on_event=hear), Success)
+        assert seen == [(is_on_loop, "here")] * 6  # two checks, and the copies for run, prompt, tool and listener
         read, called = heard["ModelResponded turns"], heard["ToolCalled turns"]
         assert (called - read >= 3, heard["LayerCompleted turns"] - called >= 3) == (not is_on_loop,) * 2
         assert heard["ToolCalled looks"] - heard["IterationStarted looks"] <= 2
     gc.callbacks.remove(hear)
 
 
-def test_of_a_long_text_no_fault_is_told_of_the_list_in_which_it_is_cut_off() -> None:
-    pairs = output_schema(list[tuple[int, str]])
-    for n in range(12):
-        written = json.dumps({"value": [[1, "x" * n], *[[1, "a"]] * 60_000, ["x"]]})
-        assert issues(lambda written=written: pairs.parse(written)) == (TOO_FAR,)
-
-
 def test_faults_of_python_values_are_dropped_before_they_are_worded() -> None:
     assert "too long" in issues(lambda: output_schema(All).check(json.loads(nested(60, "1"))))[0]
     more = "there may be more: of a long value, only the first faults are told"
-    told = issues(lambda: output_schema(list[str]).check([1] * 500_000))
-    assert told == ("[0]: should be a valid string, got 1", more)
+    assert issues(lambda: output_schema(list[str]).check([1] * 500_000)) == (
+        "[0]: should be a valid string, got 1",
+        more,
+    )
     told = issues(lambda: output_schema(Json[list[int]]).check(many('"x"')))
     assert told == ('[0]: should be a valid integer, got "x"', more)
     told = issues(lambda: output_schema(HUNDREDS).check(["x"] * 1_000))

@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -65,8 +65,8 @@ from journeyman.loop.state import (
 )
 from journeyman.loop.watch import ANYWHERE
 from journeyman.result import ToolKind
-from journeyman.tools.collection import do_aside, give_turns
-from journeyman.tools.context import RefusedThing, ToolContext
+from journeyman.tools.collection import do_aside, give_turns, is_large
+from journeyman.tools.context import RefusedThing, ToolContext, own_copy
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.tools import AnyTool, Middleware, MiddlewareCall
 from journeyman.tools.written import quoting
@@ -569,7 +569,10 @@ async def _execute_cached(run: Run, tool: AnyTool, use: ToolUse, arguments: Argu
 async def execute_handler(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -> Outcome:
     """Run the handler, which may end the run, however its own call ends."""
     needs_context = tool.wants_context or run.agent.tool_middleware or tool.call_path.middleware
-    context = _context(run, tool, use) if needs_context else None
+    # Of a large input, a tool that says that it reads it gets a copy that is made beside the loop.
+    is_aside = needs_context and tool.asked_input is not object and is_large(run.input)
+    copied = [await do_aside(run.input, own_copy)] if is_aside else ()
+    context = _context(run, tool, use, copied) if needs_context else None
     try:
         outcome = await _run_handler(run, tool, use, arguments=arguments, context=context)
     finally:
@@ -626,7 +629,7 @@ async def _within(run: Run, use: ToolUse, seconds: float, work: Coroutine[object
     return result
 
 
-def _context(run: Run, tool: AnyTool, use: ToolUse) -> ToolContext[Any]:
+def _context(run: Run, tool: AnyTool, use: ToolUse, copied: Iterable[object]) -> ToolContext[Any]:
     step = run.attempt.step("call", f"call/{use.id}", call=use.id)
     return ToolContext(
         tool=tool,
@@ -645,6 +648,7 @@ def _context(run: Run, tool: AnyTool, use: ToolUse) -> ToolContext[Any]:
         tasks=run.options.runtime.tasks,
         name=lambda: run.options.journal.name(step),
         step=run.options.journal.whole(step),
+        copied=copied,
     )
 
 

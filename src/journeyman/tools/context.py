@@ -132,9 +132,10 @@ class ToolContext(Generic[Given, Asked]):
         activate: Callable[[Sequence[str]], None] | None = None,
         name: Callable[[], str | None] | None = None,
         step: RunStep | None = None,
+        copied: Iterable[object] = (),
     ) -> None:
         """`name` returns what the call is known by in all lives of the run; None if nothing tells. `step` is what the
-        journal has of the call."""
+        journal has of the call. `copied`: the copy of the input, if there is one already."""
         self.agent: Final = agent
         """The name of the agent."""
         self.deps: Final = cast("Given", deps)
@@ -153,7 +154,7 @@ class ToolContext(Generic[Given, Asked]):
         self.tasks: Final = tasks
         """Where to start work that goes on after this call; None when nobody would await it."""
         self._given = input
-        self._input: list[object] = []
+        self._input: list[object] = [*copied]
         """The copy of the input, once somebody asked for it."""
         self._tool = tool
         self._states = states

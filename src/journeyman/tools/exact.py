@@ -7,7 +7,7 @@ converts, an alias for writing, a field that is left out), the fields are stored
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -20,7 +20,8 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from journeyman.errors import InvalidArguments
-from journeyman.narrowing import is_dict, is_list_or_tuple, is_set
+from journeyman.json_numbers import LONG
+from journeyman.narrowing import is_dict, is_json_object, is_list, is_list_or_tuple, is_set
 from journeyman.tools.collection import do_aside
 from journeyman.tools.collisions import each_schema
 from journeyman.tools.schema import CheckedValue, OutputSchema
@@ -40,6 +41,8 @@ class StoredValue(NamedTuple):
 
 
 _PLAIN: Final = (str, int, bool, type(None))
+_SMALL: Final = 100
+"""How many names a dict has at most that is written in one piece."""
 
 
 class _Inexact(Exception):
@@ -61,8 +64,9 @@ def _store(schema: OutputSchema[Any], value: object) -> StoredValue:
         return StoredValue(text)
     classes = _classes_of(schema)
     try:
-        exact = json.dumps(_encode(value, classes))
-        is_same = _is_read_as(value, lambda: _decode(json.loads(exact), classes))
+        lines = list[str]()
+        exact = "\n".join([_encode(value, classes, lines), *lines])
+        is_same = _is_read_as(value, lambda: _read_exact(exact, classes))
         fault = "" if is_same else "its fields do not make the same value again"
     except (_Inexact, ValueError, RecursionError) as error:
         exact, fault = "", f"there is no form for {error}"
@@ -85,7 +89,7 @@ async def load_value(schema: OutputSchema[Any], stored: StoredValue) -> CheckedV
 
 def _load_exact(schema: OutputSchema[Any], exact: str) -> object:
     try:
-        return _decode(json.loads(exact), _classes_of(schema))
+        return _read_exact(exact, _classes_of(schema))
     except (_Inexact, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         raise InvalidArguments(f"stored {schema.name!r}", [f"its type has changed: {error}"]) from error
 
@@ -178,20 +182,52 @@ _COLLECTIONS: Final[Mapping[str, Callable[[list[object]], object]]] = {
 }
 
 
-def _encode(value: object, classes: Mapping[str, type]) -> object:
-    """Return a value as JSON: a scalar as it is, any other as its kind and what it holds."""
+_SCALARS: Final = (bool, float, int, str, type(None))
+
+
+def _encode(value: object, classes: Mapping[str, type], lines: list[str]) -> str:
+    """Return a value as JSON: a scalar and a small dict by names as they are, any other as its kind and what it holds.
+    Of what is long, parts are added to `lines`."""
     kind = type(value)
-    if value is None or kind in (bool, int, float, str):
-        return value
+    if kind in _SCALARS:
+        return json.dumps(value)
     if kind in _FORMS:
-        return [kind.__name__, _FORMS[kind].encode(value)]
+        return json.dumps([kind.__name__, _FORMS[kind].encode(value)])
     if is_dict(value) and kind is dict:
-        return ["dict", [[_encode(key, classes), _encode(each, classes)] for key, each in value.items()]]
+        pairs = ((_encode(key, classes, lines), _encode(each, classes, lines)) for key, each in value.items())
+        if len(value) <= _SMALL and all(type(key) is str for key in value):
+            return "{" + ",".join([f"{key}:{each}" for key, each in pairs]) + "}"
+        return f'["dict",{_put_in_lines((f"[{key},{each}]" for key, each in pairs), lines)}]'
     if (is_list_or_tuple(value) or is_set(value)) and kind in (list, tuple, set, frozenset):
-        return [kind.__name__, [_encode(each, classes) for each in value]]
+        return f'["{kind.__name__}",{_put_in_lines((_encode(each, classes, lines) for each in value), lines)}]'
+    return _encode_object(value, classes, lines)
+
+
+def _encode_object(value: object, classes: Mapping[str, type], lines: list[str]) -> str:
+    kind = type(value)
     if classes.get(kind.__qualname__) is not kind:
         raise _Inexact(f"a {kind.__name__}")
-    return ["class", kind.__qualname__, _encode(_contents_of_object(value), classes)]
+    name = json.dumps(kind.__qualname__)
+    if isinstance(value, BaseModel) and value.__pydantic_extra__ is None and value.__pydantic_private__ is None:
+        named = json.dumps(sorted(value.model_fields_set))
+        return f'["model",{name},{_encode(value.__dict__, classes, lines)},{named}]'
+    return f'["class",{name},{_encode(_contents_of_object(value), classes, lines)}]'
+
+
+def _put_in_lines(items: Iterable[str], lines: list[str]) -> str:
+    """Return a list of these items; of many, the lines in which they are. Nobody else runs while one line is read."""
+    parts, n_chars = [list[str]()], 0
+    for each in items:
+        if n_chars >= LONG:
+            parts.append([])
+            n_chars = 0
+        parts[-1].append(each)
+        n_chars += len(each)
+    texts = [f"[{','.join(part)}]" for part in parts]
+    if len(texts) == 1:
+        return texts[0]
+    lines += texts
+    return f'{{"lines":[{len(lines) - len(texts)},{len(lines)}]}}'
 
 
 def _contents_of_object(value: object) -> object:
@@ -207,20 +243,35 @@ def _contents_of_object(value: object) -> object:
     raise _Inexact(f"a {type(value).__name__}")
 
 
-def _decode(stored: object, classes: Mapping[str, type]) -> object:
+def _read_exact(exact: str, classes: Mapping[str, type]) -> object:
+    first, *lines = exact.split("\n")
+    return _decode(json.loads(first), classes, lines)
+
+
+def _decode(stored: object, classes: Mapping[str, type], lines: Sequence[str]) -> object:
+    if is_json_object(stored):
+        return {key: _decode(each, classes, lines) for key, each in stored.items()}
     if not isinstance(stored, list):
         return stored
     kind, *given = cast("list[Any]", stored)
-    if kind == "dict":
-        return {_decode(key, classes): _decode(each, classes) for key, each in given[0]}
-    if kind == "class":
-        name, inner = given
+    if kind in ("model", "class"):
+        name, inner, *named = given
         if name not in classes:
             raise _Inexact(f"it has no {name}")
-        return _make(classes[name], _decode(inner, classes))
-    if kind in _COLLECTIONS:
-        return _COLLECTIONS[kind]([_decode(each, classes) for each in given[0]])
-    return _DECODERS[kind](given[0])
+        contents = _decode(inner, classes, lines)
+        if named:  # of a model, its state as pydantic has it
+            nothing = dict.fromkeys(("__pydantic_extra__", "__pydantic_private__"))
+            contents = {**nothing, "__dict__": contents, "__pydantic_fields_set__": {*named[0]}}
+        return _make(classes[name], contents)
+    if kind in _DECODERS:
+        return _DECODERS[kind](given[0])
+    items: list[Any] = given[0]
+    if not is_list(given[0]):
+        first, end = given[0]["lines"]
+        items = [each for line in lines[first:end] for each in json.loads(line)]
+    if kind == "dict":
+        return {_decode(key, classes, lines): _decode(each, classes, lines) for key, each in items}
+    return _COLLECTIONS[kind]([_decode(each, classes, lines) for each in items])
 
 
 _DECODERS: Final = {kind.__name__: form.decode for kind, form in _FORMS.items()}
