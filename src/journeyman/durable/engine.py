@@ -25,12 +25,11 @@ from journeyman.durable.records import (
     Row,
     RunFilter,
     RunInfo,
-    Status,
     info_of,
     load_head,
     unpack_step,
 )
-from journeyman.durable.rules import FactName, RowRule, claim_row, note_questions, settle_row
+from journeyman.durable.rules import ClaimOptions, FactName, RowRule, claim_row, note_questions, settle_row
 from journeyman.errors import InvalidArguments, RunBlocked
 from journeyman.journal import END, decode_step
 from journeyman.loop.results import load_result
@@ -90,27 +89,14 @@ class RunChanges(Protocol):
         """Drop what is still stored about forgotten runs that began on days which were over at this moment, if it is
         kept by days."""
 
-    async def claim(
-        self,
-        id: str,
-        *,
-        now: float,
-        also: Collection[Status] = (),
-        steal: bool = False,
-        at_once: int | None = None,
-        head: bytes | None = None,
-        gen: int | None = None,
-    ) -> Claim | None:
-        """Claim a run that is ready, whose moment has come, whose owner is dead, or whose status is one of `also`.
+    async def claim(self, id: str, *, now: float, **given: Unpack[ClaimOptions]) -> Claim | None:
+        """Claim a run that is ready, whose moment has come, or whose owner is dead, and what the options say.
 
-        `steal` takes it from an owner that lives. `at_once`: only if fewer of its queue are driven. `head` replaces its
-        head. `gen` is that of the ticket that brought the run, and has to be the run's; a claim without a ticket makes
-        those that there are void. A run that has taken down too many processes is blocked instead. None: it cannot be
-        claimed now. If a ticket brought the run to a full queue, it gets another ticket when a run leaves that queue.
+        A run that has taken down too many processes is blocked instead. None: it cannot be claimed now. If a ticket
+        brought the run to a full queue, it gets another ticket when a run leaves that queue.
         """
-        given: dict[str, Any] = {"also": also, "steal": steal, "at_once": at_once, "head": head, "gen": gen}
         # Without a limit on the queue, nobody counts: that would cost a look at other runs for each claim.
-        reads: tuple[FactName, ...] = _OF_A_CLAIM if at_once is None else (*_OF_A_CLAIM, "n_busy")
+        reads: tuple[FactName, ...] = _OF_A_CLAIM if given.get("at_once") is None else (*_OF_A_CLAIM, "n_busy")
         rule = RowRule(partial(claim_row, by=self.owner, **given), reads)
         row = await self.change(id, rule, now=now)
         return None if row is None or row.status != "running" else Claim(row, row.epoch)

@@ -449,24 +449,18 @@ class RunInfo:
 def info_of(row: ListedRun, is_held: Callable[[str], bool]) -> RunInfo:
     """Return what a row tells. `is_held` tells whether a process lives."""
     return RunInfo(
-        id=row.id,
-        name=row.name,
-        agent=row.agent,
+        **{name: getattr(row, name) for name in _AS_STORED},
         status=status_of(StoredStatus(row.status, row.why, row.owner, row.ended), None, is_held),
-        queue=row.queue,
-        created=row.created,
-        ended=row.ended,
-        attempt=row.attempt,
-        iteration=row.iteration,
-        tokens=row.tokens,
-        cost=row.cost,
         leases=row.lives,
         reason=row.why,
-        parent=row.parent,
-        target=row.target,
         pending=questions_of(row),
         wake_at=row.wake,
     )
+
+
+_AS_STORED: Final = (
+    *("id", "name", "agent", "queue", "created", "ended", "attempt", "iteration", "tokens", "cost", "parent", "target"),
+)
 
 
 def questions_of(row: ListedRun) -> tuple[PendingQuestion, ...]:

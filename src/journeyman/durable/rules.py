@@ -7,7 +7,7 @@ be; None: nothing changes. It may be called more than once.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, TypedDict
 
 from journeyman.data import copy_with, lazy_dataclass
 from journeyman.durable.dispatch import may_be_handed_over
@@ -33,6 +33,22 @@ class RunFacts:
     """The number of its records."""
     n_busy: int = 0
     """The number of other runs of its queue that a living process drives."""
+
+
+class ClaimOptions(TypedDict, total=False):
+    """The options of who claims a run."""
+
+    also: Collection[Status]
+    """It is claimed with one of these statuses, too."""
+    steal: bool
+    """It is taken from an owner that lives."""
+    at_once: int | None
+    """It is claimed only if fewer runs of its queue are driven."""
+    head: bytes | None
+    """Replaces its head."""
+    gen: int | None
+    """The `gen` of the ticket that brought it, which has to be the run's. Without a ticket, those that there are become
+    void."""
 
 
 @lazy_dataclass(frozen=True)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextvars import Context
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from math import inf
 from typing import Any, Final, TypedDict
 
+from typing_extensions import Unpack
+
 from journeyman.cancellation import Wakeup, cancel_within
 from journeyman.durable.binding import Program
 from journeyman.durable.driver import RunDriver
 from journeyman.durable.engine import Engine, result_of
 from journeyman.durable.journal import Exit, patiently
-from journeyman.durable.records import OVER, Claim, Row, Status, load_head
+from journeyman.durable.records import OVER, Claim, Row, load_head
+from journeyman.durable.rules import ClaimOptions
 from journeyman.errors import RunDiffers, RunInUse, RunUnknown, StoreError, name_and_words
 from journeyman.events import (
     DurableEvent,
@@ -261,20 +264,10 @@ class Hub:
         raise RunUnknown(run, get_close_matches(run, known, n=2, cutoff=0.4) or known[:2])
 
     async def driven(
-        self,
-        id: str,
-        program: Program,
-        *,
-        also: Collection[Status] = (),
-        steal: bool = False,
-        head: bytes | None = None,
-        at_once: int | None = None,
-        gen: int | None = None,
-        known: Row | Claim | None = None,
+        self, id: str, program: Program, *, known: Row | Claim | None = None, **given: Unpack[ClaimOptions]
     ) -> Result[Any] | Exit:
-        """Drive a run, if it may be; else say why not. `head` replaces what it was begun with; `gen` is that of the
-        ticket that brought it; `known` is the run as it was just read or begun, or the claim with which it was begun,
-        if the program lacks nothing that it needs."""
+        """Drive a run, if it may be; else say why not. `known` is the run as it was just read or begun, or the claim
+        with which it was begun, if the program lacks nothing that it needs."""
         if isinstance(known, Claim):
             return await self._driven(known, program)
         row = known
@@ -286,7 +279,7 @@ class Hub:
         if row.status in OVER:
             return await result_of(self.engine, row, program.agent)
         was_left = bool(row.lives) and not self.keeps_steps  # it would do again what it has done
-        if was_left or (row.status == "blocked" and "blocked" not in also):
+        if was_left or (row.status == "blocked" and "blocked" not in given.get("also", ())):
             return Exit(how="blocked", why=row.why or "it was left in the middle, and its steps were not kept")
         claim, began_s = None, asyncio.get_running_loop().time()
         if id not in self._drives:
@@ -294,14 +287,12 @@ class Hub:
             # looked at.
             self._claiming.append(id)
             try:
-                claim = await self.engine.claim(
-                    id, now=self.now(), also=also, steal=steal, head=head, at_once=at_once, gen=gen
-                )
+                claim = await self.engine.claim(id, now=self.now(), **given)
             finally:
                 self._claiming.remove(id)  # nothing is waited for between this and its drive
         if claim is None:
             row = await self.row(id)
-            if row.status == "running" and also:
+            if row.status == "running" and given.get("also"):
                 raise RunInUse(row.name or row.id, "this process" if id in self._drives else f"the process {row.owner}")
             how = "blocked" if row.status == "blocked" else "held"
             return Exit(how=how, why=row.why or "")

@@ -84,6 +84,10 @@ class Filters:
     """The name of a tool that was called."""
 
 
+_OF_ROWS: Final = ("agent", "status", "failed", "since", "over_cost")
+"""The filters that the rows of runs answer."""
+
+
 class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
     """One open store, for one reader at a time; several may be open at once."""
 
@@ -154,16 +158,8 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
 
     def _page(self, filters: Filters, at: tuple[float, str] | None, limit: int) -> list[RunDocument]:
         """Return the next runs, by what stands in their rows."""
-        found = self.recordings.runs(
-            agent=filters.agent,
-            status=filters.status,
-            failed=filters.failed,
-            since=filters.since,
-            over_cost=filters.over_cost,
-            before=at,
-            unrecorded=not filters.tool,
-            limit=limit,
-        )
+        given: dict[str, Any] = {name: getattr(filters, name) for name in _OF_ROWS}
+        found = self.recordings.runs(**given, before=at, unrecorded=not filters.tool, limit=limit)
         return [*map(self._to_document, found)]
 
     def _holds(self, run: RunDocument, filters: Filters) -> bool:
