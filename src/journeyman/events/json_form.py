@@ -149,13 +149,21 @@ def _teller_of(kind: type[Any]) -> Callable[[object, int], JsonObject]:
     return scope["tell"]
 
 
+_WALKED: Final = (str, int, float, list, tuple, set, frozenset, Mapping, ErrorInfo, BaseException, datetime)
+
+
 @cache
 def _teller_of_ours(kind: type[Any]) -> Callable[[object, int], JsonObject] | None:
     """Return what tells the fields of a class, if it is one of our dataclasses, of which nothing else is told."""
-    special = (str, int, float, list, tuple, set, frozenset, Mapping, ErrorInfo, BaseException, datetime)
-    if not is_dataclass(kind) or not kind.__module__.startswith("journeyman.") or issubclass(kind, special):
+    if not is_dataclass(kind) or not kind.__module__.startswith("journeyman.") or issubclass(kind, _WALKED):
         return None
     return _teller_of(kind)
+
+
+@cache
+def _is_written_whole(kind: type[Any]) -> bool:
+    """Tell whether values of a class are written by pydantic, in a list as alone."""
+    return not issubclass(kind, (*_WALKED, type(None))) and _teller_of_ours(kind) is None
 
 
 def plain(value: object, depth: int = 0) -> JsonValue:
@@ -180,7 +188,9 @@ def _plain_other(value: object, depth: int) -> JsonValue:
         case _ if depth > _DEPTH:
             told = repr(value)[:200]
         case _ if is_list_or_tuple(value) or is_set(value):
-            told = [plain(each, depth + 1) for each in value]
+            # Written together if they can be: to begin with each takes longer than to write it.
+            told = plain_output([*value], None) if all(map(_is_written_whole, {*map(type, value)})) else None
+            told = told if isinstance(told, list) else [plain(each, depth + 1) for each in value]
         case ErrorInfo():
             told = {"code": str(value.code), "category": value.category, "message": value.message, "hint": value.hint}
             told |= {"phase": value.phase, "attempt": value.attempt, "iteration": value.iteration}

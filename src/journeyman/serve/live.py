@@ -42,7 +42,7 @@ from journeyman.questions import UNANSWERED
 from journeyman.result import Metadata, Result, dump_document, plain_output, result_document
 from journeyman.session import TURN
 from journeyman.tools.clear_events import ClearEvents
-from journeyman.tools.collection import do_aside
+from journeyman.tools.collection import do_aside, is_large
 from journeyman.tools.known_secrets import known_secrets
 
 _LIFE: Final = 1 << 32
@@ -293,7 +293,10 @@ class Live(Followed[Entry]):
 
     async def end(self, result: Result[Any]) -> None:
         """Note how it has ended."""
-        document = await do_aside(getattr(result, "output", None), lambda _: document_of(result, self.agent))
+        output = getattr(result, "output", None)
+        if is_large(output):  # its event is made bytes for whoever comes later, which takes as long as the document
+            await do_aside(output, lambda _: [each.sent() for each in self.entries])
+        document = await do_aside(output, lambda _: document_of(result, self.agent))
         self._close(Ended(code=result.code, document=document, metadata=result.metadata))
 
     def fail(self, code: str, message: str, hint: str) -> None:
