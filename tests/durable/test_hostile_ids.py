@@ -1,6 +1,5 @@
 """A provider chooses the ids of calls: whatever they are, a run that died ends as one that nobody killed."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -100,5 +99,5 @@ async def test_a_death_changes_nothing_in_a_durable_run_whatever_the_ids_of_call
             left = replace(row, id=new_id(row.created), name=f"{n_steps}", status="ready", ended=None, owner=None)
             left = replace(left, used_s=0.0, tokens=0, cost=0.0)
             await engine.add(left, [seal_record(each._replace(run=left.id)) for each in records[:n_steps]])
-            living = durable.run(agent_of(ids), "Go.", id=f"{n_steps}", runtime=RUNTIME)
-            assert seen(await asyncio.wait_for(living, 5)) == expected, f"after {records[n_steps - 1].key[:200]}"
+            result = await durable.run(agent_of(ids), "Go.", id=f"{n_steps}", runtime=RUNTIME)
+            assert seen(result) == expected, f"after {records[n_steps - 1].key[:200]}"
