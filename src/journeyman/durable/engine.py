@@ -84,10 +84,12 @@ class RunChanges(Protocol):
     def listen(self, wake: Callable[[], None]) -> None:
         """Call `wake` in the event loop as soon as `has_news` is true, if the store can tell. The engine is open by
         then."""
+        del wake  # this one cannot
 
     async def drop_days(self, before: float) -> None:
         """Drop what is still stored about forgotten runs that began on days which were over at this moment, if it is
         kept by days."""
+        del before  # this one keeps nothing by days
 
     async def claim(self, id: str, *, now: float, **given: Unpack[ClaimOptions]) -> Claim | None:
         """Claim a run that is ready, whose moment has come, or whose owner is dead, and what the options say.
