@@ -195,13 +195,13 @@ class Above:
     model: str = ""
     """The name of the model that the call asked for; empty for the agent's own."""
     allowance: BudgetLeft = field(default_factory=BudgetLeft)
-    """What the runs above had left when it was sent: it spends no more."""
+    """The run spends no more than the runs above had left when it was sent."""
     member: str = ""
     """Its name in the team that the run leads that has sent it; empty for one that is in no team."""
     incarnation: int = 0
     """Which member of that name it is, from 1; 0 until it is stored."""
     team: str = ""
-    """What that team is called."""
+    """The name of that team."""
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

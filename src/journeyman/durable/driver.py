@@ -112,7 +112,7 @@ class RunDriver:
     n_weighed: int = 0
     """How many signals had come when a run that rests was last found to have to wait; -1 once it is about to end."""
     intake: Intake | None = None
-    """What has come for the run in this life."""
+    """The intake takes each signal that comes for the run in this life."""
     life: Lease | None = None
     tape: RecordingSink | None = None
     """Records the life; all lives of a run are one recording."""
@@ -163,7 +163,7 @@ class RunDriver:
 
     @property
     def n_seen(self) -> int:
-        """How many signals have come."""
+        """The number of signals that have come."""
         return 0 if self.intake is None else len(self.intake.seen)
 
     def _let_go(self) -> None:
@@ -199,7 +199,7 @@ class RunDriver:
                 return await carry_out(run)
             carrying = asyncio.create_task(_carried(run), context=around)
             carrying.add_done_callback(self.stirred.call)
-            leaving = await self._watched(carrying, run, life, intake)
+            leaving = await self._watch_run(carrying, run, life, intake)
         except BaseException:
             await self._release(run, life, intake, carrying)
             raise
@@ -450,7 +450,7 @@ class RunDriver:
 
     # -- a life goes on
 
-    async def _watched(self, carrying: asyncio.Task[Any], run: Run, life: Lease, intake: Intake) -> Exit | None:
+    async def _watch_run(self, carrying: asyncio.Task[Any], run: Run, life: Lease, intake: Intake) -> Exit | None:
         """Wait until the run is over, or has to leave and is given back. None: it is over."""
         while True:
             await self._stirring(life, carrying)

@@ -1,4 +1,4 @@
-"""What people and other runs say to a run while it is driven, and what becomes of that."""
+"""The intake of a run that is driven takes what people and other runs send to it, and notes what becomes of that."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Intake:
         self.seen: Final[set[int]] = set()
         """The numbers of the signals that have come."""
         self.post: Final = SignalPost()
-        """What other runs have said to the run."""
+        """The post brings the run the texts of other runs."""
         self.is_let_go = False
         """True when the run is a member of a team that is to end after its turn."""
         self._life, self._agent, self._inbox = life, agent, inbox
         self._tape, self._turn = tape, turn
         self._texts: dict[int, tuple[Signal, Receipt]] = {}
-        """What was said and is not heard yet, by the number of its signal."""
+        """The texts that the run has not heard yet, by the number of their signal."""
         self._answers: list[Signal] = []
 
     def take(self, signal: Signal) -> bool:

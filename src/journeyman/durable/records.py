@@ -396,7 +396,7 @@ class RunFilter(TypedDict, total=False):
     older_than: ListPlace | None
     """Only those behind the run of this place in the list."""
     limit: int
-    """How many at most: 100, if that is left out."""
+    """The most runs to return: 100, if that is left out."""
 
 
 class Claim(NamedTuple):

@@ -15,54 +15,17 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import count as count_from
 from typing import Any, Final, TypeAlias, cast
 
 from journeyman.cancellation import Scope, call_in, is_awaited, is_failure, log_caught
 from journeyman.errors import InvalidArguments, OutcomeUnknown, Rejected, StepTooLarge, count
-from journeyman.events import (
-    ApproverAnswered,
-    CallAbandoned,
-    GateDecided,
-    SandboxRefused,
-    ToolCalled,
-    ToolFinished,
-    ToolProgress,
-)
-from journeyman.gate import (
-    DECISION,
-    DECISION_WORDS,
-    Approval,
-    Approver,
-    Decision,
-    Deny,
-    GateRequest,
-    Stop,
-    answer,
-    make_seen_result,
-)
-from journeyman.journal import NO_JOURNAL, Journal, Reservation, TypedCodec, about_call
+from journeyman.events import CallAbandoned, GateDecided, SandboxRefused, ToolCalled, ToolFinished, ToolProgress
+from journeyman.gate import DECISION_WORDS, Deny, GateRequest, Stop, make_seen_result
+from journeyman.journal import NO_JOURNAL, Reservation, TypedCodec, about_call
 from journeyman.json_numbers import LONG, read_object, write_json
-from journeyman.loop.replay import (
-    OutcomeCodec,
-    StepCodec,
-    decide_once,
-    facts_of_step,
-    note_outcome,
-    recall_runs,
-    take_step,
-)
-from journeyman.loop.state import (
-    Call,
-    Outcome,
-    Run,
-    StepTally,
-    current_tally,
-    enter,
-    iteration_place,
-    outside_of,
-    wait_while_held,
-)
+from journeyman.loop.approvers import find_approver
+from journeyman.loop.replay import OutcomeCodec, StepCodec, decide_once, facts_of_step, note_outcome, recall_runs
+from journeyman.loop.state import Call, Outcome, Run, StepTally, current_tally, enter, iteration_place, wait_while_held
 from journeyman.loop.watch import ANYWHERE
 from journeyman.result import ToolKind
 from journeyman.tools.collection import do_aside, give_turns, is_large
@@ -388,7 +351,7 @@ async def call_through_gates(
         return await _do_as_step(run, reservation, lambda: work(run, tool, use, arguments))
     box = None if tool.find_box is None else await guard.find_box(tool.find_box, own=tool.call_path.gates)
     asked = replace(_request_of(run, tool, use), box=box)
-    allowed = await guard.consult(asked, _approver(run), own=tool.call_path.gates)
+    allowed = await guard.consult(asked, find_approver(run), own=tool.call_path.gates)
     run.record(lambda: _decided_event(run, asked, allowed))
     if isinstance(allowed, Deny | Stop):
         return Outcome.failure("denied", f"Error: denied: {allowed.reason}")
@@ -429,7 +392,7 @@ async def _may_keep(run: Run, tool: AnyTool, use: ToolUse, startup_files: Sequen
     asked = replace(_request_of(run, tool, use), startup_files=tuple(startup_files))
     # The step of the call holds what comes of the answer. To wait there for one from elsewhere would lose the output of
     # the command with this process.
-    approve = _approver(run, is_in_step=True)
+    approve = find_approver(run, is_in_step=True)
     allowed = await run.prepared.guard.consult(asked, approve, own=tool.call_path.gates)
     return not isinstance(allowed, Deny | Stop) and allowed.digest == asked.digest
 
@@ -453,42 +416,6 @@ async def _do_as_step(run: Run, reservation: Reservation, work: Callable[[], Awa
         return await settle_outcome(run, reservation, replace(outcome, stop=stop))
 
 
-def _approver(run: Run, *, is_in_step: bool = False) -> Approver | None:
-    """Return the approver for what a gate asks, held to the time that the limits give; its answers are recorded. Where
-    the program names none, a journal may wait for an answer from elsewhere, and stores it."""
-    approve, seconds, outside = run.prepared.guard.approve, run.agent.limits.approval_seconds, outside_of(run)
-    if run.options.journal.waits and not is_in_step:
-        return _note_answers(run, _stored_approver(run, run.options.journal, approve, seconds))
-    if approve is None and outside is not None and outside.questions.asks_outside():
-        approve = partial(outside.questions.approve, place=run.place)
-    if approve is not None and seconds is not None:
-        approve = _timely(run, approve, seconds)
-    return None if approve is None else _note_answers(run, approve)
-
-
-def _note_answers(run: Run, approve: Approver) -> Approver:
-    """Return an approver whose answers are recorded."""
-
-    async def ask_and_note(approval: Approval) -> Decision:
-        decision = await answer(approval, approve)
-        run.record(
-            lambda: ApproverAnswered(
-                **iteration_place(run),
-                tool_use_id=approval.request.tool_use_id,
-                tool_name=approval.request.tool_name,
-                question=approval.question,
-                rule=approval.rule,
-                question_id=approval.question_id,
-                decision=DECISION_WORDS[type(decision)],
-                reason=getattr(decision, "reason", ""),
-                extent=getattr(decision, "extent", None),
-            )
-        )
-        return decision
-
-    return ask_and_note
-
-
 def _decided_event(run: Run, asked: GateRequest, allowed: GateRequest | Deny | Stop) -> GateDecided:
     """Return the event that tells what the gates say of a call."""
     told = GateDecided(
@@ -499,39 +426,6 @@ def _decided_event(run: Run, asked: GateRequest, allowed: GateRequest | Deny | S
     if allowed is asked:
         return told
     return replace(told, decision="rewrite", arguments=read_object(allowed.input_json))  # the gate may change its own
-
-
-def _stored_approver(run: Run, journal: Journal, approve: Approver | None, seconds: float | None) -> Approver:
-    numbers = count_from(1)
-
-    async def answer_once(approval: Approval) -> Decision:
-        request = approval.request
-        call = request.tool_use_id
-        name = f"call/{call}/approval/{next(numbers)}/{approval.question_id[:16]}"
-        step = run.attempt.step("approval", name, call=call)
-        if approve is not None:
-            asked = approve if seconds is None else _timely(run, approve, seconds)
-            place = journal.reserve(step, effect="pure")
-            return await take_step(run, place, partial(answer, approval, asked), kind="approval", codec=DECISION)
-        # Somebody may answer after days, and the process may have ended meanwhile: neither counts as the run's time.
-        async with run.scope.pause_deadlines():
-            decision = await journal.wait(step, approval, expires_s=seconds)
-        return Deny(f"nobody answered within {seconds:g}s: {approval.question}") if decision is None else decision
-
-    return answer_once
-
-
-def _timely(run: Run, approve: Approver, seconds: float) -> Approver:
-
-    async def approve_in_time(approval: Approval) -> Decision:
-        try:
-            # The pause stands outside: the wait has a limit of its own, and uses up nothing of the run's.
-            async with run.scope.pause_deadlines(), asyncio.timeout(seconds):
-                return await answer(approval, approve)
-        except TimeoutError:
-            return Deny(f"nobody answered within {seconds:g}s: {approval.question}")
-
-    return approve_in_time
 
 
 # -- the cache, the middlewares, the handler --------------------------------------------------------------------------

@@ -196,7 +196,7 @@ class Attempt:
     """Why it asked for no longer one."""
     cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=lambda: {})
     cut: str = ""
-    """What had arrived of an answer that broke off, if it was the last."""
+    """The beginning of an answer that broke off, if it was the last."""
 
     def key(self, name: str) -> str:
         """Return the key of what belongs to the iteration that goes on, in the journal of the run."""
@@ -346,10 +346,10 @@ class PreparedRun:
     max_tokens: int
     """The longest answer to ask for, before a budget lowers it."""
     retries: int
-    """How often a failed request is repeated."""
+    """The number of times that a failed request is repeated."""
     hand_in: HandIn
     view: View
-    """What is sent of the history."""
+    """The view holds those messages of the history that are sent."""
     guard: Guard
     """The guard asks the gates about each call."""
     stop_guard: StopGuard[Any] | None = None
@@ -405,7 +405,7 @@ class Run:
 
     @property
     def tape(self) -> RecordingSink | None:
-        """What records the run."""
+        """The sink that records the run; None: nobody does."""
         return None if self.watch is None else self.watch.tape
 
     @property

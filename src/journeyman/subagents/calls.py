@@ -50,7 +50,7 @@ _FIELDS: Final[Mapping[SubagentMode, tuple[str, str]]] = {
     "background": ("agent task background", "description"),
     "team": ("agent task", "description name team_name color"),
 }
-"""What a call has to have where there is no other way to delegate, and what else it may have."""
+"""The fields that a call has to have where there is no other way to delegate, and those that it may have beside."""
 
 
 Task: TypeAlias = Annotated[

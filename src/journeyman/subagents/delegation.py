@@ -90,7 +90,7 @@ class Delegation:
     model_name: str = ""
     """The name by which the call asked for it; empty for the agents' own."""
     runs: SentRuns | None = None
-    """Where the durable run around the call sends out runs of their own; None: there is no such run, or no call."""
+    """Starts runs of their own for the durable run around the call; None: there is no such run, or no call."""
     runtime: Runtime | None = None
     """What surrounds the runs, outside a run."""
     abort: Abort | None = None

@@ -256,7 +256,7 @@ class Registry:
         return tuple(sorted([name for name, member in self._last.items() if not member.box.is_closed]))
 
     @property
-    def known(self) -> Collection[str]:
+    def names(self) -> Collection[str]:
         """All names that a member has or had."""
         return self._last.keys()
 

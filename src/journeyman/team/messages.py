@@ -88,8 +88,8 @@ class PostOffice:
         registry.check_open()
         if sender is not None and sender.liveness == "gone":
             raise TeamError(f"{own!r} has ended, and sends no more mail.")
-        alive = (name for name in registry.known if registry.alive(name))  # nobody looks at it for mail to one member
-        addressees = find_addressees(own, to, text, alive=alive, known=registry.known)
+        alive = (name for name in registry.names if registry.alive(name))  # nobody looks at it for mail to one member
+        addressees = find_addressees(own, to, text, alive=alive, known=registry.names)
         mail = [
             TeamMessage(
                 # Mail to all is one letter to each, and each has an id of its own.

@@ -315,7 +315,7 @@ class Team:
             TeamError: there never was a member of one of the names, or a member would wait for its own end.
         """
         post, registry, here = self._post, self._post.registry, self._post.sender()
-        wanted = find_members_to_go(names, alive=registry.teammates, known=registry.known)
+        wanted = find_members_to_go(names, alive=registry.teammates, known=registry.names)
         alive = [member for name in wanted if (member := registry.alive(name)) is not None]
         members = [member for member in alive if incarnation is None or member.incarnation == incarnation]
         if here is not None and here in members:

@@ -42,7 +42,7 @@ class StoredValue(NamedTuple):
 
 _PLAIN: Final = (str, int, bool, type(None))
 _SMALL: Final = 100
-"""How many names a dict has at most that is written in one piece."""
+"""A dict with more names than these is written in pieces."""
 
 
 class _Inexact(Exception):
