@@ -7,21 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from journeyman import (
-    Agent,
-    ErrorCode,
-    Event,
-    Failure,
-    Limits,
-    Model,
-    ModelSettings,
-    Output,
-    Success,
-    Usage,
-    run,
-    stream,
-    tool,
-)
+from journeyman import Agent, ErrorCode, Event, Failure, Limits, Model, ModelSettings, Output, Usage, run, stream, tool
 from journeyman.errors import ProviderError
 from journeyman.events import ModelRestarted, ModelRetried, OutputDelta, TextDelta, ToolInputDelta
 from journeyman.models.anthropic.model import AnthropicModel
@@ -29,7 +15,7 @@ from journeyman.models.google.model import GoogleModel
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.transport import Timeouts
-from journeyman.result import Result
+from journeyman.result import Result, Success
 from tests.aimock.server import Play, answer, call, refusal
 from tests.play import Recorder, calls, check_balance, existing, succeeded, transcript
 from tests.properties.wire_worlds import on_hurried_loop

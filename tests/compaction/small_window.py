@@ -153,13 +153,3 @@ def situation(
 def summary_call(goal: str = "Find it.", **more: object) -> ToolUse:
     lists: dict[str, object] = {name: [] for name in ("wishes", "done", "facts", "files", "unfinished")}
     return call("record_summary", {"goal": goal, **lists, "next_step": "", **more}, id="sum")
-
-
-def summing(answer: Callable[[Request], Answer]) -> Callable[[Request], Answer]:
-    """Return a function that plays both the agent and the one who sums up."""
-
-    def both(request: Request) -> Answer:
-        is_summary = [tool.name for tool in request.prefix.tools] == ["record_summary"]
-        return summary_call(facts=[f"{len(request.messages[0].text)} characters"]) if is_summary else answer(request)
-
-    return both

@@ -18,18 +18,7 @@ from journeyman.journal import InMemoryJournal
 from journeyman.model import Model, Prefix, Request
 from journeyman.testing.scripted import Answer, FunctionModel, call
 from journeyman.types import Base64, Document, Image, Message, Text, Thinking, ToolResult, ToolUse
-from tests.compaction.small_window import (
-    SmallWindow,
-    asked,
-    calls,
-    chain,
-    exchange,
-    look,
-    looker,
-    said,
-    summary_call,
-    summing,
-)
+from tests.compaction.small_window import SmallWindow, asked, calls, chain, exchange, look, looker, said, summary_call
 from tests.play import Door, Recorder, cancelled, failed, instance_of, succeeded
 
 
@@ -209,6 +198,16 @@ async def test_the_answer_is_asked_for_at_the_length_that_is_left() -> None:
 
 
 # -- summaries in a run ------------------------------------------------------------------------------------------------
+
+
+def summing(answer: Callable[[Request], Answer]) -> Callable[[Request], Answer]:
+    """Return a function that plays both the agent and the one who sums up."""
+
+    def both(request: Request) -> Answer:
+        is_summary = [tool.name for tool in request.prefix.tools] == ["record_summary"]
+        return summary_call(facts=[f"{len(request.messages[0].text)} characters"]) if is_summary else answer(request)
+
+    return both
 
 
 def summing_model(n: int) -> SmallWindow:

@@ -9,21 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from journeyman import (
-    Agent,
-    Chat,
-    Limits,
-    ModelSettings,
-    Output,
-    Reflection,
-    Rejected,
-    Result,
-    Runtime,
-    Subagents,
-    ToolContext,
-    run,
-    tool,
-)
+from journeyman import Agent, Chat, Limits, ModelSettings, Output, Rejected, Runtime, Subagents, ToolContext, run, tool
 from journeyman.batch import run_many
 from journeyman.budget import Budget
 from journeyman.compaction import ClearToolResults, Summarise
@@ -33,8 +19,8 @@ from journeyman.errors import ProviderError
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, GateRequest, Verdict
 from journeyman.journal import InMemoryJournal
 from journeyman.model import Request
-from journeyman.output import ContinueRun, FailRun, StopContext
-from journeyman.result import ChildRecord
+from journeyman.output import ContinueRun, FailRun, Reflection, StopContext
+from journeyman.result import ChildRecord, Result
 from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from journeyman.types import Price, Text
 from tests.durable.worlds import Letter, is_long, read_without_times

@@ -12,21 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from journeyman import (
-    Abort,
-    Agent,
-    Callbacks,
-    Event,
-    Failure,
-    Limits,
-    Result,
-    Runtime,
-    Subagents,
-    Tasks,
-    ToolContext,
-    run,
-    tool,
-)
+from journeyman import Abort, Agent, Callbacks, Event, Failure, Limits, Result, Runtime, Subagents, Tasks, run, tool
 from journeyman.durable.durable import Durable
 from journeyman.durable.memory import InMemoryEngine
 from journeyman.gate import Approval, Ask, Decision, Rewrite
@@ -34,7 +20,7 @@ from journeyman.journal import InMemoryJournal, Journal, StepFacts, StoredStep, 
 from journeyman.model import Request
 from journeyman.step import RunStep
 from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, call, say
-from journeyman.tools.context import States
+from journeyman.tools.context import States, ToolContext
 from journeyman.types import Effect, JsonObject, Usage
 from tests.durable.processes import Stage
 from tests.play import Door, cancelled, existing, make_gate, n_answers, succeeded, virtual_clock

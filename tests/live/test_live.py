@@ -14,27 +14,13 @@ import pytest
 from pydantic import BaseModel
 from typing_extensions import Unpack
 
-from journeyman import (
-    Abort,
-    Agent,
-    Chat,
-    ErrorCode,
-    Failure,
-    Limits,
-    Model,
-    ModelSettings,
-    Output,
-    Runtime,
-    Success,
-    run,
-    tool,
-)
+from journeyman import Abort, Agent, Chat, ErrorCode, Failure, Limits, Model, ModelSettings, Output, Runtime, run, tool
 from journeyman.compaction import ClearToolResults
 from journeyman.events import ContextCompacted, Event, ModelRetried, TextDelta
 from journeyman.loop.state import RunOptions
 from journeyman.models.cassette import Cassette
 from journeyman.models.local.model import LocalModel, examples_of
-from journeyman.result import Result
+from journeyman.result import Result, Success
 from journeyman.types import JsonObject
 from tests.live.conftest import WIRES, model_over, note
 from tests.live.tap import Tap

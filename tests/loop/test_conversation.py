@@ -5,24 +5,10 @@ from typing import Literal
 
 import pytest
 
-from journeyman import (
-    Agent,
-    Chat,
-    ErrorCode,
-    Limits,
-    Output,
-    Success,
-    Text,
-    Tool,
-    ToolResult,
-    dump_messages,
-    load_messages,
-    run,
-    tool,
-)
+from journeyman import Agent, Chat, ErrorCode, Limits, Output, Success, Tool, dump_messages, load_messages, run, tool
 from journeyman.model import Response
 from journeyman.testing.scripted import ScriptedModel, call, say
-from journeyman.types import Block, Effect, Message, Opaque, RedactedThinking, Thinking, ToolUse
+from journeyman.types import Block, Effect, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 from tests.loop.callback_log import CallbackLog
 from tests.loop.parts import REFLECTED, rejected
 from tests.play import Recorder, Report, Stage, make_tool, report, reporter, submit, talker, transcript

@@ -13,23 +13,10 @@ from typing import Any, Protocol
 import pytest
 from pydantic import BaseModel
 
-from journeyman import (
-    Agent,
-    Chat,
-    DefinitionError,
-    Event,
-    Output,
-    Reflection,
-    Runtime,
-    Subagents,
-    Tasks,
-    ToolContext,
-    run,
-    tool,
-)
+from journeyman import Agent, Chat, DefinitionError, Event, Output, Runtime, Subagents, Tasks, ToolContext, run, tool
 from journeyman.gate import Allow, Deny, GateRequest
 from journeyman.journal import InMemoryJournal
-from journeyman.output import FailRun, PerRun, StopContext, StopGuard
+from journeyman.output import FailRun, PerRun, Reflection, StopContext, StopGuard
 from journeyman.prompt import ErrorPromptContext
 from journeyman.result import Failure
 from journeyman.team import Team

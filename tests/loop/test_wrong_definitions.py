@@ -6,25 +6,12 @@ from typing import Any
 
 import pytest
 
-from journeyman import (
-    Agent,
-    Callbacks,
-    Chat,
-    Limits,
-    ModelSettings,
-    Output,
-    Reflection,
-    Runtime,
-    Subagents,
-    Tasks,
-    run,
-    run_sync,
-)
+from journeyman import Agent, Callbacks, Chat, Limits, ModelSettings, Output, Runtime, Subagents, Tasks, run, run_sync
 from journeyman.agent import TeamPrompt
 from journeyman.compaction import Compaction
 from journeyman.endings import InvalidInputContext
 from journeyman.errors import DefinitionError, SubagentMisused
-from journeyman.output import PerRun
+from journeyman.output import PerRun, Reflection
 from journeyman.testing.scripted import FunctionModel, ScriptedModel
 from journeyman.toolbox import deferred_tools
 from tests.play import Report, Stage, context_of, failed, look, talker

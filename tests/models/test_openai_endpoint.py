@@ -14,17 +14,8 @@ from journeyman.connect import connect
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import Facts, ModelSettings, Prefix, Request, ToolSpec
 from journeyman.models.error_reports import error_within
-from journeyman.models.openai import Endpoint, InputMedia, OpenAIChatModel, OpenAIModel, Reasoning
-from journeyman.models.openai.endpoint import (
-    AZURE,
-    LLAMA_CPP,
-    LM_STUDIO,
-    OLLAMA,
-    OPENAI,
-    OPENROUTER,
-    VLLM,
-    look_up_model,
-)
+from journeyman.models.openai import AZURE, Endpoint, InputMedia, OpenAIChatModel, OpenAIModel, Reasoning
+from journeyman.models.openai.endpoint import LLAMA_CPP, LM_STUDIO, OLLAMA, OPENAI, OPENROUTER, VLLM, look_up_model
 from journeyman.models.openai.names import PREFIXES
 from journeyman.models.transport import Timeouts
 from journeyman.types import Message, Price, Text

@@ -7,28 +7,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
 
-from journeyman import (
-    Agent,
-    Budget,
-    Callbacks,
-    Message,
-    Model,
-    ModelSettings,
-    Output,
-    Runtime,
-    Text,
-    Tool,
-    ToolContext,
-    ToolResult,
-    tool,
-)
-from journeyman.budget import Spending
+from journeyman import Agent, Callbacks, Message, Model, ModelSettings, Runtime, Text, ToolContext, ToolResult, tool
+from journeyman.budget import Budget, Spending
 from journeyman.compaction import Compaction
 from journeyman.events import Listener
 from journeyman.gate import GateRequest
 from journeyman.journal import InMemoryJournal
-from journeyman.output import TEXT, Reflection
-from journeyman.tools.tools import AnyTool, CallNext, MiddlewareCall
+from journeyman.output import TEXT, Output, Reflection
+from journeyman.tools.tools import AnyTool, CallNext, MiddlewareCall, Tool
 from journeyman.window import Shortened
 from tests.properties import returns
 from tests.properties.acts import Actor, tool_value, use_context

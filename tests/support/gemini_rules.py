@@ -13,17 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from tests.support.messages_json import Json, as_list, as_number, as_object, as_text
-from tests.support.strict_request import (
-    GONE,
-    SHARED_RULES,
-    Exchange,
-    Item,
-    Rule,
-    StrictRequest,
-    broken_rules,
-    items_of,
-    on,
-)
+from tests.support.strict_request import GONE, SHARED, Exchange, Item, Rule, StrictRequest, broken_rules, items_of, on
 from tests.support.strict_schema import gemini_type_errors
 
 DUMMIES: Final = ("c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=",)
@@ -201,7 +191,7 @@ _THINKS: Final[Json] = {"thinkingConfig": {"thinkingLevel": "LOW"}}
 _ANSWER: Final[Json] = {"functionResponse": {"id": "1", "name": "a", "response": {"output": "1"}}}
 
 RULES: tuple[Rule[Request], ...] = (
-    *SHARED_RULES,
+    *SHARED,
     Rule(
         "A body has the types of google-genai, and no other key (S2: 400 `Unknown name`, R)",
         lambda r: gemini_type_errors(r.body),

@@ -14,17 +14,7 @@ from itertools import dropwhile, pairwise
 
 from tests.support.messages_json import Json, as_list, as_number, as_object, as_text
 from tests.support.messages_memory import THINKING, Echo, Memory, comparable, digest
-from tests.support.strict_request import (
-    GONE,
-    SHARED_RULES,
-    Exchange,
-    Item,
-    Rule,
-    StrictRequest,
-    broken_rules,
-    items_of,
-    on,
-)
+from tests.support.strict_request import GONE, SHARED, Exchange, Item, Rule, StrictRequest, broken_rules, items_of, on
 from tests.support.strict_schema import messages_type_errors
 
 MAX_CHARS = 5 * 1024 * 1024
@@ -322,7 +312,7 @@ _CALL: Json = {"type": "tool_use", "id": "t9", "name": "query", "input": {}}
 _OF_OPENAI: Json = {"type": "function", "function": {"name": "query", "parameters": {"type": "object"}}}
 
 RULES: tuple[Rule[Request], ...] = (
-    *SHARED_RULES,
+    *SHARED,
     Rule(
         "A body has the type of the SDK (P api/messages); a block that comes back as served has it, too",
         _against_types,

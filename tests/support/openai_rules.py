@@ -15,17 +15,7 @@ from itertools import pairwise
 import orjson
 
 from tests.support.messages_json import Json, as_list, as_object, as_text
-from tests.support.strict_request import (
-    GONE,
-    SHARED_RULES,
-    Exchange,
-    Item,
-    Rule,
-    StrictRequest,
-    broken_rules,
-    items_of,
-    on,
-)
+from tests.support.strict_request import GONE, SHARED, Exchange, Item, Rule, StrictRequest, broken_rules, items_of, on
 from tests.support.strict_schema import Api, openai_type_errors, without_marks
 
 MAX_ID = 64
@@ -326,7 +316,7 @@ _OUTPUT: Json = {"type": "output_text", "text": "Hm.", "annotations": []}
 _CALL: Json = {"type": "function_call", "call_id": "call_1", "name": "query", "arguments": '{"sql":"select 1"}'}
 
 _COMMON_RULES: tuple[Rule[Request], ...] = (
-    *SHARED_RULES,
+    *SHARED,
     Rule(
         "A body has the type of the SDK, but for what the API's own messages bring (P api-reference)",
         _against_types,

@@ -197,7 +197,7 @@ def _is_schema(schema: Json) -> bool:
     return jsonschema_rs.meta.is_valid({key: value for key, value in schema.items() if key != "$schema"})
 
 
-SHARED_RULES: tuple[Rule[StrictRequest], ...] = (
+SHARED: tuple[Rule[StrictRequest], ...] = (
     Rule(
         "A key comes as a bearer token, or in a header of the provider's (P api/overview, P authentication)",
         lambda r: not api_key(r.headers),
