@@ -15,7 +15,7 @@ from dataclasses import Field as DataclassField
 from functools import cache
 from operator import attrgetter
 from reprlib import recursive_repr
-from types import FunctionType
+from types import FunctionType, new_class
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, dataclass_transform
 
 from journeyman.definition import DefinitionError, argument_problems, portable
@@ -80,13 +80,24 @@ def copy_with(value: T, **changes: object) -> T:
 
 @cache
 def _copier_of(kind: type[Any]) -> Callable[[Any], Any]:
-    scope: dict[str, Any] = {"__kind": kind, "__new": object.__new__, "__set": object.__setattr__}
     is_frozen = kind.__setattr__ is not object.__setattr__
-    form = "__set(copied, {0!r}, value.{0})" if is_frozen else "copied.{0} = value.{0}"
-    lines = [form.format(name) for name in field_names(kind)]
-    code = "def copy(value):\n " + "\n ".join(["copied = __new(__kind)", *lines, "return copied"])
+    scope: dict[str, Any] = {
+        "__kind": kind,
+        "__begun": _open_twin(kind) if is_frozen else kind,
+        "__new": object.__new__,
+    }
+    lines = ["copied = __new(__begun)", *[f"copied.{name} = value.{name}" for name in field_names(kind)]]
+    lines += ["copied.__class__ = __kind"] if is_frozen else []
+    code = "def copy(value):\n " + "\n ".join([*lines, "return copied"])
     exec(compile(code, f"<copy of {kind.__qualname__}>", "exec"), scope)
     return scope["copy"]
+
+
+def _open_twin(kind: type[Any]) -> type[Any]:
+    """Return a class of the same form whose objects take what is set. An object of a frozen class is one of it until
+    all its fields are set: to set each past the `__setattr__` that refuses takes three times as long."""
+    own = {"__slots__": (), "__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
+    return new_class(kind.__name__, (kind,), exec_body=lambda body: body.update(own))
 
 
 # -- the constructor --------------------------------------------------------------------------------------------------
@@ -120,10 +131,7 @@ class _Constructor:
 
 
 def _compile_constructor(made: type[DataclassInstance], *, frozen: bool) -> FunctionType:
-    """Compile a constructor that takes anything, so that what does not fit is refused in our words, and not Python's.
-
-    A frozen field is set past the `__setattr__` that refuses.
-    """
+    """Compile a constructor that takes anything, so that what does not fit is refused in our words, not in Python's."""
     every = [each for each in fields(made) if each.init]
     scope: dict[str, Any] = {
         "__made": made,
@@ -140,9 +148,16 @@ def _compile_constructor(made: type[DataclassInstance], *, frozen: bool) -> Func
     lacks = "".join([f" or {each.name} is __required" for each in every if _is_required(each)])
     given = ", ".join([f"{each.name!r}: {each.name}" for each in every])
     lines = [f"if __extra or __unknown{lacks}:", f" __refuse(__made, {{{given}}}, __extra, __unknown)"]
-    for each in fields(made):
-        if (value := _value_expression(each)) is not None:
-            lines.append(f"__set(self, {each.name!r}, {value})" if frozen else f"self.{each.name} = {value}")
+    values = {each.name: value for each in fields(made) if (value := _value_expression(each)) is not None}
+    lines_of_fields = [f"self.{name} = {value}" for name, value in values.items()]
+    if frozen and values:
+        scope |= {"__open": _open_twin(made), "__names": tuple(values)}
+        lines += ["if self.__class__ is __made:", " __set(self, '__class__', __open)"]
+        lines += [f" {line}" for line in [*lines_of_fields, "self.__class__ = __made"]]
+        lines += ["else:", f" for __name, __value in zip(__names, ({', '.join(values.values())},)):"]
+        lines += ["  __set(self, __name, __value)"]
+    else:
+        lines += lines_of_fields
     if hasattr(made, "__post_init__"):
         lines.append("self.__post_init__()")
     code = f"def __init__({takes}):\n " + "\n ".join(lines)
